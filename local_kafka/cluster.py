@@ -254,14 +254,18 @@ class LocalKafka:
         Raises LocalKafkaError with its output when it fails, unless `check` is False, and
         TimeoutError.
         """
-        java = self._java(self.directory / "tools-log4j2.xml", DEFAULT_HEAP)
-        command = [*java, main_class, *arguments]
+        command = [*self.tool_command(main_class), *arguments]
         environment = jvm_environment()
         result = run(command, name=main_class, timeout_seconds=timeout_seconds, env=environment)
         if check and result.returncode != 0:
             output = f"{result.stdout}{result.stderr}"
             raise LocalKafkaError(f"{main_class} ended with {result.returncode}:\n{output}")
         return result
+
+    def tool_command(self, main_class: str) -> list[str]:
+        """Return the command that runs one of Kafka's tools, to which its arguments are added."""
+        java = self._java(self.directory / "tools-log4j2.xml", DEFAULT_HEAP)
+        return [*java, main_class]
 
     # -- inside
 

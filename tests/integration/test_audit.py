@@ -147,7 +147,6 @@ def test_a_bad_cluster(
         *(("advertised-loopback", f"broker {broker_id}") for broker_id in (1, 2)),
         ("quorum-size", "quorum"),
         ("replication-factor-1", "topic lonely"),
-        ("replication-factor-low", "topic orders"),
         ("default-replication-factor", "default.replication.factor"),
         ("leftover-throttle", "broker 1"),
         ("leftover-throttle", "topic orders"),

@@ -34,7 +34,8 @@ from counterpoise.model.inspection import Quorum, QuorumNode
 from counterpoise.model.kafka import BrokerDescription, ConfigResource, ConfigResourceType
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.policy import AuditPolicy, ClusterPolicy
-from counterpoise.model.result_tables import PARTITION_LOAD, SERIES, TOPIC_LOAD
+from counterpoise.model.result_tables import SERIES, TOPIC_LOAD
+from counterpoise.model.severity import Severity
 from counterpoise.model.tables import SNAPSHOTS
 from counterpoise.snapshot import take_snapshot
 from tests.support.pictures import simulated
@@ -225,7 +226,7 @@ def past(snapshot: ClusterSnapshot, hours: int = 72) -> PastFacts:
         series=pa.Table.from_pylist(
             [row for at in times for row in _series(snapshot, at)], schema=SERIES
         ),
-        partition_load=pa.Table.from_pylist(_loads(snapshot), schema=PARTITION_LOAD),
+        usual_bytes_in=pa.array([RATE] * snapshot.partitions.num_rows, pa.int64()),
         topic_load=pa.Table.from_pylist(_topic_loads(snapshot), schema=TOPIC_LOAD),
         disk_forecasts=tuple(
             _steady(row["broker_id"], row["log_dir"], row["total_bytes"]) for row in log_dirs
@@ -294,29 +295,14 @@ def _series(snapshot: ClusterSnapshot, at: datetime) -> list[dict[str, Any]]:
     ]
 
 
-def _loads(snapshot: ClusterSnapshot) -> list[dict[str, Any]]:
-    """Of the newest snapshot: 10 kB/s into each partition."""
-    return [
-        _keys(NOW)
-        | {
-            "topic": row["topic"],
-            "partition": row["partition"],
-            "leader": row["leader"],
-            "seconds": INTERVAL.total_seconds(),
-            "bytes_in_per_second": RATE,
-            "growth_bytes_per_second": 0,
-            "size_bytes": row["size_bytes"],
-            "how": "records",
-        }
-        for row in snapshot.partitions.to_pylist()
-    ]
-
-
 def findings_of(rule_id: str, given: AuditFacts) -> tuple[Finding, ...]:
     """What one rule says, as findings, by subject."""
     rules = [rule for rule in RULES if rule.id == rule_id]
     assert rules, f"there is no rule {rule_id}"
-    return find(given, rules)
+    found = find(given, rules)
+    documented = {Severity.UNKNOWN, *rules[0].severities}
+    assert {finding.severity for finding in found} <= documented, "docs/audit-rules.md lacks one"
+    return found
 
 
 def fired(given: AuditFacts) -> dict[str, list[str]]:

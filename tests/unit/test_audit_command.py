@@ -130,3 +130,15 @@ def test_text_from_the_cluster_moves_no_cursor(shell: CommandLine, kafka: Simula
     typed = shell.type("audit", "--cluster", "demo")
     assert "\x1b[2J" not in typed.out
     assert "a[red]\N{REPLACEMENT CHARACTER}[2Jb" in typed.out
+
+
+def test_data_docs_of_the_newest_snapshot_are_written_when_asked(shell: CommandLine) -> None:
+    asked = ("audit", "--cluster", "demo", "--data-docs")
+    refused = shell.type(*asked)
+    assert refused.code == 1
+    assert "take one with `counterpoise snapshot`" in refused.err
+    assert shell.type("snapshot", "--cluster", "demo").code == 0
+    assert shell.type(*asked).code == 0
+    docs = shell.folder / "store/reports/demo/data-docs/index.html"
+    assert docs.exists()
+    assert "data-docs/index.html" in (shell.folder / "store/reports/demo/audit.html").read_text()

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from counterpoise import pipeline, queries
+from counterpoise.audit.auditing import resolve
 from counterpoise.errors import ClusterUnreachableError, InputError
 from counterpoise.history import usual_interval
 from counterpoise.installation import Installation
@@ -23,6 +24,7 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
+from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.result_tables import SERIES
 from counterpoise.model.severity import Severity
 from counterpoise.pipeline.auditing import past_facts
@@ -99,8 +101,9 @@ def test_a_healthy_cluster_without_a_history_has_no_findings_and_one_line_says_w
     report = place.audit()
     assert rules_of(report) == set()
     assert report.findings == ()
-    (line,) = report.unavailable_data
+    line, of_controllers = report.unavailable_data
     assert "rules need a history, which begins with the first snapshots" in line
+    assert "auto-leader-rebalance" in of_controllers
     assert report.previous_at is None
 
 
@@ -262,7 +265,7 @@ def test_recent_snapshots_reach_back_a_while_and_say_since_when_something_moves(
     place.kafka.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
     place.remember(-90, -30, -25, -2, -0.3, -0.2, -0.1)
     with place.installation() as installation:
-        past = past_facts(installation, snapshot_of(place.kafka))
+        past = past_facts(installation, snapshot_of(place.kafka), resolve(AuditPolicy()))
     assert past is not None
     # Of the last week some snapshots are looked at: the newest ones that are 0, 1, 3, 6, 12, 24, 48
     # ... hours old.
@@ -279,7 +282,7 @@ def test_a_move_to_another_place_began_later(place: Place) -> None:
     place.kafka.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
     place.remember(-2)
     with place.installation() as installation:
-        past = past_facts(installation, snapshot_of(place.kafka))
+        past = past_facts(installation, snapshot_of(place.kafka), resolve(AuditPolicy()))
     assert past is not None
     assert past.moving_since == {TopicPartition("orders", 0): NOW - 2 * HOUR}
 
@@ -312,7 +315,7 @@ def test_idle_since_is_the_first_snapshot_without_a_replica_since_it_last_had_on
     series = _series(lambda hour: {1: 9, 4: 3 if hour == -4 else 0}, range(-6, 0))
     with place.installation() as installation:
         installation.results.write_series("demo", series)
-        past = past_facts(installation, snapshot_of(place.kafka))
+        past = past_facts(installation, snapshot_of(place.kafka), resolve(AuditPolicy()))
     assert past is not None
     assert past.idle_since == {4: NOW - 3 * HOUR}, (
         "broker 5 is in no snapshot: nothing is known of it"
@@ -323,7 +326,7 @@ def test_a_cluster_of_the_same_name_has_another_past(place: Place) -> None:
     place.remember(-1)
     with place.installation() as installation:
         other = replace(snapshot_of(place.kafka), cluster_id="another")
-        assert past_facts(installation, other) is None
+        assert past_facts(installation, other, resolve(AuditPolicy())) is None
 
 
 def test_a_snapshot_that_cannot_be_read_hides_no_other(
@@ -333,7 +336,7 @@ def test_a_snapshot_that_cannot_be_read_hides_no_other(
     (broken,) = (place.folder / "store/history/partitions").rglob("demo-20261122T110000Z.parquet")
     broken.write_bytes(b"PAR1")
     with place.installation() as installation:
-        past = past_facts(installation, snapshot_of(place.kafka))
+        past = past_facts(installation, snapshot_of(place.kafka), resolve(AuditPolicy()))
     assert past is not None
     assert [one.snapshot_id for one in past.recent_snapshots] == ["demo-20261122T100000Z"]
     assert "demo-20261122T110000Z cannot be read" in caplog.text

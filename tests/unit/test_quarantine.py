@@ -191,7 +191,8 @@ def test_a_snapshot_that_contradicts_itself_is_quarantined_however_often(
     for hours in range(4):
         message = place.is_refused(hours * HOUR)
         assert (
-            "partitions: brokers_are_registered is true: not so in 1 row, like orders-1" in message
+            "replica_count counts registered brokers only: not so in 1 row, like orders-1"
+            in message
         )
         assert "accepted" not in message
     assert place.in_history() == []
@@ -213,7 +214,7 @@ def test_nothing_is_planned_on_a_bad_snapshot(
     place.has(20)
     _without_broker(place.kafka, 2, monkeypatch)
     with place.installation() as installation:
-        with pytest.raises(RefusedError, match="brokers_are_registered"):
+        with pytest.raises(RefusedError, match="registered brokers only"):
             pipeline.plan(
                 installation, "demo", RebalanceRequest(Goal.REBALANCE), requested_by=Person("alice")
             )

@@ -14,7 +14,7 @@ here. What a rule could not check this time is neither present nor resolved.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -23,6 +23,8 @@ from typing import Final
 from counterpoise.audit import RULES, RULES_BY_AREA
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import CheckResult, Need, Rule
+from counterpoise.audit.rules.availability import replica_long_out_of_sync
+from counterpoise.audit.rules.leftovers import reassignment_stalled
 from counterpoise.audit.unavailable_data import (
     absent_needs,
     data_not_available,
@@ -33,7 +35,7 @@ from counterpoise.errors import InputError
 from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding, RuleText
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
-from counterpoise.model.words import pluralize
+from counterpoise.model.words import join_ids, pluralize
 
 MAX_FINDINGS_NAMED: Final = 20  # in the message of a failed run
 
@@ -81,6 +83,15 @@ def _waiver_errors(policy: AuditPolicy, known_ids: Iterable[str]) -> Iterator[st
 def _suggestion(name: str, known_names: Iterable[str]) -> str:
     matches = get_close_matches(name, list(known_names), n=1)
     return f'; did you mean "{matches[0]}"?' if matches else ""
+
+
+def history_needed(thresholds: Mapping[str, Mapping[str, int]]) -> tuple[int, timedelta]:
+    """Return how many snapshots before the present one rules compare with, and how old the oldest
+    has to be.
+    """
+    snapshots = thresholds[replica_long_out_of_sync.id]["snapshots"]
+    minutes = thresholds[reassignment_stalled.id]["minutes"]
+    return snapshots - 1, timedelta(minutes=minutes)
 
 
 # -- findings
@@ -153,7 +164,14 @@ def compare(
     waiting_ids = [rule.id for rule in rules if not _has_its_history(rule, facts)]
     unknown_ids = {finding.rule for finding in findings if finding.severity is Severity.UNKNOWN}
     # The rule that lists the unavailable data did run.
-    unchecked_ids = {*waiting_ids, *unknown_ids} - {data_not_available.id}
+    unread_ids = [
+        rule.id
+        for rule in rules
+        if Need.CONTROLLERS in rule.needs
+        and facts.controllers_elsewhere
+        and rule.id not in rule_ids_with_findings
+    ]
+    unchecked_ids = {*waiting_ids, *unknown_ids, *unread_ids} - {data_not_available.id}
     resolved = [
         finding
         for key, (finding, _) in sorted(old.items())
@@ -171,7 +189,11 @@ def compare(
         resolved=tuple(resolved),
         passed=tuple(passed),
         previous_at=None if previous is None else previous.audited_at,
-        unavailable_data=(*_without_history(waiting_ids), *_unanswered(facts)),
+        unavailable_data=(
+            *_without_history(waiting_ids),
+            *_of_controllers(unread_ids, facts),
+            *_unanswered(facts),
+        ),
     )
 
 
@@ -218,6 +240,14 @@ def _without_history(waiting_ids: Sequence[str]) -> Iterator[str]:
         count = pluralize(len(waiting_ids), "rule")
         names = ", ".join(waiting_ids)
         yield f"{count} {verb} a history, which begins with the first snapshots: {names}"
+
+
+def _of_controllers(rule_ids: Sequence[str], facts: AuditFacts) -> Iterator[str]:
+    """Yield the rules about configs of controllers that are no brokers."""
+    if rule_ids:
+        controllers = join_ids(facts.controllers_elsewhere)
+        names = ", ".join(rule_ids)
+        yield f"configs of controllers {controllers}, which no broker reports: {names}"
 
 
 def _unanswered(facts: AuditFacts) -> Iterator[str]:

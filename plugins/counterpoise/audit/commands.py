@@ -7,12 +7,17 @@ Limits: `$BOOTSTRAP` is whatever reaches the cluster from where the command is p
 clusters add `--command-config client.properties`.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import ConfigSource
 from counterpoise.model.safe_text import shell_word
 
 _SERVER: Final = '--bootstrap-server "$BOOTSTRAP"'
+# Before commands that change nothing, where there is nothing to paste that mends the finding.
+LOOK: Final = "# shows more, and changes nothing:"
 KEYS_MAP_ANEW: Final = (
     "adding partitions changes which partition a key maps to: records of one key are then in two "
     "partitions, and compacted topics and stateful consumers keep both"
@@ -25,9 +30,21 @@ def kafka(tool: str, *words: object) -> str:
     return " ".join([f"{tool}.sh", _SERVER, *quoted])
 
 
+def to_fill_in(*lines: str) -> tuple[str, ...]:
+    """Return lines as comments: pasted as they are they do nothing, since a value is missing."""
+    if not lines:
+        return ()
+    return ("# fill in what is in capitals:", *(f"# {line}" for line in lines))
+
+
 def counterpoise(*words: object) -> str:
     quoted = [shell_word(str(word)) for word in words]
     return " ".join(["counterpoise", *quoted])
+
+
+def unregister(broker_id: int) -> str:
+    """Return the command that takes a broker that is down for good out of the cluster."""
+    return f"kafka-cluster.sh unregister {_SERVER} --id {broker_id}"
 
 
 def delete_config(kind: str, name: object | None, keys: Iterable[str]) -> str:
@@ -46,13 +63,51 @@ def add_config(kind: str, name: object | None, values: Mapping[str, object]) -> 
     return kafka("kafka-configs", "--alter", *_entity(kind, name), "--add-config", ",".join(pairs))
 
 
+def delete_config_where_set(
+    broker_id: int, key: str, source: ConfigSource, *, then: str = "then restart it"
+) -> tuple[str, ...]:
+    """Return what deletes a config of a broker at the level that sets it.
+
+    A dynamic config goes with a command; one in server.properties with an edit and a restart.
+    """
+    if source is ConfigSource.DYNAMIC_BROKER:
+        return (delete_config("brokers", broker_id, (key,)),)
+    if source is ConfigSource.DYNAMIC_DEFAULT_BROKER:
+        return (delete_config("brokers", None, (key,)),)
+    return (f"# remove {key} from server.properties of broker {broker_id}, {then}",)
+
+
+def cancel_reassignments(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
+    """Return commands that write the partitions to a file, and cancel their reassignments."""
+    rows = [
+        {"topic": name.topic, "partition": name.partition, "replicas": []} for name in partitions
+    ]
+    document = json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"))
+    file = ("--reassignment-json-file", "moves.json")
+    return (
+        f"echo {shell_word(document)} > moves.json",
+        kafka("kafka-reassign-partitions", "--cancel", *file),
+    )
+
+
 def describe_config(kind: str, name: object | None) -> str:
-    return kafka("kafka-configs", "--describe", *_entity(kind, name))
+    """Return the command that shows every value; without --all it leaves out static ones."""
+    return kafka("kafka-configs", "--describe", "--all", *_entity(kind, name))
+
+
+def describe_topic(topic: str, *words: object) -> str:
+    return kafka("kafka-topics", "--describe", "--topic", topic_pattern(topic), *words)
+
+
+def topic_pattern(topic: str) -> str:
+    """Return the name as kafka-topics takes it: a pattern, in which `.` is any character."""
+    return topic.replace(".", "\\.")
 
 
 def add_partitions(topic: str, count: int) -> tuple[str, ...]:
     """Return the command, after a comment that says what it does to keys."""
-    alter = kafka("kafka-topics", "--alter", "--topic", topic, "--partitions", count)
+    which = ("--topic", topic_pattern(topic))
+    alter = kafka("kafka-topics", "--alter", *which, "--partitions", count)
     return (f"# {KEYS_MAP_ANEW}", alter)
 
 

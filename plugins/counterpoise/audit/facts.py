@@ -22,7 +22,7 @@ from counterpoise.model.inspection import Inspection, Quorum
 from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.load import DiskForecast
 from counterpoise.model.policy import ClusterPolicy
-from counterpoise.model.result_tables import PARTITION_LOAD, SERIES, TOPIC_LOAD
+from counterpoise.model.result_tables import SERIES, TOPIC_LOAD
 from counterpoise.model.severity import Waiver
 from counterpoise.model.tables import SNAPSHOTS
 
@@ -33,15 +33,16 @@ Configs = Mapping[str, ConfigValue]
 class PastFacts:
     """What the history and its analysis know, as tables of model/result_tables.py.
 
-    `recent_snapshots` are the newest few before the present one, oldest first; `disk_forecasts`
-    begin with the disk that is full first. `idle_since` is by broker that holds no replica,
-    `moving_since` by partition whose reassignment has had the same target since then.
+    `recent_snapshots` are the newest few before the present one, oldest first: as many, and as old,
+    as the thresholds in force ask for. `disk_forecasts` begin with the disk that is full first;
+    `usual_bytes_in` is the mean rate of each partition over a day, in the order of the snapshot's
+    partitions, None where less than a day was analysed. `idle_since` is by broker that holds no
+    replica, `moving_since` by partition whose reassignment has had the same target since then.
     """
 
     manifests: pa.Table = field(default_factory=SNAPSHOTS.empty_table)  # oldest first
     series: pa.Table = field(default_factory=SERIES.empty_table)
-    # of the newest analysed snapshots
-    partition_load: pa.Table = field(default_factory=PARTITION_LOAD.empty_table)
+    usual_bytes_in: pa.Array | None = None  # int64, null where no rate is known
     recent_snapshots: tuple[ClusterSnapshot, ...] = ()
     idle_since: Mapping[int, datetime] = field(default_factory=dict)  # UTC
     topic_load: pa.Table = field(default_factory=TOPIC_LOAD.empty_table)  # of the newest snapshot
@@ -66,7 +67,8 @@ class AuditFacts:
     `thresholds` are by rule id: the rules' defaults, and over them the policy's values.
     `snapshot_interval` is None where snapshots do not come on a schedule, `past` where the cluster
     has no history. `quarantined` are the snapshots since the newest one of the history, oldest
-    first. The throttles of the run `active_run_id` are no leftovers.
+    first. The throttles of the run `active_run_id` are no leftovers. `removed_by_run` has the run
+    that emptied a broker last, by broker id.
     """
 
     now: datetime  # UTC
@@ -79,6 +81,7 @@ class AuditFacts:
     past: PastFacts | None = None
     quarantined: tuple[QuarantinedSnapshot, ...] = ()
     active_run_id: str | None = None
+    removed_by_run: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
     def partitions(self) -> PartitionColumns:
@@ -94,6 +97,19 @@ class AuditFacts:
     def quorum(self) -> Quorum:
         """Return the metadata quorum; rules that need it are not run without one."""
         return self.inspection.quorum or Quorum(NOBODY, 0, 0, ())
+
+    @property
+    def controllers_elsewhere(self) -> tuple[int, ...]:
+        """Return the voters that are no brokers: their configs cannot be read through brokers."""
+        broker_ids = set(self.snapshot.registered_broker_ids)
+        return tuple(
+            voter.node_id for voter in self.quorum.voters if voter.node_id not in broker_ids
+        )
+
+    def is_controller(self, broker_id: int) -> bool:
+        """Return whether the broker is a voter, too; all of them are where no quorum is known."""
+        voter_ids = {voter.node_id for voter in self.quorum.voters}
+        return not voter_ids or broker_id in voter_ids
 
     @cached_property
     def broker_configs(self) -> dict[int, Configs]:

@@ -6,8 +6,8 @@
 A partition with 1,000 B/s and retention.ms=3,600,000 will hold 3.6 MB; with retention.bytes=2000000
 as well it will hold 2 MB.
 
-Limits: rates are those of the newest analysed snapshot. Compacted topics, and topics without a
-limit or without a known rate, count with what they hold now.
+Limits: rates are means over a day: a peak hour is not what a topic holds. Compacted topics, and
+topics without a limit or without a known rate, count with what they hold now.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.figures import newest
 from counterpoise.model.columns import (
     Floats,
     Ints,
@@ -109,15 +108,7 @@ def _limits(facts: AuditFacts, config: str) -> Floats:
 
 def _partition_rates(facts: AuditFacts) -> Floats:
     """Return bytes in per second of each partition, by row of `partitions`; NaN: not known."""
-    partitions = facts.snapshot.partitions
-    rates = np.full(partitions.num_rows, np.nan)
-    if not facts.history.partition_load.num_rows:
-        return rates
-    load = newest(facts.history.partition_load)
-    keys = ["topic", "partition"]
-    row_numbers = pa.array(np.arange(partitions.num_rows))
-    numbered = partitions.select(keys).append_column("row", row_numbers)
-    joined = numbered.join(load.select([*keys, "bytes_in_per_second"]), keys, join_type="inner")
-    known = joined.filter(pc.is_valid(joined["bytes_in_per_second"]))
-    rates[numbers_of(known["row"])] = known["bytes_in_per_second"].to_numpy()
-    return rates
+    usual = facts.history.usual_bytes_in
+    if usual is None:
+        return np.full(facts.snapshot.partitions.num_rows, np.nan)
+    return np.asarray(usual.to_numpy(zero_copy_only=False), np.float64)

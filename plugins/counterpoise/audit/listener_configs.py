@@ -10,6 +10,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Final
 
+from counterpoise.audit.commands import to_fill_in
 from counterpoise.audit.facts import Configs
 from counterpoise.model.safe_text import properties_value
 
@@ -43,11 +44,15 @@ def listeners_of(text: str | None) -> tuple[Listener, ...]:
 
 def advertised_names(configs: Configs) -> set[str]:
     """Return the names of listeners for clients and brokers, without those of controllers."""
-    controller_names = (value_of(configs, "controller.listener.names") or "").split(",")
-    for_controllers = {name.strip().upper() for name in controller_names}
     advertised = listeners_of(value_of(configs, ADVERTISED))
     listeners = advertised or listeners_of(value_of(configs, LISTENERS))
-    return {listener.name for listener in listeners} - for_controllers
+    return {listener.name for listener in listeners} - controller_names(configs)
+
+
+def controller_names(configs: Configs) -> set[str]:
+    """Return the names of listeners for controllers."""
+    names = (value_of(configs, "controller.listener.names") or "").split(",")
+    return {name.strip().upper() for name in names}
 
 
 def protocol_map(configs: Configs) -> dict[str, str]:
@@ -83,7 +88,7 @@ def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def server_properties(broker_id: int, configs: Configs) -> tuple[str, ...]:
-    """Return the line of server.properties, with the listeners that the broker advertises now."""
+    """Return the line of server.properties to fill in, with what the broker advertises now."""
     key = ADVERTISED if ADVERTISED in configs else LISTENERS
     configured = listeners_of(value_of(configs, key))
     listeners = configured or (Listener("LISTENER", "", "PORT"),)
@@ -92,5 +97,5 @@ def server_properties(broker_id: int, configs: Configs) -> tuple[str, ...]:
     ]
     return (
         f"# server.properties of broker {broker_id}, then restart it:",
-        f"{ADVERTISED}={properties_value(','.join(values))}",
+        *to_fill_in(f"{ADVERTISED}={properties_value(','.join(values))}"),
     )

@@ -46,6 +46,21 @@ class Need(StrEnum):
     CONNECTIVITY = "the connectivity check of every endpoint"
     INSPECTION = "configs, quorum, groups, requested from the cluster now"
     HISTORY = "the history"
+    # No broker reports those of controllers that are no brokers: then the rule is not checked.
+    CONTROLLERS = "the configs of the controllers"
+
+
+class Measure(StrEnum):
+    """What a plan has to improve for a finding to stand: the beginning of a field of BrokerFigure.
+
+    ANYTHING: any plan with a move will do.
+    """
+
+    LEADERS = "leaders"
+    REPLICAS = "replicas"
+    BYTES = "bytes"
+    BYTES_IN = "bytes_in"
+    ANYTHING = "anything"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +84,12 @@ Check = Callable[..., Iterable[CheckResult]]  # (facts, **thresholds)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A check with its texts. `thresholds`: names and defaults of what a policy may change."""
+    """A check with its texts. `thresholds`: names and defaults of what a policy may change.
+
+    `severity` is the usual one, `severities` are all that its findings may have, `severity` first.
+    A finding of a rule with `improves` stands only where a plan improves that; the others stand as
+    they are, and tell what a plan would bring.
+    """
 
     id: str
     severity: Severity
@@ -80,6 +100,8 @@ class Rule:
     check: Check
     needs: frozenset[Need | InspectionItem] = frozenset()
     thresholds: Mapping[str, int] = field(default_factory=dict)
+    severities: tuple[Severity, ...] = ()
+    improves: Measure | None = None
 
     def results(self, facts: AuditFacts) -> list[CheckResult]:
         """Run the check with the thresholds in force; return its results by subject."""
@@ -98,8 +120,13 @@ def rule(
     source: str,
     needs: Iterable[Need | InspectionItem] = (),
     thresholds: Mapping[str, int] | None = None,
+    severities: Iterable[Severity] = (),
+    improves: Measure | None = None,
 ) -> Callable[[Check], Rule]:
-    """Return a decorator that makes a `Rule` of a check."""
+    """Return a decorator that makes a `Rule` of a check.
+
+    `severities` are those that its results may have beside the usual one and `unknown`.
+    """
 
     def decorate(check: Check) -> Rule:
         return Rule(
@@ -112,6 +139,8 @@ def rule(
             check=check,
             needs=_with_inspection(needs),
             thresholds=dict(thresholds or {}),
+            improves=improves,
+            severities=(severity, *sorted(severities, key=lambda one: -one.rank)),
         )
 
     return decorate

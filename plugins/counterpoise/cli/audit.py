@@ -18,7 +18,7 @@ from counterpoise.cli.common import (
     print_json,
     write_text,
 )
-from counterpoise.errors import StoreError
+from counterpoise.errors import RefusedError, StoreError
 from counterpoise.model.finding import AuditReport, ReportedFinding
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize, verb
@@ -58,6 +58,12 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="DIR",
         help="also write audit.html, audit.md and audit.json there",
     )
+    parser.add_argument(
+        "--data-docs",
+        action="store_true",
+        help="first check the newest snapshot of the history with Great Expectations (10 to 20 s "
+        "more), and write its Data Docs, to which the report links",
+    )
     add_json_argument(parser)
     parser.set_defaults(run=_audit)
 
@@ -66,6 +72,8 @@ def _audit(arguments: argparse.Namespace, console: Console) -> int:
     installation, name = installation_for(arguments)
     with closing(installation):
         fails_at = _fails_at(arguments.fail_at, installation.cluster(name).policy.audit.fails_at)
+        if arguments.data_docs and not pipeline.write_data_docs(installation, [name]):
+            raise RefusedError(f"{name} has no snapshot yet: take one with `counterpoise snapshot`")
         report = pipeline.audit(installation, name, installation.clock())
         texts = {
             suffix: queries.audit_report(installation, name, suffix=suffix) for suffix in _SUFFIXES

@@ -17,6 +17,8 @@ from typing import Final
 from counterpoise.model import subjects
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import (
+    EXPIRY_DAYS,
+    EXPIRY_PERCENT,
     ClusterMetadata,
     ConnectionStage,
     ConnectivityCheck,
@@ -27,8 +29,6 @@ from counterpoise.model.finding import Finding
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_names, list_brokers, pluralize
 
-EXPIRES_SOON: Final = timedelta(days=30)
-
 
 @dataclass(frozen=True)
 class _Case:
@@ -38,6 +38,8 @@ class _Case:
     now: datetime
     pinned_cluster_id: str | None
     refused_reads: Mapping[str, str]  # operation and reason
+    expiry_days: int
+    expiry_percent: int
 
     @property
     def cluster_id(self) -> str | None:
@@ -57,13 +59,25 @@ def diagnose(
     now: datetime,
     pinned_cluster_id: str | None = None,
     refused_reads: Mapping[str, str] = MappingProxyType({}),
+    expiry_days: int = EXPIRY_DAYS,
+    expiry_percent: int = EXPIRY_PERCENT,
 ) -> tuple[Finding, ...]:
     """Return the findings, the worst first.
 
     `now` is in UTC; `pinned_cluster_id` is the cluster id that the configuration expects.
-    `refused_reads` has what the connection may not read, with the reason.
+    `refused_reads` has what the connection may not read, with the reason. A certificate expires
+    soon with less left than so many days and that share of its lifetime.
     """
-    case = _Case(connectivity, metadata, tuple(topics), now, pinned_cluster_id, refused_reads)
+    case = _Case(
+        connectivity,
+        metadata,
+        tuple(topics),
+        now,
+        pinned_cluster_id,
+        refused_reads,
+        expiry_days,
+        expiry_percent,
+    )
     findings = [finding for check in _CHECKS for finding in check(case)]
     return tuple(sorted(findings, key=lambda finding: -finding.severity.rank))
 
@@ -251,7 +265,7 @@ def _missing_permissions(case: _Case) -> Iterator[Finding]:
 def _certificates(case: _Case) -> Iterator[Finding]:
     for certificate, addresses in case.connectivity.certificates.items():
         remaining = certificate.expires_at - case.now
-        if remaining > EXPIRES_SOON:
+        if not certificate.is_near_its_end(case.now, case.expiry_days, case.expiry_percent):
             continue
         is_expired = remaining <= timedelta(0)
         when = f"expires on {certificate.expires_in_words}, in {pluralize(remaining.days, 'day')}"

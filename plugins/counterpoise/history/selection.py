@@ -1,7 +1,7 @@
 """Which earlier snapshots of a cluster are read to look back from a present one. Pure.
 
     usual_interval(manifests)                   # the median time between the last snapshots
-    recent_rows(manifests, snapshot)            # the newest three before it
+    recent_rows(manifests, snapshot, count=3, min_age=timedelta(minutes=30))
     rows_by_age(manifests, snapshot)            # about one for each hour, day, week back
 
 `manifests` has the columns of SNAPSHOTS, oldest first.
@@ -18,9 +18,6 @@ import pyarrow as pa
 from counterpoise.model.cluster import ClusterSnapshot
 
 _INTERVALS: Final = 20
-_RECENT: Final = 3
-# A copy that makes no progress for so long has stalled, so one of the recent ones is as old.
-_MIN_AGE_OF_OLDEST: Final = timedelta(minutes=45)
 _AGES: Final = tuple(timedelta(hours=hours) for hours in (0, 1, 3, 6, 12, 24, 48, 96, 168))
 
 Row = Mapping[str, Any]
@@ -35,17 +32,19 @@ def usual_interval(manifests: pa.Table) -> timedelta | None:
     return timedelta(seconds=median(intervals))
 
 
-def recent_rows(manifests: pa.Table, snapshot: ClusterSnapshot) -> list[Row]:
-    """Return the newest three snapshots before this one, oldest first.
+def recent_rows(
+    manifests: pa.Table, snapshot: ClusterSnapshot, *, count: int, min_age: timedelta
+) -> list[Row]:
+    """Return the newest `count` snapshots before this one, oldest first.
 
-    Where none of the three is 45 minutes old, the newest that is so old takes the place of the
-    first: of snapshots 10, 20, 30, 60 and 90 minutes ago those of 60, 20 and 10 minutes.
+    Where none of them is `min_age` old, the newest that is so old stands before them: of snapshots
+    10, 20, 30, 60 and 90 minutes ago those of 60, 20 and 10, with a count of 2 and 45 minutes.
     """
     rows = _rows_before(manifests, snapshot)
-    recent = rows[-_RECENT:]
-    old_enough = [row for row in rows if _age(row, snapshot) >= _MIN_AGE_OF_OLDEST]
+    recent = rows[max(0, len(rows) - count) :]
+    old_enough = [row for row in rows if _age(row, snapshot) >= min_age]
     if old_enough and old_enough[-1] not in recent:
-        return [old_enough[-1], *recent[1:]]
+        return [old_enough[-1], *recent]
     return recent
 
 

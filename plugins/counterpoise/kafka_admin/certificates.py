@@ -37,6 +37,7 @@ def read_certificate(der: bytes, host: str) -> Certificate | None:
             names=(*dns_names, *ips),
             expires_at=parsed.not_valid_after_utc,
             matches_host=is_valid_for(host, dns_names or common_names, ips),
+            issued_at=parsed.not_valid_before_utc,
         )
     except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
         return None

@@ -10,13 +10,18 @@ Limits: what is reachable from here; another network may resolve and route other
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import BrokerDescription, PartitionDescription, TopicDescription
 from counterpoise.units import format_moment
+
+# A certificate expires soon with less left than so many days, and than this share of its lifetime.
+EXPIRY_DAYS: Final = 30
+EXPIRY_PERCENT: Final = 20
 
 
 class ConnectionStage(StrEnum):
@@ -52,6 +57,19 @@ class Certificate:
     names: tuple[str, ...]  # DNS names and IP addresses that it is valid for
     expires_at: datetime  # UTC
     matches_host: bool
+    issued_at: datetime | None = None  # UTC
+
+    def is_near_its_end(self, now: datetime, days: int, percent_of_lifetime: int) -> bool:
+        """Return whether it has expired, or has less left than both of the limits.
+
+        With 30 days and 20 percent: a certificate of 90 days in its last 18, one of a year in its
+        last 30.
+        """
+        left = self.expires_at - now
+        limit = timedelta(days=days)
+        if self.issued_at is not None:
+            limit = min(limit, (self.expires_at - self.issued_at) * percent_of_lifetime / 100)
+        return left < limit or left <= timedelta(0)
 
     @property
     def expires_in_words(self) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal
 from counterpoise.model.safe_text import one_line, shell_word
 from counterpoise.model.severity import Severity, Waiver
@@ -24,6 +26,7 @@ class WantedPlan:
     broker_ids: tuple[int, ...] = ()
     topics: tuple[str, ...] = ()  # only these; empty: all
     replication_factor: int | None = None  # of the goal of that name
+    leader_weight: LeaderWeight | None = None  # None: the policy's
 
     @property
     def rebalance_request(self) -> Mapping[str, object]:
@@ -33,6 +36,7 @@ class WantedPlan:
             "broker_ids": list(self.broker_ids),
             "topics": list(self.topics),
             "replication_factor": self.replication_factor,
+            "leader_weight": self.leader_weight and str(self.leader_weight),
         }
         return {name: value for name, value in values.items() if value}
 
@@ -45,7 +49,17 @@ class WantedPlan:
             words += ["--topics", ",".join(self.topics)]
         if self.replication_factor is not None:
             words += ["--replication-factor", str(self.replication_factor)]
+        if self.leader_weight is not None:
+            words += ["--leader-weight", str(self.leader_weight)]
         return " ".join(map(shell_word, words))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOutlook:
+    """What the planner says to a wanted plan: the plan, which may be empty, or why it refuses."""
+
+    plan: RebalancePlan | None
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,24 +19,30 @@ import pyarrow.compute as pc
 
 from counterpoise import analysis, history, inspection, reporting
 from counterpoise.archive import DATA_DOCS, audit_report_name
-from counterpoise.audit import auditing
+from counterpoise.audit import auditing, planned
 from counterpoise.audit.facts import AuditFacts, PastFacts, QuarantinedSnapshot
 from counterpoise.audit.figures import idle_since, moving_since
-from counterpoise.errors import CounterpoiseError, InputError
+from counterpoise.errors import CounterpoiseError, InputError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.connectivity import ConnectivityCheck
-from counterpoise.model.finding import AuditReport
+from counterpoise.model.finding import AuditReport, Finding, PlanOutlook, WantedPlan
 from counterpoise.model.load import ClusterLoad
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.request import Goal, Scope
 from counterpoise.model.result_tables import RESULT_TABLES, SERIES
-from counterpoise.model.run import UNDER_WAY_STATES
+from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.analysing import series_of
+from counterpoise.pipeline.planning import plan_from
 from counterpoise.pipeline.snapshots import read_snapshot
 
 _LOGGER = safe_logger(__name__)
 _DISK_FORECAST_PERIOD: Final = timedelta(days=14)
+_DAY: Final = timedelta(days=1)
+_MAX_ROWS_OF_RATES: Final = 5_000_000  # a day of hourly snapshots of 200,000 partitions
 
 Thresholds = Mapping[str, Mapping[str, int]]
 
@@ -51,11 +57,42 @@ def audit(installation: Installation, cluster: str, scheduled_at: datetime) -> A
     facts = _gather_facts(installation, cluster, scheduled_at, thresholds)
     previous = installation.archive.audit_before(cluster, scheduled_at)
     report = auditing.compare(
-        auditing.PreviousAudit.of(previous) if previous else None, auditing.find(facts), facts
+        auditing.PreviousAudit.of(previous) if previous else None, findings_of(facts), facts
     )
     installation.archive.write_audit(report)
     _write_pages(installation, report, thresholds)
     return report
+
+
+def findings_of(facts: AuditFacts) -> tuple[Finding, ...]:
+    """Return what the rules find; what a plan should mend is checked against the planner.
+
+    One plan is made for each goal that findings ask for.
+    """
+    findings = auditing.find(facts)
+    snapshot = facts.snapshot
+    usual_rates = facts.history.usual_bytes_in
+    if usual_rates is not None:
+        snapshot = analysis.with_inflow(snapshot, usual_rates)
+    outlooks = {
+        wanted: _outlook(snapshot, wanted, facts.policy.balance)
+        for wanted in planned.wanted_plans(findings, facts)
+    }
+    return planned.with_outlooks(findings, outlooks, facts)
+
+
+def _outlook(snapshot: ClusterSnapshot, wanted: WantedPlan, policy: BalancePolicy) -> PlanOutlook:
+    request = RebalanceRequest(
+        wanted.goal,
+        wanted.broker_ids,
+        scope=Scope(topics=wanted.topics),
+        replication_factor=wanted.replication_factor,
+        leader_weight=wanted.leader_weight,
+    )
+    try:
+        return PlanOutlook(plan_from(snapshot, request, policy))
+    except (InputError, RefusedError) as error:
+        return PlanOutlook(None, str(error))
 
 
 def failure_of(installation: Installation, report: AuditReport) -> str | None:
@@ -84,7 +121,7 @@ def _gather_facts(
         snapshot = read_snapshot(reader, installation, cluster, scheduled_at)
         connectivity = _connectivity(installation, cluster)
         inspected = inspection.inspect(reader, snapshot, operator=operator)
-    past = past_facts(installation, snapshot)
+    past = past_facts(installation, snapshot, thresholds)
     return AuditFacts(
         now=installation.clock(),
         snapshot=snapshot,
@@ -96,6 +133,7 @@ def _gather_facts(
         past=past,
         quarantined=tuple(quarantined_since(installation, snapshot, past)),
         active_run_id=_run_under_way(installation, cluster),
+        removed_by_run=_removed_by_run(installation, snapshot),
     )
 
 
@@ -137,10 +175,36 @@ def _run_under_way(installation: Installation, cluster: str) -> str | None:
     return None
 
 
+def _removed_by_run(installation: Installation, snapshot: ClusterSnapshot) -> dict[int, str]:
+    """Return the run that emptied each idle broker, where no later run was to fill it."""
+    last_runs: dict[int, tuple[Goal, str]] = {}
+    idle_broker_ids = set(snapshot.idle_broker_ids)
+    for run in installation.ledger.runs(cluster=snapshot.cluster):  # the newest first
+        if idle_broker_ids <= last_runs.keys():
+            break
+        if run.state not in ENDED_STATES:
+            continue
+        try:
+            plan = installation.plan_of(run)
+        except CounterpoiseError as error:
+            _LOGGER.warning("the plan of run %s cannot be read: %s", run.run_id, error)
+            continue
+        if plan.cluster_id == snapshot.cluster_id:
+            for broker_id in idle_broker_ids.intersection(plan.broker_ids):
+                last_runs.setdefault(broker_id, (plan.goal, run.run_id))
+    return {
+        broker_id: run_id
+        for broker_id, (goal, run_id) in last_runs.items()
+        if goal is Goal.REMOVE_BROKERS
+    }
+
+
 # -- the history
 
 
-def past_facts(installation: Installation, snapshot: ClusterSnapshot) -> PastFacts | None:
+def past_facts(
+    installation: Installation, snapshot: ClusterSnapshot, thresholds: Thresholds
+) -> PastFacts | None:
     """Return what the history knows of the cluster of `snapshot`, from before it was made.
 
     None: it has no snapshot of this cluster id. What cannot be read is left out with a warning.
@@ -151,24 +215,47 @@ def past_facts(installation: Installation, snapshot: ClusterSnapshot) -> PastFac
         return None
     series = _series_of_cluster_id(installation, snapshot)
     newest_ids, forecast_ids = _analysed_ids(series)
+    topic_load = _result_table(installation, "topic_load", newest_ids)
     tables = {
-        "topic_load": _result_table(installation, "topic_load", newest_ids),
+        "topic_load": topic_load,
         "partition_load": _result_table(installation, "partition_load", newest_ids),
     }
+    count, min_age = auditing.history_needed(thresholds)
+    recent = history.recent_rows(manifests, snapshot, count=count, min_age=min_age)
     log_dir_load = _result_table(installation, "log_dir_load", forecast_ids)
     load = _load(series, {**tables, "log_dir_load": log_dir_load}, snapshot.cluster)
     rows_by_age = history.rows_by_age(manifests, snapshot)
     return PastFacts(
         manifests=manifests,
         series=series,
-        recent_snapshots=tuple(
-            _read_snapshots(installation, history.recent_rows(manifests, snapshot))
-        ),
+        usual_bytes_in=_usual_bytes_in(installation, series, snapshot),
+        recent_snapshots=tuple(_read_snapshots(installation, recent)),
         idle_since=idle_since(series, snapshot.idle_broker_ids),
         disk_forecasts=load.disks if load else (),
         moving_since=moving_since(snapshot.partitions, _read_partitions(installation, rows_by_age)),
-        **tables,
+        topic_load=topic_load,
     )
+
+
+def _usual_bytes_in(
+    installation: Installation, series: pa.Table, snapshot: ClusterSnapshot
+) -> pa.Array | None:
+    """Return the mean rate of each partition over the last analysed day; None for less than that.
+
+    Of a large cluster some snapshots of the day are read, at even distances.
+    """
+    if not series.num_rows:
+        return None
+    newest_at = series["observed_at"][-1].as_py()
+    since = pa.scalar(newest_at - _DAY, SERIES.field("observed_at").type)
+    if not pc.any(pc.less_equal(series["observed_at"], since)).as_py():
+        return None
+    lately = series.filter(pc.greater(series["observed_at"], since))
+    ids = lately["snapshot_id"].unique().to_pylist()
+    max_count = max(1, _MAX_ROWS_OF_RATES // max(1, snapshot.partitions.num_rows))
+    step = -(-len(ids) // max_count)
+    load = _result_table(installation, "partition_load", set(ids[::step]))
+    return analysis.typical_bytes_in(load, snapshot.partitions)
 
 
 def quarantined_since(

@@ -11,12 +11,18 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from counterpoise.audit.rules.certificates import certificate_expires
 from counterpoise.discovery.diagnosis import diagnose
 from counterpoise.errors import ClusterError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.model.connectivity import ClusterMetadata, ConnectivityCheck
+from counterpoise.model.connectivity import (
+    EXPIRY_DAYS,
+    EXPIRY_PERCENT,
+    ClusterMetadata,
+    ConnectivityCheck,
+)
 from counterpoise.model.finding import Finding
 
 if TYPE_CHECKING:  # the clients are slow to import
@@ -48,6 +54,8 @@ def examine(installation: Installation, cluster: str, *, topics: Sequence[str] =
         metadata = read_cluster_metadata(settings, connectivity)
         if metadata is not None:
             refused_reads, metadata = _refused_reads(settings, metadata)
+    policy = installation.cluster(cluster).policy.audit
+    limits = policy.thresholds.get(certificate_expires.id, {})
     findings = diagnose(
         connectivity,
         metadata,
@@ -55,6 +63,8 @@ def examine(installation: Installation, cluster: str, *, topics: Sequence[str] =
         refused_reads=refused_reads,
         now=installation.clock(),
         pinned_cluster_id=installation.cluster(cluster).pinned_cluster_id,
+        expiry_days=limits.get("days", EXPIRY_DAYS),
+        expiry_percent=limits.get("percent_of_lifetime", EXPIRY_PERCENT),
     )
     return Examination(connectivity, metadata, findings, tuple(topics))
 

@@ -23,7 +23,16 @@ named by its rule and its subject ("topic orders", "broker 3", "cluster"): by th
 the data that a rule needs is unavailable, that is a finding, too: *unknown*, and never healthy. Rules that lack the
 data of the same broker, or the same response of the cluster, are listed in one such finding
 ([not-answered](#not-answered)). Rules that need the history are named in one line of the report, "not checked", until
-the first snapshots are there.
+the first snapshots are there; so are rules about the configs of controllers that are no brokers. Of several severities
+the first is the usual one.
+
+A finding that a plan should mend is checked against the planner, with one plan for each goal that is asked for. A
+finding about balance is reported only where a plan makes it better; any other stands, and says what a plan would
+bring, or why there is none.
+
+Lines to paste are whole commands of Kafka's tools, or lines of `server.properties`; comments say which file, and what
+has to be done first. Where there is nothing to paste that mends a finding, "shows more, and changes nothing" stands
+before what helps to look.
 
 A rule's thresholds are whole numbers; the policy of a cluster changes them, and waives findings that a team knows of:
 
@@ -61,12 +70,17 @@ def _overview() -> str:
 def _overview_row(rule: Rule, area: str) -> str:
     link = f"[{rule.id}](#{rule.id})"
     needs_history = "yes" if Need.HISTORY in rule.needs else "no"
-    return f"| {link} | {rule.severity} | {area} | {needs_history} |"
+    return f"| {link} | {_severities(rule)} | {area} | {needs_history} |"
+
+
+def _severities(rule: Rule) -> str:
+    """Return the severities that happen, the usual one first: `warning, info`."""
+    return ", ".join(rule.severities)
 
 
 def _section(rule: Rule) -> Iterator[str]:
     yield f"### {rule.id}\n"
-    yield f"**{rule.title}** ({rule.severity})\n"
+    yield f"**{rule.title}** ({_severities(rule)})\n"
     yield f"{rule.why}\n"
     yield f"*What to do:* {rule.how}\n"
     if rule.thresholds:

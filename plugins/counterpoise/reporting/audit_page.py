@@ -63,6 +63,7 @@ _FORM_FIELDS: Final = {  # of kafka_rebalance
     "broker_ids": "Brokers",
     "topics": "Only these topics",
     "replication_factor": "Replication factor",
+    "leader_weight": "Leader weight",
 }
 
 

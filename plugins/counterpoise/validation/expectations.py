@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _DOCS_NAME: Final = "counterpoise"
 _ROW_COUNT: Final = "expect_table_row_count_to_be_between"
+# Some character that is no white space; in frames a tab is %09 (see `frames.harmless`).
+NOT_BLANK: Final = r"\A(?!(?:\s|%09|%0A|%0B|%0C|%0D)*\Z)"
 
 
 def check_snapshot_data(
@@ -102,10 +104,9 @@ def _check_table(
 ) -> DataCheck:
     import great_expectations as gx
 
-    suite = gx.ExpectationSuite(
-        name=table,
-        expectations=_suite(expected, len(frame), before.min_rows(table) if before else 0),
-    )
+    expectations = _suite(expected, len(frame), before.min_rows(table) if before else 0)
+    order = [_text_of(one.meta) for one in expectations]  # results come in another
+    suite = gx.ExpectationSuite(name=table, expectations=expectations)
     batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("all")
     definition = gx.ValidationDefinition(name=table, data=batch, suite=context.suites.add(suite))
     shown = {"result_format": "COMPLETE", "unexpected_index_column_names": list(expected.key)}
@@ -116,66 +117,93 @@ def _check_table(
         before.failure(table, len(frame))
         if before and outcome.expectation_config.type == _ROW_COUNT
         else _failure(table, expected, outcome)
-        for outcome in result.results
+        for outcome in sorted(
+            result.results, key=lambda one: order.index(_text_of(one.expectation_config.meta))
+        )
         if not outcome.success
     )
     return DataCheck(bool(result.success), failures, len(result.results) - len(failures))
 
 
 def _suite(expected: Expectations, row_count: int, min_rows: int) -> list[Any]:
+    """Return the expectations, each with the column and the words of a failure as its notes."""
     # Any: the package has types, but does not declare these names as its own.
     gxe: Any = importlib.import_module("great_expectations.expectations")
     counted = [gxe.ExpectTableRowCountToBeBetween(min_value=min_rows)] if min_rows else []
-    if not row_count:
-        return counted
-    unique = (
-        gxe.ExpectColumnValuesToBeUnique(column=expected.key[0])
-        if len(expected.key) == 1
-        else gxe.ExpectCompoundColumnsToBeUnique(column_list=list(expected.key))
-    )
-    return [
-        unique,
-        *(gxe.ExpectColumnValuesToNotBeNull(column=column) for column in expected.not_null),
-        *(
-            gxe.ExpectColumnValuesToBeBetween(column=column, min_value=0)
-            for column in expected.not_negative
-        ),
-        *(
-            gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[True])
-            for column in expected.is_true
-        ),
-        *counted,
-    ]
+    return [*_of_columns(gxe, expected), *counted] if row_count else counted
+
+
+def _of_columns(gxe: Any, expected: Expectations) -> Iterator[Any]:
+    yield _unique(gxe, expected.key)
+    for column in expected.not_null:
+        yield gxe.ExpectColumnValuesToNotBeNull(column=column, meta=_notes(column, "is known"))
+    for column, between in expected.ranges.items():
+        yield gxe.ExpectColumnValuesToBeBetween(
+            column=column,
+            min_value=between.lowest,
+            max_value=between.highest,
+            meta=_notes(column, str(between)),
+        )
+    for column, members in expected.members.items():
+        notes = _notes(column, f"is one of {', '.join(members)}")
+        yield gxe.ExpectColumnValuesToBeInSet(column=column, value_set=list(members), meta=notes)
+    for column in expected.not_blank:
+        notes = _notes(column, "is not blank")
+        yield gxe.ExpectColumnValuesToMatchRegex(column=column, regex=NOT_BLANK, meta=notes)
+    for pair in expected.equal:
+        yield gxe.ExpectColumnPairValuesToBeEqual(
+            column_A=pair.column,
+            column_B=pair.other,
+            ignore_row_if="either_value_is_missing",
+            meta=_notes(pair.column, pair.says),
+        )
+    for pair in expected.at_most:
+        yield gxe.ExpectColumnPairValuesAToBeGreaterThanB(
+            column_A=pair.other,
+            column_B=pair.column,
+            or_equal=True,
+            ignore_row_if="either_value_is_missing",
+            meta=_notes(pair.column, pair.says),
+        )
+    for column in expected.is_true:
+        notes = _notes(column, "is true")
+        yield gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[True], meta=notes)
+
+
+def _unique(gxe: Any, key: tuple[str, ...]) -> Any:
+    if len(key) == 1:
+        return gxe.ExpectColumnValuesToBeUnique(column=key[0], meta=_notes(key[0], "is unique"))
+    notes = _notes(", ".join(key), "are unique together")
+    return gxe.ExpectCompoundColumnsToBeUnique(column_list=list(key), meta=notes)
+
+
+def _notes(column: str, says: str) -> dict[str, str]:
+    return {"column": column, "says": says}
+
+
+def _text_of(notes: Mapping[str, str] | None) -> str:
+    """Return `leader is live`; "" for the expectation about the number of rows."""
+    return f"{notes['column']} {notes['says']}" if notes else ""
 
 
 def _failure(table: str, expected: Expectations, outcome: Any) -> DataFailure:
-    arguments = outcome.expectation_config.kwargs
-    column = str(arguments.get("column") or ", ".join(arguments.get("column_list", ())))
+    notes = outcome.expectation_config.meta
+    expectation = _text_of(notes)
     rows = outcome.result.get("unexpected_index_list") or []
-    examples = tuple(_example(row, expected.key) for row in rows[:MAX_EXAMPLES])
+    examples = tuple(_example(row, expected.key, notes["column"]) for row in rows[:MAX_EXAMPLES])
     # An expectation that could not be computed does not raise: it fails, and says why here.
     broken = () if rows else (str(outcome.exception_info),)
     return DataFailure(
         table=table,
-        expectation=f"{column} {_wording(outcome.expectation_config.type)}",
-        column=column or table,
+        expectation=expectation,
+        column=notes["column"],
         unexpected_count=int(outcome.result.get("unexpected_count") or 0),
         examples=examples or broken,
-        is_momentary=bool(rows) and expected.is_momentary(column),
+        is_momentary=bool(rows) and expected.is_momentary(expectation),
     )
 
 
-def _wording(expectation: str) -> str:
-    return {
-        "expect_column_values_to_be_unique": "is unique",
-        "expect_compound_columns_to_be_unique": "are unique together",
-        "expect_column_values_to_not_be_null": "is known",
-        "expect_column_values_to_be_between": "is not negative",
-        "expect_column_values_to_be_in_set": "is true",
-    }[expectation]
-
-
-def _example(row: Mapping[str, Any], key: Sequence[str]) -> str:
+def _example(row: Mapping[str, Any], key: Sequence[str], column: str) -> str:
     """Return `orders-3` or `orders-3: size_bytes=-1` of a row of numpy scalars."""
     from counterpoise.validation.frames import original
 
@@ -183,4 +211,5 @@ def _example(row: Mapping[str, Any], key: Sequence[str]) -> str:
         name: original(getattr(value, "item", lambda value=value: value)())
         for name, value in row.items()
     }
-    return example_of(values, key, [name for name in values if name not in key])
+    shown = sorted((name for name in values if name not in key), key=lambda name: name != column)
+    return example_of(values, key, shown)

@@ -1,13 +1,14 @@
-"""The tables of a snapshot, with a true/false column for what column expectations cannot say.
+"""The tables of a snapshot, each with what other tables have of it: what expectations compare.
 
-    snapshot_facts(snapshot)["partitions"]["leader_is_a_replica"]      # a boolean per row
+    snapshot_facts(snapshot)["partitions"]["leading_replica"]      # beside "leader"
 
-A fact is true where the row is as it should be; what is not known (a null) counts as right. All is
-columns (Arrow, numpy), since it runs on every snapshot. These are the only definitions: the quick
-check reads these columns, and Great Expectations reads them as frames.
+A column like `known_topic` is the same value looked up in the table that it refers to, -1 or "" in
+place of what is not there; columns of counts count what lists hold. All is columns (Arrow, numpy),
+since it runs on every snapshot. The quick check reads these columns, and Great Expectations reads
+them as frames.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -16,47 +17,47 @@ import pyarrow.compute as pc
 
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Flags, Ints, flat_lists, numbers_of
-from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
 
-_ROLES: Final = ("leader", "voter", "observer")
-_RESOURCE_TYPES: Final = ("broker", "topic")
-_MAX_PORT: Final = 65535
+_BROKER: Final = pa.int32()
 
 
 def snapshot_facts(snapshot: ClusterSnapshot) -> dict[str, pa.Table]:
-    """Return every table of SNAPSHOT_TABLES: the checked columns, and the facts about each row."""
+    """Return every table of SNAPSHOT_TABLES: the columns that something is expected of."""
     registered = snapshot.registered_broker_ids
+    tables = snapshot.tables
     return {
-        "brokers": _brokers(snapshot),
+        "brokers": snapshot.brokers.select(
+            ["broker_id", "is_fenced", "rack", "disk_total_bytes", "disk_usable_bytes"]
+        ),
         "topics": _topics(snapshot),
         "partitions": _partitions(snapshot, registered),
-        "replicas": _with_facts(
+        "replicas": _with_registered(
             snapshot.replicas.select(["topic", "partition", "broker_id", "position", "size_bytes"]),
-            broker_is_registered=_among(snapshot.replicas["broker_id"], registered),
+            registered,
         ),
-        "listeners": _listeners(snapshot, registered),
-        "quorum": _with_facts(
-            snapshot.tables["quorum"].select(["node_id", "role"]),
-            role_is_known=_text_among(snapshot.tables["quorum"]["role"], _ROLES),
+        "listeners": _with_registered(
+            tables["listeners"].select(["broker_id", "security_protocol", "host", "port"]),
+            registered,
         ),
-        "log_dirs": _log_dirs(snapshot, registered),
-        "throttles": _throttles(snapshot),
+        "quorum": tables["quorum"].select(["node_id", "role"]),
+        "log_dirs": _with_registered(
+            snapshot.log_dirs.select(
+                ["broker_id", "log_dir", "total_bytes", "usable_bytes", "held_bytes"]
+            ),
+            registered,
+        ),
+        "throttles": snapshot.throttles.select(["resource_type", "resource_name", "key", "value"]),
     }
 
 
-def _with_facts(table: pa.Table, **facts: Flags) -> pa.Table:
-    for name, fact in facts.items():
-        table = table.append_column(name, pa.array(fact, pa.bool_()))
+def _with(table: pa.Table, **columns: pa.Array | pa.ChunkedArray) -> pa.Table:
+    for name, column in columns.items():
+        table = table.append_column(name, column)
     return table
 
 
-def _brokers(snapshot: ClusterSnapshot) -> pa.Table:
-    table = snapshot.brokers
-    is_blank = pc.equal(pc.utf8_trim_whitespace(table["rack"]), "")
-    return _with_facts(
-        table.select(["broker_id", "is_fenced", "disk_total_bytes", "disk_usable_bytes"]),
-        rack_is_named_or_absent=~_bools(is_blank, if_null=False),
-    )
+def _with_registered(table: pa.Table, registered: Sequence[int]) -> pa.Table:
+    return _with(table, registered_broker=_found(table["broker_id"], registered))
 
 
 def _topics(snapshot: ClusterSnapshot) -> pa.Table:
@@ -65,14 +66,14 @@ def _topics(snapshot: ClusterSnapshot) -> pa.Table:
         snapshot.partitions["topic"], value_set=table["topic"].combine_chunks()
     )
     partition_counts = np.bincount(numbers_of(topic_indexes.drop_null()), minlength=table.num_rows)
-    return _with_facts(
+    return _with(
         table.select(["topic", "partition_count", "min_insync_replicas"]),
-        partition_count_agrees=partition_counts == numbers_of(table["partition_count"]),
+        counted_partitions=pa.array(partition_counts, pa.int64()),
     )
 
 
 def _partitions(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Table:
-    """Return the facts about partitions.
+    """Return the partitions with counts of their lists.
 
     Replicas and ISR are flattened to (row, broker) pairs, each pair one number: sorting then finds
     a broker that stands twice in a row, and a binary search an ISR member that is no replica.
@@ -80,61 +81,30 @@ def _partitions(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Tabl
     bits gives row 1 back.
     """
     table = snapshot.partitions
+    row_count = table.num_rows
     replica_rows, replica_ids = flat_lists(table["replicas"])
     isr_rows, isr_ids = flat_lists(table["isr"])
     leader_ids = numbers_of(table["leader"])
-    has_leader = leader_ids != NOBODY
 
-    leader_is_a_replica = np.zeros(table.num_rows, dtype=bool)
+    leader_is_a_replica = np.zeros(row_count, dtype=bool)
     is_leader = replica_ids == leader_ids[replica_rows]
     leader_is_a_replica[replica_rows[is_leader]] = True
 
     replica_pairs = np.sort(_pair(replica_rows, replica_ids))
-    is_as_before = replica_pairs[1:] == replica_pairs[:-1]
-    rows_with_repeats = replica_pairs[1:][is_as_before] >> 32
-
-    is_unregistered = ~np.isin(replica_ids, registered)
-    is_outside_replicas = ~_is_in_ordered(_pair(isr_rows, isr_ids), replica_pairs)
-    return _with_facts(
+    is_first = np.ones(len(replica_pairs), dtype=bool)
+    is_first[1:] = replica_pairs[1:] != replica_pairs[:-1]
+    is_within_replicas = _is_in_ordered(_pair(isr_rows, isr_ids), replica_pairs)
+    has_topic = pc.is_in(table["topic"], value_set=snapshot.topics["topic"].combine_chunks())
+    return _with(
         table.select(["topic", "partition", "leader", "size_bytes"]),
-        topic_is_known=_bools(
-            pc.is_in(table["topic"], value_set=snapshot.topics["topic"].combine_chunks())
-        ),
-        has_replicas=_bools(pc.greater(pc.list_value_length(table["replicas"]), 0)),
-        names_each_broker_once=_all_but(table.num_rows, rows_with_repeats),
-        brokers_are_registered=_all_but(table.num_rows, replica_rows[is_unregistered]),
-        leader_is_a_replica=leader_is_a_replica | ~has_leader,
-        leader_is_live=np.isin(leader_ids, snapshot.live_broker_ids) | ~has_leader,
-        isr_is_within_replicas=_all_but(table.num_rows, isr_rows[is_outside_replicas]),
-    )
-
-
-def _listeners(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Table:
-    table = snapshot.tables["listeners"]
-    ports = numbers_of(table["port"])
-    return _with_facts(
-        table.select(["broker_id", "security_protocol", "host", "port"]),
-        broker_is_registered=_among(table["broker_id"], registered),
-        port_is_possible=(ports > 0) & (ports <= _MAX_PORT),
-    )
-
-
-def _log_dirs(snapshot: ClusterSnapshot, registered: Sequence[int]) -> pa.Table:
-    table = snapshot.log_dirs
-    is_within = pc.less_equal(table["usable_bytes"], table["total_bytes"])
-    return _with_facts(
-        table.select(["broker_id", "log_dir", "total_bytes", "usable_bytes", "held_bytes"]),
-        broker_is_registered=_among(table["broker_id"], registered),
-        usable_is_within_total=_bools(is_within, if_null=True),
-    )
-
-
-def _throttles(snapshot: ClusterSnapshot) -> pa.Table:
-    table = snapshot.throttles
-    return _with_facts(
-        table.select(["resource_type", "resource_name", "key", "value"]),
-        type_is_known=_text_among(table["resource_type"], _RESOURCE_TYPES),
-        key_is_a_throttle=_text_among(table["key"], (*LIST_KEYS, *RATE_KEYS)),
+        known_topic=pc.if_else(has_topic, table["topic"], pa.scalar("", table["topic"].type)),
+        replica_count=_counts(replica_rows, row_count),
+        different_replicas=_counts(replica_pairs[is_first] >> 32, row_count),
+        registered_replicas=_counts(replica_rows[np.isin(replica_ids, registered)], row_count),
+        leading_replica=_where(leader_is_a_replica, table["leader"]),
+        live_leader=_found(table["leader"], snapshot.live_broker_ids),
+        isr_count=_counts(isr_rows, row_count),
+        isr_replicas=_counts(isr_rows[is_within_replicas], row_count),
     )
 
 
@@ -151,19 +121,16 @@ def _is_in_ordered(numbers: Ints, ordered: Ints) -> Flags:
     return np.asarray(ordered[indexes] == numbers, dtype=bool)
 
 
-def _all_but(row_count: int, wrong_rows: Ints) -> Flags:
-    fact = np.ones(row_count, dtype=bool)
-    fact[wrong_rows] = False
-    return fact
+def _counts(rows: Ints, row_count: int) -> pa.Array:
+    """Return how often each row occurs."""
+    return pa.array(np.bincount(rows, minlength=row_count), pa.int64())
 
 
-def _among(column: pa.ChunkedArray, known: Iterable[int]) -> Flags:
-    return np.asarray(np.isin(numbers_of(column), list(known)), dtype=bool)
+def _found(column: pa.ChunkedArray, known: Sequence[int]) -> pa.Array:
+    """Return the broker ids that are known, NOBODY in place of the others; null stays null."""
+    return _where(np.isin(numbers_of(column), list(known)), column)
 
 
-def _text_among(column: pa.ChunkedArray, known: Iterable[str]) -> Flags:
-    return _bools(pc.is_in(column, value_set=pa.array(list(known), pa.string())))
-
-
-def _bools(values: pa.ChunkedArray, *, if_null: bool = False) -> Flags:
-    return np.asarray(pc.fill_null(values, if_null), dtype=bool)
+def _where(is_found: Flags, column: pa.ChunkedArray) -> pa.Array:
+    broker_ids = np.where(is_found, numbers_of(column), NOBODY)
+    return pa.array(broker_ids, _BROKER, mask=np.asarray(pc.is_null(column), dtype=bool))

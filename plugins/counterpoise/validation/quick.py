@@ -51,11 +51,25 @@ def _outcomes(
     yield ", ".join(expected.key), unique, _repeated(rows, expected.key)
     for column in expected.not_null:
         yield column, "is known", np.asarray(pc.is_null(rows[column]), dtype=bool)
-    for column in expected.not_negative:
-        is_negative = pc.fill_null(pc.less(rows[column], 0), False)
-        yield column, "is not negative", np.asarray(is_negative, dtype=bool)
-    for column in expected.is_true:
-        yield column, "is true", ~np.asarray(rows[column], dtype=bool)
+    for column, between in expected.ranges.items():
+        is_outside = pc.less(rows[column], between.lowest)
+        if between.highest is not None:
+            is_outside = pc.or_(is_outside, pc.greater(rows[column], between.highest))
+        yield column, str(between), _flags(is_outside)
+    for column, members in expected.members.items():
+        is_member = pc.is_in(rows[column], value_set=pa.array(members, pa.string()))
+        is_other = pc.and_(pc.is_valid(rows[column]), pc.invert(is_member))
+        yield column, f"is one of {', '.join(members)}", _flags(is_other)
+    for column in expected.not_blank:
+        yield column, "is not blank", _flags(pc.equal(pc.utf8_trim_whitespace(rows[column]), ""))
+    for pair in expected.equal:
+        yield pair.column, pair.says, _flags(pc.not_equal(rows[pair.column], rows[pair.other]))
+    for pair in expected.at_most:
+        yield pair.column, pair.says, _flags(pc.greater(rows[pair.column], rows[pair.other]))
+
+
+def _flags(values: pa.ChunkedArray) -> NDArray[np.bool_]:
+    return np.asarray(pc.fill_null(values, False), dtype=bool)
 
 
 def _repeated(rows: pa.Table, key: Sequence[str]) -> NDArray[np.bool_]:
@@ -88,14 +102,16 @@ def _failure(
 ) -> DataFailure:
     first_wrong = np.flatnonzero(is_wrong)[:MAX_EXAMPLES]
     example_rows = rows.take(pa.array(first_wrong)).to_pylist()
-    shown = [column] if column in rows.column_names and column not in expected.key else []
+    others = [p.other for p in (*expected.equal, *expected.at_most) if p.says == predicate]
+    shown = [name for name in (column, *others) if name in rows.column_names]
+    shown = [name for name in shown if name not in expected.key]
     return DataFailure(
         table=table,
         expectation=f"{column} {predicate}",
         column=column,
         unexpected_count=int(is_wrong.sum()),
         examples=tuple(example_of(row, expected.key, shown) for row in example_rows),
-        is_momentary=expected.is_momentary(column),
+        is_momentary=expected.is_momentary(f"{column} {predicate}"),
     )
 
 

@@ -1,91 +1,151 @@
 """What is expected of each table of a snapshot and of a plan, as data.
 
-    SNAPSHOT_EXPECTATIONS["partitions"].is_true      # ("topic_is_known", "has_replicas", ...)
+    SNAPSHOT_EXPECTATIONS["partitions"].equal      # (Pair("leader", "leading_replica", ...), ...)
 
-`momentary` names what may be so for a moment in a cluster that changes while its snapshot is made,
-and what says nothing about the snapshot: a warning. Everything else makes a snapshot unusable.
+Keys, ranges, sets of values, and pairs of columns: a value beside what the table that it refers to
+has. `momentary` names what may be so for a moment in a cluster that changes while its snapshot is
+made, and what says nothing about the snapshot: a warning. Everything else makes it unusable.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
+
+_MAX_PORT: Final = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two columns of a table; `says` is what holds of the first."""
+
+    column: str
+    other: str
+    says: str
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.says}"
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The lowest value of a column, and the highest; None is no limit."""
+
+    lowest: int
+    highest: int | None = None
+
+    def __str__(self) -> str:
+        if self.highest is not None:
+            return f"is from {self.lowest} to {self.highest}"
+        return "is not negative" if self.lowest == 0 else f"is {self.lowest} or more"
+
+
+NOT_NEGATIVE: Final = Between(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What is expected of one table. `key` names a row, in examples too."""
+    """What is expected of one table. `key` names a row, in examples too.
+
+    A null is out of no range and no set, and like every value of a pair.
+    """
 
     key: tuple[str, ...]
     not_null: tuple[str, ...] = ()
-    not_negative: tuple[str, ...] = ()
+    ranges: Mapping[str, Between] = field(default_factory=dict)
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    not_blank: tuple[str, ...] = ()
+    equal: tuple[Pair, ...] = ()
+    at_most: tuple[Pair, ...] = ()  # the first is no more than the other
     is_true: tuple[str, ...] = ()
-    momentary: tuple[str, ...] = ()  # columns, or the key's joined by a comma
+    momentary: tuple[str, ...] = ()  # as a failure says it
 
-    def is_momentary(self, column: str) -> bool:
-        return column in self.momentary
+    def is_momentary(self, expectation: str) -> bool:
+        return expectation in self.momentary
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Return every column that something is expected of."""
+        pairs = (*self.equal, *self.at_most)
+        return frozenset(
+            {*self.key, *self.not_null, *self.ranges, *self.members, *self.not_blank}
+            | {*self.is_true, *(pair.column for pair in pairs), *(pair.other for pair in pairs)}
+        )
+
+
+def _registered(column: str = "broker_id") -> Pair:
+    return Pair(column, "registered_broker", "is a registered broker")
 
 
 SNAPSHOT_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
     "brokers": Expectations(
         key=("broker_id",),
         not_null=("is_fenced",),
-        not_negative=("broker_id", "disk_total_bytes", "disk_usable_bytes"),
-        is_true=("rack_is_named_or_absent",),
-        momentary=("rack_is_named_or_absent",),
+        ranges=dict.fromkeys(("broker_id", "disk_total_bytes", "disk_usable_bytes"), NOT_NEGATIVE),
+        not_blank=("rack",),
+        momentary=("rack is not blank",),
     ),
     "topics": Expectations(
         key=("topic",),
         not_null=("topic", "partition_count"),
-        not_negative=("partition_count", "min_insync_replicas"),
-        is_true=("partition_count_agrees",),
+        ranges=dict.fromkeys(("partition_count", "min_insync_replicas"), NOT_NEGATIVE),
+        equal=(Pair("partition_count", "counted_partitions", "is the number of its partitions"),),
     ),
     "partitions": Expectations(
         key=("topic", "partition"),
         not_null=("topic", "partition"),
-        not_negative=("partition", "size_bytes"),
-        is_true=(
-            "topic_is_known",
-            "has_replicas",
-            "names_each_broker_once",
-            "brokers_are_registered",
-            "leader_is_a_replica",
-            "leader_is_live",
-            "isr_is_within_replicas",
+        ranges={"partition": NOT_NEGATIVE, "size_bytes": NOT_NEGATIVE, "replica_count": Between(1)},
+        equal=(
+            Pair("topic", "known_topic", "is among the topics"),
+            Pair("replica_count", "different_replicas", "counts each broker once"),
+            Pair("replica_count", "registered_replicas", "counts registered brokers only"),
+            Pair("leader", "leading_replica", "is among the replicas"),
+            Pair("leader", "live_leader", "is live"),
+            Pair("isr_count", "isr_replicas", "counts replicas only"),
         ),
-        momentary=("leader_is_live", "isr_is_within_replicas"),
+        momentary=("leader is live", "isr_count counts replicas only"),
     ),
     "replicas": Expectations(
         key=("topic", "partition", "broker_id"),
-        not_negative=("position", "size_bytes"),
-        is_true=("broker_is_registered",),
+        ranges=dict.fromkeys(("position", "size_bytes"), NOT_NEGATIVE),
+        equal=(_registered(),),
     ),
     "listeners": Expectations(
         key=("broker_id", "security_protocol"),
         not_null=("host", "port"),
-        is_true=("broker_is_registered", "port_is_possible"),
-        momentary=("port_is_possible",),  # as a broker advertises it: for the audit
+        ranges={"port": Between(1, _MAX_PORT)},
+        equal=(_registered(),),
+        momentary=(f"port is from 1 to {_MAX_PORT}",),  # as a broker advertises it: for the audit
     ),
     # A controller with a new disk is in the quorum twice for a while (KIP-853), once as an
     # observer.
     "quorum": Expectations(
         key=("node_id", "role"),
-        not_negative=("node_id",),
-        is_true=("role_is_known",),
-        momentary=("node_id, role", "role_is_known"),
+        ranges={"node_id": NOT_NEGATIVE},
+        members={"role": ("leader", "voter", "observer")},
+        momentary=(
+            "node_id, role are unique together",
+            "role is one of leader, voter, observer",
+        ),
     ),
     "log_dirs": Expectations(
         key=("broker_id", "log_dir"),
         not_null=("log_dir",),
-        not_negative=("total_bytes", "usable_bytes", "held_bytes"),
-        is_true=("broker_is_registered", "usable_is_within_total"),
+        ranges=dict.fromkeys(("total_bytes", "usable_bytes", "held_bytes"), NOT_NEGATIVE),
+        equal=(_registered(),),
+        at_most=(Pair("usable_bytes", "total_bytes", "is no more than the total"),),
         # Log dirs are described last: a broker may have started since. Some file systems grow while
         # they are measured.
-        momentary=("broker_is_registered", "usable_is_within_total"),
+        momentary=(
+            "broker_id is a registered broker",
+            "usable_bytes is no more than the total",
+        ),
     ),
     "throttles": Expectations(
         key=("resource_type", "resource_name", "key"),
         not_null=("value",),
-        is_true=("type_is_known", "key_is_a_throttle"),
+        members={"resource_type": ("broker", "topic"), "key": (*LIST_KEYS, *RATE_KEYS)},
     ),
 }
 
@@ -93,7 +153,7 @@ PLAN_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
     "moves": Expectations(
         key=("topic", "partition"),
         not_null=("topic",),
-        not_negative=("partition", "size_bytes"),
+        ranges=dict.fromkeys(("partition", "size_bytes"), NOT_NEGATIVE),
         is_true=(
             "has_replicas",
             "names_each_broker_once",
@@ -103,7 +163,7 @@ PLAN_EXPECTATIONS: Final[Mapping[str, Expectations]] = {
     ),
     "figures": Expectations(
         key=("broker_id",),
-        not_negative=("leaders_after", "replicas_after", "bytes_after"),
+        ranges=dict.fromkeys(("leaders_after", "replicas_after", "bytes_after"), NOT_NEGATIVE),
         is_true=("leads_no_more_than_it_holds", "peaks_no_lower_than_it_ends"),
     ),
 }

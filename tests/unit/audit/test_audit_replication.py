@@ -16,7 +16,7 @@ from counterpoise.model.finding import WantedPlan
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from tests.support.audits import HEALTHY, facts, findings_of, healthy
+from tests.support.audits import HEALTHY, facts, findings_of, healthy, quorum
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
@@ -183,6 +183,7 @@ def test_settings_of_brokers_and_topics(
     rule: str, change: Callable[[SimulatedCluster], None], expected: list[str]
 ) -> None:
     cluster = healthy()
+    cluster.quorum = quorum(voters=(1, 2, 3))
     change(cluster)
     assert [finding.subject for finding in findings_of(rule, facts(cluster))] == expected
 

@@ -16,7 +16,7 @@ from counterpoise.model.finding import Finding
 from counterpoise.model.inspection import ConsumerGroup
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.request import Goal
-from counterpoise.model.result_tables import PARTITION_LOAD, SERIES, TOPIC_LOAD
+from counterpoise.model.result_tables import SERIES, TOPIC_LOAD
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import BROKERS, LOG_DIRS, SNAPSHOTS, TOPICS
 from tests.support.audits import (
@@ -206,8 +206,9 @@ def test_bytes_in_come_from_the_newest_analysed_snapshot() -> None:
         "bytes-in-uneven", _rates(snapshot, {1: 30_000_000, 2: 5_000_000, 3: 5_000_000})
     )
     assert "2.25 times the mean" in finding.summary
-    assert finding.fix == (
-        "counterpoise plan --cluster demo --goal leaders --leader-weight bytes-in",
+    assert finding.plan is not None
+    assert finding.plan.command("demo") == (
+        "counterpoise plan --cluster demo --goal leaders --leader-weight bytes-in"
     )
     assert (
         findings_of("bytes-in-uneven", _rates(snapshot, {1: 9_000_000, 2: 6_000_000, 3: 5_000_000}))
@@ -319,7 +320,7 @@ def test_members_without_a_partition() -> None:
     finding = the_only("group-idle-members", facts(cluster))
     assert finding.subject == "group it's busy"
     assert "2 of 8 members" in finding.summary
-    assert "--group 'it'\"'\"'s busy' --members" in finding.fix[0], (
+    assert "--group 'it'\"'\"'s busy' --members" in finding.fix[1], (
         "pasted into a shell it is one word"
     )
 
@@ -397,7 +398,7 @@ def test_a_disk_that_fills(days: float, severity: Severity | None) -> None:
     if severity:
         assert found[0].plan is not None, "the others have room"
         assert (
-            found[0].fix[0].endswith("--entity-name orders --add-config retention.ms=MILLISECONDS")
+            found[0].fix[1].endswith("--entity-name orders --add-config retention.ms=MILLISECONDS")
         )
 
 
@@ -490,9 +491,8 @@ def _kept(
         snapshot, tables={**snapshot.tables, "topics": pa.Table.from_pylist(topics, schema=TOPICS)}
     )
     given = facts(snapshot=snapshot)
-    assert given.past is not None
-    load = with_columns(given.past.partition_load, PARTITION_LOAD, bytes_in_per_second=rate)
-    return with_past(given, partition_load=load)
+    rates = pa.array([rate] * snapshot.partitions.num_rows, pa.int64())
+    return with_past(given, usual_bytes_in=rates)
 
 
 WEEK, MONTHS = 7 * 86_400_000, 70 * 86_400_000
@@ -519,7 +519,7 @@ def test_retention_that_cannot_fit(given: Given, fires: bool) -> None:
     )
     if fires:
         assert found[0].evidence is not None and found[0].evidence.rows[0][0] == "orders"
-        assert "retention.bytes=BYTES_PER_PARTITION" in found[0].fix[0]
+        assert "retention.bytes=BYTES_PER_PARTITION" in found[0].fix[1]
 
 
 def test_without_rates_what_retention_holds_is_unknown() -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from counterpoise.archive import Archive
+from counterpoise.audit.auditing import resolve
 from counterpoise.audit.facts import QuarantinedSnapshot
 from counterpoise.installation import Installation
+from counterpoise.model.policy import AuditPolicy
 from counterpoise.pipeline.auditing import past_facts, quarantined_since
 from counterpoise.settings import FileConnections, Locations
 from tests.support.audits import INTERVAL, NOW, facts, findings_of, healthy, snapshot_of
@@ -89,7 +91,9 @@ def remembered(installation: Installation) -> list[tuple[datetime, tuple[str, ..
     snapshot = snapshot_of(CLUSTER)
     return [
         (one.observed_at, one.reasons)
-        for one in quarantined_since(installation, snapshot, past_facts(installation, snapshot))
+        for one in quarantined_since(
+            installation, snapshot, past_facts(installation, snapshot, resolve(AuditPolicy()))
+        )
     ]
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise.audit.columns import PARTITION_ROW, PartitionColumns, read_partitions
-from counterpoise.audit.commands import kafka
+from counterpoise.audit.commands import LOOK, describe_topic, kafka, unregister
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import (
     MAX_EVIDENCE_ROWS,
@@ -78,7 +78,8 @@ def partitions_offline(facts: AuditFacts) -> Iterator[CheckResult]:
             evidence(PARTITION_ROW, map(partitions.row, rows), len(rows)),
             fix=(
                 f"# start {brokers} again",
-                kafka(*_DESCRIBE, "--topic", topic, "--unavailable-partitions"),
+                LOOK,
+                describe_topic(topic, "--unavailable-partitions"),
             ),
         )
 
@@ -118,7 +119,7 @@ def partitions_under_replicated(facts: AuditFacts) -> Iterator[CheckResult]:
             f"{_partitions_in_topics(partitions, rows)} lack broker {broker_id}{state}, "
             "in their ISR",
             _topic_partition_table(partitions, rows),
-            fix=(kafka(*_DESCRIBE, "--under-replicated-partitions"),),
+            fix=(LOOK, kafka(*_DESCRIBE, "--under-replicated-partitions")),
             plan=None if is_live else WantedPlan(Goal.REPAIR),
         )
 
@@ -146,7 +147,7 @@ def partitions_under_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
             f"{pluralize(len(rows), 'partition')} of topic {topic} {have} fewer than {min_insync} "
             "in-sync replicas: producers with acks=all are refused",
             evidence(PARTITION_ROW, map(partitions.row, rows), len(rows)),
-            fix=(kafka(*_DESCRIBE, "--topic", topic, "--under-min-isr-partitions"),),
+            fix=(LOOK, describe_topic(topic, "--under-min-isr-partitions")),
         )
 
 
@@ -174,7 +175,7 @@ def partitions_at_min_isr(facts: AuditFacts) -> Iterator[CheckResult]:
             f"{_partitions_in_topics(partitions, rows)} {lost} at min.insync.replicas: when one "
             "more is out of sync, producers with acks=all are refused",
             _topic_partition_table(partitions, rows),
-            fix=(kafka(*_DESCRIBE, "--at-min-isr-partitions"),),
+            fix=(LOOK, kafka(*_DESCRIBE, "--at-min-isr-partitions")),
         )
 
 
@@ -230,6 +231,7 @@ def log_dir_offline(facts: AuditFacts) -> Iterator[CheckResult]:
     why="Their replicas fall behind, and each of their partitions survives one failure less.",
     how="Start the broker, or repair its partitions onto others and unregister it.",
     source=f"{_WIKI}KIP-631%3A+The+Quorum-based+Kafka+Controller",
+    severities={Severity.WARNING},
 )
 def broker_fenced(facts: AuditFacts) -> Iterator[CheckResult]:
     live_broker_ids = set(facts.snapshot.live_broker_ids)
@@ -244,7 +246,7 @@ def broker_fenced(facts: AuditFacts) -> Iterator[CheckResult]:
             f"broker {broker_id} is registered and not live; it holds {held}",
             fix=(
                 f"# start broker {broker_id}; or, if it will not come back and holds nothing:",
-                f'kafka-cluster.sh unregister --bootstrap-server "$BOOTSTRAP" --id {broker_id}',
+                unregister(broker_id),
             ),
             plan=WantedPlan(Goal.REPAIR) if replica_count else None,
             severity=Severity.CRITICAL if replica_count else Severity.WARNING,
@@ -298,7 +300,7 @@ def replica_long_out_of_sync(facts: AuditFacts, *, snapshots: int) -> Iterator[C
                 _size_rows(facts.snapshot, replicas),
                 len(replicas),
             ),
-            fix=(kafka(*_DESCRIBE, "--under-replicated-partitions"),),
+            fix=(LOOK, kafka(*_DESCRIBE, "--under-replicated-partitions")),
         )
 
 

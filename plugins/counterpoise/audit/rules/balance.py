@@ -1,28 +1,28 @@
-"""Balance: leaders, replicas, bytes and traffic over the live brokers, topic by topic, and brokers
-that hold nothing.
+"""Balance: leaders, replicas, bytes and traffic over the live brokers, topic by topic.
 
     leaders of brokers 1 to 3 are 40, 41, 95        # leaders-uneven
 
 What "even" means is in `model/evenness.py`; how much of it a team wants, in its policy. Idle
-brokers are a finding of their own: the other rules compare the brokers that hold something.
+brokers are a finding of their own (`idle_brokers.py`): the rules here compare those that hold
+something.
 
 Limits: counts are of this moment; bytes in are those of the newest analysed snapshot.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.audit.commands import KEYS_MAP_ANEW, counterpoise, kafka
+from counterpoise.audit.commands import KEYS_MAP_ANEW, kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import by_topic, bytes_per_broker, newest, per_broker, preferred
 from counterpoise.audit.rule import (
     MAX_EVIDENCE_ROWS,
     CheckResult,
+    Measure,
     Need,
     bytes_in_words,
     evidence,
@@ -33,52 +33,15 @@ from counterpoise.audit.unavailable_data import LOG_DIRS, causes_of
 from counterpoise.model import subjects
 from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, share_not_preferred
 from counterpoise.model.finding import Evidence, WantedPlan
+from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, matching
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, list_brokers, pluralize, verb
-from counterpoise.units import format_bytes, format_moment, format_rate
+from counterpoise.units import format_bytes, format_rate
 
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
 _EXPANSION: Final = f"{_DOCUMENTED}basic_ops_cluster_expansion"
 _LEADER_BALANCING: Final = f"{_DOCUMENTED}basic_ops_leader_balancing"
-
-
-@rule(
-    "idle-broker",
-    Severity.WARNING,
-    title="A broker that holds nothing",
-    why="Kafka never gives a new broker partitions of an existing topic: it costs money and takes "
-    "no load until somebody reassigns partitions to it.",
-    how="Make a plan with the goal add-brokers: it moves replicas to this broker, and none among "
-    "the other brokers.",
-    source=_EXPANSION,
-)
-def idle_broker(facts: AuditFacts) -> Iterator[CheckResult]:
-    if not facts.snapshot.replicas.num_rows:
-        return
-    idle_since = facts.history.idle_since
-    idle_broker_ids = facts.snapshot.idle_broker_ids
-    for broker_id in idle_broker_ids:
-        since = idle_since.get(broker_id)
-        rack = facts.snapshot.racks.get(broker_id) or "none"
-        yield CheckResult(
-            subjects.broker(broker_id),
-            f"broker {broker_id} is live and holds no replica{_since_when(since, facts.now)}",
-            evidence(("broker", "rack", "idle since"), [(broker_id, rack, _moment(since))]),
-            plan=WantedPlan(Goal.ADD_BROKERS, idle_broker_ids),
-        )
-
-
-def _since_when(since: datetime | None, now: datetime) -> str:
-    if since is None:
-        return "; since when is not known, no earlier snapshot shows it"
-    days = (now - since).days
-    age = f", {pluralize(days, 'day')} ago" if days > 0 else ""
-    return f", since {_moment(since)}{age}"
-
-
-def _moment(moment: datetime | None) -> str:
-    return "not known" if moment is None else format_moment(moment)
 
 
 @rule(
@@ -90,6 +53,8 @@ def _moment(moment: datetime | None) -> str:
     how="Make a plan with the goal leaders: it changes the order of replicas and runs elections, "
     "without copying a byte. If replicas are uneven as well, use the goal rebalance.",
     source=_LEADER_BALANCING,
+    severities={Severity.INFO},
+    improves=Measure.LEADERS,
     thresholds={"most_percent_of_mean": 110},
 )
 def leaders_uneven(facts: AuditFacts, *, most_percent_of_mean: int) -> Iterator[CheckResult]:
@@ -120,6 +85,7 @@ def leaders_uneven(facts: AuditFacts, *, most_percent_of_mean: int) -> Iterator[
     how="Elect preferred leaders; and let auto.leader.rebalance.enable do it, which is Kafka's "
     "default.",
     source=_LEADER_BALANCING,
+    severities={Severity.INFO},
     thresholds={"most_percent": 10},
 )
 def leaders_not_preferred(facts: AuditFacts, *, most_percent: int) -> Iterator[CheckResult]:
@@ -147,6 +113,7 @@ def leaders_not_preferred(facts: AuditFacts, *, most_percent: int) -> Iterator[C
         "the partitions that prefer it",
         evidence(("broker", "partitions that prefer it", "led by others", "share"), rows),
         fix=(kafka("kafka-leader-election", *elect),),
+        severity=Severity.INFO if facts.active_run_id else None,  # a run elects at its end
     )
 
 
@@ -159,6 +126,7 @@ def leaders_not_preferred(facts: AuditFacts, *, most_percent: int) -> Iterator[C
     how="Make a plan with the goal leaders: of all plans that are equally even over brokers it "
     "chooses one that is even for each topic.",
     source=_LEADER_BALANCING,
+    improves=Measure.ANYTHING,
     thresholds={"least_above_best": 2},
 )
 def topic_leaders_uneven(facts: AuditFacts, *, least_above_best: int) -> Iterator[CheckResult]:
@@ -254,6 +222,8 @@ def _brokers_without_leaders(
     "more of them takes longer to start and to recover.",
     how="Make a plan with the goal rebalance.",
     source=_EXPANSION,
+    severities={Severity.INFO},
+    improves=Measure.REPLICAS,
     thresholds={"most_percent_of_mean": 115, "least_max_minus_min": 4},
 )
 def replicas_uneven(
@@ -285,6 +255,8 @@ def _are_replicas_uneven(
     why="The fullest broker decides when the cluster is full, however much room the others have.",
     how="Make a plan with the goal rebalance: it evens bytes with the fewest bytes copied.",
     source=_EXPANSION,
+    severities={Severity.INFO},
+    improves=Measure.BYTES,
     thresholds={"most_percent_of_mean": 125, "least_gigabytes": 10},
 )
 def bytes_uneven(
@@ -322,6 +294,7 @@ def bytes_uneven(
     "policy makes that the default).",
     source=_LEADER_BALANCING,
     needs={Need.HISTORY},
+    improves=Measure.BYTES_IN,
     thresholds={"most_percent_of_mean": 150, "least_kilobytes_per_second": 1000},
 )
 def bytes_in_uneven(
@@ -337,14 +310,12 @@ def bytes_in_uneven(
     spread = evenness(known_rates)
     is_large = spread.max_minus_min >= least_kilobytes_per_second * 1000
     if is_large and _exceeds_mean(spread, most_percent_of_mean):
-        plan_words = ("plan", "--cluster", facts.snapshot.cluster, "--goal", "leaders")
         yield CheckResult(
             subjects.CLUSTER,
             f"bytes in from producers per broker: {format_rate(spread.minimum)} to "
             f"{format_rate(spread.maximum)}, the busiest {spread.max_over_mean:.2f} times the mean",
             _broker_table(facts, ("bytes in",), tuple(rates), list(map(format_rate, known_rates))),
-            fix=(counterpoise(*plan_words, "--leader-weight", "bytes-in"),),
-            plan=WantedPlan(Goal.LEADERS),
+            plan=WantedPlan(Goal.LEADERS, leader_weight=LeaderWeight.BYTES_IN),
         )
 
 

@@ -12,19 +12,20 @@ resolve to; behind a load balancer it is not known.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from counterpoise.audit.commands import counterpoise
+from counterpoise.audit.commands import LOOK, counterpoise
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.connectivity import EndpointCheck, MetadataResponse
 from counterpoise.model.finding import Evidence
 from counterpoise.model.severity import Severity
-from counterpoise.model.words import join_ids, pluralize
+from counterpoise.model.words import join_ids, pluralize, verb
 
 _BOOTSTRAP_LIST: Final = "https://kafka.apache.org/documentation/#producerconfigs_bootstrap.servers"
 _KIP_631: Final = (
     "https://cwiki.apache.org/confluence/display/KAFKA/KIP-631%3A+The+Quorum-based+Kafka+Controller"
 )
+_OF_CLIENTS: Final = "# the configuration of every client:"
 _ADDRESSES_PROPOSED: Final = 3
 _METADATA_ROW: Final = ("address", "cluster id", "brokers")
 
@@ -35,9 +36,12 @@ _METADATA_ROW: Final = ("address", "cluster id", "brokers")
     title="Few addresses in the bootstrap list",
     why="A client that starts while the only broker it knows is down does not start, although the "
     "cluster works.",
-    how="List three brokers of different racks, or one name that resolves to all of them.",
+    how="List three brokers of different racks, or one name that resolves to all of them. An "
+    "address that is no broker's own, like that of a load balancer or of a Kubernetes service, is "
+    "an info: how many brokers are behind it is not known here.",
     source=_BOOTSTRAP_LIST,
     needs={Need.CONNECTIVITY},
+    severities={Severity.INFO},
     thresholds={"least": 3},
 )
 def bootstrap_few_addresses(facts: AuditFacts, *, least: int) -> Iterator[CheckResult]:
@@ -47,12 +51,18 @@ def bootstrap_few_addresses(facts: AuditFacts, *, least: int) -> Iterator[CheckR
         return
     rows = [(check.address, join_ids(check.ips) or "nothing") for check in checks]
     addresses = pluralize(count, "address", "addresses")
+    reachable = [check for check in checks if check.is_reachable]
+    shared = [check.address for check in reachable if not leads_to(check, facts)]
+    balancer = (
+        f"; {join_ids(shared)} {verb(len(shared), 'is', 'are')} no broker's own: a load balancer "
+        "or a service leads to several"
+    )
     yield CheckResult(
         subjects.CLUSTER,
-        f"the bootstrap list leads to {addresses}, fewer than {least}",
+        f"the bootstrap list leads to {addresses}, fewer than {least}{balancer if shared else ''}",
         evidence(("entry", "resolves to"), rows),
-        fix=(_proposed_list(facts),),
-        severity=Severity.WARNING if count < 2 else Severity.INFO,
+        fix=_proposed_list(facts),
+        severity=Severity.WARNING if count < 2 and not shared else Severity.INFO,
     )
 
 
@@ -70,14 +80,14 @@ def sockets(checks: Sequence[EndpointCheck]) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def _proposed_list(facts: AuditFacts) -> str:
+def _proposed_list(facts: AuditFacts) -> tuple[str, ...]:
     """Return `bootstrap.servers=` of up to three live brokers, of different racks if there are."""
     live = [broker for broker in facts.live_brokers if broker["host"]]
     first_by_rack = {broker["rack"]: broker for broker in reversed(live)}
     first_of_racks = list(reversed(first_by_rack.values()))
     others = [broker for broker in live if broker not in first_of_racks]
     chosen = [*first_of_racks, *others][:_ADDRESSES_PROPOSED]
-    return f"bootstrap.servers={','.join(_address_of(broker) for broker in chosen)}"
+    return (_OF_CLIENTS, f"bootstrap.servers={','.join(_address_of(broker) for broker in chosen)}")
 
 
 def _address_of(broker: dict[str, object]) -> str:
@@ -93,6 +103,7 @@ def _address_of(broker: dict[str, object]) -> str:
     how="Repair what the failed step names, or remove the address from the list of every client.",
     source=_BOOTSTRAP_LIST,
     needs={Need.CONNECTIVITY},
+    severities={Severity.CRITICAL},
 )
 def bootstrap_dead_address(facts: AuditFacts) -> Iterator[CheckResult]:
     connectivity = facts.endpoints
@@ -147,7 +158,7 @@ def _addresses_of_removed_brokers(facts: AuditFacts) -> dict[str, int]:
 def _list_without(facts: AuditFacts, address: str) -> tuple[str, ...]:
     addresses = [check.address for check in facts.endpoints.bootstrap]
     others = [other for other in addresses if other != address]
-    return (f"bootstrap.servers={','.join(others)}",) if others else ()
+    return (_OF_CLIENTS, f"bootstrap.servers={','.join(others)}") if others else ()
 
 
 @rule(
@@ -196,7 +207,7 @@ def bootstrap_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
         subjects.CLUSTER,
         f"every reachable bootstrap address is in rack {rack}, of {len(cluster_racks)} racks",
         evidence(("address", "broker", "rack"), rows),
-        fix=(_proposed_list(facts),),
+        fix=_proposed_list(facts),
     )
 
 
@@ -267,7 +278,7 @@ def metadata_differs(facts: AuditFacts) -> Iterator[CheckResult]:
             f"within one connectivity check, brokers reported {len(broker_lists)} different lists "
             "of live brokers",
             evidence(_METADATA_ROW, rows),
-            fix=(counterpoise("doctor", "--cluster", facts.snapshot.cluster),),
+            fix=(LOOK, counterpoise("doctor", "--cluster", facts.snapshot.cluster)),
         )
 
 

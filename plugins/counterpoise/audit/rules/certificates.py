@@ -7,18 +7,21 @@ certificates of clients, are not seen.
 """
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Final
 
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule
 from counterpoise.model import subjects
-from counterpoise.model.connectivity import Certificate, EndpointCheck
+from counterpoise.model.connectivity import (
+    EXPIRY_DAYS,
+    EXPIRY_PERCENT,
+    Certificate,
+    EndpointCheck,
+)
 from counterpoise.model.finding import Evidence
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids
 
-_CRITICAL_BEFORE: Final = timedelta(days=7)
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
 
 
@@ -31,18 +34,37 @@ _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
     "set again.",
     source=f"{_DOCUMENTED}security_ssl",
     needs={Need.CONNECTIVITY},
-    thresholds={"days": 30},
+    severities={Severity.CRITICAL},
+    thresholds={
+        "days": EXPIRY_DAYS,
+        "percent_of_lifetime": EXPIRY_PERCENT,
+        "critical_days": 7,
+        "critical_percent_of_lifetime": 10,
+    },
 )
-def certificate_expires(facts: AuditFacts, *, days: int) -> Iterator[CheckResult]:
+def certificate_expires(
+    facts: AuditFacts,
+    *,
+    days: int,
+    percent_of_lifetime: int,
+    critical_days: int,
+    critical_percent_of_lifetime: int,
+) -> Iterator[CheckResult]:
+    """Yield certificates with less left than so many days, and than that share of their lifetime.
+
+    One of 72 hours that is renewed when a third of them is left is healthy at every hour.
+    """
     for subject, check, certificate in _certificates(facts):
-        remaining = certificate.expires_at - facts.now
-        if remaining < timedelta(days=days):
-            verb = "expired" if remaining <= timedelta(0) else "expires"
+        if certificate.is_near_its_end(facts.now, days, percent_of_lifetime):
+            is_critical = certificate.is_near_its_end(
+                facts.now, critical_days, critical_percent_of_lifetime
+            )
+            verb = "expired" if certificate.expires_at <= facts.now else "expires"
             yield CheckResult(
                 subject,
                 f"the certificate of {check.address} {verb} at {certificate.expires_in_words}",
                 _certificate_table(certificate),
-                severity=Severity.CRITICAL if remaining < _CRITICAL_BEFORE else None,
+                severity=Severity.CRITICAL if is_critical else None,
             )
 
 

@@ -1,9 +1,9 @@
 """Coexistence: traces of other balancers. Two balancers undo each other's work.
 
-    Cruise Control is running (1 topic, 3 configs)        # cruise-control
+    Cruise Control is running (1 topic, 3 other traces)        # cruise-control
 
-Limits: traces are found in topics and broker configs only; a balancer that leaves neither (a script
-started by cron) shows only in its reassignments.
+Limits: traces are found in topics, broker configs and certificates only; a balancer that leaves
+none of them (a script started by cron) shows only in its reassignments.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.audit.commands import describe_config, kafka
+from counterpoise.audit.commands import LOOK, describe_config, describe_topic
 from counterpoise.audit.facts import AuditFacts, Configs
-from counterpoise.audit.listener_configs import value_of
+from counterpoise.audit.listener_configs import advertised_names, value_of
 from counterpoise.audit.rule import CheckResult, Need, Rule, evidence, rule
 from counterpoise.audit.unavailable_data import unavailable
 from counterpoise.model import subjects
@@ -48,6 +48,7 @@ class _Balancer:
     `platform_topics` show that its platform is installed, not that it balances. `reporter` is the
     beginning of a class in metric.reporters. `switch` is a config that is true where the balancer
     is on; where there is one, a reporter alone does not show that the balancer is running.
+    `listeners` and `organization`, of certificates, are the platform's, too.
     """
 
     name: str
@@ -55,6 +56,8 @@ class _Balancer:
     platform_topics: tuple[str, ...] = ()  # patterns
     reporter: str = ""
     switch: str = ""
+    listeners: tuple[str, ...] = ()
+    organization: str = ""
 
 
 _CRUISE_CONTROL: Final = _Balancer(
@@ -66,6 +69,8 @@ _STRIMZI: Final = _Balancer(
     "Strimzi",
     ("strimzi.cruisecontrol.*",),
     platform_topics=("__strimzi*", "*strimzi-topic-operator*"),
+    listeners=("REPLICATION-9091", "CONTROLPLANE-9090"),
+    organization="O=io.strimzi",
 )
 _CONFLUENT: Final = _Balancer(
     "Confluent",
@@ -85,6 +90,7 @@ def _rule_about(balancer: _Balancer, rule_id: str, source: str) -> Rule:
         how=_how(balancer.name),
         source=source,
         needs={Need.INSPECTION},
+        severities={Severity.INFO},
     )
     def traces(facts: AuditFacts) -> Iterator[CheckResult]:
         yield from _traces_of(balancer, facts)
@@ -110,7 +116,7 @@ confluent_balancer: Final = _rule_about(
 def _traces_of(balancer: _Balancer, facts: AuditFacts) -> Iterator[CheckResult]:
     all_topics = facts.snapshot.topics["topic"].to_pylist()
     topics = sorted(matching((*balancer.topics, *balancer.platform_topics), all_topics))
-    config_traces = list(_config_traces(balancer, facts))
+    config_traces = [*_config_traces(balancer, facts), *_certificate_traces(balancer, facts)]
     if not topics and not config_traces:
         prefix = f"no topic of {balancer.name}; "
         yield from unavailable(facts, InspectionItem.BROKER_CONFIGS, prefix)
@@ -124,7 +130,7 @@ def _traces_of(balancer: _Balancer, facts: AuditFacts) -> Iterator[CheckResult]:
         for topic in topics
     ]
     state = "is running" if is_running else "left traces; nothing shows that it moves partitions"
-    counts = f"{pluralize(len(topics), 'topic')}, {pluralize(len(config_traces), 'config')}"
+    counts = f"{pluralize(len(topics), 'topic')}, {pluralize(len(config_traces), 'other trace')}"
     yield CheckResult(
         subjects.CLUSTER,
         f"{balancer.name} {state} ({counts})",
@@ -142,6 +148,20 @@ def _config_traces(balancer: _Balancer, facts: AuditFacts) -> Iterator[tuple[str
             yield f"{_REPORTERS} has {join_ids(reporters)}", f"broker {broker_id}"
         if (value_of(configs, balancer.switch) or "").lower() == "true":
             yield f"{balancer.switch} is true", f"broker {broker_id}"
+
+        own_listeners = sorted(advertised_names(configs) & {*balancer.listeners})
+        if own_listeners:
+            yield f"listener {join_ids(own_listeners)}", f"broker {broker_id}"
+
+
+def _certificate_traces(balancer: _Balancer, facts: AuditFacts) -> Iterator[tuple[str, str]]:
+    """Yield a row for each broker whose certificate the platform issued."""
+    for broker_id, check in sorted(facts.endpoints.advertised.items()):
+        certificate = check.certificate
+        if balancer.organization and certificate is not None:
+            names = f"{certificate.issuer},{certificate.subject}".replace(" ", "")
+            if balancer.organization in names.split(","):
+                yield f"certificate of {balancer.organization}", f"broker {broker_id}"
 
 
 def _reporters_of(balancer: _Balancer, configs: Configs) -> list[str]:
@@ -179,8 +199,5 @@ def _end_offsets(snapshot: ClusterSnapshot, topics: Sequence[str]) -> dict[str, 
 def _fix(topics: Sequence[str], *, has_config_traces: bool, facts: AuditFacts) -> tuple[str, ...]:
     if has_config_traces:
         first_broker = facts.snapshot.live_broker_ids[:1]
-        return tuple(describe_config("brokers", broker_id) for broker_id in first_broker)
-    return tuple(
-        kafka("kafka-topics", "--describe", "--topic", topic)
-        for topic in topics[:_TOPICS_DESCRIBED]
-    )
+        return (LOOK, *(describe_config("brokers", broker_id) for broker_id in first_broker))
+    return (LOOK, *map(describe_topic, topics[:_TOPICS_DESCRIBED]))

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from counterpoise.audit.commands import LOOK
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import CheckResult, evidence, rule, unknown
 from counterpoise.model import subjects
@@ -54,6 +55,7 @@ def _ids_of(voters: Sequence[QuorumNode]) -> str:
     how="Run three voters, or five.",
     source=_KRAFT,
     needs={InspectionItem.QUORUM},
+    severities={Severity.CRITICAL, Severity.INFO},
     thresholds={"most": 5},
 )
 def quorum_size(facts: AuditFacts, *, most: int) -> Iterator[CheckResult]:
@@ -80,7 +82,7 @@ def quorum_size(facts: AuditFacts, *, most: int) -> Iterator[CheckResult]:
         severity = Severity.WARNING
     else:
         return
-    yield CheckResult(subjects.QUORUM, summary, fix=(_STATUS,), severity=severity)
+    yield CheckResult(subjects.QUORUM, summary, fix=(LOOK, _STATUS), severity=severity)
 
 
 @rule(
@@ -92,6 +94,7 @@ def quorum_size(facts: AuditFacts, *, most: int) -> Iterator[CheckResult]:
     how="Spread voters over three racks, so that any one of them may be lost.",
     source=_KRAFT,
     needs={InspectionItem.QUORUM},
+    severities={Severity.INFO},
 )
 def quorum_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
     quorum = facts.quorum
@@ -146,7 +149,7 @@ def quorum_static(facts: AuditFacts) -> Iterator[CheckResult]:
             subjects.QUORUM,
             f"{count} of {pluralize(len(quorum.voters), 'voter')} {verb(count, 'is', 'are')} "
             f"static: {_ids_of(static_voters)}",
-            fix=(_STATUS, "# Kafka 4.1 or later, on all nodes; there is no way back:", _UPGRADE),
+            fix=("# Kafka 4.1 or later, on all nodes; there is no way back:", _UPGRADE),
         )
 
 
@@ -201,7 +204,7 @@ def quorum_no_margin(facts: AuditFacts, *, seconds: int) -> Iterator[CheckResult
             "with one less, nobody can create topics, elect leaders or change a config "
             f"(behind: {_ids_of(behind)})",
             _lag_table(quorum),
-            fix=(_REPLICATION,),
+            fix=(LOOK, _REPLICATION),
         )
 
 
@@ -271,7 +274,7 @@ def _lag(subject: str, node: QuorumNode, quorum: Quorum) -> CheckResult:
         subject,
         f"{subject} {when}; {missing_records:,} records of metadata behind",
         _lag_table(quorum),
-        fix=(_REPLICATION,),
+        fix=(LOOK, _REPLICATION),
     )
 
 

@@ -3,8 +3,8 @@ than there is.
 
     broker 2: /data is full in 12 days at 4.1 GB a day        # disk-full-soon
 
-Limits: forecasts know no weekday; the bytes at full retention are computed from rates of the newest
-analysed snapshot, and for compacted topics from what they hold now.
+Limits: forecasts know no weekday; the bytes at full retention are computed from the mean rates of a
+day, and for compacted topics from what they hold now.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from counterpoise.audit.commands import add_config, describe_config
+from counterpoise.audit.commands import LOOK, add_config, kafka, to_fill_in
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.full_retention import bytes_at_full_retention
 from counterpoise.audit.rule import (
@@ -78,6 +78,7 @@ class _Disk:
     how=_FREE_SPACE,
     source=f"{_DOCUMENTED}diskandfs",
     needs={Need.HISTORY},
+    severities={Severity.CRITICAL},
     thresholds={"days": 30, "critical_days": 7},
 )
 def disk_full_soon(facts: AuditFacts, *, days: int, critical_days: int) -> Iterator[CheckResult]:
@@ -141,6 +142,7 @@ def _forecast_row(forecast: DiskForecast) -> tuple[object, ...]:
     "that is not there; and a full log dir goes offline.",
     how=_FREE_SPACE,
     source=f"{_DOCUMENTED}diskandfs",
+    severities={Severity.CRITICAL},
     thresholds={"critical_percent": 95},
 )
 def disk_nearly_full(facts: AuditFacts, *, critical_percent: int) -> Iterator[CheckResult]:
@@ -187,9 +189,11 @@ def disk_nearly_full(facts: AuditFacts, *, critical_percent: int) -> Iterator[Ch
     thresholds={"most_percent": 95},
 )
 def retention_cannot_fit(facts: AuditFacts, *, most_percent: int) -> Iterator[CheckResult]:
-    if not _has_partition_rates(facts):
+    usual = facts.history.usual_bytes_in
+    if usual is None or usual.null_count == len(usual):
         yield unknown(
-            "the history has no rates of partitions yet: the bytes at full retention are not known",
+            "the history has no day of analysed rates yet: the bytes at full retention are not "
+            "known",
         )
     disk_sizes = dict(rows_of(facts.snapshot.brokers, "broker_id", "disk_total_bytes"))
     full_retention = bytes_at_full_retention(facts)
@@ -201,11 +205,6 @@ def retention_cannot_fit(facts: AuditFacts, *, most_percent: int) -> Iterator[Ch
             yield _retention_too_long(
                 broker_id, disk_bytes, needed_bytes, full_retention.topics, bytes_by_topic
             )
-
-
-def _has_partition_rates(facts: AuditFacts) -> bool:
-    rates = facts.history.partition_load["bytes_in_per_second"]
-    return bool(pc.any(pc.is_valid(rates)).as_py())
 
 
 def _retention_too_long(
@@ -224,9 +223,11 @@ def _retention_too_long(
         f"broker {broker_id}: its topics will hold {format_bytes(needed_bytes)} at full retention; "
         f"its disks have {format_bytes(disk_bytes)}",
         evidence(("topic", "on this broker, at full retention"), rows, topic_count),
-        fix=tuple(
-            add_config("topics", topics[row], {"retention.bytes": "BYTES_PER_PARTITION"})
-            for row in largest[:_TOPICS_IN_FIX]
+        fix=to_fill_in(
+            *(
+                add_config("topics", topics[row], {"retention.bytes": "BYTES_PER_PARTITION"})
+                for row in largest[:_TOPICS_IN_FIX]
+            )
         ),
     )
 
@@ -281,7 +282,10 @@ def log_dirs_uneven(facts: AuditFacts, *, most_percent_apart: int) -> Iterator[C
                 subjects.broker(broker_id),
                 f"broker {broker_id}: its disks are {lowest:.0f} % to {highest:.0f} % full",
                 _disk_table(disks),
-                fix=(describe_config("brokers", broker_id),),
+                fix=(
+                    LOOK,
+                    kafka("kafka-log-dirs", "--describe", "--broker-list", broker_id),
+                ),
             )
 
 
@@ -333,4 +337,5 @@ def _shorten_largest_topics(facts: AuditFacts, broker_id: int) -> tuple[str, ...
 
 
 def _shorten(topics: Sequence[str]) -> tuple[str, ...]:
-    return tuple(add_config("topics", topic, {"retention.ms": "MILLISECONDS"}) for topic in topics)
+    values = {"retention.ms": "MILLISECONDS"}
+    return to_fill_in(*(add_config("topics", topic, values) for topic in topics))

@@ -11,19 +11,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from counterpoise.audit.commands import add_config, delete_config, describe_config, kafka
+from counterpoise.audit.commands import LOOK, add_config, delete_config, kafka
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import CheckResult, evidence, rule
+from counterpoise.audit.rule import CheckResult, Need, evidence, rule
 from counterpoise.model import subjects
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import RATE_KEYS, ConfigSource, ConfigValue
+from counterpoise.model.safe_text import properties_value
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, list_brokers, pluralize
 
 _AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"
 _STATIC_SOURCES: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DEFAULT)
-_BROKERS_IN_FIX: Final = 3
 _DESCRIBE_FEATURES: Final = kafka("kafka-features", "describe")
 
 # Unless these are alike, what a topic, a client or the controller gets depends on the broker.
@@ -88,7 +88,7 @@ def mixed_versions(facts: AuditFacts) -> Iterator[CheckResult]:
             f"the brokers support {len(releases)} different sets of API versions: "
             "more than one release is running",
             evidence(("broker", "API versions (digest)", "metadata.version"), rows),
-            fix=(kafka("kafka-broker-api-versions"), _DESCRIBE_FEATURES),
+            fix=(LOOK, kafka("kafka-broker-api-versions"), _DESCRIBE_FEATURES),
         )
 
 
@@ -116,7 +116,6 @@ def features_below_possible(facts: AuditFacts) -> Iterator[CheckResult]:
         f"every broker supports a higher level of {pluralize(len(rows), 'feature')}: {names}",
         evidence(("feature", "level in force", "level that all support"), rows),
         fix=(
-            _DESCRIBE_FEATURES,
             "# some levels cannot be lowered again: read the upgrade notes of the release first",
             *upgrades,
         ),
@@ -156,12 +155,23 @@ def static_configs_differ(facts: AuditFacts) -> Iterator[CheckResult]:
             if config.source in _STATIC_SOURCES
         }
         if len(set(values.values())) > 1:
-            different_brokers = _minority(values)[:_BROKERS_IN_FIX]
+            usual = _usual(values)
+            different_brokers = [broker for broker, value in values.items() if value != usual]
+            line = f"{key}={properties_value(usual or '')}"
+            is_default = usual is None or all(
+                config.source is ConfigSource.DEFAULT
+                for config in facts.values_of(key).values()
+                if config.value == usual
+            )
             yield CheckResult(
                 subjects.config(key),
                 f"{key} is {_values_in_words(values)}",
                 evidence(("broker", key), values.items()),
-                fix=tuple(describe_config("brokers", broker) for broker in different_brokers),
+                fix=(
+                    f"# server.properties of {list_brokers(different_brokers)}, then restart "
+                    "one by one:",
+                    f"# remove {key}" if is_default else line,
+                ),
             )
 
 
@@ -187,18 +197,16 @@ def dynamic_config_drift(facts: AuditFacts) -> Iterator[CheckResult]:
         set_on = [
             broker_id for broker_id, _, source in rows if source == ConfigSource.DYNAMIC_BROKER
         ]
-        deletions = [
-            delete_config("brokers", broker_id, (key,)) for broker_id in set_on[:_BROKERS_IN_FIX]
-        ]
+        deletions = [delete_config("brokers", broker_id, (key,)) for broker_id in set_on]
         yield CheckResult(
             subjects.config(key),
             f"{key} is set dynamically on {list_brokers(set_on)}, "
             "and is different on other brokers",
             evidence(("broker", key, "set where"), rows),
             fix=(
+                "# if it is meant for all of them, first set it as their default with",
+                f"# {add_config('brokers', None, {key: 'VALUE'})}",
                 *deletions,
-                "# or, if it is meant for all of them:",
-                add_config("brokers", None, {key: "VALUE"}),
             ),
         )
 
@@ -232,11 +240,15 @@ def _value_and_source(key: str, config: ConfigValue | None) -> tuple[str, str]:
     "preferred one: so plans here change the order of replicas, and both agree.",
     how="Turn it on (Kafka's default), or elect preferred leaders after each restart.",
     source="https://kafka.apache.org/documentation/#brokerconfigs_auto.leader.rebalance.enable",
-    needs={InspectionItem.BROKER_CONFIGS},
+    needs={InspectionItem.BROKER_CONFIGS, Need.CONTROLLERS},
+    severities={Severity.WARNING},
 )
 def auto_leader_rebalance(facts: AuditFacts) -> Iterator[CheckResult]:
+    """Yield brokers that are controllers, too: the active controller elects, nobody else."""
     values = {
-        broker_id: config.value for broker_id, config in facts.values_of(_AUTO_REBALANCE).items()
+        broker_id: config.value
+        for broker_id, config in facts.values_of(_AUTO_REBALANCE).items()
+        if facts.is_controller(broker_id)
     }
     brokers_off = [broker_id for broker_id, value in values.items() if value == "false"]
     if not brokers_off:
@@ -244,16 +256,16 @@ def auto_leader_rebalance(facts: AuditFacts) -> Iterator[CheckResult]:
     is_mixed = len(brokers_off) < len(values)
     if is_mixed:
         which = f"on {list_brokers(brokers_off)} and on elsewhere"
-    elif len(values) == len(facts.snapshot.live_broker_ids):
-        which = "on every broker"
     else:
-        which = "on every broker that reported it"
+        which = f"on every controller that reported it, {list_brokers(brokers_off)}"
     yield CheckResult(
         subjects.CLUSTER,
         f"{_AUTO_REBALANCE} is off {which}",
         evidence(("broker", _AUTO_REBALANCE), values.items()),
         fix=(
-            f"# in server.properties of the controllers: {_AUTO_REBALANCE}=true",
+            "# server.properties of the controllers, then restart them one by one:",
+            f"{_AUTO_REBALANCE}=true",
+            "# or, after each restart of a broker:",
             kafka(
                 "kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions"
             ),
@@ -272,7 +284,6 @@ def _values_in_words(values: Mapping[int, str | None]) -> str:
     )
 
 
-def _minority(values: Mapping[int, str | None]) -> list[int]:
-    """Return the brokers without the most common value; of equally common ones the first counts."""
-    usual = Counter(values.values()).most_common(1)[0][0]
-    return [broker_id for broker_id, value in values.items() if value != usual]
+def _usual(values: Mapping[int, str | None]) -> str | None:
+    """Return the most common value; of equally common ones the first."""
+    return Counter(values.values()).most_common(1)[0][0]

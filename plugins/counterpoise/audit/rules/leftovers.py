@@ -8,17 +8,24 @@ Limits: snapshots show since when a reassignment is running, and whether it stil
 two of them it may have ended and begun again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.audit.commands import counterpoise, delete_config, kafka
+from counterpoise.audit.commands import (
+    LOOK,
+    cancel_reassignments,
+    counterpoise,
+    delete_config,
+    delete_config_where_set,
+    kafka,
+)
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import moving
-from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
+from counterpoise.audit.rule import CheckResult, Need, bytes_in_words, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.grouping import grouped
@@ -27,7 +34,7 @@ from counterpoise.model.kafka import RATE_KEYS, ConfigSource
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import THROTTLES, rows_of
 from counterpoise.model.words import join_ids, pluralize, verb
-from counterpoise.units import format_bytes, format_moment, format_seconds
+from counterpoise.units import format_moment, format_seconds
 
 _CORDONED: Final = "cordoned.log.dirs"
 _KIP_455: Final = (
@@ -39,6 +46,7 @@ _KIP_1066: Final = (
     "+and+log+directories"
 )
 _Replica = tuple[str, int, int]  # topic, partition, broker id
+_Row = tuple[object, ...]  # of the evidence; the partition's number first
 
 
 @rule(
@@ -49,10 +57,13 @@ _Replica = tuple[str, int, int]  # topic, partition, broker id
     "catches up at the rate of a move that ended long ago, and may never get back into sync.",
     how="Delete the keys. If a tool is about to move something, let it finish first.",
     source="https://kafka.apache.org/documentation/#rep-throttle",
+    severities={Severity.INFO},
 )
 def leftover_throttle(facts: AuditFacts) -> Iterator[CheckResult]:
     """Yield topics and brokers with throttle keys that no reassignment needs."""
     if facts.active_run_id:
+        run = facts.active_run_id
+        yield unknown(f"run {run} sets and removes throttles of its own; audit again afterwards")
         return
     reassignments = moving(facts.snapshot.partitions)
     moving_topics = set(reassignments["topic"].to_pylist())
@@ -128,6 +139,10 @@ def throttle_rate_without_effect(facts: AuditFacts) -> Iterator[CheckResult]:
             f"{pluralize(len(brokers), 'broker sets', 'brokers set')} throttle rates in "
             "server.properties, where they have no effect",
             evidence(("broker", "key", "value"), rows),
+            fix=tuple(
+                f"# remove {key} from server.properties of broker {broker_id}, then restart it"
+                for broker_id, key, _ in rows
+            ),
         )
 
 
@@ -175,7 +190,7 @@ def reassignment_old(facts: AuditFacts, *, hours: int) -> Iterator[CheckResult]:
             subjects.topic(topic),
             f"topic {topic}: {pluralize(len(rows), 'partition')} moving for at least {age}",
             evidence(("partition", "adding", "removing", "moving since"), rows),
-            fix=_inspect_or_cancel(facts),
+            fix=_inspect_or_cancel(facts, topic, rows),
         )
 
 
@@ -192,7 +207,10 @@ def reassignment_old(facts: AuditFacts, *, hours: int) -> Iterator[CheckResult]:
     thresholds={"minutes": 30},
 )
 def reassignment_stalled(facts: AuditFacts, *, minutes: int) -> Iterator[CheckResult]:
-    """Yield topics with new replicas that are not in sync and have not grown for `minutes`."""
+    """Yield topics with new replicas that are not in sync and have not grown for `minutes`.
+
+    A replica on a broker that is not live receives nothing, whatever size was reported last.
+    """
     reassignments = moving(facts.snapshot.partitions)
     if not reassignments.num_rows:
         return
@@ -202,21 +220,29 @@ def reassignment_stalled(facts: AuditFacts, *, minutes: int) -> Iterator[CheckRe
             f"no snapshot from {minutes} minutes ago shows whether what moves still copies",
         )
         return
-    rows_by_topic = grouped(_stalled_replicas(facts.snapshot, earlier, reassignments))
+    stalled = list(_stalled_replicas(facts.snapshot, earlier, reassignments))
+    unknown_count = sum(row is None for _, row in stalled)
+    if unknown_count:
+        yield unknown(f"how much {pluralize(unknown_count, 'new replica')} received")
+    rows_by_topic = grouped((topic, row) for topic, row in stalled if row is not None)
     for topic, rows in sorted(rows_by_topic.items()):
         yield CheckResult(
             subjects.topic(topic),
             f"topic {topic}: {pluralize(len(rows), 'new replica')} received no data in the last "
             f"{minutes} minutes or more",
             evidence(("partition", "to broker", "from leader", "copied so far"), rows),
-            fix=_inspect_or_cancel(facts),
+            fix=_inspect_or_cancel(facts, topic, rows),
         )
 
 
 def _stalled_replicas(
     now: ClusterSnapshot, earlier: ClusterSnapshot, reassignments: pa.Table
-) -> Iterator[tuple[str, tuple[object, ...]]]:
-    """Yield the topic, and partition, new replica's broker, leader and bytes copied so far."""
+) -> Iterator[tuple[str, tuple[object, ...] | None]]:
+    """Yield the topic, and partition, new replica's broker, leader and bytes copied so far.
+
+    None in place of the latter where a live broker did not report the size, now or earlier.
+    """
+    live_broker_ids = set(now.live_broker_ids)
     sizes_now = _replica_sizes(now, reassignments)
     sizes_earlier = _replica_sizes(earlier, reassignments)
     targets_earlier = _adding_replicas(earlier)
@@ -227,8 +253,13 @@ def _stalled_replicas(
         for broker_id in set(row["adding_replicas"]) - set(row["isr"] or ()):
             size_now = sizes_now.get((topic, partition, broker_id))
             size_earlier = sizes_earlier.get((topic, partition, broker_id))
-            if size_now is not None and size_earlier is not None and size_now <= size_earlier:
-                yield topic, (partition, broker_id, row["leader"], format_bytes(size_now))
+            copied = bytes_in_words(size_now)
+            if broker_id not in live_broker_ids:
+                yield topic, (partition, f"{broker_id} (not live)", row["leader"], copied)
+            elif size_now is None or size_earlier is None:
+                yield topic, None
+            elif size_now <= size_earlier:
+                yield topic, (partition, broker_id, row["leader"], copied)
 
 
 def _newest_snapshot_before(facts: AuditFacts, age: timedelta) -> ClusterSnapshot | None:
@@ -258,12 +289,15 @@ def _replica_sizes(snapshot: ClusterSnapshot, reassignments: pa.Table) -> Mappin
     }
 
 
-def _inspect_or_cancel(facts: AuditFacts) -> tuple[str, ...]:
+def _inspect_or_cancel(facts: AuditFacts, topic: str, rows: Sequence[_Row]) -> tuple[str, ...]:
+    """Return commands that show who moves what, and cancel the moves of these rows."""
+    partitions = [TopicPartition(topic, int(str(row[0]))) for row in rows]
     return (
+        LOOK,
         counterpoise("status", "--cluster", facts.snapshot.cluster),
         kafka("kafka-reassign-partitions", "--list"),
-        "# if no run of ours started it, and it must end: write its partitions to moves.json, then",
-        kafka("kafka-reassign-partitions", "--cancel", "--reassignment-json-file", "moves.json"),
+        "# if no run of ours started it, and it must end:",
+        *cancel_reassignments(partitions),
     )
 
 
@@ -286,5 +320,5 @@ def cordoned_log_dirs(facts: AuditFacts) -> Iterator[CheckResult]:
                 f"broker {broker_id} puts no new partitions into the cordoned log dirs "
                 f"{config.value}",
                 evidence(("broker", "log dirs", "set where"), [row]),
-                fix=(delete_config("brokers", broker_id, (_CORDONED,)),),
+                fix=delete_config_where_set(broker_id, _CORDONED, config.source),
             )

@@ -19,6 +19,7 @@ from counterpoise.audit.listener_configs import (
     PROTOCOL_MAP,
     Listener,
     advertised_names,
+    controller_names,
     ip_of,
     is_local,
     listeners_of,
@@ -31,6 +32,7 @@ from counterpoise.audit.rules.bootstrap import stage_table
 from counterpoise.model import subjects
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
+from counterpoise.model.kafka import ConfigSource
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, join_names, list_brokers, pluralize
 
@@ -217,8 +219,7 @@ def listener_security_differs(facts: AuditFacts) -> Iterator[CheckResult]:
                 evidence(("broker", "security protocol"), rows),
                 fix=(
                     "# server.properties of all brokers, then restart them one by one: one "
-                    f"protocol for {name} in",
-                    PROTOCOL_MAP,
+                    f"protocol for {name} in {PROTOCOL_MAP}",
                 ),
             )
 
@@ -280,8 +281,20 @@ def listener_not_in_map(facts: AuditFacts) -> Iterator[CheckResult]:
 
 
 def _names_without_protocol(configs: Configs) -> set[str]:
+    """Return listeners that the map in force lacks; none where it is not reported.
+
+    Without a map of its own a broker takes controller listeners for PLAINTEXT, unless one of its
+    listeners is called like a secure protocol.
+    """
+    mapped = configs.get(PROTOCOL_MAP)
+    if mapped is None or mapped.value is None:
+        return set()
     bound_names = {listener.name for listener in listeners_of(value_of(configs, LISTENERS))}
-    return (bound_names | advertised_names(configs)) - {*protocol_map(configs), *_PROTOCOLS}
+    without = (bound_names | advertised_names(configs)) - {*protocol_map(configs), *_PROTOCOLS}
+    is_plain = not bound_names & {*_PROTOCOLS[1:]}
+    if mapped.source is ConfigSource.DEFAULT and is_plain:
+        without -= controller_names(configs)
+    return without
 
 
 # -- what brokers advertise

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.audit.commands import add_partitions, kafka
+from counterpoise.audit.commands import LOOK, add_partitions, kafka
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.figures import per_broker
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
@@ -170,7 +170,7 @@ def group_idle_members(facts: AuditFacts) -> Iterator[CheckResult]:
                 f"{group.idle_member_count} of {group.member_count} members of group "
                 f"{group.group} {have} no partition",
                 evidence(("topics of the group",), [(topic,) for topic in group.topics]),
-                fix=(kafka(*describe, group.group, "--members", "--verbose"),),
+                fix=(LOOK, kafka(*describe, group.group, "--members", "--verbose")),
             )
 
 

@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 
 from counterpoise.audit.columns import PARTITION_ROW, PartitionColumns
+from counterpoise.audit.commands import to_fill_in
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import CheckResult, evidence, rule
+from counterpoise.audit.rule import CheckResult, Measure, evidence, rule
 from counterpoise.model import subjects
 from counterpoise.model.columns import NOBODY, Flags
 from counterpoise.model.finding import WantedPlan
@@ -45,7 +46,7 @@ def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
             "the broker has no rack"
             if len(racks) == 1
             else f"none of the {len(racks):,} brokers has a rack",
-            fix=("# server.properties of each broker, then restart it:", _SET_RACK),
+            fix=("# server.properties of each broker, then restart it:", *to_fill_in(_SET_RACK)),
         )
         return
     rows = [(broker_id, rack or "none") for broker_id, rack in sorted(racks.items())]
@@ -55,7 +56,10 @@ def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
             subjects.broker(broker_id),
             f"broker {broker_id} has no rack, {others} one",
             evidence(("broker", "rack"), rows),
-            fix=(f"# server.properties of broker {broker_id}, then restart it:", _SET_RACK),
+            fix=(
+                f"# server.properties of broker {broker_id}, then restart it:",
+                *to_fill_in(_SET_RACK),
+            ),
         )
 
 
@@ -67,6 +71,8 @@ def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
     how="Make a plan with the goal rebalance: it moves replicas to other racks before anything "
     "else.",
     source=_DOCUMENTED,
+    severities={Severity.INFO},
+    improves=Measure.ANYTHING,
 )
 def partitions_in_one_rack(facts: AuditFacts) -> Iterator[CheckResult]:
     rack_of = _known_racks(facts)
@@ -99,12 +105,11 @@ def _is_in_one_rack(partitions: PartitionColumns, rack_of: Mapping[int, str]) ->
     only; (1, 9) is not, since the rack of broker 9 is not known.
     """
     rack_names = sorted(set(rack_of.values()))
-    max_broker_id = int(partitions.replicas.max(initial=0))
-    rack_numbers = np.full(max_broker_id + 2, NOBODY, dtype=np.int64)  # the last one for NOBODY
-    for broker_id, rack in rack_of.items():
-        if broker_id <= max_broker_id:
-            rack_numbers[broker_id] = rack_names.index(rack)
-    racks = rack_numbers[partitions.replicas]  # a matrix like `replicas`
+    broker_ids = np.array(sorted(rack_of), dtype=np.int64)
+    rack_numbers = np.array([rack_names.index(rack_of[int(broker)]) for broker in broker_ids])
+    positions = np.searchsorted(broker_ids, partitions.replicas).clip(max=len(broker_ids) - 1)
+    is_known = broker_ids[positions] == partitions.replicas
+    racks = np.where(is_known, rack_numbers[positions], NOBODY)  # a matrix like `replicas`
     first_racks = racks[:, [0]]
     is_replica = partitions.replicas != NOBODY
     is_like_first = (racks == first_racks) | ~is_replica
@@ -133,7 +138,6 @@ def racks_uneven(facts: AuditFacts, *, most_apart: int) -> Iterator[CheckResult]
             subjects.CLUSTER,
             f"racks have between {smallest} and {pluralize(largest, 'broker')}",
             evidence(("rack", "brokers"), sorted(brokers_by_rack.items())),
-            severity=Severity.WARNING if largest >= 2 * smallest else Severity.INFO,
         )
 
 

@@ -11,12 +11,13 @@ acks=all.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from counterpoise.audit.columns import NOT_KNOWN
-from counterpoise.audit.commands import add_config
+from counterpoise.audit.commands import add_config, delete_config
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import (
     CheckResult,
@@ -51,13 +52,13 @@ _SET_BY: Final = {
     Severity.CRITICAL,
     title="Partitions with one replica",
     why="The broker's restart stops them, and the loss of its disk loses their records.",
-    how="Make a plan that gives them three replicas.",
+    how="Make a plan that gives them three replicas, or two where there are two brokers.",
     source=_INCREASE_FACTOR,
 )
 def replication_factor_1(facts: AuditFacts) -> Iterator[CheckResult]:
     partitions = facts.partitions
     for topic, rows in partitions.by_topic(partitions.factors == 1):
-        yield _too_few_replicas(facts, topic, rows, "one replica")
+        yield _too_few_replicas(facts, topic, rows, "one replica", _USUAL_FACTOR)
 
 
 @rule(
@@ -65,31 +66,38 @@ def replication_factor_1(facts: AuditFacts) -> Iterator[CheckResult]:
     Severity.WARNING,
     title="Partitions with few replicas",
     why="With two replicas one broker may be down; while it is, the next failure loses records or "
-    "stops writing.",
-    how="Make a plan that gives them three replicas.",
+    "stops writing. A cluster of two brokers can have no more: there it is an info.",
+    how="Make a plan that gives them as many replicas as the policy asks for.",
     source=_INCREASE_FACTOR,
+    severities={Severity.INFO},
     thresholds={"least": 3},
 )
 def replication_factor_low(facts: AuditFacts, *, least: int) -> Iterator[CheckResult]:
     partitions = facts.partitions
     is_low = (partitions.factors > 1) & (partitions.factors < least)
+    broker_count = len(facts.snapshot.registered_broker_ids)
     for topic, rows in partitions.by_topic(is_low):
-        yield _too_few_replicas(facts, topic, rows, f"fewer than {least} replicas")
+        result = _too_few_replicas(facts, topic, rows, f"fewer than {least} replicas", least)
+        is_on_every_broker = int(partitions.factors[rows].min()) >= broker_count
+        yield replace(result, severity=Severity.INFO) if is_on_every_broker else result
 
 
-def _too_few_replicas(facts: AuditFacts, topic: str, rows: Ints, count: str) -> CheckResult:
+def _too_few_replicas(
+    facts: AuditFacts, topic: str, rows: Ints, count: str, wanted: int
+) -> CheckResult:
     partitions = facts.partitions
     shown = (partitions.row(row)[:3] for row in rows)
     live_count = len(facts.snapshot.live_broker_ids)
-    has_few_brokers = live_count < _USUAL_FACTOR
     brokers = pluralize(live_count, "live broker")
     have = verb(len(rows), "has", "have")
-    short = f"; the cluster has only {brokers}" if has_few_brokers else ""
+    short = f"; the cluster has only {brokers}" if live_count < wanted else ""
+    possible = min(wanted, live_count)
+    is_more = possible > int(partitions.factors[rows].min())
     return CheckResult(
         subjects.topic(topic),
         f"{partitions.share_in_words(rows)} of topic {topic} {have} {count}{short}",
         evidence(("partition", "leader", "replicas"), shown, len(rows)),
-        plan=_plan_for_factor(facts, topic, _USUAL_FACTOR),
+        plan=_plan_for_factor(facts, topic, possible) if is_more else None,
     )
 
 
@@ -201,8 +209,31 @@ def min_insync_1(facts: AuditFacts) -> Iterator[CheckResult]:
             f"{pluralize(len(other_topics), 'topic')} with 3 replicas or more {have} the cluster's "
             f"{_MIN_ISR}=1",
             _min_isr_levels(facts, other_topics),
-            fix=(add_config("brokers", None, {_MIN_ISR: 2}),),
+            fix=_raise_default_min_isr(facts),
         )
+
+
+def _raise_default_min_isr(facts: AuditFacts) -> tuple[str, ...]:
+    """Return commands that raise the default; topics of one or two replicas keep theirs.
+
+    A topic of two replicas that inherited 2 would refuse writes while one broker restarts.
+    """
+    partitions = facts.partitions
+    is_small = (partitions.min_insync == 1) & (_highest_factors(facts) < _USUAL_FACTOR)
+    small_topics = [partitions.topics[row] for row in np.flatnonzero(is_small).tolist()]
+    keeping = [
+        add_config("topics", topic, {_MIN_ISR: 1})
+        for topic in small_topics
+        if not is_set_by_topic(facts, topic, _MIN_ISR)
+    ]
+    if keeping:
+        keeping.insert(0, "# topics of one or two replicas keep what they have; first of all:")
+    own_values = [
+        delete_config("brokers", broker_id, (_MIN_ISR,))
+        for broker_id, config in facts.values_of(_MIN_ISR).items()
+        if config.source is ConfigSource.DYNAMIC_BROKER
+    ]
+    return (*keeping, add_config("brokers", None, {_MIN_ISR: 2}), *own_values)
 
 
 def min_isr_unknown(facts: AuditFacts) -> Iterator[CheckResult]:

@@ -5,24 +5,26 @@
 Limits: `replication.py` has the factors and min.insync.replicas of the topics that exist.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Final
 
-from counterpoise.audit.commands import add_config, delete_config, kafka
+from counterpoise.audit.commands import LOOK, add_config, delete_config, describe_topic
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.audit.rule import CheckResult, evidence, rule, unknown
+from counterpoise.audit.listener_configs import value_of
+from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.audit.rules.replication import is_set_by_topic, level_in_words
 from counterpoise.model import subjects
 from counterpoise.model.finding import Evidence
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
-from counterpoise.model.kafka import ConfigValue
+from counterpoise.model.kafka import ConfigSource, ConfigValue
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, pluralize, verb
 
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _AUTO_CREATE: Final = "auto.create.topics.enable"
 _DEFAULT_FACTOR: Final = "default.replication.factor"
+_USUAL_FACTOR: Final = 3
 _DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
 _INTERNAL_FACTORS: Final = (
     "offsets.topic.replication.factor",
@@ -39,13 +41,21 @@ _KIP_966: Final = (
     Severity.WARNING,
     title="One replica by default",
     why="Whoever creates a topic without a number of replicas gets one replica, and the first "
-    "failure of its broker stops the topic or loses its records.",
-    how="Set default.replication.factor to 3.",
+    "failure of its broker stops the topic or loses its records. The controllers decide; brokers, "
+    "for topics that they create automatically.",
+    how="Set default.replication.factor to 3, or to 2 where there are two brokers.",
     source=f"{_DOCUMENTED}brokerconfigs_default.replication.factor",
-    needs={InspectionItem.BROKER_CONFIGS},
+    needs={InspectionItem.BROKER_CONFIGS, Need.CONTROLLERS},
 )
 def default_replication_factor(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from _factors_of_one(facts, (_DEFAULT_FACTOR,), "topics created without a number")
+    deciding_brokers = [
+        broker_id
+        for broker_id, configs in facts.broker_configs.items()
+        if facts.is_controller(broker_id) or value_of(configs, _AUTO_CREATE) == "true"
+    ]
+    yield from _factors_of_one(
+        facts, (_DEFAULT_FACTOR,), "topics created without a number", deciding_brokers
+    )
 
 
 @rule(
@@ -53,20 +63,28 @@ def default_replication_factor(facts: AuditFacts) -> Iterator[CheckResult]:
     Severity.WARNING,
     title="One replica for internal topics",
     why="When the one broker with a group's offsets is down, the group stops, in all its topics.",
-    how="Set these factors to 3 before the topics are created; afterwards a plan has to add the "
-    "replicas.",
+    how="Set these factors to 3, or to 2 where there are two brokers, before the topics are "
+    "created; afterwards a plan has to add the replicas.",
     source=f"{_DOCUMENTED}brokerconfigs_offsets.topic.replication.factor",
     needs={InspectionItem.BROKER_CONFIGS},
 )
 def internal_replication_factor(facts: AuditFacts) -> Iterator[CheckResult]:
-    yield from _factors_of_one(facts, _INTERNAL_FACTORS, "the internal topic, when it is created,")
+    topics = "the internal topic, when it is created,"
+    yield from _factors_of_one(facts, _INTERNAL_FACTORS, topics, facts.broker_configs)
 
 
-def _factors_of_one(facts: AuditFacts, keys: Iterable[str], topics: str) -> Iterator[CheckResult]:
-    if len(facts.snapshot.registered_broker_ids) < 2:
+def _factors_of_one(
+    facts: AuditFacts, keys: Iterable[str], topics: str, deciding_brokers: Container[int]
+) -> Iterator[CheckResult]:
+    factor = min(_USUAL_FACTOR, len(facts.snapshot.registered_broker_ids))
+    if factor < 2:
         return
     for key in keys:
-        configs = _brokers_with(facts, key, "1")
+        configs = {
+            broker_id: config
+            for broker_id, config in _brokers_with(facts, key, "1").items()
+            if broker_id in deciding_brokers
+        }
         if configs:
             yield CheckResult(
                 key,
@@ -76,7 +94,7 @@ def _factors_of_one(facts: AuditFacts, keys: Iterable[str], topics: str) -> Iter
                 fix=(
                     "# server.properties of all brokers and controllers, then restart them one by "
                     "one:",
-                    f"{key}=3",
+                    f"{key}={factor}",
                 ),
             )
 
@@ -127,7 +145,7 @@ def eligible_leaders(facts: AuditFacts) -> Iterator[CheckResult]:
             f"{pluralize(len(rows), 'partition')} of topic {topic} {have} replicas that left the "
             "ISR below min.insync.replicas and have every acknowledged record (ELR)",
             evidence(("partition", "eligible leader replicas"), rows),
-            fix=(kafka("kafka-topics", "--describe", "--topic", topic),),
+            fix=(LOOK, describe_topic(topic)),
         )
 
 
@@ -165,7 +183,14 @@ def unclean_leader_election(facts: AuditFacts) -> Iterator[CheckResult]:
             f"{_UNCLEAN} is on for {pluralize(len(other_topics), 'topic')} by the configs of "
             f"{pluralize(len(brokers), 'broker')}",
             _config_table(brokers),
-            fix=(add_config("brokers", None, {_UNCLEAN: "false"}),),
+            fix=(
+                add_config("brokers", None, {_UNCLEAN: "false"}),
+                *(
+                    delete_config("brokers", broker_id, (_UNCLEAN,))
+                    for broker_id, config in brokers.items()
+                    if config.source is ConfigSource.DYNAMIC_BROKER
+                ),
+            ),
         )
 
 

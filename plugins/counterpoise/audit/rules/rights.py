@@ -9,6 +9,7 @@ everybody.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from counterpoise.audit.commands import to_fill_in
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import CheckResult, evidence, rule
 from counterpoise.model import subjects
@@ -69,7 +70,7 @@ def rights_refused(facts: AuditFacts) -> Iterator[CheckResult]:
         f"the operator's principal may not {' and not '.join(sorted(refused))}; "
         f"goals that remain: {', '.join(remaining) or 'none'}",
         evidence(("operation", "error of the cluster", "goals that need it"), rows),
-        fix=tuple(acl.grant("User:PRINCIPAL") for acl in needed_acls),
+        fix=to_fill_in(*(acl.grant("User:PRINCIPAL") for acl in needed_acls)),
     )
 
 

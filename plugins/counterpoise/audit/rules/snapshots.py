@@ -34,6 +34,7 @@ _ACCEPT_LOSS: Final = (
     "connection), and take a snapshot by hand.",
     source="https://airflow.apache.org/docs/apache-airflow/stable/core-concepts/dag-run.html",
     needs={Need.HISTORY},
+    severities={Severity.INFO},
     thresholds={"intervals": 3},
 )
 def snapshots_overdue(facts: AuditFacts, *, intervals: int) -> Iterator[CheckResult]:

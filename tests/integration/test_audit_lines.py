@@ -1,0 +1,183 @@
+"""Lines that the audit proposes, pasted on real brokers: each does what its finding needs.
+
+A sandbox cluster has many things wrong. Everything that is proposed for them is pasted as it
+stands; afterwards those findings are gone, and no other has come.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import local_kafka
+from counterpoise.audit.commands import add_config, add_partitions, describe_config, describe_topic
+from counterpoise.kafka_admin import connect
+from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+)
+from counterpoise.model.kafka import ConfigResourceType as Type
+from local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill
+from local_processes import wait_until
+from tests.support.command_line import CommandLine
+from tests.support.faults import NOTICED_SOON
+from tests.support.kafka_facts import ON_A_SHARED_DISK
+from tests.support.pasting import Operator
+
+SECONDS: Final = 60.0
+UNCLEAN: Final = "unclean.leader.election.enable"
+MIN_ISR: Final = "min.insync.replicas"
+ILL: Final = {
+    **NOTICED_SOON,
+    "default.replication.factor": "1",
+    "offsets.topic.replication.factor": "1",
+    "auto.create.topics.enable": "true",
+    UNCLEAN: "true",
+}
+POLICY: Final = f"""\
+    policy:
+      {ON_A_SHARED_DISK}
+      audit:
+        thresholds: {{reassignment-old: {{hours: 0}}, leaders-not-preferred: {{most_percent: 1}}}}
+"""
+THREE: Final = [(1, 2, 3), (2, 3, 1), (3, 1, 2)]
+TOPICS: Final = (
+    TopicSpec("orders.v1", THREE),
+    TopicSpec("orders-v1", THREE),
+    TopicSpec("pairs", [(1, 2), (2, 3)]),
+    TopicSpec("strict", [(1, 2), (2, 3)], configs={MIN_ISR: "2"}),
+    TopicSpec("own", THREE, configs={MIN_ISR: "1", UNCLEAN: "true"}),
+    TopicSpec("moving", [(1, 2)]),
+)
+# Rules whose lines mend the finding; those that are edits of files first.
+IN_FILES: Final = (
+    "auto-create-topics",
+    "auto-leader-rebalance",
+    "default-replication-factor",
+    "internal-replication-factor",
+    "static-configs-differ",
+    "throttle-rate-without-effect",
+)
+BY_COMMANDS: Final = (
+    "broker-fenced",
+    "cordoned-log-dirs",
+    "dynamic-config-drift",
+    "leaders-not-preferred",
+    "leftover-throttle",
+    "min-insync-1",
+    "min-insync-blocks",
+    "quorum-static",
+    "reassignment-old",
+    "throttle-rate-of-all-brokers",
+    "unclean-leader-election",
+)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    brokers = (
+        BrokerSpec(1, "a"),
+        BrokerSpec(2, "b", {FOLLOWER_RATE: "1000000"}),
+        BrokerSpec(3, "c", {"message.max.bytes": "2000000"}),
+    )
+    with local_kafka.running(tmp_path_factory.mktemp("ill"), brokers, ILL) as started:
+        create_topics(started.bootstrap_string, TOPICS)
+        yield started
+
+
+@pytest.fixture
+def admin(kafka: LocalKafka) -> Iterator[ClusterAdmin]:
+    settings = ConnectionSettings.parse({"bootstrap.servers": kafka.bootstrap_string})
+    with closing(connect(settings)) as connected:
+        yield connected
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine.in_folder(tmp_path, capsys)
+
+
+def audited(shell: CommandLine) -> dict[tuple[str, str], dict[str, Any]]:
+    typed = shell.type("audit", "--cluster", "demo", "--json", "--fail-at", "critical")
+    assert typed.code in (0, 1), typed.err
+    return {(row["rule"], row["subject"]): row for row in json.loads(typed.out)["findings"]}
+
+
+def make_ill(kafka: LocalKafka, admin: ClusterAdmin, operator: Operator) -> None:
+    """What happens to clusters: throttles are left, configs set by hand, a broker is lost."""
+    kafka.add_broker(4, "a", ILL)
+    fill(kafka.bootstrap_string, "moving", {0: 6_000_000})
+    broker, moving = ConfigResource(Type.BROKER, "3"), ConfigResource(Type.TOPIC, "moving")
+    log_dir = str(kafka.home(1).log_directories[0])
+    values = (
+        (ConfigResource(Type.BROKER, "1"), FOLLOWER_RATE, "1000000"),
+        (ConfigResource(Type.TOPIC, "orders.v1"), LEADER_REPLICAS, "0:1"),
+        (ConfigResource(Type.BROKER, "2"), "log.cleaner.threads", "2"),
+        (ConfigResource(Type.BROKER, "1"), "cordoned.log.dirs", log_dir),
+        (broker, FOLLOWER_RATE, "1"),
+        (moving, FOLLOWER_REPLICAS, "0:3"),
+    )
+    changes = [ConfigChange(one, key, ConfigOperation.SET, value) for one, key, value in values]
+    assert not admin.alter_configs(changes).errors
+    operator.paste([add_config("brokers", None, {LEADER_RATE: 5_000_000})])
+    kafka.kill_broker(4)
+    kafka.wait_until_fenced(4)
+
+
+def test_what_is_pasted_mends_what_was_found(
+    kafka: LocalKafka, admin: ClusterAdmin, shell: CommandLine, tmp_path: Path
+) -> None:
+    operator = Operator(kafka, tmp_path / "operator", shell.environment)
+    make_ill(kafka, admin, operator)
+    shell.configure(kafka.bootstrap_string, extra=POLICY)
+    found = audited(shell)
+    for (rule, _), finding in found.items():
+        if rule in IN_FILES:
+            operator.paste(finding["fix"])
+    operator.restart_edited_brokers()
+    assert not admin.alter_reassignments({TopicPartition("moving", 0): (3, 2)}).errors
+    assert shell.type("snapshot", "--cluster", "demo").code == 0
+    second = audited(shell)
+    mended = {rule for rule, _ in found} - {rule for rule, _ in second}
+    assert mended >= set(IN_FILES)
+    assert {rule for rule, _ in second} >= set(BY_COMMANDS)
+    # A move under way first: an election of its preferred leader would be refused.
+    for (rule, _), finding in sorted(second.items(), reverse=True):
+        if rule in BY_COMMANDS and finding["severity"] != "unknown":
+            operator.paste(finding["fix"])
+    remaining = set(BY_COMMANDS)
+
+    def are_gone() -> bool:
+        last = audited(shell)
+        remaining.intersection_update({rule for rule, _ in last})
+        new = last.keys() - found.keys() - second.keys()
+        assert not new, f"what was pasted brought {new}"
+        return not remaining
+
+    wait_until(are_gone, "what was pasted for is gone", timeout_seconds=SECONDS)
+
+
+def test_a_dot_in_a_name_is_a_dot(kafka: LocalKafka, tmp_path: Path) -> None:
+    operator = Operator(kafka, tmp_path / "operator")
+    operator.paste(add_partitions("orders.v1", 4))
+    shown = operator.paste([describe_topic("orders.v1"), describe_topic("orders-v1")])
+    counts = dict(re.findall(r"Topic: (\S+)\s.*PartitionCount: (\d+)", shown))
+    assert counts == {"orders.v1": "4", "orders-v1": "3"}
+
+
+def test_lines_that_only_show_something(kafka: LocalKafka, tmp_path: Path) -> None:
+    operator = Operator(kafka, tmp_path / "operator")
+    shown = operator.paste([describe_config("brokers", 1)])
+    assert "offsets.topic.replication.factor" in shown, "static values are shown, too"

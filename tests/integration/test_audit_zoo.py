@@ -1,0 +1,116 @@
+"""Healthy clusters on real brokers: the audit finds nothing above info that nobody waived.
+
+What is true of all brokers on one machine is waived: clients are here, and so is the disk. Those of
+`tests/support/audit_zoo.py` are simulated.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import local_kafka
+from local_kafka import BrokerSpec, Listener, LocalKafka, TopicSpec, brokers_in_racks, create_topics
+from local_processes import free_ports
+from tests.support.command_line import CommandLine
+from tests.support.kafka_facts import ON_A_SHARED_DISK
+
+MIN_ISR: Final = "min.insync.replicas"
+LOOPBACK: Final = (
+    "{rule: advertised-loopback, reason: clients are on this machine, subjects: ['broker ?']}"
+)
+
+
+def careful(factor: int, min_isr: int) -> dict[str, str]:
+    return {
+        "default.replication.factor": str(factor),
+        "offsets.topic.replication.factor": str(factor),
+        "transaction.state.log.replication.factor": str(factor),
+        "share.coordinator.state.topic.replication.factor": str(factor),
+        "auto.leader.rebalance.enable": "true",
+        MIN_ISR: str(min_isr),
+    }
+
+
+@dataclass(frozen=True)
+class Healthy:
+    brokers: Sequence[BrokerSpec]
+    properties: Mapping[str, str]
+    topics: Sequence[TopicSpec]
+    waivers: Sequence[str] = field(default=())
+
+
+IN_TURN: Final = [(1, 2, 3), (2, 3, 1), (3, 1, 2)]
+# Racks a, a, b, c: brokers 3 and 4 hold every partition, and each broker leads as many.
+UNEVEN: Final = [
+    (1, 3, 4),
+    (2, 4, 3),
+    (3, 1, 4),
+    (4, 2, 3),
+    (1, 4, 3),
+    (2, 3, 4),
+    (3, 2, 4),
+    (4, 1, 3),
+]
+
+
+def three_and_a_scratch_topic() -> Healthy:
+    scratch = TopicSpec("scratch", [(1, 2), (2, 3), (3, 1)], configs={MIN_ISR: "1"})
+    waiver = "{rule: replication-factor-low, reason: made anew, subjects: [topic scratch]}"
+    topics = (TopicSpec("orders.v1", IN_TURN), scratch)
+    return Healthy(brokers_in_racks("a", "b", "c"), careful(3, 2), topics, (waiver,))
+
+
+def two_on_purpose() -> Healthy:
+    waiver = "{rule: quorum-size, reason: one controller for two brokers, subjects: [quorum]}"
+    topics = (TopicSpec("orders", [(1, 2), (2, 1)]),)
+    return Healthy(brokers_in_racks("a", "b"), careful(2, 1), topics, (waiver,))
+
+
+def racks_that_differ() -> Healthy:
+    """With the listener that Strimzi gives to its brokers."""
+    ports = free_ports(4)
+    brokers = [
+        BrokerSpec(number, rack, listeners=(Listener("REPLICATION-9091", port),))
+        for number, rack, port in zip(range(1, 5), "aabc", ports, strict=True)
+    ]
+    return Healthy(brokers, careful(3, 2), (TopicSpec("orders", UNEVEN),))
+
+
+def one_rack() -> Healthy:
+    """Brokers that fail together, and their team says so; a single way in."""
+    topics = (TopicSpec("orders", IN_TURN),)
+    return Healthy(brokers_in_racks("a", "a", "a"), careful(3, 2), topics, (ONE_RACK,))
+
+
+ONE_RACK: Final = "{rule: quorum-one-rack, reason: one room, subjects: [quorum]}"
+CLUSTERS: Final = (three_and_a_scratch_topic, two_on_purpose, racks_that_differ, one_rack)
+
+
+@pytest.fixture(params=CLUSTERS, ids=lambda make: make.__name__)
+def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[LocalKafka, Healthy]]:
+    healthy: Healthy = request.param()
+    with local_kafka.running(tmp_path / "kafka", healthy.brokers, healthy.properties) as kafka:
+        create_topics(kafka.bootstrap_string, healthy.topics)
+        yield kafka, healthy
+
+
+def test_nothing_above_info_on_a_healthy_cluster(
+    running: tuple[LocalKafka, Healthy], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kafka, healthy = running
+    shell = CommandLine.in_folder(tmp_path, capsys)
+    waivers = "".join(f"          - {waiver}\n" for waiver in (LOOPBACK, *healthy.waivers))
+    policy = f"    policy:\n      {ON_A_SHARED_DISK}\n      audit:\n        waivers:\n{waivers}"
+    shell.configure(kafka.bootstrap_string, extra=policy)
+    typed = shell.type("audit", "--cluster", "demo", "--json", "--fail-at", "warning")
+    found = [
+        (row["rule"], row["subject"], row["seen"])
+        for row in json.loads(typed.out)["findings"]
+        if row["severity"] in ("warning", "critical") and row.get("waived_by") is None
+    ]
+    assert found == []
+    assert typed.code == 0

@@ -1,0 +1,94 @@
+"""Findings that a plan should mend, against the planner: they fire where it has a plan, and only
+there.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from counterpoise.audit.auditing import find
+from counterpoise.audit.facts import AuditFacts
+from counterpoise.audit.planned import wanted_plans
+from counterpoise.model.finding import Finding
+from counterpoise.model.policy import AuditPolicy, BalancePolicy
+from counterpoise.model.request import Goal
+from counterpoise.model.severity import Severity
+from counterpoise.pipeline.auditing import findings_of
+from tests.support.audits import HEALTHY, facts, healthy
+
+GB = 10**9
+
+
+def found(given: AuditFacts) -> dict[tuple[str, str], Finding]:
+    return {finding.key: finding for finding in findings_of(given)}
+
+
+def uneven_racks(count: int = 12) -> AuditFacts:
+    """Racks a, a, b, c with three replicas each: brokers 3 and 4 hold every partition."""
+    orders = ("1 3 4", "3 4 2", "4 2 3", "1 4 3", "3 1 4", "4 3 2")
+    lines = [f"orders-{n}: {orders[n % 6]} size={GB * 10}" for n in range(count)]
+    return facts(healthy("\n".join(lines), racks="1=a 2=a 3=b 4=c"))
+
+
+def test_what_racks_make_uneven_is_not_reported() -> None:
+    given = uneven_racks()
+    assert {"replicas-uneven", "bytes-uneven"} <= {finding.rule for finding in find(given)}
+    assert {rule for rule, _ in found(given)} & {"replicas-uneven", "bytes-uneven"} == set()
+
+
+def lopsided(**changes: object) -> AuditFacts:
+    lines = [f"orders-{n}: 1 2 3 size={GB}" for n in range(12)]
+    lines += [f"clicks-{n}: {one} size={GB}" for n, one in enumerate(["1 2 3", "4 5 6"] * 3)]
+    return facts(healthy("\n".join(lines), racks="1=a 2=b 3=c 4=a 5=b 6=c"), **changes)
+
+
+def test_a_finding_says_what_its_plan_brings() -> None:
+    one = found(lopsided())[("replicas-uneven", "cluster")]
+    assert one.severity is Severity.WARNING
+    assert one.plan is not None and one.plan.goal is Goal.REBALANCE
+    assert "; a plan copies " in one.summary
+    assert "brings replicas per broker from 3 to 15 to between 9 and 9" in one.summary
+
+
+def test_during_a_run_balance_is_an_info_and_nothing_is_planned() -> None:
+    given = lopsided(active_run_id="demo-1")
+    assert wanted_plans(find(given), given) == ()
+    one = found(given)[("replicas-uneven", "cluster")]
+    assert (one.severity, one.plan) == (Severity.INFO, None)
+    assert one.summary.endswith("; run demo-1 is under way")
+
+
+def test_what_no_plan_can_mend_stands_without_one() -> None:
+    given = facts(healthy("single-0: 1\nsingle-1: 2\nsingle-2: 3"))
+    policy = replace(given.policy, balance=BalancePolicy(excluded_topics=("single",)))
+    one = found(replace(given, policy=policy))[("replication-factor-1", "topic single")]
+    assert (one.severity, one.plan) == (Severity.CRITICAL, None)
+    assert "; no plan can be made now: " in one.summary
+
+
+def test_an_idle_broker_that_would_receive_nothing_is_not_reported() -> None:
+    tiny = facts(healthy("orders-0: 1 2 3", racks="1=a 2=b 3=c 4=a"))
+    assert "idle-broker" in {finding.rule for finding in find(tiny)}
+    assert ("idle-broker", "broker 4") not in found(tiny)
+    one = found(facts(healthy(racks="1=a 2=b 3=c 4=a")))[("idle-broker", "broker 4")]
+    assert "; a plan copies " in one.summary
+
+
+def test_one_plan_is_asked_for_each_goal() -> None:
+    picture = f"{HEALTHY}\n" + "\n".join(f"t{n}-0: {n % 3 + 1}" for n in range(30))
+    given = facts(healthy(picture, racks="1=a 2=b 3=c 4=a"))
+    wanted = wanted_plans(find(given), given)
+    assert [one.goal for one in wanted].count(Goal.REPLICATION_FACTOR) == 1
+    (factor,) = [one for one in wanted if one.goal is Goal.REPLICATION_FACTOR]
+    assert len(factor.topics) == 30
+    each = [one for one in found(given).values() if one.rule == "replication-factor-1"]
+    assert len(each) == 30
+    assert all("a plan copies" in one.summary for one in each)
+
+
+@pytest.mark.parametrize("least", [3, 4])
+def test_the_factor_of_the_policy_is_the_plans(least: int) -> None:
+    audit = AuditPolicy(thresholds={"replication-factor-low": {"least": least}})
+    given = facts(healthy(racks="1=a 2=b 3=c 4=d"), audit=audit)
+    plans = {one.plan.replication_factor for one in found(given).values() if one.plan}
+    assert (4 in plans) is (least == 4)
