@@ -26,6 +26,7 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand, highest_share, units_misplaced
 from counterpoise.model.plan import Deferred
+from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
@@ -235,6 +236,10 @@ def _gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     yield leaders_above - _leaders_above_share(result, leaders_after), partition_count
     not_preferred = _not_preferred(rows_before, leaders_before)
     yield not_preferred - _not_preferred(rows_after, leaders_after), partition_count
+    if result.request.policy.leader_weight is LeaderWeight.BYTES_IN:
+        bytes_in_gained = _bytes_in_misplaced(result, leaders_before)
+        bytes_in_gained -= _bytes_in_misplaced(result, leaders_after)
+        yield bytes_in_gained, int(cluster.bytes_in.sum())
 
 
 def _bytes_outside(placement: Placement, result: PlanningResult) -> int:
@@ -269,6 +274,13 @@ def _leaders_above_share(result: PlanningResult, leaders: Ints) -> int:
     shares = highest_share(partition_counts, int(result.roles.leading.sum()))
     topics = used_cells // cluster.broker_count
     return int(np.maximum(0, counts - shares[topics]).sum())
+
+
+def _bytes_in_misplaced(result: PlanningResult, leaders: Ints) -> int:
+    """Return the bytes per second that leaders take in above the mean of those that may lead."""
+    bytes_in = result.cluster.leader_load(leaders, result.cluster.bytes_in)[result.roles.leading]
+    mean = int(bytes_in.sum()) // max(1, len(bytes_in))
+    return int(np.maximum(0, bytes_in - mean).sum())
 
 
 def _not_preferred(replicas: Ints, leaders: Ints) -> int:
