@@ -2,14 +2,15 @@
 
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
 
-    check the request -> read the snapshot into arrays -> place replicas -> choose leaders
-    -> keep within the budget -> keep only what is worth it -> explain
+    check the request -> read the snapshot into arrays -> place replicas -> even traffic
+    -> choose leaders -> keep within the budget -> keep only what is worth it -> explain
 
 Replicas come first (racks, counts, bytes), leaders last, over the final replica sets: leaders can
 be exact for any sets, and the other way round they could not. Nothing here reads a clock or a file.
 """
 
 from dataclasses import replace
+from typing import Final
 
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
@@ -29,9 +30,13 @@ from counterpoise.planning.explanation.planning_result import (
 )
 from counterpoise.planning.explanation.warnings import warnings_of
 from counterpoise.planning.goals import goal_named
+from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.leading import Candidates, choose_leaders
-from counterpoise.planning.placement import Placement
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.traffic import even_traffic
 from counterpoise.planning.request_checks import check_request
+
+_MAX_TURNS: Final = 5  # of the goal and of traffic
 
 
 def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
@@ -59,8 +64,8 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     goal.refuse_impossible(unchanged)
 
     placement = before.copy()
-    goal.place(placement, roles, request)
-    result = replace(unchanged, after=placement)
+    traffic_gains = _place(goal, placement, roles, request)
+    result = replace(unchanged, after=placement, traffic_gains=traffic_gains)
     goal.refuse_unplaced(result)
     deferred = keep_copies_within(placement, before, request.budget)
     result = replace(result, assignment=_with_leaders(result), deferred=deferred)
@@ -68,6 +73,27 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     if is_worth_moving(result):
         return explain(result)
     return explain(unchanged)
+
+
+def _place(
+    goal: PlanningGoal, placement: Placement, roles: Roles, request: PlanRequest
+) -> dict[int, int]:
+    """Move replicas for the goal, then for traffic; return what the latter gains, by partition.
+
+    What traffic moves may let the goal do better, so that both take turns until nothing moves.
+    """
+    goal.place(placement, roles, request)
+    traffic_gains: dict[int, int] = {}
+    for _ in range(_MAX_TURNS if goal.evens_replicas else 0):
+        gains = even_traffic(placement, roles, request.policy, may_copy=goal.copies_for_traffic)
+        if not gains:
+            break
+        traffic_gains |= gains
+        earlier = placement.replicas.copy()
+        goal.place(placement, roles, request)
+        if (placement.replicas == earlier).all():
+            break
+    return traffic_gains
 
 
 def _with_leaders(result: PlanningResult) -> FinalAssignment:

@@ -15,7 +15,7 @@ broker are uneven by 30 before (squared distances from the mean) and by 5 after,
 plan is worth it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -33,6 +33,11 @@ from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.targets import byte_band, count_targets
 from counterpoise.planning.placing.topics import TopicShares
+from counterpoise.planning.placing.traffic import (
+    knows_traffic,
+    traffic_band,
+    traffic_per_broker,
+)
 from counterpoise.planning.water_filling import fill
 
 if TYPE_CHECKING:
@@ -119,6 +124,8 @@ class PlanningResult:
     after: Placement
     assignment: FinalAssignment
     deferred: Deferred = field(default_factory=Deferred)  # by the budget, for a later plan
+    # bytes per second, by partition that is copied for the sake of traffic
+    traffic_gains: Mapping[int, int] = field(default_factory=dict)
 
     @cached_property
     def best_counts(self) -> Ints:
@@ -135,6 +142,21 @@ class PlanningResult:
     def out_of_band(self) -> Ints:
         """Return positions of the brokers whose bytes are outside the tolerated band in the end."""
         is_outside = self.band.bytes_outside(self.after.bytes_held) > 0
+        return np.flatnonzero(self.roles.sharing & is_outside)
+
+    @property
+    def evens_traffic(self) -> bool:
+        return self.goal.evens_replicas and knows_traffic(self.cluster)
+
+    @cached_property
+    def traffic_band(self) -> ByteBand:
+        percent = self.request.policy.bytes_in_tolerance_percent
+        return traffic_band(self.after, self.roles, percent)
+
+    @cached_property
+    def out_of_traffic_band(self) -> Ints:
+        """Return positions of the brokers that take in more or less than tolerated in the end."""
+        is_outside = self.traffic_band.bytes_outside(traffic_per_broker(self.after)) > 0
         return np.flatnonzero(self.roles.sharing & is_outside)
 
     @cached_property
@@ -240,6 +262,9 @@ def _gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
         bytes_in_gained = _bytes_in_misplaced(result, leaders_before)
         bytes_in_gained -= _bytes_in_misplaced(result, leaders_after)
         yield bytes_in_gained, int(cluster.bytes_in.sum())
+    if result.evens_traffic:
+        outside = _traffic_outside(before, result) - _traffic_outside(after, result)
+        yield outside, int(traffic_per_broker(after).sum())
 
 
 def _bytes_outside(placement: Placement, result: PlanningResult) -> int:
@@ -248,6 +273,11 @@ def _bytes_outside(placement: Placement, result: PlanningResult) -> int:
     band = byte_band(placement, result.roles, percent)
     bytes_outside = band.bytes_outside(placement.bytes_held)
     return int(bytes_outside[result.sharing].sum())
+
+
+def _traffic_outside(placement: Placement, result: PlanningResult) -> int:
+    outside = result.traffic_band.bytes_outside(traffic_per_broker(placement))
+    return int(outside[result.sharing].sum())
 
 
 def _misplaced(counts: Ints, is_counted: Flags) -> int:
