@@ -159,3 +159,22 @@ def with_broker_5(snapshot: ClusterSnapshot) -> ClusterSnapshot:
         [snapshot.brokers, pa.Table.from_pylist([row], snapshot.brokers.schema)]
     )
     return replace(snapshot, tables={**snapshot.tables, "brokers": brokers})
+
+
+def test_leaders_are_exchanged_for_traffic_and_their_numbers_stay() -> None:
+    """Brokers 1 and 2 hold the same; 1 leads 1,000, 2 leads 200. No byte has to move."""
+    snapshot = cluster(
+        """
+        a-0: 1 2 size=1000 rate=500
+        b-0: 1 2 size=1000 rate=500
+        c-0: 2 1 size=1000 rate=100
+        d-0: 2 1 size=1000 rate=100
+        """,
+        racks="1 2",
+    )
+    plan = make_plan(snapshot, REBALANCE)
+    assert [figure.bytes_in_after for figure in plan.figures] == [600, 600]
+    assert [figure.leaders_after for figure in plan.figures] == [2, 2]
+    assert plan.copied_replicas == 0
+    assert {move.why for move in plan.moves} == {MoveReason.LEADERS}
+    assert make_plan(executed(snapshot, plan), REBALANCE).moves == ()

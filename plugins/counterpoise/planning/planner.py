@@ -33,10 +33,10 @@ from counterpoise.planning.goals import goal_named
 from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.leading import Candidates, choose_leaders
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.traffic import even_traffic
+from counterpoise.planning.placing.traffic import even_traffic, knows_traffic
 from counterpoise.planning.request_checks import check_request
 
-_MAX_TURNS: Final = 5  # of the goal and of traffic
+_MAX_TURNS: Final = 20  # of the goal and of traffic
 
 
 def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
@@ -80,19 +80,25 @@ def _place(
 ) -> dict[int, int]:
     """Move replicas for the goal, then for traffic; return what the latter gains, by partition.
 
-    What traffic moves may let the goal do better, so that both take turns until nothing moves.
+    What traffic moves may let the goal do better. So both go on from there as if that were the
+    cluster, until they leave it as it is: to plan again moves nothing.
     """
     goal.place(placement, roles, request)
-    traffic_gains: dict[int, int] = {}
-    for _ in range(_MAX_TURNS if goal.evens_replicas else 0):
-        gains = even_traffic(placement, roles, request.policy, may_copy=goal.copies_for_traffic)
-        if not gains:
+    if not goal.evens_replicas or not knows_traffic(placement.cluster):
+        return {}
+    may_copy = goal.copies_for_traffic
+    placed = placement.replicas.copy()
+    traffic_gains = even_traffic(placement, roles, request.policy, may_copy=may_copy)
+    if not may_copy or (placement.replicas == placed).all():
+        return traffic_gains
+    for _ in range(_MAX_TURNS):
+        again = placement.as_cluster()
+        goal.place(again, roles, request)
+        gains = even_traffic(again, roles, request.policy, may_copy=may_copy)
+        if (again.replicas == placement.replicas).all():
             break
         traffic_gains |= gains
-        earlier = placement.replicas.copy()
-        goal.place(placement, roles, request)
-        if (placement.replicas == earlier).all():
-            break
+        placement.reset_to(again.replicas)
     return traffic_gains
 
 
@@ -101,7 +107,8 @@ def _with_leaders(result: PlanningResult) -> FinalAssignment:
     placement, roles, goal = result.after, result.roles, result.goal
     may_change = goal.may_change_leader(result.cluster, roles)
     candidates = Candidates.of(placement, roles.leading, may_change, elects=goal.elects)
-    leaders = choose_leaders(candidates, result.request.policy)
+    evens_traffic = result.evens_traffic and goal.copies_for_traffic
+    leaders = choose_leaders(candidates, result.request.policy, evens_traffic=evens_traffic)
     demoted = roles.sharing & ~roles.leading
     is_free = candidates.is_free
     return FinalAssignment.of(placement, leaders, is_free=is_free, elects=goal.elects, last=demoted)

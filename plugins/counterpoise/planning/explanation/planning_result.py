@@ -259,12 +259,16 @@ def _gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     not_preferred = _not_preferred(rows_before, leaders_before)
     yield not_preferred - _not_preferred(rows_after, leaders_after), partition_count
     if result.request.policy.leader_weight is LeaderWeight.BYTES_IN:
-        bytes_in_gained = _bytes_in_misplaced(result, leaders_before)
-        bytes_in_gained -= _bytes_in_misplaced(result, leaders_after)
-        yield bytes_in_gained, int(cluster.bytes_in.sum())
+        gained = _bytes_in_above(result, leaders_before, 0)
+        gained -= _bytes_in_above(result, leaders_after, 0)
+        yield gained, int(cluster.bytes_in.sum())
     if result.evens_traffic:
         outside = _traffic_outside(before, result) - _traffic_outside(after, result)
         yield outside, int(traffic_per_broker(after).sum())
+        percent = result.request.policy.bytes_in_tolerance_percent
+        gained = _bytes_in_above(result, leaders_before, percent)
+        gained -= _bytes_in_above(result, leaders_after, percent)
+        yield gained, int(cluster.bytes_in.sum())
 
 
 def _bytes_outside(placement: Placement, result: PlanningResult) -> int:
@@ -306,11 +310,11 @@ def _leaders_above_share(result: PlanningResult, leaders: Ints) -> int:
     return int(np.maximum(0, counts - shares[topics]).sum())
 
 
-def _bytes_in_misplaced(result: PlanningResult, leaders: Ints) -> int:
-    """Return the bytes per second that leaders take in above the mean of those that may lead."""
+def _bytes_in_above(result: PlanningResult, leaders: Ints, tolerance_percent: int) -> int:
+    """Return the bytes per second that leaders take in above the mean and the tolerance."""
     bytes_in = result.cluster.leader_load(leaders, result.cluster.bytes_in)[result.roles.leading]
-    mean = int(bytes_in.sum()) // max(1, len(bytes_in))
-    return int(np.maximum(0, bytes_in - mean).sum())
+    highest = int(bytes_in.sum()) * (100 + tolerance_percent) // (100 * max(1, len(bytes_in)))
+    return int(np.maximum(0, bytes_in - highest).sum())
 
 
 def _not_preferred(replicas: Ints, leaders: Ints) -> int:

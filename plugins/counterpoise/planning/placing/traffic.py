@@ -42,8 +42,9 @@ from counterpoise.planning.water_filling import fill_racks
 MIN_KNOWN_PERCENT: Final = 90  # of the partitions have a rate: with fewer nothing is evened
 _AIM_PERCENT: Final = 75  # of the tolerance
 _MIN_GAINS_IN_MEAN: Final = 2000
-_MAX_CANDIDATES: Final = 256  # replicas of one broker that are looked at for another one
-_MAX_PARTNERS: Final = 8
+_MAX_CANDIDATES: Final = 200  # replicas of one broker that are looked at for another one
+_MAX_PARTNERS: Final = 12
+_MAX_PARTNERS_FOR_ARRIVALS: Final = 4
 _MAX_EXCHANGES_PER_BROKER: Final = 50
 
 _Matrix: TypeAlias = NDArray[np.float64]
@@ -83,11 +84,10 @@ def even_traffic(
 ) -> dict[int, int]:
     """Exchange replicas until every broker is in the band, or none comes nearer to it.
 
-    Return, for each partition that gets a new replica because of that, the bytes per second gained:
-    by how much less the two brokers are outside; 0 for the one that comes back in an exchange.
+    Without `may_copy`, only the replicas that the plan moves already. Return, for each partition
+    that gets a new replica because of traffic, the bytes per second gained: by how much less the
+    two brokers are outside; 0 for the one that comes back in an exchange.
     """
-    if not knows_traffic(placement.cluster):
-        return {}
     band = traffic_band(placement, roles, policy.bytes_in_tolerance_percent)
     traffic = traffic_per_broker(placement)
     if not band.bytes_outside(traffic)[roles.sharing].any():
@@ -102,9 +102,11 @@ def even_traffic(
         traffic=traffic,
         may_copy=may_copy,
         gains={},
+        samples={},
     )
     while search.exchange_all() or search.may_do_more():
-        pass
+        if not may_copy:
+            break
     return search.gains
 
 
@@ -134,6 +136,7 @@ class _Exchange(NamedTuple):
     destination: int
     going: tuple[int, int]  # a partition, and the position in its row
     returning: tuple[int, int] | None
+    copied: int  # bytes more
     gain: int
     score: float
 
@@ -148,12 +151,16 @@ class _Search:
     traffic: Ints  # per broker
     may_copy: bool
     gains: dict[int, int]
+    samples: dict[int, Replicas]  # by broker, anew whenever all partitions are free again
 
     def exchange_all(self) -> bool:
         """Exchange replicas, each partition once; False when nothing was found."""
         self.placement.touched[:] = False
+        self.samples.clear()
         movable_replicas = MovableReplicas.of_sources(self.placement, self.roles.sharing)
         is_hopeless, has_changed = ~self.roles.sharing, False
+        if not self.may_copy:
+            is_hopeless |= self.placement.arriving == 0
         for _ in range(_MAX_EXCHANGES_PER_BROKER * self.placement.cluster.broker_count):
             outside = np.where(is_hopeless, 0, self.band.bytes_outside(self.traffic))
             worst = int(np.argmax(outside))
@@ -176,25 +183,18 @@ class _Search:
         return True
 
     def best_exchange(self, movable_replicas: MovableReplicas, broker: int) -> _Exchange | None:
-        """Return what gains most per byte copied between a broker and one at the other end.
-
-        Some of those at the other end are tried together; the others only if these cannot help.
-        """
+        """Return what gains most per byte copied between a broker and some at the other end."""
         above_fair = self.traffic - self.band.fair
         is_heavy = bool(above_fair[broker] > 0)
         others = np.flatnonzero(self.roles.sharing & (np.arange(len(above_fair)) != broker))
         order = np.lexsort((others, above_fair[others] if is_heavy else -above_fair[others]))
-        others = others[order]
-        for start in range(0, len(others), _MAX_PARTNERS):
-            found = []
-            for other in others[start : start + _MAX_PARTNERS].tolist():
-                ends = (broker, other) if is_heavy else (other, broker)
-                if above_fair[ends[0]] > above_fair[ends[1]]:
-                    found.append(self.best_of_pair(movable_replicas, *ends))
-            best = max(filter(None, found), key=lambda exchange: exchange.score, default=None)
-            if best is not None:
-                return best
-        return None
+        max_partners = _MAX_PARTNERS if self.may_copy else _MAX_PARTNERS_FOR_ARRIVALS
+        found = []
+        for other in others[order][:max_partners].tolist():
+            ends = (broker, other) if is_heavy else (other, broker)
+            if above_fair[ends[0]] > above_fair[ends[1]]:
+                found.append(self.best_of_pair(movable_replicas, *ends))
+        return max(filter(None, found), key=lambda exchange: exchange.score, default=None)
 
     def best_of_pair(
         self, movable_replicas: MovableReplicas, heavy: int, light: int
@@ -226,6 +226,7 @@ class _Search:
             light,
             going.replicas.one(row),
             None if is_move else returning.replicas.one(column),
+            int(copied[row, column]),
             int(gains[row, column]),
             float(scores[row, column]),
         )
@@ -237,7 +238,7 @@ class _Search:
     def choices(self, movable_replicas: MovableReplicas, source: int, destination: int) -> _Choices:
         """Return what a broker may give another one in this plan, by rate."""
         placement, roles, cluster = self.placement, self.roles, self.placement.cluster
-        replicas = movable_replicas.of(source)
+        replicas = self.sample(movable_replicas, source)
         original = placement.original[replicas.partitions]
         has_arrived = ~(original == source).any(axis=1)
         would_arrive = ~(original == destination).any(axis=1)
@@ -255,11 +256,20 @@ class _Search:
             copied,
             cluster.topic_numbers[replicas.partitions],
             self.shares.harm(placement, replicas.partitions, source, destination) == 0,
-        ).only(is_usable)
-        order = np.lexsort((choices.replicas.partitions, choices.rates))
-        if len(order) > _MAX_CANDIDATES:
-            order = order[np.linspace(0, len(order) - 1, _MAX_CANDIDATES).astype(np.int64)]
-        return choices.only(order)
+        )
+        return choices.only(is_usable)
+
+    def sample(self, movable_replicas: MovableReplicas, source: int) -> Replicas:
+        """Return what a broker may give by rate, from the lowest to the highest, in even steps."""
+        if source not in self.samples:
+            replicas = movable_replicas.of(source)
+            rates = self.placement.cluster.bytes_in[replicas.partitions]
+            order = np.lexsort((replicas.partitions, rates))
+            if len(order) > _MAX_CANDIDATES:
+                order = order[np.linspace(0, len(order) - 1, _MAX_CANDIDATES).astype(np.int64)]
+            self.samples[source] = replicas.only(order)
+        replicas = self.samples[source]
+        return replicas.only(~self.placement.touched[replicas.partitions])
 
     def gains_of(self, going: _Choices, returning: _Choices, heavy: int, light: int) -> Ints:
         """Return how much less the two brokers would be outside of the band."""
@@ -276,10 +286,13 @@ class _Search:
 
     def take(self, exchange: _Exchange) -> None:
         source, destination = exchange.source, exchange.destination
-        self.note(exchange.going[0], exchange.gain)
+        is_for_traffic = exchange.copied > 0  # else the plan copies as much for another reason
+        if is_for_traffic:
+            self.note(exchange.going[0], exchange.gain)
         self.give(exchange.going, source, destination)
         if exchange.returning is not None:
-            self.note(exchange.returning[0], 0)
+            if is_for_traffic:
+                self.note(exchange.returning[0], 0)
             self.give(exchange.returning, destination, source)
 
     def give(self, replica: tuple[int, int], source: int, destination: int) -> None:
