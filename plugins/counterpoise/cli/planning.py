@@ -173,7 +173,7 @@ def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolic
         if arguments.bootstrap:
             snapshot = pipeline.checked_snapshot(installation, name, installation.clock())
         else:
-            snapshot = _kept_snapshot(installation, name)
+            snapshot = pipeline.snapshot_to_plan_on(installation, name)
         return snapshot, policy
 
 

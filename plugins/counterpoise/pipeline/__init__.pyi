@@ -21,7 +21,15 @@ from .dag_runs import (
 from .diagnosing import Examination, examine, leader_watch
 from .emergency_stop import stop_from_plan
 from .executing import execute_step, execution, open_run, opened_run, settle_step
-from .planning import PlannedRun, plan, plan_from, plan_of_assignment, submit_plan, undo_plan
+from .planning import (
+    PlannedRun,
+    plan,
+    plan_from,
+    plan_of_assignment,
+    snapshot_to_plan_on,
+    submit_plan,
+    undo_plan,
+)
 from .reports import propose, report_balance, report_fleet
 from .snapshots import checked_snapshot, due_clusters, fresh_snapshot, snapshot, write_data_docs
 from .verifying import find_problems, next_removal, removal_verdict, report_run, verdict, verify
@@ -71,6 +79,7 @@ __all__ = [
     "second_approval_question",
     "settle_step",
     "snapshot",
+    "snapshot_to_plan_on",
     "stop_from_plan",
     "submit_plan",
     "undo_plan",
