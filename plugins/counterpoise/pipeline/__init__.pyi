@@ -10,6 +10,7 @@ from .approving import (
 )
 from .auditing import audit, audit_page, failure_of
 from .compacting import CompactionReport, compact
+from .comparing import MAX_NEW_BROKERS, ComparedPlan, compare, with_new_brokers
 from .dag_runs import (
     DagTask,
     adopt_run,
@@ -36,8 +37,10 @@ from .verifying import find_problems, next_removal, removal_verdict, report_run,
 from .watching import WatchReport, watch_throttles
 
 __all__ = [
+    "MAX_NEW_BROKERS",
     "ApprovalQuestion",
     "CompactionReport",
+    "ComparedPlan",
     "DagTask",
     "Examination",
     "PlannedRun",
@@ -52,6 +55,7 @@ __all__ = [
     "check_plans_first",
     "checked_snapshot",
     "compact",
+    "compare",
     "due_clusters",
     "examine",
     "execute_step",
@@ -87,5 +91,6 @@ __all__ = [
     "verdict",
     "verify",
     "watch_throttles",
+    "with_new_brokers",
     "write_data_docs",
 ]
