@@ -453,3 +453,40 @@ def test_an_empty_ledger_is_told_as_such(shell: CommandLine) -> None:
     assert typed.code == 2
     assert "run 'nope' is not in the ledger; `counterpoise status` lists the runs" in typed.err
     assert json.loads(shell.type("status", "--json").out) == []
+
+
+def test_rows_in_another_order_give_the_same_bytes(shell: CommandLine) -> None:
+    unnamed = {key: value for key, value in DOCUMENT.items() if key != "snapshot_id"}
+    shuffled = {
+        key: value[::-1] if isinstance(value, list) else value
+        for key, value in reversed(unnamed.items())
+    }
+    texts = []
+    for document in (unnamed, shuffled):
+        (shell.folder / "state.json").write_text(json.dumps(document))
+        texts.append(plan(shell).read_text())
+    assert texts[0] == texts[1]
+
+
+HOT = to_document(
+    cluster(
+        "\n".join(
+            f"orders-{p}: {' '.join('123123'[p % 3 : p % 3 + 3])} size=1000 "
+            f"rate={250_000_000 if p in (0, 3) else 25_000}"
+            for p in range(6)
+        ),
+        racks="1 2 3",
+        name="hot",
+    )
+)
+
+
+@pytest.mark.parametrize("goal", ["leaders", "rebalance"])
+def test_leaders_by_bytes_in_are_a_reason_for_a_plan(shell: CommandLine, goal: str) -> None:
+    """Broker 1 leads 500 MB/s, the others 50 kB/s; all lead two partitions."""
+    (shell.folder / "state.json").write_text(json.dumps(HOT))
+    path = shell.folder / "plan.json"
+    words = ["plan", "--state", shell.folder / "state.json", "--out", path, "--goal", goal]
+    assert shell.type(*words, "--leader-weight", "bytes-in").code == 0
+    figures = json.loads(path.read_text())["figures"]
+    assert sorted(figure["bytes_in_after"] // 1_000_000 for figure in figures) == [0, 250, 250]

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from counterpoise import pipeline, queries
-from counterpoise.cli import plans, tables
+from counterpoise.cli import comparing, plans, tables
 from counterpoise.cli.common import (
     Commands,
     add_cluster_arguments,
@@ -146,21 +146,46 @@ def _add_plan(commands: Commands) -> None:
     )
     add_cluster_arguments(parser, or_document=True)
     for field, option, metavar, meaning in _OPTIONS:
-        parser.add_argument(
-            option, dest=field, required=field == "goal", metavar=metavar, help=meaning
-        )
-    _add_output_arguments(parser)
-    parser.set_defaults(run=_plan)
+        parser.add_argument(option, dest=field, metavar=metavar, help=meaning)
+    comparing.add_arguments(parser)
+    _add_output_arguments(parser, is_required=False)
+    parser.set_defaults(run=_plan, usage=parser.error)
 
 
 def _plan(arguments: argparse.Namespace, console: Console) -> int:
     option_names = {field: option for field, option, _, _ in _OPTIONS}
     values = {field: getattr(arguments, field) for field in option_names}
+    if comparing.is_asked_for(arguments):
+        _refuse_output(arguments)
+        rate = _rate(arguments)
+        return comparing.compare(arguments, values, _state(arguments), rate, console)
+    _check_required(arguments)
     rebalance_request = read_rebalance_request(values, word=option_names.__getitem__)
     rate = _rate(arguments)
     snapshot, policy = _state(arguments)
     plan = pipeline.plan_from(snapshot, rebalance_request, policy)
     return _write_plan(plan, rate, arguments, console)
+
+
+def _check_required(arguments: argparse.Namespace) -> None:
+    """End as argparse does where an option is missing that only comparing does without."""
+    names = {"--goal": arguments.goal, "--out": arguments.out}
+    missing = [name for name, value in names.items() if value is None]
+    if arguments.rack is not None:
+        arguments.usage("--rack is for --what-if-brokers")
+    if missing:
+        arguments.usage(f"the following arguments are required: {', '.join(missing)}")
+
+
+def _refuse_output(arguments: argparse.Namespace) -> None:
+    given = {
+        "--goal": arguments.goal,
+        "--out": arguments.out,
+        "--reassignment-json": arguments.reassignment_json,
+    }
+    for name, value in given.items():
+        if value is not None:
+            arguments.usage(f"{name} is for one plan; leave it out to compare several")
 
 
 def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolicy]:
@@ -173,13 +198,13 @@ def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolic
         if arguments.bootstrap:
             snapshot = pipeline.checked_snapshot(installation, name, installation.clock())
         else:
-            snapshot = _kept_snapshot(installation, name)
+            snapshot = pipeline.snapshot_to_plan_on(installation, name)
         return snapshot, policy
 
 
-def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_output_arguments(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="PLAN.json", help="write the plan here"
+        "--out", type=Path, required=is_required, metavar="PLAN.json", help="write the plan here"
     )
     parser.add_argument(
         "--reassignment-json",

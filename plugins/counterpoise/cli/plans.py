@@ -17,10 +17,10 @@ from rich.text import Text
 
 from counterpoise import queries
 from counterpoise.cli.tables import table
+from counterpoise.model.move_reasons import MOVE_REASON_TEXTS, why_in_words
 from counterpoise.model.movement import busiest_inflow, effective_rate
 from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
 from counterpoise.model.plan_view import (
-    MOVE_REASON_TEXTS,
     Measure,
     PlanView,
     fullest,
@@ -262,7 +262,7 @@ def _print_moves(console: Console, plan: RebalancePlan) -> None:
     moves = table("partition", "replicas", "", ("copied", "right"), "why")
     for move in shown:
         copied = format_bytes(move.copied_bytes) if move.adding else "-"
-        why = MOVE_REASON_TEXTS[move.why]
+        why = why_in_words(move)
         moves.add_row(
             Text(str(move.topic_partition)), _ids(move.replicas_before), _change(move), copied, why
         )

@@ -25,7 +25,7 @@ of type, name, key and value:
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Final
@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 
 from counterpoise.errors import InputError, list_complaints
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import flags_of, flat_lists, numbers_of
 from counterpoise.model.disks import disk_over
 from counterpoise.model.document_checks import complaints_about
 from counterpoise.model.grouping import grouped
@@ -140,33 +141,59 @@ def from_document_text(text: str, *, where: str = "cluster document") -> Cluster
     if complaints := complaints_about(document):
         raise InputError(list_complaints(where, complaints))
     try:
-        return _snapshot(document, text)
+        return _snapshot(document)
     except UnicodeEncodeError as error:
         raise InputError(
             f"{where}: {error.object[:20]!r} holds half a character (a lone surrogate)"
         ) from None
 
 
-def _snapshot(document: Mapping[str, Any], text: str) -> ClusterSnapshot:
-    digest = hashlib.sha256(text.encode()).hexdigest()
+def _snapshot(document: Mapping[str, Any]) -> ClusterSnapshot:
     observed_at = document.get("observed_at")
+    cluster = document.get("cluster") or document.get("name") or ""
+    cluster_id = document.get("cluster_id") or ""
     partitions = _partitions_table(document["partitions"], document.get("moving", []))
+    tables = {
+        "brokers": _brokers_table(document["brokers"]),
+        "topics": _topics_table(partitions, document.get("topics", [])),
+        "partitions": partitions,
+        "replicas": _replicas_table(partitions),
+        "listeners": LISTENERS.empty_table(),
+        "quorum": QUORUM.empty_table(),
+        "log_dirs": _log_dirs_table(document["brokers"]),
+        "throttles": _throttles_table(document.get("throttles", [])),
+    }
     return ClusterSnapshot(
-        snapshot_id=document.get("snapshot_id") or f"document-{digest[:16]}",
-        cluster=document.get("cluster") or document.get("name") or "",
-        cluster_id=document.get("cluster_id") or "",
+        snapshot_id=document.get("snapshot_id")
+        or f"document-{_digest((cluster, cluster_id, observed_at), tables)[:16]}",
+        cluster=cluster,
+        cluster_id=cluster_id,
         observed_at=datetime.fromisoformat(observed_at) if observed_at else None,
-        tables={
-            "brokers": _brokers_table(document["brokers"]),
-            "topics": _topics_table(partitions, document.get("topics", [])),
-            "partitions": partitions,
-            "replicas": _replicas_table(partitions),
-            "listeners": LISTENERS.empty_table(),
-            "quorum": QUORUM.empty_table(),
-            "log_dirs": _log_dirs_table(document["brokers"]),
-            "throttles": _throttles_table(document.get("throttles", [])),
-        },
+        tables=tables,
     )
+
+
+def _digest(identity: Sequence[str | None], tables: Mapping[str, pa.Table]) -> str:
+    """Return a SHA-256 of what a document says, whatever the order of its rows and keys."""
+    digest = hashlib.sha256(json.dumps(identity).encode())
+    for name, table in sorted(tables.items()):
+        if name != "replicas":  # which are derived from the partitions
+            for column_name, column in zip(table.column_names, table.columns, strict=True):
+                digest.update(f"\n{name}.{column_name}:".encode())
+                for part in _bytes_of(column):
+                    digest.update(part)
+    return digest.hexdigest()
+
+
+def _bytes_of(column: pa.ChunkedArray) -> Iterator[bytes]:
+    """Yield the values of a column, with which of them are null."""
+    if pa.types.is_list(column.type):
+        rows, elements = flat_lists(column)
+        yield from (rows.tobytes(), b"/", elements.tobytes())
+    elif pa.types.is_integer(column.type):
+        yield from (flags_of(column.is_null()).tobytes(), numbers_of(column).tobytes())
+    else:
+        yield json.dumps(column.to_pylist(), default=str).encode()
 
 
 def _brokers_table(brokers: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -32,6 +32,7 @@ class MoveReason(StrEnum):
     RACKS = "racks"  # the partition is on more racks than before, or with fewer replicas on one
     REPLICAS = "replicas"  # replicas per broker
     BYTES = "bytes"  # bytes per broker
+    TRAFFIC = "traffic"  # bytes-in per broker, as leader and as follower
     LEADERS = "leaders"  # leaders per broker, or per topic
     DRAIN = "drain"  # its broker is to be emptied
     REPAIR = "repair"  # its broker is dead
@@ -57,6 +58,9 @@ class Move:
     size_bytes: Count  # of one replica
     bytes_in_per_second: Count | None = None
     why: MoveReason = MoveReason.REPLICAS
+    # of a move for the sake of traffic: by how many bytes per second brokers come nearer to the
+    # tolerance; 0 for the move that comes back in an exchange
+    traffic_gain: Count | None = None
 
     @cached_property
     def topic_partition(self) -> TopicPartition:
@@ -83,8 +87,9 @@ class Move:
 class BrokerFigure:
     """One registered broker before and after the plan, with the best that any plan could give it.
 
-    Bytes-in is what it takes in as a leader; None where the snapshot tells no rates. `bytes_peak`
-    is the most that it may hold on the way, when everything it receives is there and nothing that
+    Bytes-in is what it takes in as a leader, network-in that and what it fetches as a follower;
+    None where the snapshot tells no rates, or the plan was made before it was told. `bytes_peak` is
+    the most that it may hold on the way, when everything it receives is there and nothing that
     it gives is gone yet.
     """
 
@@ -103,6 +108,9 @@ class BrokerFigure:
     bytes_in_before: int | None = None
     bytes_in_after: int | None = None
     bytes_in_best: int | None = None
+    network_in_before: int | None = None
+    network_in_after: int | None = None
+    network_in_best: int | None = None
     disk_total_bytes: int | None = None
     disk_used_bytes: int | None = None  # before, other files included
 
@@ -261,10 +269,7 @@ class RebalancePlan:
             "scope": {name: list(values) for name, values in asdict(self.scope).items()},
             "budget": asdict(self.budget),
             "replication_factor": self.replication_factor,
-            "figures": [
-                {name: getattr(figure, name) for name in BrokerFigure.__slots__}
-                for figure in self.figures
-            ],
+            "figures": [_figure_content(figure) for figure in self.figures],
             "lower_bound": asdict(self.lower_bound),
             "left": asdict(self.deferred),
             "reason": self.reason,
@@ -304,7 +309,18 @@ def _canonical(value: object) -> str:
     )
 
 
+def _figure_content(figure: BrokerFigure) -> dict[str, Any]:
+    """Return all fields; what earlier versions did not tell is left out where it is not known."""
+    values = {name: getattr(figure, name) for name in BrokerFigure.__slots__}
+    return {
+        name: value
+        for name, value in values.items()
+        if value is not None or not name.startswith("network_in_")
+    }
+
+
 def _move_content(move: Move) -> dict[str, Any]:
+    gain = {} if move.traffic_gain is None else {"traffic_gain": move.traffic_gain}
     return {
         "topic": move.topic,
         "partition": move.partition,
@@ -315,7 +331,7 @@ def _move_content(move: Move) -> dict[str, Any]:
         "size_bytes": move.size_bytes,
         "bytes_in_per_second": move.bytes_in_per_second,
         "why": str(move.why),
-    }
+    } | gain
 
 
 def _check_moves(moves: Iterable[Move]) -> None:

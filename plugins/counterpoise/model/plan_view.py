@@ -30,19 +30,6 @@ from counterpoise.units import format_bytes, format_count, format_rate, format_s
 
 BROKERS_SHOWN: Final = 20
 
-MOVE_REASON_TEXTS: Final[Mapping[MoveReason, str]] = {
-    MoveReason.RACKS: "onto more racks",
-    MoveReason.REPLICAS: "evens replicas",
-    MoveReason.BYTES: "evens bytes",
-    MoveReason.LEADERS: "evens leaders",
-    MoveReason.DRAIN: "empties a broker",
-    MoveReason.REPAIR: "replaces a dead replica",
-    MoveReason.DEMOTE: "takes leadership away",
-    MoveReason.REPLICATION_FACTOR: "changes the replication factor",
-    MoveReason.PREFERRED: "elects the preferred leader",
-    MoveReason.IMPORTED: "as the reassignment says",
-}
-
 
 class Span(NamedTuple):
     """The least and the most that one broker has."""
@@ -122,6 +109,7 @@ MEASURES: Final = (
     Measure("replicas", "Replicas", format_count),
     Measure("bytes", "Bytes", format_bytes),
     Measure("bytes_in", "Bytes in", format_rate),
+    Measure("network_in", "Network in", format_rate),
 )
 
 

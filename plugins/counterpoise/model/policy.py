@@ -50,6 +50,7 @@ PERCENT: Final = Range(1, 100)
 Percent = Annotated[int, PERCENT]
 BytesPerSecond = Annotated[int, Written.RATE]
 Bytes = Annotated[int, Written.BYTES]
+_BYTES_IN_TOLERANCE_PERCENT: Final = 10
 GROUP: Final = "group:"
 AIRFLOW_ROLE: Final = "airflow-role:"
 
@@ -73,6 +74,8 @@ class BalancePolicy:
     # of a topic's replicas; rebalance then moves some for that alone
     topics_max_above_share: Annotated[int, Range(0, 10**6)] | None = None
     leader_weight: LeaderWeight = LeaderWeight.COUNT
+    # around each broker's fair share of what brokers take in, as leaders and as followers
+    bytes_in_tolerance_percent: Percent = _BYTES_IN_TOLERANCE_PERCENT
     disk_limit_percent: Percent = 85  # of each log dir, at any moment of a move
     # an improvement smaller than this part of the mean is not worth a plan
     ignorable_permille: Annotated[int, Range(0, 100)] = 2
@@ -80,7 +83,10 @@ class BalancePolicy:
     @property
     def digest(self) -> str:
         """Return what names this policy inside a plan: 16 hex digits of a SHA-256."""
-        canonical = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        values = asdict(self)
+        if self.bytes_in_tolerance_percent == _BYTES_IN_TOLERANCE_PERCENT:
+            del values["bytes_in_tolerance_percent"]  # which earlier versions did not know
+        canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 

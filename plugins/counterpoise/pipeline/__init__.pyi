@@ -10,6 +10,7 @@ from .approving import (
 )
 from .auditing import audit, audit_page, failure_of
 from .compacting import CompactionReport, compact
+from .comparing import MAX_NEW_BROKERS, ComparedPlan, compare, with_new_brokers
 from .dag_runs import (
     DagTask,
     adopt_run,
@@ -21,15 +22,25 @@ from .dag_runs import (
 from .diagnosing import Examination, examine, leader_watch
 from .emergency_stop import stop_from_plan
 from .executing import execute_step, execution, open_run, opened_run, settle_step
-from .planning import PlannedRun, plan, plan_from, plan_of_assignment, submit_plan, undo_plan
+from .planning import (
+    PlannedRun,
+    plan,
+    plan_from,
+    plan_of_assignment,
+    snapshot_to_plan_on,
+    submit_plan,
+    undo_plan,
+)
 from .reports import propose, report_balance, report_fleet
 from .snapshots import checked_snapshot, due_clusters, fresh_snapshot, snapshot, write_data_docs
 from .verifying import find_problems, next_removal, removal_verdict, report_run, verdict, verify
 from .watching import WatchReport, watch_throttles
 
 __all__ = [
+    "MAX_NEW_BROKERS",
     "ApprovalQuestion",
     "CompactionReport",
+    "ComparedPlan",
     "DagTask",
     "Examination",
     "PlannedRun",
@@ -44,6 +55,7 @@ __all__ = [
     "check_plans_first",
     "checked_snapshot",
     "compact",
+    "compare",
     "due_clusters",
     "examine",
     "execute_step",
@@ -71,6 +83,7 @@ __all__ = [
     "second_approval_question",
     "settle_step",
     "snapshot",
+    "snapshot_to_plan_on",
     "stop_from_plan",
     "submit_plan",
     "undo_plan",
@@ -78,5 +91,6 @@ __all__ = [
     "verdict",
     "verify",
     "watch_throttles",
+    "with_new_brokers",
     "write_data_docs",
 ]

@@ -6,7 +6,7 @@ decision.
     run["run_id"], run["plan_uri"], run["fingerprint"]
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final, TypedDict
@@ -28,8 +28,9 @@ from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.validation import OVERRIDABLE_RULES, find_violations
 
 _LOGGER = safe_logger(__name__)
-_MAX_AGE_OF_RATES: Final = timedelta(days=1)
-_MAX_ROWS_OF_RATES: Final = 5_000_000  # a day of hourly snapshots of 200,000 partitions
+_MAX_AGE_OF_RATES: Final = timedelta(days=7)  # every hour of the day and every day of the week
+_MAX_ROWS_OF_RATES: Final = 5_000_000  # a week of hourly snapshots of 30,000 partitions
+_GOLDEN_RATIO: Final = 0.6180339887498949
 
 
 class PlannedRun(TypedDict):
@@ -56,10 +57,7 @@ def plan(
     """
     settings = installation.cluster(cluster)
     access.check_may_propose(settings.policy, installation.people, requested_by)
-    previous_id = installation.ledger.last_snapshot_id(cluster)
-    fresh = fresh_snapshot(installation, cluster, installation.clock())
-    snapshot = _with_rates(installation, fresh, previous_id)
-    keep(installation, snapshot)  # with the rates planned on: `validate` reads it again
+    snapshot = snapshot_to_plan_on(installation, cluster)
     new_plan = plan_from(snapshot, rebalance_request, settings.policy.balance)
     for warning in new_plan.warnings:
         _LOGGER.warning("%s", warning)
@@ -75,20 +73,31 @@ def plan(
     )
 
 
+def snapshot_to_plan_on(installation: Installation, cluster: str) -> ClusterSnapshot:
+    """Return a fresh snapshot with usual rates; it joins the history, since `validate` reads it."""
+    previous_id = installation.ledger.last_snapshot_id(cluster)
+    fresh = fresh_snapshot(installation, cluster, installation.clock())
+    snapshot = _with_rates(installation, fresh, previous_id)
+    keep(installation, snapshot)
+    return snapshot
+
+
 def _with_rates(
     installation: Installation, snapshot: ClusterSnapshot, previous_id: str | None
 ) -> ClusterSnapshot:
     """Return the snapshot with the rates at which producers write.
 
-    They are the usual ones of the last day, where the history has been analysed, or else those
-    since the previous snapshot.
+    They are the means of the last week, where the history has been analysed, so that the hour in
+    which somebody plans does not matter; or else those since the previous snapshot.
     """
     now = snapshot.observed_at
     if now is None:
         return snapshot
     oldest = now - _MAX_AGE_OF_RATES
     max_snapshots = max(1, _MAX_ROWS_OF_RATES // max(1, snapshot.partitions.num_rows))
-    recent_ids = installation.results.newest(snapshot.cluster, oldest, max_snapshots)
+    recent_ids = spread_out(
+        installation.results.newest(snapshot.cluster, oldest, _MAX_ROWS_OF_RATES), max_snapshots
+    )
     partition_load = installation.results.table("partition_load", recent_ids)
     usual_rates = analysis.typical_bytes_in(partition_load, snapshot.partitions)
     snapshot = analysis.with_inflow(snapshot, usual_rates)
@@ -107,6 +116,16 @@ def _with_rates(
     if not previous.observed_at or previous.observed_at < oldest:
         return snapshot
     return analysis.with_inflow(snapshot, analysis.observed_inflow(previous, snapshot))
+
+
+def spread_out(snapshot_ids: Sequence[str], max_count: int) -> tuple[str, ...]:
+    """Return at most so many of the snapshots, from all over the period.
+
+    Multiples of the golden ratio lie evenly, and at no fixed distance: every 24th of hourly
+    snapshots would always be of the same hour.
+    """
+    by_place = sorted(range(len(snapshot_ids)), key=lambda index: index * _GOLDEN_RATIO % 1)
+    return tuple(snapshot_ids[index] for index in sorted(by_place[:max_count]))
 
 
 def submit_plan(

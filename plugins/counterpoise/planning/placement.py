@@ -105,6 +105,15 @@ class Placement:
             touched=self.touched.copy(),
         )
 
+    def as_cluster(self) -> "Placement":
+        """Return a placement in which these replicas are where everything has been from the start.
+
+        What arrives still takes its room.
+        """
+        replicas = self.replicas.copy()
+        cluster = replace(self.cluster, replicas=replicas.copy(), headroom_bytes=self.room)
+        return Placement.of(cluster, replicas)
+
     @property
     def original(self) -> Ints:
         """Return the replicas before, as wide as `replicas`."""

@@ -2,14 +2,15 @@
 
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
 
-    check the request -> read the snapshot into arrays -> place replicas -> choose leaders
-    -> keep within the budget -> keep only what is worth it -> explain
+    check the request -> read the snapshot into arrays -> place replicas -> even traffic
+    -> choose leaders -> keep within the budget -> keep only what is worth it -> explain
 
 Replicas come first (racks, counts, bytes), leaders last, over the final replica sets: leaders can
 be exact for any sets, and the other way round they could not. Nothing here reads a clock or a file.
 """
 
 from dataclasses import replace
+from typing import Final
 
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
@@ -29,9 +30,13 @@ from counterpoise.planning.explanation.planning_result import (
 )
 from counterpoise.planning.explanation.warnings import warnings_of
 from counterpoise.planning.goals import goal_named
+from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.leading import Candidates, choose_leaders
-from counterpoise.planning.placement import Placement
+from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.traffic import even_traffic, knows_traffic
 from counterpoise.planning.request_checks import check_request
+
+_MAX_TURNS: Final = 20  # of the goal and of traffic
 
 
 def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
@@ -59,8 +64,8 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     goal.refuse_impossible(unchanged)
 
     placement = before.copy()
-    goal.place(placement, roles, request)
-    result = replace(unchanged, after=placement)
+    traffic_gains = _place(goal, placement, roles, request)
+    result = replace(unchanged, after=placement, traffic_gains=traffic_gains)
     goal.refuse_unplaced(result)
     deferred = keep_copies_within(placement, before, request.budget)
     result = replace(result, assignment=_with_leaders(result), deferred=deferred)
@@ -70,12 +75,40 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     return explain(unchanged)
 
 
+def _place(
+    goal: PlanningGoal, placement: Placement, roles: Roles, request: PlanRequest
+) -> dict[int, int]:
+    """Move replicas for the goal, then for traffic; return what the latter gains, by partition.
+
+    What traffic moves may let the goal do better. So both go on from there as if that were the
+    cluster, until they leave it as it is: to plan again moves nothing.
+    """
+    goal.place(placement, roles, request)
+    if not goal.evens_replicas or not knows_traffic(placement.cluster):
+        return {}
+    may_copy = goal.copies_for_traffic
+    placed = placement.replicas.copy()
+    traffic_gains = even_traffic(placement, roles, request.policy, may_copy=may_copy)
+    if not may_copy or (placement.replicas == placed).all():
+        return traffic_gains
+    for _ in range(_MAX_TURNS):
+        again = placement.as_cluster()
+        goal.place(again, roles, request)
+        gains = even_traffic(again, roles, request.policy, may_copy=may_copy)
+        if (again.replicas == placement.replicas).all():
+            break
+        traffic_gains |= gains
+        placement.reset_to(again.replicas)
+    return traffic_gains
+
+
 def _with_leaders(result: PlanningResult) -> FinalAssignment:
     """Return the replicas that were placed, with the leaders that are chosen over them."""
     placement, roles, goal = result.after, result.roles, result.goal
     may_change = goal.may_change_leader(result.cluster, roles)
     candidates = Candidates.of(placement, roles.leading, may_change, elects=goal.elects)
-    leaders = choose_leaders(candidates, result.request.policy)
+    evens_traffic = result.evens_traffic and goal.copies_for_traffic
+    leaders = choose_leaders(candidates, result.request.policy, evens_traffic=evens_traffic)
     demoted = roles.sharing & ~roles.leading
     is_free = candidates.is_free
     return FinalAssignment.of(placement, leaders, is_free=is_free, elects=goal.elects, last=demoted)

@@ -7,9 +7,9 @@ plan_report(PlanView(plan, rate_bytes_per_second), violations=(), data_checks_pa
 from collections.abc import Sequence
 from typing import Final
 
+from counterpoise.model.move_reasons import MOVE_REASON_TEXTS, why_in_words
 from counterpoise.model.plan import BrokerFigure, Move
 from counterpoise.model.plan_view import (
-    MOVE_REASON_TEXTS,
     PlanView,
     largest_moves,
 )
@@ -50,6 +50,7 @@ def plan_report(
         what_it_does=what_it_does,
         goal=GOAL_TEXTS[view.plan.goal],
         reason_texts=MOVE_REASON_TEXTS,
+        why_in_words=why_in_words,
         violations=violations,
         data_check_failures=data_check_failures,
         data_checks_passed=data_checks_passed,

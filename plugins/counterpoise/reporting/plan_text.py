@@ -13,11 +13,11 @@ from zero, so that a broker without anything is a gap. They show the shape; tabl
 from collections.abc import Sequence
 from typing import Final
 
+from counterpoise.model.move_reasons import MOVE_REASON_TEXTS, why_in_words
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.plan_view import (
     BROKERS_SHOWN,
     MEASURES,
-    MOVE_REASON_TEXTS,
     Measure,
     PlanView,
     largest_moves,
@@ -86,7 +86,7 @@ def _moves_table(plan: RebalancePlan) -> str:
             ", ".join(map(str, move.replicas_before)),
             ", ".join(map(str, move.replicas_after)),
             format_bytes(move.copied_bytes) if move.adding else "",
-            MOVE_REASON_TEXTS[move.why],
+            why_in_words(move),
         )
         for move in shown
     ]

@@ -57,6 +57,7 @@ from counterpoise.planning.placing.targets import (
     spread_bounds,
     stacked_pairs,
 )
+from counterpoise.planning.placing.traffic import traffic_per_broker
 from counterpoise.planning.water_filling import Weights, fill, fill_racks
 
 
@@ -80,6 +81,9 @@ def figures_of(result: PlanningResult) -> tuple[BrokerFigure, ...]:
         columns["bytes_in_before"] = cluster.leader_load(cluster.leaders_now, cluster.bytes_in)
         columns["bytes_in_after"] = bytes_in_after
         columns["bytes_in_best"] = _evened(result, bytes_in_after)
+        columns["network_in_before"] = traffic_per_broker(before)
+        columns["network_in_after"] = traffic_per_broker(after)
+        columns["network_in_best"] = result.traffic_band.fair
     rows = {row["broker_id"]: row for row in result.snapshot.brokers.to_pylist()}
     figures = []
     for position in np.flatnonzero(cluster.is_registered).tolist():

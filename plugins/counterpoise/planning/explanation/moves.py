@@ -4,6 +4,7 @@
 
     a copy that takes a partition to more racks   RACKS
     a copy from a broker with more replicas       REPLICAS
+    a copy for the sake of traffic                TRAFFIC
     any other copy                                BYTES
     no copy, but another leader                   LEADERS
     only another order or an election             PREFERRED
@@ -59,7 +60,9 @@ def moves_of(result: PlanningResult) -> tuple[Move, ...]:
         cluster.size_bytes[planned].tolist(),
         rates.tolist(),
         _reasons(result, planned),
+        planned.tolist(),
     )
+    gains = result.traffic_gains
     return tuple(
         Move(
             topic=topic,
@@ -71,10 +74,19 @@ def moves_of(result: PlanningResult) -> tuple[Move, ...]:
             size_bytes=size_bytes,
             bytes_in_per_second=rate if rate >= 0 else None,
             why=reason,
+            traffic_gain=gains.get(row) if reason is MoveReason.TRAFFIC else None,
         )
-        for topic, number, replicas_before, replicas_after, leader, size_bytes, rate, reason in zip(
-            *columns, strict=True
-        )
+        for (
+            topic,
+            number,
+            replicas_before,
+            replicas_after,
+            leader,
+            size_bytes,
+            rate,
+            reason,
+            row,
+        ) in zip(*columns, strict=True)
     )
 
 
@@ -137,6 +149,7 @@ def _evening_reasons(result: PlanningResult, copied: Ints) -> _Reasons:
     from_count = np.where(assignment.is_removed[copied], source_counts, 0).max(axis=1)
     to_count = np.where(assignment.is_added[copied], destination_counts, largest).min(axis=1)
     reasons = _either(from_count > to_count, MoveReason.REPLICAS, MoveReason.BYTES)
+    reasons[np.isin(copied, list(result.traffic_gains))] = MoveReason.TRAFFIC.value
     reasons[racks_gained[copied] > 0] = MoveReason.RACKS.value
     return reasons
 

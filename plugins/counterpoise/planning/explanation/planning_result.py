@@ -15,7 +15,7 @@ broker are uneven by 30 before (squared distances from the mean) and by 5 after,
 plan is worth it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -26,12 +26,18 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand, highest_share, units_misplaced
 from counterpoise.model.plan import Deferred
+from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.targets import byte_band, count_targets
 from counterpoise.planning.placing.topics import TopicShares
+from counterpoise.planning.placing.traffic import (
+    knows_traffic,
+    traffic_band,
+    traffic_per_broker,
+)
 from counterpoise.planning.water_filling import fill
 
 if TYPE_CHECKING:
@@ -118,6 +124,8 @@ class PlanningResult:
     after: Placement
     assignment: FinalAssignment
     deferred: Deferred = field(default_factory=Deferred)  # by the budget, for a later plan
+    # bytes per second, by partition that is copied for the sake of traffic
+    traffic_gains: Mapping[int, int] = field(default_factory=dict)
 
     @cached_property
     def best_counts(self) -> Ints:
@@ -134,6 +142,21 @@ class PlanningResult:
     def out_of_band(self) -> Ints:
         """Return positions of the brokers whose bytes are outside the tolerated band in the end."""
         is_outside = self.band.bytes_outside(self.after.bytes_held) > 0
+        return np.flatnonzero(self.roles.sharing & is_outside)
+
+    @property
+    def evens_traffic(self) -> bool:
+        return self.goal.evens_replicas and knows_traffic(self.cluster)
+
+    @cached_property
+    def traffic_band(self) -> ByteBand:
+        percent = self.request.policy.bytes_in_tolerance_percent
+        return traffic_band(self.after, self.roles, percent)
+
+    @cached_property
+    def out_of_traffic_band(self) -> Ints:
+        """Return positions of the brokers that take in more or less than tolerated in the end."""
+        is_outside = self.traffic_band.bytes_outside(traffic_per_broker(self.after)) > 0
         return np.flatnonzero(self.roles.sharing & is_outside)
 
     @cached_property
@@ -235,6 +258,17 @@ def _gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     yield leaders_above - _leaders_above_share(result, leaders_after), partition_count
     not_preferred = _not_preferred(rows_before, leaders_before)
     yield not_preferred - _not_preferred(rows_after, leaders_after), partition_count
+    if result.request.policy.leader_weight is LeaderWeight.BYTES_IN:
+        gained = _bytes_in_above(result, leaders_before, 0)
+        gained -= _bytes_in_above(result, leaders_after, 0)
+        yield gained, int(cluster.bytes_in.sum())
+    if result.evens_traffic:
+        outside = _traffic_outside(before, result) - _traffic_outside(after, result)
+        yield outside, int(traffic_per_broker(after).sum())
+        percent = result.request.policy.bytes_in_tolerance_percent
+        gained = _bytes_in_above(result, leaders_before, percent)
+        gained -= _bytes_in_above(result, leaders_after, percent)
+        yield gained, int(cluster.bytes_in.sum())
 
 
 def _bytes_outside(placement: Placement, result: PlanningResult) -> int:
@@ -243,6 +277,11 @@ def _bytes_outside(placement: Placement, result: PlanningResult) -> int:
     band = byte_band(placement, result.roles, percent)
     bytes_outside = band.bytes_outside(placement.bytes_held)
     return int(bytes_outside[result.sharing].sum())
+
+
+def _traffic_outside(placement: Placement, result: PlanningResult) -> int:
+    outside = result.traffic_band.bytes_outside(traffic_per_broker(placement))
+    return int(outside[result.sharing].sum())
 
 
 def _misplaced(counts: Ints, is_counted: Flags) -> int:
@@ -269,6 +308,13 @@ def _leaders_above_share(result: PlanningResult, leaders: Ints) -> int:
     shares = highest_share(partition_counts, int(result.roles.leading.sum()))
     topics = used_cells // cluster.broker_count
     return int(np.maximum(0, counts - shares[topics]).sum())
+
+
+def _bytes_in_above(result: PlanningResult, leaders: Ints, tolerance_percent: int) -> int:
+    """Return the bytes per second that leaders take in above the mean and the tolerance."""
+    bytes_in = result.cluster.leader_load(leaders, result.cluster.bytes_in)[result.roles.leading]
+    highest = int(bytes_in.sum()) * (100 + tolerance_percent) // (100 * max(1, len(bytes_in)))
+    return int(np.maximum(0, bytes_in - highest).sum())
 
 
 def _not_preferred(replicas: Ints, leaders: Ints) -> int:

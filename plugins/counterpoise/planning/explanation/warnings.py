@@ -19,6 +19,7 @@ from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.explanation.planning_result import PlanningResult, is_worse
 from counterpoise.planning.placing.targets import badly_racked
+from counterpoise.planning.placing.traffic import MIN_KNOWN_PERCENT
 from counterpoise.units import format_bytes
 
 IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
@@ -184,6 +185,28 @@ def _bytes_outside_band(result: PlanningResult) -> str:
     )
 
 
+def _traffic_unknown(result: PlanningResult) -> str:
+    cluster = result.cluster
+    if not result.goal.evens_replicas or not cluster.bytes_in.any() or result.evens_traffic:
+        return ""
+    unknown_count = int((~cluster.is_rate_known).sum())
+    return (
+        f"traffic is not evened: the rates of {unknown_count} of {cluster.partition_count} "
+        f"partitions are not known, and {MIN_KNOWN_PERCENT} % have to be"
+    )
+
+
+def _traffic_outside_band(result: PlanningResult) -> str:
+    if not result.evens_traffic or not len(result.out_of_traffic_band):
+        return ""
+    percent = result.request.policy.bytes_in_tolerance_percent
+    return (
+        f"{_brokers(result, result.out_of_traffic_band)} will take in (as leader and as follower) "
+        f"more than {percent} % away from the fair share; the rates of the partitions or the moves "
+        f"this goal allows leave no better{_or_rebalance(result)}"
+    )
+
+
 def _full_disks(result: PlanningResult) -> str:
     """Name the brokers that would have got more if their fullest log dir allowed it."""
     after = result.after
@@ -281,6 +304,8 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _uneven_racks,
     _counts_not_reached,
     _bytes_outside_band,
+    _traffic_unknown,
+    _traffic_outside_band,
     _full_disks,
     _leaders_uneven,
     _rates_unknown,

@@ -36,6 +36,7 @@ class PlanningGoal:
     # Are partitions in the plan too whose only change is the election of their preferred leader?
     elects: ClassVar[bool] = True
     evens_replicas: ClassVar[bool] = False  # also where it does so only with what it moves anyway
+    copies_for_traffic: ClassVar[bool] = False  # also what nothing else asks for
     moves_replicas: ClassVar[bool] = True
     copy_reason: ClassVar[MoveReason | None] = None  # of every copy; None where it is evenness
 

@@ -92,15 +92,26 @@ class EveningGoal(PlanningGoal):
         facts = f"leaders {result.leaders_per_broker} and replicas {as_range(counts)} per broker"
         if not is_worse(counts, best) and not len(result.out_of_band):
             percent = result.request.policy.bytes_tolerance_percent
-            return f"already balanced: {facts}, bytes within {percent} % of the fair share"
+            balanced = f"already balanced: {facts}, bytes within {percent} % of the fair share"
+            return f"{balanced}{_traffic_in_words(result)}"
         return (
             f"cannot, because no move that this goal allows makes the cluster more even: {facts}; "
             f"{self.more_would_help}"
         )
 
 
+def _traffic_in_words(result: PlanningResult) -> str:
+    if not result.evens_traffic:
+        return ""
+    percent = result.request.policy.bytes_in_tolerance_percent
+    if not len(result.out_of_traffic_band):
+        return f", and traffic within {percent} %"
+    return f"; no move brings traffic within {percent} %"
+
+
 class Rebalance(EveningGoal):
     name: ClassVar[Goal] = Goal.REBALANCE
+    copies_for_traffic: ClassVar[bool] = True
     more_would_help: ClassVar[str] = (
         "more partitions, other sizes, brokers in the racks that lack some, or a wider scope "
         "would help"

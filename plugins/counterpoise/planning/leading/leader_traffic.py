@@ -1,0 +1,183 @@
+"""Leaders by traffic, where they are even in number: brokers exchange what they lead.
+
+    leaders = even_leader_traffic(candidates, even_topics(candidates, leaders), 10)
+
+    fair share of each broker = water filling between what it has to lead and what it may lead
+    every broker within the tolerance of its share: nothing changes
+    for the broker that is farthest outside of a narrower band, and some at the other end:
+        exchange two leaders so that the brokers come nearer to it, at the best gain for its cost
+    until no exchange does
+
+All counts per broker stay, and no topic is led less evenly: a leader goes to a broker that leads
+less of its topic, or comes back for another one of the same topic.
+
+Worked example: brokers 0 and 1 lead partitions with 50 and 30 MB/s, and with 10 and 10; each may be
+led by both. The shares are 50 and 50. To exchange 50 for 10 leaves 40 and 60, to exchange 30 for 10
+leaves 60 and 40: both bring each broker from 30 MB/s outside to 5 outside, where the band is 5.
+
+Limits: exchanges of two only; a broker alone with a partition that has one replica keeps it.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from counterpoise.model.columns import NOBODY, Flags, Ints
+from counterpoise.model.evenness import ByteBand
+from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.planning.water_filling import fill
+
+_AIM_PERCENT: Final = 75  # of the tolerance, so that slightly other rates start nothing new
+_MIN_GAINS_IN_MEAN: Final = 2000
+_MAX_PARTNERS: Final = 12
+_MAX_CANDIDATES: Final = 200  # partitions of a pair of brokers, in each direction
+_MAX_COST: Final = 15  # of two changes is below it, and above its negative
+
+
+class _Exchange(NamedTuple):
+    going: int  # a partition
+    returning: int
+    source: int
+    destination: int
+    score: float
+
+
+@dataclass(slots=True, eq=False)
+class _Search:
+    candidates: Candidates
+    leaders: Ints
+    loads: Ints  # per broker, bytes per second
+    topic_counts: Ints  # leaders by topic and broker
+    band: ByteBand
+
+    def best_exchange(self, broker: int) -> _Exchange | None:
+        above = self.loads - self.band.fair
+        is_heavy = bool(above[broker] > 0)
+        others = self.candidates.eligible_brokers
+        others = others[others != broker]
+        order = np.lexsort((others, above[others] if is_heavy else -above[others]))
+        found = []
+        for other in others[order][:_MAX_PARTNERS].tolist():
+            ends = (broker, other) if is_heavy else (other, broker)
+            if above[ends[0]] > above[ends[1]]:
+                found.append(self.best_of_pair(*ends))
+        return max(filter(None, found), key=lambda exchange: exchange.score, default=None)
+
+    def best_of_pair(self, heavy: int, light: int) -> _Exchange | None:
+        going, returning = self.led(heavy, light), self.led(light, heavy)
+        if not len(going) or not len(returning):
+            return None
+        rates = self.candidates.bytes_in
+        shifts = np.subtract.outer(rates[going], rates[returning])
+        gains = self.outside(heavy, light, 0) - self.outside(heavy, light, shifts)
+        min_gain = max(1, int(self.band.fair.max()) // _MIN_GAINS_IN_MEAN)
+        is_usable = (gains >= min_gain) & self.keeps_topics(going, returning, heavy, light)
+        if not is_usable.any():
+            return None
+        costs = np.add.outer(
+            self.candidates.further_cost(going, light, heavy),
+            self.candidates.further_cost(returning, heavy, light),
+        )
+        scores = gains / (_MAX_COST + costs)
+        best = int(np.argmax(np.where(is_usable, scores, -1.0)))
+        row, column = divmod(best, len(returning))
+        score = float(scores[row, column])
+        return _Exchange(int(going[row]), int(returning[column]), heavy, light, score)
+
+    def led(self, broker: int, other: int) -> Ints:
+        """Return what a broker leads and another one may lead, by rate, in even steps."""
+        partitions = self.candidates.shared_by(broker, other)
+        partitions = partitions[self.leaders[partitions] == broker]
+        order = np.lexsort((partitions, self.candidates.bytes_in[partitions]))
+        if len(order) > _MAX_CANDIDATES:
+            order = order[np.linspace(0, len(order) - 1, _MAX_CANDIDATES).astype(np.int64)]
+        return np.asarray(partitions[order])
+
+    def keeps_topics(self, going: Ints, returning: Ints, heavy: int, light: int) -> Flags:
+        topics = self.candidates.topics
+        counts = self.topic_counts
+
+        def is_harmless(partitions: Ints, source: int, destination: int) -> Flags:
+            concerned = topics[partitions]
+            return np.asarray(counts[concerned, destination] < counts[concerned, source])
+
+        may_go, may_return = is_harmless(going, heavy, light), is_harmless(returning, light, heavy)
+        is_same_topic = topics[going][:, None] == topics[returning][None, :]
+        return np.asarray(is_same_topic | (may_go[:, None] & may_return[None, :]))
+
+    def outside(self, heavy: int, light: int, shifts: Ints | int) -> Ints:
+        band = self.band
+        heavy_load, light_load = self.loads[heavy] - shifts, self.loads[light] + shifts
+        return np.asarray(
+            np.maximum(0, heavy_load - band.highest[heavy])
+            + np.maximum(0, band.lowest[heavy] - heavy_load)
+            + np.maximum(0, light_load - band.highest[light])
+            + np.maximum(0, band.lowest[light] - light_load)
+        )
+
+    def take(self, exchange: _Exchange) -> None:
+        self.pass_on(exchange.going, exchange.source, exchange.destination)
+        self.pass_on(exchange.returning, exchange.destination, exchange.source)
+
+    def pass_on(self, partition: int, source: int, destination: int) -> None:
+        rate, topic = self.candidates.bytes_in[partition], self.candidates.topics[partition]
+        self.leaders[partition] = destination
+        self.loads[[source, destination]] += (-rate, rate)
+        self.topic_counts[topic, [source, destination]] += (-1, 1)
+
+
+def even_leader_traffic(candidates: Candidates, leaders: Ints, tolerance_percent: int) -> Ints:
+    """Return leaders whose bytes-in are within the tolerance, or as near as exchanges bring it.
+
+    `leaders` have one broker per partition; those that are not free stay.
+    """
+    leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
+    loads = _loads(candidates, leaders)
+    fair = _fair_shares(candidates, loads)
+    band, eligible = ByteBand.around(fair, tolerance_percent), candidates.is_eligible
+    if not band.bytes_outside(loads)[eligible].any():
+        return leaders
+    slack = (band.highest - fair) * _AIM_PERCENT // 100
+    cells = candidates.topics * candidates.broker_count + leaders
+    shape = candidates.topic_count, candidates.broker_count
+    counts = np.bincount(cells[leaders >= 0], minlength=shape[0] * shape[1]).reshape(shape)
+    aim = ByteBand(fair, fair - slack, fair + slack)
+    search = _Search(candidates, leaders, loads, counts.astype(np.int64), aim)
+    is_hopeless, has_changed = ~eligible, False
+    while True:
+        outside = np.where(is_hopeless, 0, aim.bytes_outside(search.loads))
+        worst = int(np.argmax(outside))
+        if outside[worst] > 0:
+            exchange = search.best_exchange(worst)
+            is_hopeless[worst] = exchange is None
+            if exchange is not None:
+                search.take(exchange)
+                has_changed = True
+        elif has_changed:
+            is_hopeless, has_changed = ~eligible, False
+        else:
+            return search.leaders
+
+
+def _loads(candidates: Candidates, leaders: Ints) -> Ints:
+    loads = np.zeros(candidates.broker_count, dtype=np.int64)
+    has_leader = leaders >= 0
+    np.add.at(loads, leaders[has_leader], candidates.bytes_in[has_leader])
+    return loads
+
+
+def _fair_shares(candidates: Candidates, loads: Ints) -> Ints:
+    """Return the most even loads between what each broker has to lead and what it may lead."""
+    brokers, rates = candidates.eligible_brokers, candidates.bytes_in
+    lower = _loads(candidates, np.where(candidates.is_free, NOBODY, candidates.leaders_now))
+    choices = (candidates.replicas >= 0).sum(axis=1)
+    only_choice = np.where(choices == 1, candidates.replicas.max(axis=1), NOBODY)
+    lower += _loads(candidates, only_choice)
+    upper = _loads(candidates, np.where(candidates.is_free, NOBODY, candidates.leaders_now))
+    rows, columns = np.nonzero(candidates.replicas >= 0)
+    np.add.at(upper, candidates.replicas[rows, columns], rates[rows])
+    fair = loads.copy()
+    total = int(loads[brokers].sum())
+    fair[brokers] = fill(total, lower[brokers], upper[brokers], loads[brokers])
+    return fair

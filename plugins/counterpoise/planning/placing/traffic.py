@@ -1,0 +1,331 @@
+"""Traffic: what each broker takes in, as leader and as follower, evened after counts and bytes.
+
+    gains = even_traffic(placement, roles, policy, may_copy=True)    # by partition
+
+    band = the tolerance around each broker's fair share of the traffic
+    every broker in its band: nothing moves
+    repeat, for the broker that is farthest outside of a narrower band, and those at the other end:
+        of all exchanges of two replicas, and of moves of one where counts stay as even,
+        which leave racks, topics and bytes as even as they are:
+        take the one that gains most bytes per second for each byte that is copied
+    until none brings a broker nearer to the band
+
+Worked example: brokers 1 and 2 take in 90 and 50 MB/s, so the fair share is 70 and the band, with a
+tolerance of 10 %, 63 to 77. Broker 1 has replicas with 30 MB/s (8 GB) and 20 MB/s (2 GB), broker 2
+one without traffic (2 GB). To exchange the second for it gains 13 + 13 MB/s for 4 GB; the first
+would gain no more, for 10 GB.
+
+Replicas that the plan has moved already are exchanged first, since that copies nothing more; where
+the goal may not copy for the sake of traffic (`may_copy`), they are all that is exchanged. The band
+that is aimed at is narrower than the one that starts a search, so that rates which differ a little
+tomorrow start no other one.
+
+Limits: a local search, so chains of three moves could do better; of a broker with many replicas it
+looks at those whose rates lie evenly between the lowest and the highest.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.model.columns import NOBODY, Flags, Ints
+from counterpoise.model.evenness import ByteBand
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
+from counterpoise.planning.placing.targets import byte_band, rack_bounds
+from counterpoise.planning.placing.topics import TopicShares
+from counterpoise.planning.water_filling import fill_racks
+
+MIN_KNOWN_PERCENT: Final = 90  # of the partitions have a rate: with fewer nothing is evened
+_AIM_PERCENT: Final = 75  # of the tolerance
+_MIN_GAINS_IN_MEAN: Final = 2000
+_MAX_CANDIDATES: Final = 200  # replicas of one broker that are looked at for another one
+_MAX_PARTNERS: Final = 12
+_MAX_PARTNERS_FOR_ARRIVALS: Final = 4
+_MAX_EXCHANGES_PER_BROKER: Final = 50
+
+_Matrix: TypeAlias = NDArray[np.float64]
+
+
+def knows_traffic(cluster: ClusterArrays) -> bool:
+    """Return whether enough rates are known to say what a broker takes in."""
+    known_count = int(cluster.is_rate_known.sum())
+    is_enough = known_count * 100 >= MIN_KNOWN_PERCENT * cluster.partition_count
+    return is_enough and bool(cluster.bytes_in.any())
+
+
+def traffic_per_broker(placement: Placement) -> Ints:
+    """Return the bytes per second that each broker takes in, from producers and from leaders."""
+    return placement.cluster.load(placement.replicas, placement.cluster.bytes_in)
+
+
+def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
+    """Return each broker's fair share of the traffic, as even as the racks allow, and the band."""
+    cluster, traffic = placement.cluster, traffic_per_broker(placement)
+    fixed_replicas = np.where(cluster.may_change[:, None], NOBODY, placement.replicas)
+    fixed = cluster.load(fixed_replicas, cluster.bytes_in)
+    bounds = rack_bounds(placement, roles.staying, cluster.bytes_in)
+    fair = fill_racks(
+        total=int(traffic.sum()),
+        lower=np.where(roles.sharing, fixed, traffic),
+        upper=np.where(roles.sharing, UNBOUNDED, traffic),
+        current=traffic,
+        racks=cluster.racks,
+        rack_bounds=(bounds.lowest, bounds.highest),
+    )
+    return ByteBand.around(fair, tolerance_percent)
+
+
+def even_traffic(
+    placement: Placement, roles: Roles, policy: BalancePolicy, *, may_copy: bool
+) -> dict[int, int]:
+    """Exchange replicas until every broker is in the band, or none comes nearer to it.
+
+    Without `may_copy`, only the replicas that the plan moves already. Return, for each partition
+    that gets a new replica because of traffic, the bytes per second gained: by how much less the
+    two brokers are outside; 0 for the one that comes back in an exchange.
+    """
+    band = traffic_band(placement, roles, policy.bytes_in_tolerance_percent)
+    traffic = traffic_per_broker(placement)
+    if not band.bytes_outside(traffic)[roles.sharing].any():
+        return {}
+    slack = (band.highest - band.fair) * _AIM_PERCENT // 100
+    search = _Search(
+        placement=placement,
+        roles=roles,
+        shares=TopicShares.of(placement, roles, placement.counts),
+        bytes=byte_band(placement, roles, policy.bytes_tolerance_percent),
+        band=ByteBand(band.fair, band.fair - slack, band.fair + slack),
+        traffic=traffic,
+        may_copy=may_copy,
+        gains={},
+        samples={},
+    )
+    while search.exchange_all() or search.may_do_more():
+        if not may_copy:
+            break
+    return search.gains
+
+
+class _Choices(NamedTuple):
+    """Replicas of one broker that another one may receive."""
+
+    replicas: Replicas
+    rates: Ints
+    sizes: Ints
+    copied: Ints  # bytes more that the plan copies; below 0 where a replica goes back
+    topics: Ints
+    is_harmless: Flags  # to the shares of its topic
+
+    def only(self, chosen: Ints | Flags) -> "_Choices":
+        return _Choices(
+            self.replicas.only(chosen),
+            self.rates[chosen],
+            self.sizes[chosen],
+            self.copied[chosen],
+            self.topics[chosen],
+            self.is_harmless[chosen],
+        )
+
+
+class _Exchange(NamedTuple):
+    source: int
+    destination: int
+    going: tuple[int, int]  # a partition, and the position in its row
+    returning: tuple[int, int] | None
+    copied: int  # bytes more
+    gain: int
+    score: float
+
+
+@dataclass(slots=True, eq=False)
+class _Search:
+    placement: Placement
+    roles: Roles
+    shares: TopicShares
+    bytes: ByteBand
+    band: ByteBand  # of the traffic
+    traffic: Ints  # per broker
+    may_copy: bool
+    gains: dict[int, int]
+    samples: dict[int, Replicas]  # by broker, anew whenever all partitions are free again
+
+    def exchange_all(self) -> bool:
+        """Exchange replicas, each partition once; False when nothing was found."""
+        self.placement.touched[:] = False
+        self.samples.clear()
+        movable_replicas = MovableReplicas.of_sources(self.placement, self.roles.sharing)
+        is_hopeless, has_changed = ~self.roles.sharing, False
+        if not self.may_copy:
+            is_hopeless |= self.placement.arriving == 0
+        for _ in range(_MAX_EXCHANGES_PER_BROKER * self.placement.cluster.broker_count):
+            outside = np.where(is_hopeless, 0, self.band.bytes_outside(self.traffic))
+            worst = int(np.argmax(outside))
+            if outside[worst] <= 0:
+                break
+            exchange = self.best_exchange(movable_replicas, worst)
+            if exchange is None:
+                is_hopeless[worst] = True
+            else:
+                self.take(exchange)
+                has_changed = True
+        return has_changed
+
+    def may_do_more(self) -> bool:
+        """Allow partitions to give their last old replica; False where that changes nothing."""
+        is_outside = self.band.bytes_outside(self.traffic)[self.roles.sharing].any()
+        if not is_outside or self.placement.may_replace_all or not self.placement.holds_back:
+            return False
+        self.placement.may_replace_all = True
+        return True
+
+    def best_exchange(self, movable_replicas: MovableReplicas, broker: int) -> _Exchange | None:
+        """Return what gains most per byte copied between a broker and some at the other end."""
+        above_fair = self.traffic - self.band.fair
+        is_heavy = bool(above_fair[broker] > 0)
+        others = np.flatnonzero(self.roles.sharing & (np.arange(len(above_fair)) != broker))
+        order = np.lexsort((others, above_fair[others] if is_heavy else -above_fair[others]))
+        max_partners = _MAX_PARTNERS if self.may_copy else _MAX_PARTNERS_FOR_ARRIVALS
+        found = []
+        for other in others[order][:max_partners].tolist():
+            ends = (broker, other) if is_heavy else (other, broker)
+            if above_fair[ends[0]] > above_fair[ends[1]]:
+                found.append(self.best_of_pair(movable_replicas, *ends))
+        return max(filter(None, found), key=lambda exchange: exchange.score, default=None)
+
+    def best_of_pair(
+        self, movable_replicas: MovableReplicas, heavy: int, light: int
+    ) -> _Exchange | None:
+        """Return the best exchange of two brokers, or move from the first to the second."""
+        going = self.choices(movable_replicas, heavy, light)
+        if not len(going.rates):
+            return None
+        returning = self.choices(movable_replicas, light, heavy)
+        counts = self.placement.counts
+        may_move = bool(counts[heavy] > counts[light])
+        gains = self.gains_of(going, returning, heavy, light)
+        copied = _pairwise(going.copied, returning.copied, np.add)
+        is_usable = self.keeps_bytes(going, returning, heavy, light)
+        is_usable &= _keeps_topics(going, returning)
+        is_usable &= gains >= self.min_gain
+        is_usable[:, -1] &= may_move
+        if not self.may_copy:
+            is_usable &= copied <= 0
+        if not is_usable.any():
+            return None
+        # What copies nothing more comes first, the largest gain first.
+        scores = np.where(copied > 0, gains / np.maximum(1, copied), gains * float(UNBOUNDED))
+        best = int(np.argmax(np.where(is_usable, scores, -1.0)))
+        row, column = divmod(best, gains.shape[1])
+        is_move = column == len(returning.rates)
+        return _Exchange(
+            heavy,
+            light,
+            going.replicas.one(row),
+            None if is_move else returning.replicas.one(column),
+            int(copied[row, column]),
+            int(gains[row, column]),
+            float(scores[row, column]),
+        )
+
+    @property
+    def min_gain(self) -> int:
+        return max(1, int(self.band.fair.max(initial=0)) // _MIN_GAINS_IN_MEAN)
+
+    def choices(self, movable_replicas: MovableReplicas, source: int, destination: int) -> _Choices:
+        """Return what a broker may give another one in this plan, by rate."""
+        placement, roles, cluster = self.placement, self.roles, self.placement.cluster
+        replicas = self.sample(movable_replicas, source)
+        original = placement.original[replicas.partitions]
+        has_arrived = ~(original == source).any(axis=1)
+        would_arrive = ~(original == destination).any(axis=1)
+        is_usable = placement.may_receive(replicas, destination)
+        is_usable &= has_arrived | roles.sources[source]
+        is_usable &= ~would_arrive | (
+            roles.destinations[destination] & placement.has_room(replicas, destination)
+        )
+        sizes = cluster.size_bytes[replicas.partitions]
+        copied = sizes * (would_arrive.astype(np.int64) - has_arrived)
+        choices = _Choices(
+            replicas,
+            cluster.bytes_in[replicas.partitions],
+            sizes,
+            copied,
+            cluster.topic_numbers[replicas.partitions],
+            self.shares.harm(placement, replicas.partitions, source, destination) == 0,
+        )
+        return choices.only(is_usable)
+
+    def sample(self, movable_replicas: MovableReplicas, source: int) -> Replicas:
+        """Return what a broker may give by rate, from the lowest to the highest, in even steps."""
+        if source not in self.samples:
+            replicas = movable_replicas.of(source)
+            rates = self.placement.cluster.bytes_in[replicas.partitions]
+            order = np.lexsort((replicas.partitions, rates))
+            if len(order) > _MAX_CANDIDATES:
+                order = order[np.linspace(0, len(order) - 1, _MAX_CANDIDATES).astype(np.int64)]
+            self.samples[source] = replicas.only(order)
+        replicas = self.samples[source]
+        return replicas.only(~self.placement.touched[replicas.partitions])
+
+    def gains_of(self, going: _Choices, returning: _Choices, heavy: int, light: int) -> Ints:
+        """Return how much less the two brokers would be outside of the band."""
+        shifts = _pairwise(going.rates, returning.rates, np.subtract)
+        now = _outside(self.band, self.traffic, heavy, light, np.zeros((1, 1), dtype=np.int64))
+        return np.asarray(now - _outside(self.band, self.traffic, heavy, light, shifts))
+
+    def keeps_bytes(self, going: _Choices, returning: _Choices, heavy: int, light: int) -> Flags:
+        """Return whether the bytes of the two brokers would stay as near to their band."""
+        shifts = _pairwise(going.sizes, returning.sizes, np.subtract)
+        held = self.placement.bytes_held
+        now = _outside(self.bytes, held, heavy, light, np.zeros((1, 1), dtype=np.int64))
+        return np.asarray(_outside(self.bytes, held, heavy, light, shifts) <= now)
+
+    def take(self, exchange: _Exchange) -> None:
+        source, destination = exchange.source, exchange.destination
+        is_for_traffic = exchange.copied > 0  # else the plan copies as much for another reason
+        if is_for_traffic:
+            self.note(exchange.going[0], exchange.gain)
+        self.give(exchange.going, source, destination)
+        if exchange.returning is not None:
+            if is_for_traffic:
+                self.note(exchange.returning[0], 0)
+            self.give(exchange.returning, destination, source)
+
+    def give(self, replica: tuple[int, int], source: int, destination: int) -> None:
+        self.placement.give(*replica, destination)
+        rate = int(self.placement.cluster.bytes_in[replica[0]])
+        self.traffic[source] -= rate
+        self.traffic[destination] += rate
+
+    def note(self, partition: int, gain: int) -> None:
+        """Note the gain, unless the plan copies the partition for another reason anyway."""
+        if partition in self.gains or not self.placement.new_replicas[partition]:
+            self.gains[partition] = self.gains.get(partition, 0) + gain
+
+
+def _pairwise(going: Ints, returning: Ints, combine: np.ufunc) -> Ints:
+    """Return a row per replica that goes, a column per one that returns, and one for none."""
+    return np.asarray(combine.outer(going, np.append(returning, 0)))
+
+
+def _outside(band: ByteBand, held: Ints, heavy: int, light: int, shifts: Ints) -> Ints:
+    """Return how far two brokers are outside of their band when so much goes from one to the
+    other.
+    """
+    heavy_load, light_load = held[heavy] - shifts, held[light] + shifts
+    too_few = np.maximum(0, band.lowest[heavy] - heavy_load)
+    too_few += np.maximum(0, band.lowest[light] - light_load)
+    too_many = np.maximum(0, heavy_load - band.highest[heavy])
+    too_many += np.maximum(0, light_load - band.highest[light])
+    return np.asarray(too_few + too_many)
+
+
+def _keeps_topics(going: _Choices, returning: _Choices) -> Flags:
+    """Return whether each pair leaves all topics as even as they are."""
+    is_harmless = going.is_harmless[:, None] & np.append(returning.is_harmless, True)[None, :]
+    is_same_topic = going.topics[:, None] == np.append(returning.topics, NOBODY)[None, :]
+    return np.asarray(is_harmless | is_same_topic)
