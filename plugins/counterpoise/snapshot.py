@@ -26,6 +26,7 @@ from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.disks import disk_over
 from counterpoise.model.inspection import Quorum
 from counterpoise.model.kafka import (
+    CORDONED_LOG_DIRS,
     EVERY_BROKER,
     LIST_KEYS,
     RATE_KEYS,
@@ -105,7 +106,7 @@ def take_snapshot(
             "replicas": _replicas(partitions, stored),
             "listeners": _listeners(description, security_protocol),
             "quorum": _quorum(reader.describe_quorum()),
-            "log_dirs": _log_dirs(description, log_dirs),
+            "log_dirs": _log_dirs(description, log_dirs, broker_configs),
             "throttles": _throttles({**broker_configs, **topic_configs}),
         },
     )
@@ -133,7 +134,7 @@ def _read_topic_configs(reader: ClusterReader, topics: Sequence[TopicDescription
 def _read_broker_rates(reader: ClusterReader, description: ClusterDescription) -> Configs:
     live_ids = sorted(description.live_broker_ids)
     resources = [ConfigResource(ConfigResourceType.BROKER, str(b)) for b in live_ids]
-    return reader.describe_configs([*resources, EVERY_BROKER], RATE_KEYS)
+    return reader.describe_configs([*resources, EVERY_BROKER], [*RATE_KEYS, CORDONED_LOG_DIRS])
 
 
 def _throttles(configs: Configs) -> pa.Table:
@@ -187,7 +188,9 @@ def _disk(log_dirs: Sequence[LogDirDescription], broker_id: int) -> tuple[int | 
     )
 
 
-def _log_dirs(description: ClusterDescription, log_dirs: Sequence[LogDirDescription]) -> pa.Table:
+def _log_dirs(
+    description: ClusterDescription, log_dirs: Sequence[LogDirDescription], configs: Configs
+) -> pa.Table:
     registered = {broker.broker_id for broker in description.brokers}
     known = sorted(
         (d for d in log_dirs if d.broker_id in registered), key=lambda d: (d.broker_id, d.path)
@@ -195,8 +198,16 @@ def _log_dirs(description: ClusterDescription, log_dirs: Sequence[LogDirDescript
     columns = columns_of(LOG_DIRS, LogDirDescription, known) | {
         "log_dir": [d.path for d in known],
         "held_bytes": [sum(d.sizes.values()) if d.error is None else None for d in known],
+        "is_cordoned": [_is_cordoned(log_dir, configs) or None for log_dir in known],
     }
     return table_of(LOG_DIRS, columns)
+
+
+def _is_cordoned(log_dir: LogDirDescription, configs: Configs) -> bool:
+    resource = ConfigResource(ConfigResourceType.BROKER, str(log_dir.broker_id))
+    value = configs.get(resource, {}).get(CORDONED_LOG_DIRS)
+    paths = [path.strip() for path in (value.value or "").split(",")] if value else []
+    return "*" in paths or log_dir.path in paths
 
 
 def _topics(topics: Sequence[TopicDescription], configs: Configs) -> pa.Table:

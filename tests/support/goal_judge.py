@@ -231,7 +231,10 @@ def _complaints_by_goal(case: Case, move: Move, new: set[int]) -> dict[str, bool
     if goal is Goal.REBALANCE:
         return {"could not end": could_not_end}
     if goal in (Goal.REMOVE_BROKERS, Goal.REPAIR):
-        return {"moved though it stays": not set(move.removing) <= case.leaving}
+        return {
+            "moved though it stays": not set(move.removing) <= case.leaving,
+            "could not end": could_not_end,
+        }
     if goal is Goal.LEADERS:
         return {"data moved": bool(new)}
     if goal is Goal.DEMOTE_BROKERS:
@@ -267,7 +270,8 @@ def _errors_of_goal(case: Case) -> list[str]:
 
 
 def _left_on_leaving(case: Case, key: TopicPartition) -> bool:
-    return bool(set(case.after[key]) & case.leaving and case.could_take(key))
+    dead = set(case.after[key]) - case.live - case.leaving  # beside such a one no copy could end
+    return bool(set(case.after[key]) & case.leaving and case.could_take(key) and not dead)
 
 
 def _left_to_demoted(case: Case, key: TopicPartition) -> bool:

@@ -156,11 +156,11 @@ def test_what_others_are_doing_is_left_alone_and_named() -> None:
 def test_no_round_is_added_for_bytes_that_the_goal_cannot_shift(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rows = [f"a-{n}: {'1' if n < 6 else '2'} size={1000 if n < 6 else 1}" for n in range(12)]
+    rows = [f"a-{n}: {1 + n // 150} size={1 if n >= 150 else 1000}" for n in range(300)]
     snapshot, rounds = cluster("\n".join(rows), racks="1 2 3"), Mock(wraps=spread)
     monkeypatch.setattr(rebalance, "spread", rounds)
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (3,)))
-    assert judge(snapshot, plan).replicas == {1: 4, 2: 4, 3: 4}
+    assert judge(snapshot, plan).replicas == {1: 100, 2: 100, 3: 100}
     assert (
         rounds.call_count == 1
     )  # broker 2 gives and never takes, so its bytes stay where they are

@@ -1,5 +1,6 @@
 """Demotion, replication factors, repair, scopes and drains, on clusters small enough to see."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -208,8 +209,8 @@ def test_an_in_sync_replica_is_not_taken_for_one_that_the_scope_protects() -> No
 def test_the_fullest_brokers_give_up_what_is_taken_away() -> None:
     picture = "\n".join(f"a-{n}: 1 2 3 4" for n in range(6))
     plan = resized(snapshot := cluster(picture, racks="1 2 3 4"), 2)
-    # Broker 1 leads all six and keeps them; that the leaders are shared out comes after.
-    assert judge(snapshot, plan).replicas == {1: 6, 2: 2, 3: 2, 4: 2}
+    # Broker 1 leads all six, and keeps no more than the others for that.
+    assert judge(snapshot, plan).replicas == {1: 3, 2: 3, 3: 3, 4: 3}
     assert judge(snapshot, plan).leaders_max_minus_min == 1
 
 
@@ -383,18 +384,32 @@ def test_topics_and_brokers_out_of_scope_are_left_alone() -> None:
         snapshot, PlanRequest(Goal.REBALANCE, scope=Scope(topics=("a",), excluded_broker_ids=(4,)))
     )
     assert {move.topic for move in plan.moves} == {"a"}
-    assert judge(snapshot, plan).replicas == {1: 4, 2: 4, 3: 4, 4: 0}
-    assert plan.lower_bound.replicas == plan.copied_replicas == 4
+    # Topic a is spread evenly, whatever the brokers hold of topic b.
+    assert judge(snapshot, plan).replicas == {1: 5, 2: 5, 3: 2, 4: 0}
+    assert plan.lower_bound.replicas == plan.copied_replicas == 2
 
 
 def test_the_bound_knows_what_may_not_move() -> None:
-    # Four replicas could even this out, but only two belong to the topic in scope.
+    # Four replicas could even the cluster out, but only the topic in scope is to be even.
     picture = "\n".join([*(f"a-{n}: 1" for n in range(2)), *(f"b-{n}: 1" for n in range(6))])
     plan = planned(
         cluster(picture, racks="1 2"), PlanRequest(Goal.REBALANCE, scope=Scope(topics=("a",)))
     )
-    assert plan.copied_replicas == plan.lower_bound.replicas == 2
-    assert plan.lower_bound.leaders_max_minus_min == 4
+    assert plan.copied_replicas == plan.lower_bound.replicas == 1
+    assert plan.lower_bound.leaders_max_minus_min == 0
+
+
+def test_new_brokers_get_their_share_of_the_topics_in_scope_and_not_of_the_cluster() -> None:
+    picture = "\n".join([rotated("a", 50, "1 2 3 4", 1), rotated("b", 400, "1 2 3 4", 2)])
+    snapshot = cluster(picture, racks="1 2 3 4 5 6")
+    request = PlanRequest(Goal.ADD_BROKERS, (5, 6), scope=Scope(topics=("a",)))
+    held = Counter(
+        b
+        for key, r in after(snapshot, planned(snapshot, request)).items()
+        if key[0] == "a"
+        for b in r
+    )
+    assert sorted(held.values()) == [8, 8, 8, 8, 9, 9]
 
 
 def test_the_bound_goes_rack_by_rack_where_racks_hold_a_fixed_part() -> None:

@@ -194,11 +194,11 @@ def test_log_dirs_on_one_file_system_count_once() -> None:
 def test_every_log_dir_of_a_known_broker_is_a_row() -> None:
     snapshot = snapshot_of(WithDisks.like(cluster("orders-0: 1 2", racks="1 2")))
     assert rows(snapshot.log_dirs, *snapshot.log_dirs.column_names) == [
-        (1, "/disk-a/x", 100_000, 40_000, None, 30),
-        (1, "/disk-a/y", 100_000, 40_030, None, 20),
-        (1, "/disk-b", 100_000, 10_000, None, 0),
-        (1, "/disk-c", None, None, "KAFKA_STORAGE_ERROR", None),
-        (2, "/old", None, None, None, 0),
+        (1, "/disk-a/x", 100_000, 40_000, None, 30, None),
+        (1, "/disk-a/y", 100_000, 40_030, None, 20, None),
+        (1, "/disk-b", 100_000, 10_000, None, 0, None),
+        (1, "/disk-c", None, None, "KAFKA_STORAGE_ERROR", None, None),
+        (2, "/old", None, None, None, 0, None),
     ]
 
 

@@ -188,6 +188,10 @@ def _wrong_values(entry: Mapping[str, Any], columns: Iterable[pa.Field]) -> Iter
             if not isinstance(value, str):
                 yield f"{name} must be text"
             continue
+        if pa.types.is_boolean(column.type):
+            if not isinstance(value, bool):
+                yield f"{name} must be true or false"
+            continue
         lowest = _LOWEST.get(name, 0)
         highest = _HIGHEST.get(name, 2 ** (column.type.bit_width - 1) - 1)
         if type(value) is not int or not lowest <= value <= highest:

@@ -20,6 +20,7 @@ FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 RATE_KEYS: Final = (LEADER_RATE, FOLLOWER_RATE)
+CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"  # of a broker: paths, or "*" for all (KIP-1066)
 LIST_KEYS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 

@@ -112,6 +112,7 @@ LOG_DIRS: Final = pa.schema(
         # null: online; a dir that is offline tells no sizes and takes no replicas
         optional("error", TEXT),
         optional("held_bytes", INT64),  # of the copies in it, also of partitions that are gone
+        optional("is_cordoned", BOOL),  # true or null: takes no new replicas (KIP-1066)
     ]
 )
 

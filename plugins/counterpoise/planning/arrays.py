@@ -11,7 +11,7 @@ rows in the snapshot: this is where "same input, same plan" begins. Limits: size
 not known count as 0.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,23 @@ from counterpoise.model.request import Scope
 from counterpoise.model.words import MAX_NAMES, join_names
 
 UNBOUNDED = 1 << 60
+_OF_PARTITIONS = (
+    "topic_numbers",
+    "numbers",
+    "replicas",
+    "replica_counts",
+    "leaders",
+    "is_in_sync",
+    "size_bytes",
+    "is_size_known",
+    "bytes_in",
+    "is_rate_known",
+    "is_moving",
+    "is_requested",
+    "is_excluded",
+    "is_leaderless",
+    "is_left_to_repair",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +62,8 @@ class ClusterArrays:
     is_in_scope: Flags  # the others neither give nor receive, and lead what they lead
     disk_bytes: Ints  # over its log dirs; 0 when not known
     headroom_bytes: Ints  # may arrive before a log dir can be past the policy's limit
+    cordoned_dirs: Ints  # log dirs that take no new replicas (KIP-1066)
+    open_dirs: Ints  # log dirs that do; both are 0 where the snapshot tells of none
 
     topics: pa.Array
     topic_numbers: Ints  # a number per topic name, in order
@@ -66,6 +85,11 @@ class ClusterArrays:
     topic_names: tuple[str, ...]
     min_insync_replicas: Ints  # 0 when not known
 
+    def only(self, is_kept: Flags) -> "ClusterArrays":
+        """Return the same brokers with some of the partitions."""
+        columns = {name: getattr(self, name)[is_kept] for name in _OF_PARTITIONS}
+        return replace(self, topics=self.topics.filter(pa.array(is_kept)), **columns)
+
     @property
     def broker_count(self) -> int:
         return len(self.broker_ids)
@@ -73,6 +97,15 @@ class ClusterArrays:
     @property
     def partition_count(self) -> int:
         return len(self.numbers)
+
+    @property
+    def takes_replicas(self) -> Flags:
+        """Return, per broker, whether it is live, in scope, and has a log dir for new replicas.
+
+        Kafka does not refuse to assign replicas to a broker whose log dirs are all cordoned.
+        """
+        is_closed = (self.cordoned_dirs > 0) & (self.open_dirs == 0)
+        return np.asarray(self.is_live & self.is_in_scope & ~is_closed)
 
     @property
     def may_reorder(self) -> Flags:
@@ -87,7 +120,7 @@ class ClusterArrays:
     @property
     def may_drain(self) -> Flags:
         """Return partitions whose replicas may leave a broker that is to be emptied."""
-        return ~(self.is_moving | self.is_excluded)
+        return ~(self.is_moving | self.is_excluded | self.is_left_to_repair)
 
     @property
     def leaders_now(self) -> Ints:
@@ -165,6 +198,8 @@ def read_cluster(
         is_in_scope=np.array(is_in_scope, dtype=np.bool_),
         disk_bytes=disk_bytes,
         headroom_bytes=headroom_bytes,
+        cordoned_dirs=_count_dirs(broker_ids, snapshot, is_cordoned=True),
+        open_dirs=_count_dirs(broker_ids, snapshot, is_cordoned=False),
         topics=topics,
         topic_numbers=topic_numbers,
         numbers=numbers_of(table["partition"], missing=NOBODY),
@@ -235,6 +270,15 @@ def _disks(broker_ids: Ints, snapshot: ClusterSnapshot, policy: BalancePolicy) -
         room = min_room.get(row["broker_id"], room)
         headroom_bytes[broker] = UNBOUNDED if room is None else room
     return disk_bytes, headroom_bytes
+
+
+def _count_dirs(broker_ids: Ints, snapshot: ClusterSnapshot, *, is_cordoned: bool) -> Ints:
+    """Return how many online log dirs each broker has that are cordoned, or that are not."""
+    counts = np.zeros_like(broker_ids)
+    for row in snapshot.log_dirs.to_pylist():
+        if row["error"] is None and bool(row["is_cordoned"]) is is_cordoned:
+            counts[np.searchsorted(broker_ids, row["broker_id"])] += 1
+    return counts
 
 
 def _room(total_bytes: int | None, usable_bytes: int | None, policy: BalancePolicy) -> int | None:

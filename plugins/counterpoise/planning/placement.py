@@ -58,6 +58,15 @@ class Replicas(NamedTuple):
         return int(self.partitions[number]), int(self.positions[number])
 
 
+@dataclass(frozen=True, slots=True)
+class CopyBound:
+    """What any plan with racks, counts and bytes as even as these has to copy at least."""
+
+    replicas: int
+    bytes: int
+    is_reached: bool  # is it proven that no such plan copies fewer bytes than this one?
+
+
 @dataclass(slots=True, eq=False)
 class Placement:
     """Replica sets with their counts and bytes per broker; brokers are positions, not ids."""
@@ -72,6 +81,7 @@ class Placement:
     touched: Flags  # per partition: it got a new replica already
     may_replace_all: bool  # as a last resort: also the last old replica of a partition
     racks_by_position: Ints  # rack of each broker, and -1 at the end so that NOBODY has none
+    bound: CopyBound | None = None  # of these replica sets, where it is known
 
     @classmethod
     def of(cls, cluster: ClusterArrays, replicas: Ints | None = None) -> "Placement":
@@ -213,6 +223,7 @@ class Placement:
         counts = np.bincount(cells[replicas >= 0], minlength=shape[0] * shape[1])
         self.topic_counts = counts.reshape(shape).astype(np.int32)
         self.touched[:] = False
+        self.bound = None
 
     def holds(self, broker: int, partitions: Ints) -> Flags:
         return np.asarray((self.replicas[partitions] == broker).any(axis=1))

@@ -26,6 +26,7 @@ from counterpoise.planning.explanation.moves import (
 from counterpoise.planning.explanation.planning_result import (
     FinalAssignment,
     PlanningResult,
+    is_worth_copying,
     is_worth_moving,
 )
 from counterpoise.planning.explanation.warnings import warnings_of
@@ -48,6 +49,9 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     goal = goal_named(request.goal)
     check_request(goal, request, snapshot)
     cluster = read_cluster(snapshot, request.policy, request.scope)
+    left_out = cluster.only(~cluster.is_requested)
+    if goal.shares_scope:
+        cluster = cluster.only(cluster.is_requested)
     cluster = replace(cluster, is_left_to_repair=goal.left_to_repair(cluster, request))
     roles = goal.roles(cluster, cluster.flags(request.broker_ids))
     before = Placement.of(cluster)
@@ -56,6 +60,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         goal=goal,
         request=request,
         cluster=cluster,
+        left_out=left_out if goal.shares_scope else None,
         roles=roles,
         before=before,
         after=before,
@@ -67,6 +72,9 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     traffic_gains = _place(goal, placement, roles, request)
     result = replace(unchanged, after=placement, traffic_gains=traffic_gains)
     goal.refuse_unplaced(result)
+    if not is_worth_copying(result):
+        placement = before.copy()
+        result = replace(unchanged, after=placement)
     deferred = keep_copies_within(placement, before, request.budget)
     result = replace(result, assignment=_with_leaders(result), deferred=deferred)
     result = keep_changes_within(result)

@@ -30,13 +30,13 @@ from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
-from counterpoise.model.kafka import RATE_KEYS, ConfigSource
+from counterpoise.model.kafka import CORDONED_LOG_DIRS, RATE_KEYS, ConfigSource
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import THROTTLES, rows_of
 from counterpoise.model.words import join_ids, pluralize, verb
 from counterpoise.units import format_moment, format_seconds
 
-_CORDONED: Final = "cordoned.log.dirs"
+_CORDONED: Final = CORDONED_LOG_DIRS
 _KIP_455: Final = (
     "https://cwiki.apache.org/confluence/display/KAFKA/KIP-455%3A+Create+an+Administrative+API"
     "+for+Replica+Reassignment"

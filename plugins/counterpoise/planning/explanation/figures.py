@@ -48,7 +48,7 @@ import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.plan import BrokerFigure, LowerBound
-from counterpoise.planning.arrays import UNBOUNDED
+from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.targets import (
@@ -84,6 +84,8 @@ def figures_of(result: PlanningResult) -> tuple[BrokerFigure, ...]:
         columns["network_in_before"] = traffic_per_broker(before)
         columns["network_in_after"] = traffic_per_broker(after)
         columns["network_in_best"] = result.traffic_band.fair
+    if result.left_out is not None:
+        _add_left_out(columns, result.left_out)
     rows = {row["broker_id"]: row for row in result.snapshot.brokers.to_pylist()}
     figures = []
     for position in np.flatnonzero(cluster.is_registered).tolist():
@@ -101,6 +103,19 @@ def figures_of(result: PlanningResult) -> tuple[BrokerFigure, ...]:
         )
         figures.append(figure)
     return tuple(figures)
+
+
+def _add_left_out(columns: dict[str, Ints], left_out: ClusterArrays) -> None:
+    """Add what brokers hold and lead of partitions that do not count: the same before and after."""
+    loads = {
+        "leaders": left_out.leader_load(left_out.leaders_now),
+        "replicas": left_out.load(left_out.replicas),
+        "bytes": left_out.load(left_out.replicas, left_out.size_bytes),
+        "network_in": left_out.load(left_out.replicas, left_out.bytes_in),
+        "bytes_in": left_out.leader_load(left_out.leaders_now, left_out.bytes_in),
+    }
+    for name in columns:
+        columns[name] = columns[name] + loads[name.rpartition("_")[0]]
 
 
 def _evened(result: PlanningResult, loads: Ints) -> Ints:

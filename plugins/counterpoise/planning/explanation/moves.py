@@ -2,12 +2,9 @@
 
     moves = moves_of(result)         # each with the measure that the change serves first
 
-    a copy that takes a partition to more racks   RACKS
-    a copy from a broker with more replicas       REPLICAS
-    a copy for the sake of traffic                TRAFFIC
-    any other copy                                BYTES
-    no copy, but another leader                   LEADERS
-    only another order or an election             PREFERRED
+    a copy of a plan that evens out      RACKS, REPLICAS, TRAFFIC or BYTES (`reasons`)
+    no copy, but another leader          LEADERS
+    only another order or an election    PREFERRED
 
 Goals that copy for one reason only (drain, repair ...) give that reason instead of the first three.
 
@@ -40,6 +37,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.explanation.reasons import evening_reasons
 from counterpoise.units import format_bytes
 
 _Reasons: TypeAlias = NDArray[np.object_]
@@ -130,28 +128,12 @@ def _reasons(result: PlanningResult, planned: Ints) -> list[MoveReason]:
     reasons = _either(is_leader_change, MoveReason.LEADERS, MoveReason.PREFERRED)
     is_copy = assignment.is_added[planned].any(axis=1)
     if copy_reason is None:
-        reasons[is_copy] = _evening_reasons(result, planned[is_copy])
+        reasons[is_copy] = [reason.value for reason in evening_reasons(result, planned[is_copy])]
     else:
         counts_before = (assignment.before[planned] >= 0).sum(axis=1)
         counts_after = (assignment.replicas[planned] >= 0).sum(axis=1)
         reasons[is_copy | (counts_before != counts_after)] = copy_reason.value
     return [MoveReason(reason) for reason in reasons.tolist()]
-
-
-def _evening_reasons(result: PlanningResult, copied: Ints) -> _Reasons:
-    """Return the reason of each partition that is copied."""
-    assignment, before, staying = result.assignment, result.before, result.roles.staying
-    racks_gained = before.racks_missing(staying) - result.after.racks_missing(staying)
-    counts = np.append(before.counts, 0)
-    source_counts = counts[assignment.before[copied]]
-    destination_counts = counts[assignment.replicas[copied]]
-    largest = np.iinfo(np.int64).max
-    from_count = np.where(assignment.is_removed[copied], source_counts, 0).max(axis=1)
-    to_count = np.where(assignment.is_added[copied], destination_counts, largest).min(axis=1)
-    reasons = _either(from_count > to_count, MoveReason.REPLICAS, MoveReason.BYTES)
-    reasons[np.isin(copied, list(result.traffic_gains))] = MoveReason.TRAFFIC.value
-    reasons[racks_gained[copied] > 0] = MoveReason.RACKS.value
-    return reasons
 
 
 def _either(is_first: Flags, first: MoveReason, second: MoveReason) -> _Reasons:

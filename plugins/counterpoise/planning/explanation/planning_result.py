@@ -18,6 +18,7 @@ plan is worth it.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,14 +32,15 @@ from counterpoise.model.request import PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.targets import byte_band, count_targets
+from counterpoise.planning.placing.small import best_counts
+from counterpoise.planning.placing.targets import byte_band, count_targets, spread_bounds
 from counterpoise.planning.placing.topics import TopicShares
 from counterpoise.planning.placing.traffic import (
     knows_traffic,
     traffic_band,
     traffic_per_broker,
 )
-from counterpoise.planning.water_filling import fill
+from counterpoise.planning.water_filling import fill, fill_racks
 
 if TYPE_CHECKING:
     from counterpoise.planning.goals.goal import PlanningGoal
@@ -126,13 +128,32 @@ class PlanningResult:
     deferred: Deferred = field(default_factory=Deferred)  # by the budget, for a later plan
     # bytes per second, by partition that is copied for the sake of traffic
     traffic_gains: Mapping[int, int] = field(default_factory=dict)
+    # Partitions that the request leaves out, where what it names is evened out among itself.
+    left_out: ClusterArrays | None = None
 
     @cached_property
     def best_counts(self) -> Ints:
         """Return replicas per broker if all that share could give and receive: as even as racks
         allow.
         """
-        return count_targets(self.after, self.roles.unrestricted)
+        exact = best_counts(self.after, self.roles)
+        return count_targets(self.after, self.roles.unrestricted) if exact is None else exact
+
+    @cached_property
+    def ideal_counts(self) -> Ints:
+        """Return replicas per broker if nothing had to be left alone: as even as racks allow."""
+        counts, sharing, placement = self.after.counts, self.sharing, self.after
+        everything = np.ones(self.cluster.partition_count, dtype=np.bool_)
+        sizes = self.cluster.rack_sizes(self.roles.staying)
+        one_each = everything.astype(np.int64)
+        return fill_racks(
+            total=int(counts.sum()),
+            lower=np.where(sharing, 0, counts),
+            upper=np.where(sharing, UNBOUNDED, counts),
+            current=counts,
+            racks=self.cluster.racks,
+            rack_bounds=spread_bounds(placement.replica_counts, everything, one_each, sizes),
+        )
 
     @cached_property
     def band(self) -> ByteBand:
@@ -233,27 +254,44 @@ def is_worth_moving(result: PlanningResult) -> bool:
     """
     if result.goal.copy_reason is not None or result.deferred.partitions:
         return True
+    return _is_noticed(result, chain(_replica_gains(result), _leader_gains(result)))
+
+
+def is_worth_copying(result: PlanningResult) -> bool:
+    """Return whether the replicas alone, whoever leads, are worth what they copy."""
+    if result.goal.copy_reason is not None or not result.goal.moves_replicas:
+        return True
+    return _is_noticed(result, _replica_gains(result))
+
+
+def _is_noticed(result: PlanningResult, gains: Iterator[tuple[int, int]]) -> bool:
     permille = result.request.policy.ignorable_permille
-    return any(gain > total * permille // 1000 for gain, total in _gains(result))
+    return any(gain > total * permille // 1000 for gain, total in gains)
 
 
-def _gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
-    """Yield the gain in each measure, and what it is measured against."""
-    cluster, roles = result.cluster, result.roles
-    before, after = result.before, result.after
-    leaders_before, leaders_after = cluster.leaders_now, result.assignment.leaders
-    rows_before, rows_after = cluster.replicas, result.assignment.replicas
-    partition_count, replica_count = cluster.partition_count, int(after.counts.sum())
-
+def _replica_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
+    """Yield the gain in each measure of replicas, and what it is measured against."""
+    roles, before, after = result.roles, result.before, result.after
+    replica_count = int(after.counts.sum())
     racks_gained = before.racks_missing(roles.staying) - after.racks_missing(roles.staying)
     yield int(racks_gained.sum()), 0
     replicas_misplaced = _misplaced(before.counts, roles.sharing)
     yield replicas_misplaced - _misplaced(after.counts, roles.sharing), replica_count
-    leaders_misplaced = _misplaced(cluster.leader_load(leaders_before), roles.leading)
-    yield leaders_misplaced - _misplaced(result.leader_counts, roles.leading), partition_count
     bytes_gained = _bytes_outside(before, result) - _bytes_outside(after, result)
     yield bytes_gained, int(after.bytes_held.sum())
     yield _above_topic_share(before, result) - _above_topic_share(after, result), replica_count
+    if result.evens_traffic:
+        outside = _traffic_outside(before, result) - _traffic_outside(after, result)
+        yield outside, int(traffic_per_broker(after).sum())
+
+
+def _leader_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
+    """Yield the gain in each measure of leaders, and what it is measured against."""
+    cluster, roles, partition_count = result.cluster, result.roles, result.cluster.partition_count
+    leaders_before, leaders_after = cluster.leaders_now, result.assignment.leaders
+    rows_before, rows_after = cluster.replicas, result.assignment.replicas
+    leaders_misplaced = _misplaced(cluster.leader_load(leaders_before), roles.leading)
+    yield leaders_misplaced - _misplaced(result.leader_counts, roles.leading), partition_count
     leaders_above = _leaders_above_share(result, leaders_before)
     yield leaders_above - _leaders_above_share(result, leaders_after), partition_count
     not_preferred = _not_preferred(rows_before, leaders_before)
@@ -263,8 +301,6 @@ def _gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
         gained -= _bytes_in_above(result, leaders_after, 0)
         yield gained, int(cluster.bytes_in.sum())
     if result.evens_traffic:
-        outside = _traffic_outside(before, result) - _traffic_outside(after, result)
-        yield outside, int(traffic_per_broker(after).sum())
         percent = result.request.policy.bytes_in_tolerance_percent
         gained = _bytes_in_above(result, leaders_before, percent)
         gained -= _bytes_in_above(result, leaders_after, percent)

@@ -17,7 +17,11 @@ from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.explanation.planning_result import PlanningResult, is_worse
+from counterpoise.planning.explanation.planning_result import (
+    PlanningResult,
+    as_range,
+    is_worse,
+)
 from counterpoise.planning.placing.targets import badly_racked
 from counterpoise.planning.placing.traffic import MIN_KNOWN_PERCENT
 from counterpoise.units import format_bytes
@@ -83,6 +87,8 @@ def _without_leader(result: PlanningResult) -> str:
 
 def _excluded(result: PlanningResult) -> str:
     count = int(result.cluster.is_excluded.sum())
+    if result.left_out is not None:
+        count += result.left_out.partition_count
     if not count:
         return ""
     return pluralize(
@@ -152,8 +158,20 @@ def _racks_not_repaired(result: PlanningResult) -> str:
     )
 
 
+def _racks_lost(result: PlanningResult) -> str:
+    """Name partitions that the plan itself takes to fewer racks."""
+    staying = result.roles.staying
+    is_lost = result.after.racks_missing(staying) > result.before.racks_missing(staying)
+    why = "since no broker of another rack has room for a replica, or none is in scope"
+    return result.name_partitions(
+        np.flatnonzero(is_lost & result.assignment.is_in_plan),
+        f"will be on fewer racks than now, {why}",
+        f"will be on fewer racks than now, {why}",
+    )
+
+
 def _uneven_racks(result: PlanningResult) -> str:
-    best = result.best_counts[result.sharing]
+    best = result.ideal_counts[result.sharing]
     low, high = int(best.min(initial=UNBOUNDED)), int(best.max(initial=0))
     if high - low <= 1 or not result.goal.evens_replicas:
         return ""
@@ -161,6 +179,19 @@ def _uneven_racks(result: PlanningResult) -> str:
         f"replicas per broker cannot be more even than {low} to {high}: the racks have different "
         "numbers of brokers and each needs its part of every partition; one more broker in the "
         "smallest rack would help"
+    )
+
+
+def _left_alone_uneven(result: PlanningResult) -> str:
+    """Say that what the plan must leave alone keeps the counts from being more even."""
+    best, ideal = result.best_counts[result.sharing], result.ideal_counts[result.sharing]
+    left_alone = int((~result.cluster.may_change).sum())
+    if not result.goal.evens_replicas or not left_alone or not is_worse(best, ideal):
+        return ""
+    partitions = pluralize(left_alone, "partition", "partitions")
+    return (
+        f"replicas per broker cannot be more even than {as_range(best)}, where {as_range(ideal)} "
+        f"would be possible: {partitions} must be left alone"
     )
 
 
@@ -224,6 +255,28 @@ def _full_disks(result: PlanningResult) -> str:
         "disk while old copies are still there; more disk, fewer bytes (retention), or a higher "
         "disk_limit_percent would help"
     )
+
+
+def _cordoned(result: PlanningResult) -> str:
+    """Name brokers that take no new replicas, and those that choose a log dir that does."""
+    cluster = result.cluster
+    if not result.goal.moves_replicas:
+        return ""
+    has_cordoned = cluster.is_live & cluster.is_in_scope & (cluster.cordoned_dirs > 0)
+    closed = np.flatnonzero(has_cordoned & ~cluster.takes_replicas)
+    partly = np.flatnonzero(has_cordoned & cluster.takes_replicas & result.roles.destinations)
+    sentences = []
+    if len(closed):
+        sentences.append(
+            f"{_brokers(result, closed)} can take no new replicas: all log dirs are cordoned; "
+            "delete cordoned.log.dirs when the drain has ended"
+        )
+    if len(partly):
+        sentences.append(
+            f"{_brokers(result, partly)} have log dirs that are cordoned; which of the others new "
+            "replicas go to is chosen by the broker"
+        )
+    return "; ".join(sentences)
 
 
 def _leaders_uneven(result: PlanningResult) -> str:
@@ -301,12 +354,15 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _few_replicas,
     _unknown_sizes,
     _racks_not_repaired,
+    _racks_lost,
     _uneven_racks,
+    _left_alone_uneven,
     _counts_not_reached,
     _bytes_outside_band,
     _traffic_unknown,
     _traffic_outside_band,
     _full_disks,
+    _cordoned,
     _leaders_uneven,
     _rates_unknown,
     _min_insync_is_all,

@@ -4,12 +4,13 @@ from collections.abc import Sequence, Set
 from typing import ClassVar
 
 from counterpoise.errors import InputError
-from counterpoise.model.columns import Flags
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import verb
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.goals.rebalance import EveningGoal, even_out
 from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.small import best_counts
 from counterpoise.planning.placing.targets import fair_counts
 from counterpoise.planning.request_checks import brokers_are
 
@@ -38,4 +39,7 @@ class AddBrokers(EveningGoal):
         return roles.but(destinations=roles.sharing & named, sources=roles.sharing & ~named)
 
     def one_round(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        even_out(placement, roles, request, fair_counts(placement, roles))
+        even_out(placement, roles, request, self.max_counts(placement, roles))
+
+    def max_counts(self, placement: Placement, roles: Roles) -> Ints:
+        return fair_counts(placement, roles, best_counts(placement, roles))

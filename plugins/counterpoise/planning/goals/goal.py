@@ -38,6 +38,7 @@ class PlanningGoal:
     evens_replicas: ClassVar[bool] = False  # also where it does so only with what it moves anyway
     copies_for_traffic: ClassVar[bool] = False  # also what nothing else asks for
     moves_replicas: ClassVar[bool] = True
+    shares_scope: ClassVar[bool] = False  # even are the topics of the request, not the cluster
     copy_reason: ClassVar[MoveReason | None] = None  # of every copy; None where it is evenness
 
     def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
@@ -60,7 +61,7 @@ class PlanningGoal:
         """Return which brokers give, receive and lead; `named` has the brokers of the request."""
         able = cluster.is_live & cluster.is_in_scope
         return Roles(
-            destinations=able,
+            destinations=cluster.takes_replicas,
             sources=able,
             leaving=np.zeros_like(able),
             staying=cluster.is_live,

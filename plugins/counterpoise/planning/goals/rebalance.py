@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.model.evenness import ByteBand
+from counterpoise.model.evenness import ByteBand, highest_share
 from counterpoise.model.plan import LowerBound
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
@@ -32,7 +32,14 @@ from counterpoise.planning.explanation.planning_result import (
 )
 from counterpoise.planning.goals.goal import PlanningGoal, is_on_dead
 from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.counts import level_counts
+from counterpoise.planning.placing.small import (
+    is_affordable,
+    is_small,
+    make_counts_best,
+    place_best,
+)
 from counterpoise.planning.placing.spread import spread
 from counterpoise.planning.placing.swaps import (
     exchange_bytes,
@@ -56,6 +63,7 @@ class EveningGoal(PlanningGoal):
     """What goals have in common that make a cluster more even."""
 
     evens_replicas: ClassVar[bool] = True
+    shares_scope: ClassVar[bool] = True
     more_would_help: ClassVar[str] = (
         "goal rebalance may do more, since it moves replicas between all brokers"
     )
@@ -63,7 +71,48 @@ class EveningGoal(PlanningGoal):
     def left_to_repair(self, cluster: ClusterArrays, request: PlanRequest) -> Flags:
         return is_on_dead(cluster)
 
+    def max_counts(self, placement: Placement, roles: Roles) -> Ints:
+        """Return the most replicas that each broker may hold in the end."""
+        return np.full(placement.cluster.broker_count, UNBOUNDED)
+
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        max_counts = self.max_counts(placement, roles)
+        topic_limits = self.topic_limits(placement, roles, request)
+
+        def choose() -> ReplicaChoice:
+            start = Placement.of(placement.cluster)
+            return ReplicaChoice.to_even(start, roles, max_counts, topic_limits)
+
+        def find_band(after: Placement) -> ByteBand:
+            return byte_band(after, roles, request.policy.bytes_tolerance_percent)
+
+        if is_small(placement) and place_best(placement, choose(), find_band, roles.sharing):
+            return
+        targets = count_targets(placement, roles, max_counts)
+        self.place_in_rounds(placement, roles, request)
+        if self._is_short_of(placement, roles, targets) and is_affordable(placement, roles):
+            make_counts_best(placement, choose())
+            trade_arrivals(placement, roles, find_band(placement))
+
+    def _is_short_of(self, placement: Placement, roles: Roles, targets: Ints) -> bool:
+        """Return whether racks or counts may be better: worse than their bounds."""
+        counts, best = placement.counts[roles.sharing], targets[roles.sharing]
+        is_uneven = int((counts * counts).sum()) > int((best * best).sum())
+        return is_uneven or bool(placement.racks_missing(roles.staying).any())
+
+    def topic_limits(self, placement: Placement, roles: Roles, request: PlanRequest) -> Ints:
+        """Return the most replicas of each topic that a broker may hold in the end.
+
+        Where the request names topics, none may end up more concentrated than it was.
+        """
+        if not request.scope.topics:
+            return np.full(len(placement.cluster.topic_names), UNBOUNDED)
+        counts = placement.topic_counts
+        shares = highest_share(counts.sum(axis=1), int(roles.sharing.sum()))
+        return np.asarray(np.maximum(counts.max(axis=1, initial=0), shares), dtype=np.int64)
+
+    def place_in_rounds(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        """Repeat rounds for as long as they make the cluster more even."""
         reached = _unevenness(placement, roles, request.policy)
         for _ in range(_MAX_ROUNDS):
             earlier, was_touched = placement.replicas.copy(), placement.touched.any()
@@ -88,7 +137,7 @@ class EveningGoal(PlanningGoal):
         return evening_bound(result)
 
     def reason(self, result: PlanningResult) -> str:
-        counts, best = result.after.counts[result.sharing], result.best_counts[result.sharing]
+        counts, best = result.after.counts[result.sharing], result.ideal_counts[result.sharing]
         facts = f"leaders {result.leaders_per_broker} and replicas {as_range(counts)} per broker"
         if not is_worse(counts, best) and not len(result.out_of_band):
             percent = result.request.policy.bytes_tolerance_percent
@@ -117,9 +166,17 @@ class Rebalance(EveningGoal):
         "would help"
     )
 
+    def topic_limits(self, placement: Placement, roles: Roles, request: PlanRequest) -> Ints:
+        limits = super().topic_limits(placement, roles, request)
+        max_above = request.policy.topics_max_above_share
+        if max_above is None:
+            return limits
+        shares = TopicShares.of(placement, roles, placement.counts)
+        highest = shares.highest(np.flatnonzero(roles.sharing)).max(axis=1, initial=0)
+        return np.asarray(np.minimum(limits, highest + max_above))
+
     def one_round(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        no_limit = np.full(placement.cluster.broker_count, UNBOUNDED)
-        band = even_out(placement, roles, request, no_limit)
+        band = even_out(placement, roles, request, self.max_counts(placement, roles))
         max_above = request.policy.topics_max_above_share
         if max_above is not None:
             shares = TopicShares.of(placement, roles, placement.counts)

@@ -11,14 +11,19 @@ import numpy as np
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.evenness import ByteBand
 from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.explanation.warnings import left_to_repair
 from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain
+from counterpoise.planning.placing.small import is_small, place_best
+from counterpoise.planning.placing.targets import byte_band
 from counterpoise.planning.request_checks import name_cluster
 from counterpoise.units import format_bytes
 
@@ -32,11 +37,29 @@ class DrainingGoal(PlanningGoal):
         """Return the partitions whose replicas may leave their brokers."""
         raise NotImplementedError
 
+    def left_to_repair(self, cluster: ClusterArrays, request: PlanRequest) -> Flags:
+        """Return partitions that would keep a replica on another dead broker beside a copy."""
+        leaving = self.roles(cluster, cluster.flags(request.broker_ids)).leaving
+        is_leaving, is_dead = np.append(leaving, False), np.append(~cluster.is_live, False)
+        has_leaving = is_leaving[cluster.replicas].any(axis=1)
+        keeps_dead = (is_dead & ~is_leaving)[cluster.replicas].any(axis=1)
+        return np.asarray(has_leaving & keeps_dead)
+
     def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
         return "" if others else "no live broker that may take the replicas"
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        drain(placement, roles, request.policy, self.may_drain(placement.cluster))
+        is_movable = self.may_drain(placement.cluster)
+
+        def find_band(after: Placement) -> ByteBand:
+            return byte_band(after, roles, request.policy.bytes_tolerance_percent)
+
+        is_chosen = is_movable & (placement.count_on(roles.leaving) > 0)
+        if is_small(placement, is_chosen):
+            choice = ReplicaChoice.to_empty(placement, roles, is_chosen)
+            if place_best(placement, choice, find_band, roles.destinations):
+                return
+        drain(placement, roles, request.policy, is_movable)
 
     def copies(self, result: PlanningResult) -> Ints:
         leaving = result.before.count_on(result.roles.leaving)
@@ -54,7 +77,7 @@ class RemoveBrokers(DrainingGoal):
         staying = cluster.is_live & ~named
         able = staying & cluster.is_in_scope
         return Roles(
-            destinations=able,
+            destinations=able & cluster.takes_replicas,
             sources=named,
             leaving=named,
             staying=staying,
@@ -88,6 +111,8 @@ class RemoveBrokers(DrainingGoal):
         )
 
     def reason(self, result: PlanningResult) -> str:
+        if sentence := left_to_repair(result):
+            return f"cannot, because {sentence}"
         return (
             f"already done: no replica is left on these brokers{result.in_scope}, and "
             f"leaders are as even as they can be ({result.leaders_per_broker})"

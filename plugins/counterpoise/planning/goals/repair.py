@@ -14,6 +14,7 @@ from counterpoise.planning.explanation.warnings import (
     HAS_NO_DESTINATION,
     IS_LEADERLESS,
     IS_MOVING,
+    left_to_repair,
     list_undone,
 )
 from counterpoise.planning.goals.remove_brokers import DrainingGoal
@@ -42,8 +43,8 @@ class Repair(DrainingGoal):
         return cluster.may_change  # without a leader there is no broker to copy from
 
     def reason(self, result: PlanningResult) -> str:
-        if undone := self.undone(result):
-            return f"cannot, because {undone}"
+        if sentences := list(filter(None, (self.undone(result), left_to_repair(result)))):
+            return f"cannot, because {'; '.join(sentences)}"
         broker_ids = sorted(result.request.broker_ids)
         brokers = name_brokers(broker_ids) if broker_ids else "a broker that is dead"
         return f"already done: no replica is on {brokers}{result.in_scope}"
@@ -52,6 +53,7 @@ class Repair(DrainingGoal):
         """Return partitions in scope that keep a replica on a dead broker of the goal."""
         cluster = result.cluster
         is_concerned = (result.after.count_on(result.roles.leaving) > 0) & ~cluster.is_excluded
+        is_concerned &= ~cluster.is_left_to_repair  # that is a warning of its own
         is_leaderless = cluster.is_leaderless & ~cluster.is_moving
         return list_undone(
             result,

@@ -1,4 +1,5 @@
-"""Fewer replicas: out-of-sync ones go first, then those that share a rack, and the leader last.
+"""Fewer replicas: out-of-sync ones go first, then those that share a rack, and the leader last,
+where counts per broker allow it.
 
     drop_surplus(placement, roles, factor=2)
 
@@ -13,9 +14,12 @@ Worked example, from 3 replicas to 2: replicas on brokers 1 (rack a, leads), 2 (
 (rack b), all in sync. The replicas on 1 and 2 share a rack, and 1 leads: broker 2's goes. If broker
 3's were out of sync, that one would go, although 1 and 2 share a rack.
 
+In the end a flow over all partitions makes racks and counts the best that there are, changing as
+little of that as can be; so a leader loses its replica where that makes counts more even.
+
 Promised: as many in-sync replicas stay as can: at least the smaller of the factor and those that
-are in sync now. Within that as many racks as can be, and within that the present leader. Brokers
-out of scope lose no replica, and come to lead nothing by it.
+are in sync now. Within that as many racks as can be, then even counts, then the present leader.
+Brokers out of scope lose no replica, and come to lead nothing by it.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +31,9 @@ from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement, Replicas, Roles
+from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.counts import even_counts
+from counterpoise.planning.placing.small import is_affordable, make_counts_best
 from counterpoise.planning.placing.swaps import even_bytes
 from counterpoise.planning.placing.topics import (
     BYTES_FIRST,
@@ -46,6 +52,7 @@ def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
         return
     shares = per_broker(factor, cluster.rack_sizes(roles.staying))[cluster.racks]
     rows = _ShrinkingRows.of(placement, surplus, factor)
+    start = placement.copy()
     if not len(rows.too_long()):
         return
     while len(too_long := rows.too_long()):
@@ -58,6 +65,9 @@ def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
     even_counts(placement, involved, rows)
     even_bytes(placement, involved, rows, _band(placement, involved))
     rows.restore_order()
+    if is_affordable(placement, roles):
+        kept = rows.wanted, rows.may_stay, rows.must_stay
+        make_counts_best(placement, ReplicaChoice.to_drop(start, roles, surplus, *kept))
 
 
 def _band(placement: Placement, involved: Flags) -> ByteBand:
@@ -97,6 +107,23 @@ class _ShrinkingRows:
         starts = np.searchsorted(brokers[by_broker], np.arange(cluster.broker_count + 1))
         wanted = _wanted_counts(rows, is_good, may_go, is_leader, factor)
         return cls(placement, partitions, is_good, may_go, wanted, row_numbers[by_broker], starts)
+
+    @property
+    def has_enough_bad(self) -> Flags:
+        """Return whether as many replicas as have to go are out of sync or dead."""
+        is_held = self.placement.cluster.replicas[self.partitions] >= 0
+        bad_counts = (self.may_go & ~self.is_good & is_held).sum(axis=1)
+        return np.asarray(bad_counts >= is_held.sum(axis=1) - self.wanted)
+
+    @property
+    def may_stay(self) -> Flags:
+        """Return, as the rows before, which replicas may stay: in-sync ones go after all others."""
+        return np.asarray(self.is_good | ~self.may_go | self.has_enough_bad[:, None])
+
+    @property
+    def must_stay(self) -> Flags:
+        """Return, as the rows before, which replicas have to stay."""
+        return np.asarray(~self.may_go | (self.is_good & self.has_enough_bad[:, None]))
 
     def too_long(self) -> Ints:
         """Return the rows that have more replicas than wanted."""

@@ -26,8 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.counts import FreeReplicas, even_counts
+from counterpoise.planning.placing.small import is_small, place_best
 from counterpoise.planning.placing.swaps import even_bytes
 from counterpoise.planning.placing.targets import byte_band
 from counterpoise.planning.placing.topics import (
@@ -44,6 +47,15 @@ _Entry: TypeAlias = tuple[int, int, int, int]
 
 def add_missing(placement: Placement, roles: Roles, factor: int) -> None:
     """Add replicas to every partition that may change until it has `factor`, or none has room."""
+    is_short = placement.cluster.may_change & (placement.replica_counts < factor)
+
+    def find_band(after: Placement) -> ByteBand:
+        return byte_band(after, roles, TOLERANCE_PERCENT)
+
+    if is_small(placement, is_short):
+        choice = ReplicaChoice.to_add(placement, roles, factor)
+        if place_best(placement, choice, find_band, roles.destinations):
+            return
     placement.widen(factor)
     is_new = _add(placement, roles, factor)
     if not is_new.any():

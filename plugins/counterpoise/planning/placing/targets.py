@@ -211,13 +211,16 @@ def count_targets(placement: Placement, roles: Roles, limit: Ints | None = None)
     )
 
 
-def fair_counts(placement: Placement, roles: Roles) -> Ints:
+def fair_counts(placement: Placement, roles: Roles, even: Ints | None = None) -> Ints:
     """Return the most replicas that are fair for each broker: the mean of its rack, rounded up.
+
+    `even` has the most even counts, where they are known exactly.
 
     New brokers stop here even where old ones hold more for lack of moves among themselves; those
     are for goal rebalance.
     """
-    even = count_targets(placement, roles.unrestricted)
+    if even is None:
+        even = count_targets(placement, roles.unrestricted)
     has_peer_with_one_more = np.isin(even + 1, even[roles.sharing])
     return even + has_peer_with_one_more
 

@@ -1,0 +1,120 @@
+"""What each copy of a plan that evens a cluster out is for.
+
+    reasons = evening_reasons(result, copied)      # one for each of these partitions
+
+    racks      the partition is on more racks than before
+    traffic    of the others: what was moved, or moved on, to even traffic out
+    replicas   of the others: a link of a path from a broker that ends up with fewer replicas to one
+               that held at least two fewer and ends up with more
+    bytes      all others: brokers exchange replicas, and no count changes
+
+Worked example: brokers 1, 2 and 3 (new) hold 3, 3 and 0 replicas. Partition a goes from broker 1 to
+2, b from 2 to 3, c from 2 to 3. The path 1, 2, 3 and the path 2, 3 take one replica each from
+brokers that held three, so all three moves are for replicas; that a goes to a broker which held as
+many does not matter. Were there also d from 1 to 2 and e from 2 to 1, these two would be for bytes.
+
+Limits: where several paths would do, one is chosen, the shortest first.
+"""
+
+from collections import Counter
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.plan import MoveReason
+from counterpoise.planning.explanation.planning_result import PlanningResult
+
+_Arc: TypeAlias = tuple[int, int]  # from a broker to another
+
+
+def evening_reasons(result: PlanningResult, copied: Ints) -> list[MoveReason]:
+    """Return the reason of each partition that is copied."""
+    assignment, staying = result.assignment, result.roles.staying
+    racks_gained = result.before.racks_missing(staying) - result.after.racks_missing(staying)
+    is_for_racks = racks_gained[copied] > 0
+    # In a row as many replicas come as go, so the pairs are in the same order.
+    rows, columns = np.nonzero(assignment.is_removed[copied])
+    sources = assignment.before[copied][rows, columns]
+    destinations = assignment.replicas[copied][np.nonzero(assignment.is_added[copied])]
+    is_for_traffic = np.isin(copied, list(result.traffic_gains))
+    counts = result.before.counts.copy()
+    of_racks = is_for_racks[rows]
+    np.add.at(counts, sources[of_racks], -1)
+    np.add.at(counts, destinations[of_racks], 1)
+    is_for_counts = _serve_counts(counts, sources, destinations, ~of_racks)
+    serves_counts = np.zeros(len(copied), dtype=np.bool_)
+    serves_counts[rows[is_for_counts]] = True
+    reasons = []
+    flags = zip(is_for_racks.tolist(), serves_counts.tolist(), is_for_traffic.tolist(), strict=True)
+    for for_racks, for_counts, for_traffic in flags:
+        if for_racks:
+            reasons.append(MoveReason.RACKS)
+        elif for_traffic:
+            reasons.append(MoveReason.TRAFFIC)
+        else:
+            reasons.append(MoveReason.REPLICAS if for_counts else MoveReason.BYTES)
+    return reasons
+
+
+def _serve_counts(counts: Ints, sources: Ints, destinations: Ints, is_open: Flags) -> Flags:
+    """Return which of the open moves are links of paths that make counts more even."""
+    arcs = list(zip(sources.tolist(), destinations.tolist(), strict=True))
+    moves = Counter(arc for arc, may_serve in zip(arcs, is_open.tolist(), strict=True) if may_serve)
+    serving = _paths(counts.tolist(), moves)
+    is_serving = np.zeros(len(arcs), dtype=np.bool_)
+    for number in np.flatnonzero(is_open).tolist():
+        if serving[arcs[number]] > 0:
+            serving[arcs[number]] -= 1
+            is_serving[number] = True
+    return is_serving
+
+
+def _paths(counts: list[int], moves: Counter[_Arc]) -> Counter[_Arc]:
+    """Return, for each arc, how many of its moves are on paths that make counts more even."""
+    surplus: Counter[int] = Counter()
+    for (source, destination), number in moves.items():
+        surplus[source] += number
+        surplus[destination] -= number
+    serving: Counter[_Arc] = Counter()
+    left = +moves
+    givers = sorted((b for b in surplus if surplus[b] > 0), key=lambda b: (-counts[b], b))
+    for giver in givers:
+        while surplus[giver] > 0:
+            path = _shortest_path(left, surplus, giver)
+            taker = path[-1]
+            links = list(pairwise(path))
+            number = min(surplus[giver], -surplus[taker], *(left[link] for link in links))
+            gaining = max(0, min(number, (counts[giver] - counts[taker]) // 2))
+            for link in links:
+                serving[link] += gaining
+                left[link] -= number
+            for broker, change in ((giver, -number), (taker, number)):
+                counts[broker] += change
+                surplus[broker] += change
+    return serving
+
+
+def _shortest_path(left: Counter[_Arc], surplus: Counter[int], giver: int) -> list[int]:
+    """Return the brokers of a path to one that ends up with more replicas; there is always one."""
+    following: dict[int, list[int]] = {}
+    for (source, destination), number in sorted(left.items()):
+        if number > 0:
+            following.setdefault(source, []).append(destination)
+    came_from, layer = {giver: giver}, [giver]
+    while layer:
+        reached = []
+        for broker in layer:
+            for other in following.get(broker, ()):
+                if other not in came_from:
+                    came_from[other] = broker
+                    reached.append(other)
+        for broker in reached:
+            if surplus[broker] < 0:
+                path = [broker]
+                while path[-1] != giver:
+                    path.append(came_from[path[-1]])
+                return path[::-1]
+        layer = reached
+    raise AssertionError(f"broker {giver} gives more than it gets, and nobody gets it")

@@ -1,0 +1,49 @@
+"""Plans for small crooked clusters, beside the best that a solver finds for goal and priorities.
+
+A few clusters, drawn anew every time; the seed is in the message of a failure. To run one again, or
+many, set COUNTERPOISE_ORACLE_SEED=123 and COUNTERPOISE_ORACLE_CLUSTERS=100.
+"""
+
+import json
+import os
+import random
+
+import pytest
+
+from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.document import from_document_text
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.request import Goal
+from counterpoise.planning import make_plan
+from tests.support.placement_oracle import OracleCase, Placed, best_placement
+from tests.support.small_clusters import ORACLE_GOALS, draw_case, executed
+
+CLUSTERS = int(os.environ.get("COUNTERPOISE_ORACLE_CLUSTERS", "4"))
+SEED = int(os.environ.get("COUNTERPOISE_ORACLE_SEED", random.SystemRandom().randrange(10**9)))
+
+
+@pytest.mark.parametrize("goal", ORACLE_GOALS)
+def test_no_plan_is_worse_than_the_best_in_racks_or_counts_or_copies_much_more(goal: Goal) -> None:
+    for seed in range(SEED, SEED + CLUSTERS):
+        case = draw_case(random.Random(seed), goal, partitions=(8, 16))
+        plan = planned(case)
+        if plan is None:
+            continue
+        found, best, name = Placed.of(case, plan), best_placement(case, plan), f"{goal} {seed}"
+        assert found.unplaced <= best.unplaced, name
+        assert found.racks >= best.racks, name
+        if (found.unplaced, found.racks) == (best.unplaced, best.racks):
+            assert found.squares <= best.squares, name
+        if found.priorities == best.priorities and best.is_proven:
+            assert found.copied_bytes <= 1.2 * best.copied_bytes + case.ignorable_bytes, name
+        again = planned(executed(case, plan))
+        assert again is None or again.moves == (), f"{name}: planned again"
+
+
+def planned(case: OracleCase) -> RebalancePlan | None:
+    """The plan; None where there can be none."""
+    try:
+        return make_plan(from_document_text(json.dumps(case.document)), case.request)
+    except (InputError, RefusedError) as error:
+        assert str(error)
+        return None
