@@ -223,11 +223,8 @@ class LocalKafka:
         """Wait until the broker's session has ended, and no live broker lists it any more."""
 
         def is_fenced() -> bool:
-            for address in self.bootstrap:
-                seen = _brokers_seen_by(address)
-                if not seen or broker_id in seen:
-                    return False
-            return True
+            brokers_seen = map(_brokers_seen_by, self.bootstrap)
+            return all(seen and broker_id not in seen for seen in brokers_seen)
 
         wait_until(is_fenced, f"broker {broker_id} to be fenced", START_TIMEOUT_SECONDS)
 
@@ -255,8 +252,8 @@ class LocalKafka:
         TimeoutError.
         """
         command = [*self.tool_command(main_class), *arguments]
-        environment = jvm_environment()
-        result = run(command, name=main_class, timeout_seconds=timeout_seconds, env=environment)
+        env = jvm_environment()
+        result = run(command, name=main_class, timeout_seconds=timeout_seconds, env=env)
         if check and result.returncode != 0:
             output = f"{result.stdout}{result.stderr}"
             raise LocalKafkaError(f"{main_class} ended with {result.returncode}:\n{output}")
@@ -264,8 +261,7 @@ class LocalKafka:
 
     def tool_command(self, main_class: str) -> list[str]:
         """Return the command that runs one of Kafka's tools, to which its arguments are added."""
-        java = self._java(self.directory / "tools-log4j2.xml", DEFAULT_HEAP)
-        return [*java, main_class]
+        return [*self._java(self.directory / "tools-log4j2.xml", DEFAULT_HEAP), main_class]
 
     # -- inside
 

@@ -6,7 +6,7 @@
 
 `environment` is that of our own commands. Commands run in bash as they stand, with Kafka's tools
 on the PATH and `$BOOTSTRAP` set. Lines below a comment about server.properties are put into the
-files of the brokers that it names, or of all; a comment that says to remove a key is obeyed. Every
+files of the brokers that it names, or of all; a comment that says to remove a key does so. Every
 other comment changes nothing, as in a shell.
 """
 
