@@ -177,7 +177,7 @@ def test_added_replicas_are_as_even_as_any_choice_of_brokers_could_make_them(
 @FEW
 @given(st.integers(0, 2**32))
 def test_no_plan_at_all_is_below_the_bound(seed: int) -> None:
-    """Every possible plan of a tiny cluster: the most even counts are never reached with fewer
+    """Every possible plan of a tiny cluster: the best racks and counts are never reached with fewer
     copies.
     """
     tiny = Tiny.of(random.Random(seed))
@@ -224,7 +224,7 @@ class Tiny:
         sharing = {
             b for b in self.snapshot.live_broker_ids if self.request.scope.may_touch_broker(b)
         }
-        found: list[tuple[int, int]] = []
+        found: list[tuple[int, int, int]] = []
         for after in itertools.product(
             *(self._placements(replicas, sharing) for replicas in before.values())
         ):
@@ -232,8 +232,9 @@ class Tiny:
             copies = sum(
                 len(set(new) - set(old)) for new, old in zip(after, before.values(), strict=True)
             )
-            found.append((sum(count * count for count in held.values()), copies))
-        return min(found)[1]
+            racks_held = sum(len({self.snapshot.racks[b] for b in replicas}) for replicas in after)
+            found.append((-racks_held, sum(count * count for count in held.values()), copies))
+        return min(found)[-1]
 
     def _placements(self, replicas: tuple[int, ...], sharing: set[int]) -> list[tuple[int, ...]]:
         destinations = sharing & set(self.request.broker_ids or sharing)

@@ -132,7 +132,10 @@ class BrokerFigure:
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:
-    """What ANY plan that reaches the goal has to copy, and how even leaders can be at best."""
+    """What ANY plan that gets as far as this one has to copy, and how even leaders can be at best.
+
+    As far: racks, replicas and bytes per broker as even as this plan leaves them.
+    """
 
     replicas: int
     bytes: int
@@ -176,6 +179,8 @@ class RebalancePlan:
     moves: tuple[Move, ...]  # by topic, then partition
     figures: tuple[BrokerFigure, ...]  # by broker id, every registered broker
     lower_bound: LowerBound
+    # What the whole goal would take, where the plan does not get there.
+    goal_bound: LowerBound | None = None
     reason: str = ""  # why nothing moves, when nothing does
     warnings: tuple[str, ...] = ()
     scope: Scope = field(default_factory=Scope)
@@ -271,6 +276,7 @@ class RebalancePlan:
             "replication_factor": self.replication_factor,
             "figures": [_figure_content(figure) for figure in self.figures],
             "lower_bound": asdict(self.lower_bound),
+            **({"goal_bound": asdict(self.goal_bound)} if self.goal_bound else {}),
             "left": asdict(self.deferred),
             "reason": self.reason,
             "warnings": list(self.warnings),

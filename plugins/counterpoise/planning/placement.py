@@ -158,6 +158,7 @@ class Placement:
         self._count(partition, source, -1)
         self._count(partition, destination, 1)
         self.touched[partition] = True
+        self.bound = None
 
     def add(self, partition: int, destination: int) -> None:
         """Add one replica, last in the row, which has a place left."""
@@ -208,6 +209,7 @@ class Placement:
         np.add.at(self.topic_counts, (topics, sources), -1)
         np.add.at(self.topic_counts, (topics, destinations), 1)
         self.touched[partitions] = True
+        self.bound = None
 
     def reset_to(self, replicas: Ints) -> None:
         """Set all replicas at once, and count anew; no partition is touched then."""

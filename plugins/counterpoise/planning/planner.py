@@ -138,6 +138,7 @@ def explain(result: PlanningResult) -> RebalancePlan:
         settings_before=settings_before(snapshot.throttles, moves),
         figures=figures_of(result),
         lower_bound=result.goal.lower_bound(result),
+        goal_bound=result.goal.goal_bound(result),
         warnings=warnings_of(result),
         scope=request.scope,
         budget=request.budget,

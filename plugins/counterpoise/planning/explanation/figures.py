@@ -1,7 +1,8 @@
 """Figures: every broker before, after and at best; and what has to be copied at least.
 
     figures = figures_of(result)
-    evening_bound(result).replicas
+    evening_bound(result).replicas      # for the whole goal
+    reached_bound(result).replicas      # for what this plan reaches
 
 Best means in the figures: what no plan could do better, whatever it moved. Where racks have
 different numbers of brokers it is uneven itself.
@@ -39,10 +40,13 @@ Why no plan does with less:
 - Leaders. Partitions whose leader has to stay are fixed; the others are filled on top. With nothing
   fixed that is the mean, rounded down and up.
 
-A plan below the bound for replicas or bytes stopped before the goal was reached.
+- Racks. Each copy takes a partition to one more rack at most.
+
+A plan below these bounds stopped before the goal was reached; `reached_bound` is for what it does.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -128,13 +132,46 @@ def _evened(result: PlanningResult, loads: Ints) -> Ints:
 # -- lower bounds
 
 
+def reached_bound(result: PlanningResult) -> LowerBound:
+    """Return what any plan copies that gets as far as this one.
+
+    Known exactly where the plan is the best there is. Else, where counts or bytes are less even
+    than they could be: what arrives at each broker more than leaves it. The plan itself shows that
+    no more than it copies is needed.
+    """
+    needed, after, before = evening_bound(result), result.after, result.before
+    if after.bound is not None:
+        return replace(needed, replicas=after.bound.replicas, bytes=after.bound.bytes)
+    best = result.best_counts[result.sharing]
+    counts, sizes = after.counts[result.sharing], result.cluster.size_bytes
+    is_even = int((counts * counts).sum()) <= int((best * best).sum())
+    more_counts = int(np.maximum(0, after.counts - before.counts).sum())
+    more_bytes = int(np.maximum(0, after.bytes_held - before.bytes_held).sum())
+    racks_gained = _racks_missing(result, before) - _racks_missing(result, after)
+    cures = np.maximum(0, racks_gained)
+    replicas = needed.replicas if is_even else more_counts
+    copied_bytes = more_bytes if len(result.out_of_band) else needed.bytes
+    copied = result.assignment.is_added.sum(axis=1)
+    return replace(
+        needed,
+        replicas=min(int(copied.sum()), max(replicas, int(cures.sum()))),
+        bytes=min(int((copied * sizes).sum()), max(copied_bytes, int((cures * sizes).sum()))),
+    )
+
+
+def _racks_missing(result: PlanningResult, placement: Placement) -> Ints:
+    """Return, per partition that may change, on how many more racks it could be."""
+    return placement.racks_missing(result.roles.staying) * result.cluster.may_change
+
+
 def evening_bound(result: PlanningResult) -> LowerBound:
-    """Return the bounds for goals about evenness."""
+    """Return the bounds for goals about evenness: of counts and bytes, or of rack cures."""
+    cures = _racks_missing(result, result.before)
     sizes, percent = result.cluster.size_bytes, result.request.policy.bytes_tolerance_percent
     weights = disk_weights(result.cluster, result.roles)
     return LowerBound(
-        replicas=_units_to_copy(result, np.ones_like(sizes), None, 0),
-        bytes=_units_to_copy(result, sizes, weights, percent),
+        replicas=max(int(cures.sum()), _units_to_copy(result, np.ones_like(sizes), None, 0)),
+        bytes=max(int((cures * sizes).sum()), _units_to_copy(result, sizes, weights, percent)),
         leaders_max_minus_min=result.min_leader_range,
     )
 

@@ -173,7 +173,8 @@ def _racks_lost(result: PlanningResult) -> str:
 def _uneven_racks(result: PlanningResult) -> str:
     best = result.ideal_counts[result.sharing]
     low, high = int(best.min(initial=UNBOUNDED)), int(best.max(initial=0))
-    if high - low <= 1 or not result.goal.evens_replicas:
+    reached = int(np.ptp(result.after.counts[result.sharing]))
+    if high - low <= 1 or reached < high - low or not result.goal.evens_replicas:
         return ""
     return (
         f"replicas per broker cannot be more even than {low} to {high}: the racks have different "
@@ -296,6 +297,29 @@ def _leaders_uneven(result: PlanningResult) -> str:
     )
 
 
+def _goal_not_reached(result: PlanningResult) -> str:
+    """Say what the whole goal would take, where the plan stops before it."""
+    bound = result.goal.goal_bound(result)
+    if bound is None or not result.assignment.is_in_plan.any():
+        return ""
+    replicas = pluralize(bound.replicas, "replica")
+    return (
+        f"the plan does not reach the whole goal, which takes {replicas} and "
+        f"{format_bytes(bound.bytes)} or more; its lower bound is for what it reaches"
+    )
+
+
+def _not_proven(result: PlanningResult) -> str:
+    """Say how much better another plan could be at most, where the best was not found for sure."""
+    bound = result.after.bound
+    if bound is None or bound.is_reached or not result.assignment.is_in_plan.any():
+        return ""
+    return (
+        "the search for fewer bytes stopped at its limit: another plan could be nearer to the "
+        f"fair shares of bytes, or copy less, but not less than {format_bytes(bound.bytes)}"
+    )
+
+
 def _undone(result: PlanningResult) -> str:
     return result.goal.undone(result)
 
@@ -368,5 +392,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _min_insync_is_all,
     _coordinators,
     _deferred_by_budget,
+    _goal_not_reached,
+    _not_proven,
     _undone,
 )

@@ -110,6 +110,10 @@ class PlanningGoal:
         copied_bytes = int((copies * result.cluster.size_bytes).sum())
         return LowerBound(int(copies.sum()), copied_bytes, result.min_leader_range)
 
+    def goal_bound(self, result: "PlanningResult") -> LowerBound | None:
+        """Return the least that the whole goal takes; None where the plan reaches it."""
+        return None
+
     def reason(self, result: "PlanningResult") -> str:
         """Return one sentence that says why nothing moves, and what would help."""
         raise NotImplementedError

@@ -24,7 +24,7 @@ from counterpoise.model.plan import LowerBound
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
-from counterpoise.planning.explanation.figures import evening_bound
+from counterpoise.planning.explanation.figures import evening_bound, reached_bound
 from counterpoise.planning.explanation.planning_result import (
     PlanningResult,
     as_range,
@@ -134,7 +134,12 @@ class EveningGoal(PlanningGoal):
         raise NotImplementedError
 
     def lower_bound(self, result: PlanningResult) -> LowerBound:
-        return evening_bound(result)
+        return reached_bound(result)
+
+    def goal_bound(self, result: PlanningResult) -> LowerBound | None:
+        needed, reached = evening_bound(result), reached_bound(result)
+        is_more = needed.replicas > reached.replicas or needed.bytes > reached.bytes
+        return needed if is_more else None
 
     def reason(self, result: PlanningResult) -> str:
         counts, best = result.after.counts[result.sharing], result.ideal_counts[result.sharing]

@@ -214,13 +214,14 @@ def count_targets(placement: Placement, roles: Roles, limit: Ints | None = None)
 def fair_counts(placement: Placement, roles: Roles, even: Ints | None = None) -> Ints:
     """Return the most replicas that are fair for each broker: the mean of its rack, rounded up.
 
-    `even` has the most even counts, where they are known exactly.
+    `even` has the most even counts once racks are as good as can be, where they are known exactly.
+    A goal that cannot cure all racks may need more of a broker than that.
 
     New brokers stop here even where old ones hold more for lack of moves among themselves; those
     are for goal rebalance.
     """
-    if even is None:
-        even = count_targets(placement, roles.unrestricted)
+    targets = count_targets(placement, roles.unrestricted)
+    even = targets if even is None else np.maximum(even, targets)
     has_peer_with_one_more = np.isin(even + 1, even[roles.sharing])
     return even + has_peer_with_one_more
 
