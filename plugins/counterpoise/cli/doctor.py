@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
@@ -21,7 +21,6 @@ from counterpoise.cli.connectivity import (
 from counterpoise.errors import ClusterError, InputError
 from counterpoise.installation import Installation, open_address, open_installation
 from counterpoise.model.connectivity import ConnectivityCheck, LeaderChange
-from counterpoise.model.safe_text import for_json
 from counterpoise.units import parse_duration
 
 _FINDINGS, _UNREACHABLE = 1, 3  # exit codes
@@ -71,7 +70,8 @@ def _doctor(arguments: argparse.Namespace, console: Console) -> int:
     with installation:
         examined = pipeline.examine(installation, name, topics=topics)
         if arguments.json and arguments.watch:
-            _print_line(summary(examined))
+            print_json(summary(examined), indent=None)
+            sys.stdout.flush()
         elif arguments.json:
             print_json(summary(examined))
         else:
@@ -140,9 +140,5 @@ def _text_report(console: Console) -> Report:
 
 def _report_json(change: LeaderChange | str) -> None:
     values = {"trouble": change} if isinstance(change, str) else leader_change_summary(change)
-    _print_line({"at": datetime.now(UTC).isoformat(), **values})
-
-
-def _print_line(value: dict[str, Any]) -> None:
-    sys.stdout.write(for_json(value) + "\n")
+    print_json({"at": datetime.now(UTC).isoformat(), **values}, indent=None)
     sys.stdout.flush()

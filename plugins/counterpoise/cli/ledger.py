@@ -11,11 +11,12 @@ from typing import Any
 
 from rich.console import Console
 
-from counterpoise.cli.common import Commands, add_json_argument, print_json, read_text, write_text
+from counterpoise.cli.common import Commands, add_json_argument, print_json, read_text
+from counterpoise.cli.output_files import add_output_argument, write_text
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.installation import Installation, open_installation, settings_in
 from counterpoise.model.chain import ChainReport
-from counterpoise.model.safe_text import for_json, one_line
+from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import join_names
 from counterpoise.units import parse_moment
 
@@ -117,9 +118,9 @@ def _add_export(actions: Commands) -> None:
     parser.add_argument(
         "--since", metavar="TIME", help="only what was chained from then on, like 2026-01-31T12:00"
     )
-    parser.add_argument(
+    add_output_argument(
+        parser,
         "--cursor",
-        type=Path,
         metavar="FILE",
         help="remembers the last entry of each cluster; written when all lines are out",
     )
@@ -143,7 +144,7 @@ def _export(arguments: argparse.Namespace, console: Console) -> int:
         for line in installation.ledger.chain().export(
             cluster=arguments.cluster, after=after, since=since
         ):
-            print(for_json(line))
+            print_json(line, indent=None)
             last[line["cluster"]] = {"sequence": line["sequence"], "hash": line["hash"]}
     sys.stdout.flush()
     if arguments.cursor:

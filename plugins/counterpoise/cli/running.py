@@ -20,13 +20,14 @@ from counterpoise.cli.common import (
 )
 from counterpoise.cli.following import Display
 from counterpoise.cli.repeating import repeat
+from counterpoise.cli.streams import OutputError
 from counterpoise.errors import HaltedError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.request import Goal
 from counterpoise.model.run import Run, RunState
-from counterpoise.model.safe_text import one_line
+from counterpoise.model.safe_text import indented
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_moment
 
@@ -62,11 +63,12 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         controls.check_may(installation, run.cluster, who(installation), Action.OPERATE)
         if run.state in CLOSED_STATES:
             raise RefusedError(_why_closed(installation, run, arguments.plan))
-        progress = stderr_console() if arguments.json else console
+        progress = stderr_console(arguments) if arguments.json else console
         try:
             _run_to_the_end(installation, run.run_id, plan.fingerprint, progress)
-        except KeyboardInterrupt:
-            progress.print(
+        except (KeyboardInterrupt, OutputError) as ended_by:
+            can_print = isinstance(ended_by, KeyboardInterrupt)
+            (progress if can_print else stderr_console(arguments)).print(
                 f"run {run.run_id} is still under way: the same command goes on with it, "
                 "`counterpoise settle` ends it",
                 markup=False,
@@ -90,7 +92,7 @@ def _why_closed(installation: Installation, run: Run, path: Path) -> str:
     if run.state is RunState.DONE:
         return f"run {run.run_id} of this plan is done; a plan runs once. Make a new plan"
     when = "" if run.closed_at is None else f" on {format_moment(run.closed_at)}"
-    reason = one_line(run.reason)
+    reason = indented(run.reason)
     again = f"approve this one again (`counterpoise approve {path} --rate RATE --reason TEXT`)"
     if run.state is RunState.SUPERSEDED:
         return (

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -20,9 +19,9 @@ from counterpoise.cli.common import (
     print_json,
     read_plan,
     who,
-    write_text,
 )
 from counterpoise.cli.following import Display
+from counterpoise.cli.output_files import add_output_argument, path_argument, write_text
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Installation, open_address, open_installation
@@ -54,8 +53,8 @@ def _add_undo(commands: Commands) -> None:
     parser.add_argument(
         "--rebase", action="store_true", help="leave out partitions that later runs moved again"
     )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="UNDO.json", help="write the plan here"
+    add_output_argument(
+        parser, "--out", required=True, metavar="UNDO.json", help="write the plan here"
     )
     add_person_arguments(parser)
     parser.set_defaults(run=_undo)
@@ -140,7 +139,11 @@ def _add_stop(commands: Commands) -> None:
         "executes the plan first, or it goes on.",
     )
     parser.add_argument(
-        "--from-plan", type=Path, required=True, metavar="PLAN.json", help="the plan's file"
+        "--from-plan",
+        type=path_argument,
+        required=True,
+        metavar="PLAN.json",
+        help="the plan's file",
     )
     add_cluster_arguments(parser)
     parser.set_defaults(run=_stop)
