@@ -163,11 +163,17 @@ class Installation:
         finally:
             admin.close()
 
-    def check_connectivity(self, name: str, *, topics: Sequence[str] = ()) -> ConnectivityCheck:
+    def check_connectivity(
+        self,
+        name: str,
+        *,
+        topics: Sequence[str] = (),
+        progress: Callable[[int, int], None] = lambda _done, _total: None,
+    ) -> ConnectivityCheck:
         """Connect to every bootstrap address and every advertised endpoint, as a client does.
 
-        Each is asked for the leaders of `topics`. What fails is in the values; raises InputError
-        for a connection that cannot be used.
+        Each is asked for the leaders of `topics`; `progress` gets how many checks are done, of how
+        many. What fails is in the values; raises InputError for a connection that cannot be used.
         """
         settings = self.connectivity_settings(name)
         if self.connectivity_checker is not None:
@@ -175,7 +181,7 @@ class Installation:
         # Imported here: the Kafka clients are slow to import.
         from counterpoise.kafka_admin.connectivity import check_connectivity
 
-        return check_connectivity(settings, topics=topics)
+        return check_connectivity(settings, topics=topics, progress=progress)
 
     def connectivity_settings(self, name: str) -> ConnectionSettings:
         """Return the settings of the connection that reads."""
