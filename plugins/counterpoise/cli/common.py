@@ -160,11 +160,17 @@ def add_json_argument(parser: "argparse._ActionsContainer") -> None:
 def installation_for(
     arguments: argparse.Namespace, plan: RebalancePlan | None = None
 ) -> tuple[Installation, str]:
-    """Return the installation and the cluster's name: by --bootstrap, --cluster, or the plan."""
+    """Return the installation and the cluster's name: by --bootstrap, --cluster, or the plan.
+
+    No ledger is made by chance for a command that sets `is_about_runs`.
+    """
+    may_make_ledger = not getattr(arguments, "is_about_runs", False)
     if arguments.bootstrap:
         of_plan = (plan.cluster, plan.cluster_id) if plan else ()
-        return open_bootstrap_installation(arguments.bootstrap, *of_plan)
-    installation = open_installation()
+        return open_bootstrap_installation(
+            arguments.bootstrap, *of_plan, may_make_ledger=may_make_ledger
+        )
+    installation = open_installation(may_make_ledger=may_make_ledger)
     name = arguments.cluster or (plan.cluster if plan else "")
     installation.cluster(name)
     if plan and name != plan.cluster:
@@ -196,7 +202,7 @@ def _is_file(path: Path) -> bool:
 
 def installation_for_run(arguments: argparse.Namespace) -> tuple[Installation, Run]:
     """Return the installation where the run's cluster is known, and the run that RUN names."""
-    installation = open_installation()
+    installation = open_installation(may_make_ledger=False)
     try:
         run = find_run(installation, arguments.run_or_plan)
     except CounterpoiseError:

@@ -150,7 +150,7 @@ def _add_unfreeze(commands: Commands) -> None:
 
 
 def _unfreeze(arguments: argparse.Namespace, console: Console) -> int:
-    with open_installation() as installation:
+    with open_installation(may_make_ledger=False) as installation:
         by = who(installation, arguments.by)
         request = controls.unfreeze(installation, arguments.cluster, by=by, why=arguments.why)
     console.print(f"cluster {request.cluster} is no longer frozen", markup=False)

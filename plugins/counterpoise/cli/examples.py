@@ -65,6 +65,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "counterpoise audit --cluster orders-eu --fail-at warning",
         "counterpoise audit --bootstrap kafka-1:9092 --out audit",
     ),
+    "where": ("counterpoise where", "counterpoise where --json"),
     "ledger verify": ("counterpoise ledger verify --cluster orders-eu",),
     "ledger export": ("counterpoise ledger export --cursor exported.json >>ledger.jsonl",),
     "ledger checkpoint": (

@@ -199,7 +199,7 @@ def _add_checkpoint(actions: Commands) -> None:
 
 def _checkpoint(arguments: argparse.Namespace, console: Console) -> int:
     before = parse_moment(arguments.before, where="--before")
-    with open_installation() as installation:
+    with open_installation(may_make_ledger=False) as installation:
         _check_cluster(installation, arguments.cluster)
         now = installation.clock()
         chain = installation.ledger.chain()

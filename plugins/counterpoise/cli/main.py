@@ -30,6 +30,7 @@ from counterpoise.cli import (
     running,
     status,
     stopping,
+    where,
 )
 from counterpoise.cli.common import plain_console, safe_console
 from counterpoise.cli.examples import EXAMPLES
@@ -50,9 +51,9 @@ _EPILOG = (
     'exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input; 3 '
     "trouble with the cluster, the store, the ledger or the output; 70 a mistake in Counterpoise; "
     "130, 141, 143 ended by Ctrl-C, a closed pipe, SIGTERM\n"
-    "environment: COUNTERPOISE_CONFIG (default config/clusters.yaml), COUNTERPOISE_CONNECTIONS "
-    "(config/connections.yaml), COUNTERPOISE_STORE (var/store), COUNTERPOISE_LEDGER "
-    "(sqlite:///var/ledger.db); the last two also by a command (..._CMD) or from a file (..._FILE)"
+    "environment: COUNTERPOISE_CONFIG, COUNTERPOISE_CONNECTIONS, COUNTERPOISE_STORE and "
+    "COUNTERPOISE_LEDGER, the last two also by a command (..._CMD) or from a file (..._FILE); "
+    "COUNTERPOISE_HOME for the defaults of all. `counterpoise where` shows what is used"
 )
 
 # In the order of --help; a new file with commands needs its `add_commands` and its line here.
@@ -67,6 +68,7 @@ _MODULES = (
     doctor,
     audit,
     ledger,
+    where,
 )
 _WIDTH_WITHOUT_TERMINAL = 200
 _MAX_LINE_LENGTH = 1_000

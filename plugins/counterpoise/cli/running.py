@@ -48,6 +48,7 @@ def _add_execute(commands: Commands) -> None:
         "cluster says.",
     )
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.set_defaults(is_about_runs=True)
 
 
 def _execute(arguments: argparse.Namespace, console: Console) -> int:

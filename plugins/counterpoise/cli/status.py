@@ -43,7 +43,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def _status(arguments: argparse.Namespace, console: Console) -> int:
-    with open_installation() as installation:
+    with open_installation(may_make_ledger=False) as installation:
         if arguments.cluster:
             installation.cluster(arguments.cluster)
         if arguments.follow:

@@ -196,7 +196,7 @@ def _add_watch(commands: Commands) -> None:
 def _watch(arguments: argparse.Namespace, console: Console) -> int:
     exit_code = 0
     reports: dict[str, WatchReport] = {}
-    with open_installation() as installation:
+    with open_installation(may_make_ledger=False) as installation:
         all_clusters = sorted(installation.settings.clusters)
         for name in all_clusters if arguments.all else [arguments.cluster]:
             installation.cluster(name)

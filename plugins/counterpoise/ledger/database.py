@@ -74,6 +74,11 @@ def open_database(url: str, *, migrate: bool = True) -> sa.Engine:
     return engine
 
 
+def shown_address(url: str) -> str:
+    """Return a ledger's URL for people, as `where_of` does; opens nothing. Raises InputError."""
+    return where_of(_engine(url)[0])
+
+
 def where_of(url: sa.URL) -> str:
     """Return a URL for messages: without user, password and parameters."""
     return _without_login(url).difference_update_query(url.query).render_as_string()
