@@ -53,9 +53,13 @@ def test_defaults_are_in_the_project_wherever_a_command_is_typed(
     ("environment", "config", "data"),
     [
         ({"COUNTERPOISE_HOME": "/srv/c"}, "/srv/c/config", "/srv/c/var"),
-        ({"HOME": "/home/a"}, "/home/a/.config/counterpoise", "/home/a/.local/share/counterpoise"),
         (
-            {"HOME": "/home/a", "XDG_CONFIG_HOME": "/c", "XDG_DATA_HOME": "/d"},
+            {"HOME": "/people/a"},
+            "/people/a/.config/counterpoise",
+            "/people/a/.local/share/counterpoise",
+        ),
+        (
+            {"HOME": "/people/a", "XDG_CONFIG_HOME": "/c", "XDG_DATA_HOME": "/d"},
             "/c/counterpoise",
             "/d/counterpoise",
         ),

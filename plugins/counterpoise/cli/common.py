@@ -151,6 +151,20 @@ def system_user_name() -> str:
         return f"uid-{user_id}"
 
 
+def console_for_people(arguments: argparse.Namespace, console: Console) -> Console:
+    """Return where text goes that is not the answer: stderr, where stdout is for JSON."""
+    return stderr_console(arguments) if arguments.json else console
+
+
+def print_answer(arguments: argparse.Namespace, console: Console, value: Any, *lines: str) -> None:
+    """Print the value with --json, else the lines."""
+    if arguments.json:
+        print_json(value)
+        return
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+
+
 def add_json_argument(parser: "argparse._ActionsContainer") -> None:
     parser.add_argument(
         "--json", action="store_true", help="print JSON for machines instead of tables"

@@ -66,6 +66,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "counterpoise audit --bootstrap kafka-1:9092 --out audit",
     ),
     "where": ("counterpoise where", "counterpoise where --json"),
+    "completion": (
+        "counterpoise completion bash >/etc/bash_completion.d/counterpoise",
+        "counterpoise completion zsh >~/.zsh/completions/_counterpoise",
+        "counterpoise completion fish >~/.config/fish/completions/counterpoise.fish",
+    ),
     "ledger verify": ("counterpoise ledger verify --cluster orders-eu",),
     "ledger export": ("counterpoise ledger export --cursor exported.json >>ledger.jsonl",),
     "ledger checkpoint": (

@@ -1,6 +1,7 @@
 """Commands over the history: report, compact."""
 
 import argparse
+import json
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -64,9 +65,10 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
                 installation, arguments.cluster, period=period, until=until
             )
             name = f"{arguments.cluster}/leader-balance"
-        if arguments.json or arguments.csv:
-            suffix = "json" if arguments.json else "csv"
-            console.out(queries.report(installation, f"{name}.{suffix}"), end="")
+        if arguments.json:
+            print_json(json.loads(queries.report(installation, f"{name}.json")), indent=1)
+        elif arguments.csv:
+            console.out(queries.report(installation, f"{name}.csv"), end="")
         else:
             tables.print_markdown(console, queries.report(installation, f"{name}.md"))
             console.print(f"report: {page}", markup=False)

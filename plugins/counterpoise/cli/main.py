@@ -22,6 +22,7 @@ from rich.console import Console
 from counterpoise.cli import (
     approving,
     audit,
+    completion,
     controlling,
     doctor,
     history,
@@ -69,6 +70,7 @@ _MODULES = (
     audit,
     ledger,
     where,
+    completion,
 )
 _WIDTH_WITHOUT_TERMINAL = 200
 _MAX_LINE_LENGTH = 1_000
@@ -137,6 +139,7 @@ def _complete(name: str, command: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str], *, console: Console | None = None) -> int:
     """Run one command; every error of ours becomes one message on stderr and an exit code."""
     parser = build_parser()
+    completion.complete_if_asked(parser)
     if broken := [word for word in argv if is_broken_text(word)]:
         parser.error(one_line(f"{broken[0]!r} is no text in UTF-8"))
     arguments = parser.parse_args([_as_value(word) for word in argv])
