@@ -53,10 +53,18 @@ def _complaint(response: Any) -> str | None:
         )
     if not response.cluster_id:
         return "it reports no cluster id, which every Kafka broker has; what listens there?"
-    broken = [b.node_id for b in response.brokers if not b.host or b.node_id < 0]
+    broken = [b.node_id for b in response.brokers if not _is_host(b.host) or b.node_id < 0]
     if broken:
         return f"it reports brokers without a host or with a wrong id: {join_ids(broken)}"
     return None
+
+
+def _is_host(host: str | None) -> bool:
+    """Return whether the text may be a name or an IP address, as every resolver needs it."""
+    try:
+        return bool(host) and str(host).isprintable() and bool(str(host).encode("idna"))
+    except UnicodeError:  # a label that is too long, or empty
+        return False
 
 
 def partitions_of(topic: Any) -> tuple[PartitionDescription, ...]:
