@@ -45,6 +45,7 @@ test-in-memory: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/architecture tests/unit tests/property tests/simulation tests/upgrades
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance -m "not on_brokers"
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/exploration
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/fuzzing
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/spark
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/dags
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) $(SHARED_OUT)
@@ -64,7 +65,8 @@ $(FAB_STAMP): requirements-fab.txt | $(STAMP)
 	@VIRTUAL_ENV=$(CURDIR)/$(FAB) $(UV) pip install --quiet --require-hashes -r requirements-fab.txt
 	@touch $(FAB_STAMP)
 
-soak: setup  ## kill -9 of a run at every named point and at 100 random instants, on real brokers; half an hour at most
+soak: setup  ## every command before thousands of odd inputs; then kill -9 of a run at every named point and at 100 random instants, on real brokers
+	@COUNTERPOISE_FUZZ_EXAMPLES=2000 $(VENV)/bin/python -m pytest $(PYTEST_ARGS) --timeout 3600 tests/fuzzing
 	@$(VENV)/bin/python -m tests.support.soak $(SOAK_ARGS)
 
 lint: setup  ## style, types, and the import contracts of the house

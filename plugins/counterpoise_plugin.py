@@ -10,7 +10,7 @@ from airflow.plugins_manager import AirflowPlugin
 from counterpoise import installation
 from counterpoise.web.app import build_app
 
-_OPEN_FOR_PAGES = partial(installation.open_installation, may_migrate_ledger=False)
+_OPEN_FOR_PAGES = partial(installation.open_worker_installation, may_migrate_ledger=False)
 
 
 class CounterpoisePlugin(AirflowPlugin):

@@ -20,8 +20,10 @@ from counterpoise.units import format_bytes
 # Cluster documents, plans and reassignments, unpacked. A cluster of 1,000,000 partitions has a
 # document of 55 MB; a move in a plan takes some 400 bytes.
 MAX_DOCUMENT_BYTES: Final = 10**9
-# Everything that people write by hand: YAML, PEM, tokens, addresses.
+# Everything that people write by hand: PEM, tokens, addresses.
 MAX_SETTINGS_BYTES: Final = 4 * 10**6
+# YAML takes some 4 s for so much; 200 clusters with a policy each take a quarter of it.
+MAX_YAML_BYTES: Final = 10**6
 MAX_CERTIFICATES_BYTES: Final = 64 * 10**6  # lists of revoked ones are long
 _BLOCK_BYTES: Final = 1 << 20
 _PATIENCE_SECONDS: Final = 60.0  # with a pipe into which nobody writes

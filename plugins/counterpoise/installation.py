@@ -5,8 +5,7 @@
         with installation.operator("orders-eu") as cluster: ...
         run, plan = installation.run_and_plan(run_id)
 
-Paths and the ledger's URL come from environment variables (`settings.Locations`), with and without
-containers.
+Paths and the ledger's URL come from environment variables (`settings.Locations`).
 """
 
 import os
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from counterpoise.archive import Archive
 from counterpoise.discovery import discover
-from counterpoise.errors import RefusedError, StalePlanError, WrongClusterError
+from counterpoise.errors import LedgerError, RefusedError, StalePlanError, WrongClusterError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
@@ -36,6 +35,7 @@ from counterpoise.settings import (
     FileConnections,
     Locations,
     Settings,
+    check_worker_variables,
     read_settings,
 )
 from counterpoise.storage import Store
@@ -74,10 +74,11 @@ class Installation:
     known_clusters: Settings | None = None
     connectivity_checker: Callable[[ConnectionSettings], ConnectivityCheck] | None = None
     may_migrate_ledger: bool = True
+    may_make_ledger: bool = True  # at the default place; where a variable names one, it is meant
 
     @cached_property
     def settings(self) -> Settings:
-        return self.known_clusters or read_settings(self.locations.config)
+        return self.known_clusters or read_settings(self.locations.settings_file)
 
     @cached_property
     def archive(self) -> Archive:
@@ -93,8 +94,17 @@ class Installation:
         # Imported here: planning needs no database, and starts faster without one.
         from counterpoise.ledger import Ledger
 
+        new_at = self.locations.new_default_ledger
+        if new_at and not self.may_make_ledger:
+            raise LedgerError(
+                f"there is no ledger at {new_at} yet; `counterpoise approve` makes it, for one. If "
+                "your runs are in another one, set COUNTERPOISE_LEDGER"
+            )
         url = self.locations.ledger
-        return Ledger.open(url, self.clock, migrate=self.may_migrate_ledger)
+        ledger = Ledger.open(url, self.clock, migrate=self.may_migrate_ledger)
+        if new_at:
+            _LOGGER.warning("a new ledger was made: %s (COUNTERPOISE_LEDGER is not set)", new_at)
+        return ledger
 
     @property
     def people(self) -> People:
@@ -163,11 +173,17 @@ class Installation:
         finally:
             admin.close()
 
-    def check_connectivity(self, name: str, *, topics: Sequence[str] = ()) -> ConnectivityCheck:
+    def check_connectivity(
+        self,
+        name: str,
+        *,
+        topics: Sequence[str] = (),
+        progress: Callable[[int, int], None] = lambda _done, _total: None,
+    ) -> ConnectivityCheck:
         """Connect to every bootstrap address and every advertised endpoint, as a client does.
 
-        Each is asked for the leaders of `topics`. What fails is in the values; raises InputError
-        for a connection that cannot be used.
+        Each is asked for the leaders of `topics`; `progress` gets how many checks are done, of how
+        many. What fails is in the values; raises InputError for a connection that cannot be used.
         """
         settings = self.connectivity_settings(name)
         if self.connectivity_checker is not None:
@@ -175,7 +191,7 @@ class Installation:
         # Imported here: the Kafka clients are slow to import.
         from counterpoise.kafka_admin.connectivity import check_connectivity
 
-        return check_connectivity(settings, topics=topics)
+        return check_connectivity(settings, topics=topics, progress=progress)
 
     def connectivity_settings(self, name: str) -> ConnectionSettings:
         """Return the settings of the connection that reads."""
@@ -255,11 +271,13 @@ def open_installation(
     known_clusters: Settings | None = None,
     environment: Mapping[str, str] = os.environ,
     may_migrate_ledger: bool = True,
+    may_make_ledger: bool = True,
 ) -> Installation:
     """Return the installation that the environment describes.
 
     `connections` are those of the command line by default. Without `may_migrate_ledger`, as for
-    pages, the ledger is neither made nor migrated.
+    pages, the ledger is neither made nor migrated; without `may_make_ledger`, as for commands about
+    runs that are in it, none is made at the default place.
     """
     locations = Locations.from_environment(environment)
     return Installation(
@@ -267,7 +285,19 @@ def open_installation(
         connections or FileConnections(locations.connections, environment),
         known_clusters=known_clusters,
         may_migrate_ledger=may_migrate_ledger,
+        may_make_ledger=may_make_ledger,
     )
+
+
+def open_worker_installation(
+    *, connections: Connections | None = None, may_migrate_ledger: bool = True
+) -> Installation:
+    """Return the installation of a component of Airflow, which has no defaults.
+
+    Raises InputError where the variables do not name its settings, store and ledger.
+    """
+    check_worker_variables()
+    return open_installation(connections=connections, may_migrate_ledger=may_migrate_ledger)
 
 
 _TYPED: Final = "bootstrap"  # the id of a connection that nobody configured
@@ -305,7 +335,7 @@ def open_address(addresses: str, name: str) -> Installation:
 
 
 def open_bootstrap_installation(
-    addresses: str, name: str | None = None, cluster_id: str = ""
+    addresses: str, name: str | None = None, cluster_id: str = "", *, may_make_ledger: bool = True
 ) -> tuple[Installation, str]:
     """Return an installation that meets a cluster at these addresses, and the cluster's name.
 
@@ -315,7 +345,7 @@ def open_bootstrap_installation(
     "kafka-" and the id. Raises InputError, ClusterUnreachableError, LedgerError.
     """
     connections = _OneConnection.typed(addresses)
-    installation = open_installation(connections=connections)
+    installation = open_installation(connections=connections, may_make_ledger=may_make_ledger)
     settings = settings_in(installation.locations)
     installation.known_clusters = settings
     if name is None:
@@ -338,13 +368,14 @@ def settings_in(locations: Locations) -> Settings:
     """Return the settings of the file, none where there is no file. Raises InputError for a file
     that cannot be read: that must not switch its policies off.
     """
+    config = locations.settings_file
     try:
-        locations.config.stat()
+        config.stat()
     except FileNotFoundError:
         return Settings("the command line", {})
     except OSError:
         pass  # reading it says why
-    return read_settings(locations.config)
+    return read_settings(config)
 
 
 def _cluster_id_at(settings: ConnectionSettings) -> str:

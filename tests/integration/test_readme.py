@@ -62,6 +62,7 @@ def test_the_commands_of_a_document_run_in_their_order(
     # Many commands start Python anew: what the first one compiles, the next ones find.
     environment |= {
         "BOOTSTRAP": kafka.bootstrap_string,
+        "COUNTERPOISE_HOME": str(clone),  # its code is a link to that of another clone
         "PYTHONPYCACHEPREFIX": str(clone.parent / "compiled"),
     }
     done = run(["bash", script], name=name, timeout_seconds=500, cwd=clone, env=environment)

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from counterpoise.cli import plans
+from counterpoise.cli.common import plain_console, safe_console
 from counterpoise.model.document import to_document
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
@@ -490,3 +491,15 @@ def test_leaders_by_bytes_in_are_a_reason_for_a_plan(shell: CommandLine, goal: s
     assert shell.type(*words, "--leader-weight", "bytes-in").code == 0
     figures = json.loads(path.read_text())["figures"]
     assert sorted(figure["bytes_in_after"] // 1_000_000 for figure in figures) == [0, 250, 250]
+
+
+def test_a_warning_of_several_lines_is_printed_as_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    console = safe_console(plain_console(width=40))
+    plans.print_warnings(console, ["no address answered:\n  a:1: refused\n\x1b[31mwarning: x"])
+    assert capsys.readouterr().out.splitlines() == [
+        "warning: no address answered:",
+        "    a:1: refused",
+        "  \N{REPLACEMENT CHARACTER}[31mwarning: x",
+    ]

@@ -4,6 +4,7 @@ that is migrated.
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +22,8 @@ from counterpoise.errors import (
     RunConflictError,
     WrongClusterError,
 )
-from counterpoise.ledger import Ledger
+from counterpoise.installation import now_utc
+from counterpoise.ledger import Ledger, database
 from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.schema import metadata
 from counterpoise.model.approval import Approval, Decision, Question
@@ -308,3 +310,21 @@ def test_a_ledger_of_a_newer_release_is_refused(tmp_path: Path) -> None:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(LedgerError, match="newer Counterpoise"):
         open_database(url)
+
+
+@pytest.mark.parametrize("migrate", [True, False])
+def test_a_wait_for_a_locked_ledger_is_told(
+    migrate: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    Ledger.open(url, now_utc).close()
+    monkeypatch.setattr(database, "_UNNOTICED_SECONDS", 0)
+    monkeypatch.setattr(database, "_LOCK_WAIT_SECONDS", 0)
+    with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode=EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("CREATE TABLE other(x)")
+        with pytest.raises(LedgerError, match="database is locked"):
+            Ledger.open(url, now_utc, migrate=migrate)
+    assert f"the ledger {url} is locked by another process" in caplog.text
+    Ledger.open(url, now_utc, migrate=migrate).close()

@@ -65,7 +65,7 @@ def test_two_variables_for_one_place_are_refused() -> None:
 
 def test_nothing_is_asked_before_it_is_needed() -> None:
     """So that an emergency stop works while the vault does not."""
-    environment = {"COUNTERPOISE_LEDGER_CMD": "no-such-command"}
+    environment = {"COUNTERPOISE_LEDGER_CMD": "no-such-command", "COUNTERPOISE_STORE": "var/store"}
     with open_installation(environment=environment) as installation:
         assert installation.locations.store == "var/store"
         with pytest.raises(InputError, match="COUNTERPOISE_LEDGER_CMD"):

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -13,15 +14,19 @@ from counterpoise.cli.common import (
     CLOSED_STATES,
     Commands,
     add_by_argument,
+    add_json_argument,
     add_person_arguments,
     add_plan_command,
+    console_for_people,
     installation_for,
+    print_answer,
+    print_json,
     read_plan,
     who,
 )
 from counterpoise.errors import ClusterError, RefusedError
 from counterpoise.installation import Installation
-from counterpoise.model.approval import Decision
+from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import RunState
@@ -38,7 +43,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def _add_preflight(commands: Commands) -> None:
-    add_plan_command(
+    parser = add_plan_command(
         commands,
         "preflight",
         _preflight,
@@ -46,6 +51,7 @@ def _add_preflight(commands: Commands) -> None:
         "Asks the cluster whether the operator connection may set throttles, reassign and elect, "
         "for this plan. Changes nothing; exit code 1 names what is refused.",
     )
+    add_json_argument(parser)
 
 
 def _preflight(arguments: argparse.Namespace, console: Console) -> int:
@@ -58,6 +64,9 @@ def _preflight(arguments: argparse.Namespace, console: Console) -> int:
     with installation:
         refused = pipeline.preflight(installation, plan)
         warnings = pipeline.preflight_warnings(installation, plan)
+    if arguments.json:
+        print_json({"refused": dict(refused), "warnings": list(warnings)})
+        return 1 if refused else 0
     plans.print_warnings(console, warnings)
     if not refused:
         console.print("all allowed" if not warnings else "all that the plan needs is allowed")
@@ -77,6 +86,7 @@ def _add_propose(commands: Commands) -> None:
         "(`counterpoise approve`); elsewhere `approve` alone is enough.",
     )
     add_by_argument(parser)
+    add_json_argument(parser)
 
 
 def _propose(arguments: argparse.Namespace, console: Console) -> int:
@@ -86,8 +96,10 @@ def _propose(arguments: argparse.Namespace, console: Console) -> int:
         by = who(installation, arguments.by)
         run_id = pipeline.submit_plan(installation, plan, requested_by=by)["run_id"]
         requester = queries.run_status(installation, run_id).run.requester
-    _print_who_counts(console, by, requester)
-    console.print(f"proposed by {requester.shown}: run {run_id}\n{plan.fingerprint}", markup=False)
+    _print_who_counts(console_for_people(arguments, console), by, requester)
+    value = {"run_id": run_id, "fingerprint": plan.fingerprint, "requested_by": requester.shown}
+    line = f"proposed by {requester.shown}: run {run_id}\n{plan.fingerprint}"
+    print_answer(arguments, console, value, line)
     return 0
 
 
@@ -112,9 +124,11 @@ def _add_approve(commands: Commands) -> None:
         help="do not ask the cluster what the operator may do",
     )
     add_person_arguments(parser, "--reason")
+    add_json_argument(parser)
 
 
 def _approve(arguments: argparse.Namespace, console: Console) -> int:
+    people = console_for_people(arguments, console)
     plan = _plan_with_moves(arguments.plan, "approve")
     installation, _ = installation_for(arguments, plan)
     with installation:
@@ -126,9 +140,9 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
         requester = by if run is None or is_new else run.requester
         controls.check_grant(installation, plan, by=by, requester=requester, rate=arguments.rate)
         if run is None or is_new or run.state in _NOT_STARTED_STATES:
-            _check_rules(installation, plan, console, may_be_unknown=arguments.no_preflight)
+            _check_rules(installation, plan, people, may_be_unknown=arguments.no_preflight)
         if not arguments.no_preflight:
-            _check_permissions(installation, plan, console)
+            _check_permissions(installation, plan, people)
         if run is None or is_new:
             run_id = pipeline.submit_plan(installation, plan, requested_by=by)["run_id"]
         else:
@@ -143,16 +157,38 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
             rate=arguments.rate,
         )
         missing = queries.approvals_missing(installation, run_id, plan)
-    _print_who_counts(console, by, approval.person)
-    console.print(
-        f"approved by {approval.person.shown} at "
-        f"{format_rate(approval.rate_bytes_per_second or 0)}, "
-        f"until {approval.expires_at:%Y-%m-%d %H:%M} UTC: run {run_id}\n{plan.fingerprint}",
-        markup=False,
-    )
-    if missing:
-        console.print("the plan lowers a replication factor: another person has to approve it too")
+    _print_who_counts(people, by, approval.person)
+    _print_approval(arguments, console, run_id, approval, missing)
     return 0
+
+
+def _print_approval(
+    arguments: argparse.Namespace,
+    console: Console,
+    run_id: str,
+    approval: Approval,
+    missing: int,
+) -> None:
+    rate = format_rate(approval.rate_bytes_per_second or 0)
+    value = _decision_summary(run_id, approval) | {"approvals_missing": missing}
+    lines = [
+        f"approved by {approval.person.shown} at {rate}, "
+        f"until {approval.expires_at:%Y-%m-%d %H:%M} UTC: run {run_id}\n{approval.fingerprint}"
+    ]
+    if missing:
+        lines.append("the plan lowers a replication factor: another person has to approve it too")
+    print_answer(arguments, console, value, *lines)
+
+
+def _decision_summary(run_id: str, approval: Approval) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "fingerprint": approval.fingerprint,
+        "decision": str(approval.decision),
+        "decided_by": approval.person.shown,
+        "rate_bytes_per_second": approval.rate_bytes_per_second,
+        "expires_at": approval.expires_at.isoformat() if approval.expires_at else None,
+    }
 
 
 def _plan_with_moves(path: Path, what: str) -> RebalancePlan:
@@ -235,6 +271,7 @@ def _add_reject(commands: Commands) -> None:
         "Records a rejection; the plan cannot run then.",
     )
     add_person_arguments(parser, "--reason")
+    add_json_argument(parser)
 
 
 def _reject(arguments: argparse.Namespace, console: Console) -> int:
@@ -257,6 +294,7 @@ def _reject(arguments: argparse.Namespace, console: Console) -> int:
             reason=arguments.reason,
             rate=None,
         )
-    _print_who_counts(console, by, decision.person)
-    console.print(f"rejected by {decision.person.shown}: run {run_id}", markup=False)
+    _print_who_counts(console_for_people(arguments, console), by, decision.person)
+    line = f"rejected by {decision.person.shown}: run {run_id}"
+    print_answer(arguments, console, _decision_summary(run_id, decision), line)
     return 0

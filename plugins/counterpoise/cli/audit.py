@@ -16,8 +16,8 @@ from counterpoise.cli.common import (
     add_json_argument,
     installation_for,
     print_json,
-    write_text,
 )
+from counterpoise.cli.output_files import path_argument, write_text
 from counterpoise.errors import RefusedError, StoreError
 from counterpoise.model.finding import AuditReport, ReportedFinding
 from counterpoise.model.severity import Severity
@@ -54,7 +54,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument(
         "--out",
-        type=Path,
+        type=path_argument,
         metavar="DIR",
         help="also write audit.html, audit.md and audit.json there",
     )

@@ -1,14 +1,13 @@
 """What several commands share: arguments, the installation, files, JSON, text from outside."""
 
 import argparse
-import gzip
 import os
 import pwd
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from rich.console import (
     Console,
@@ -20,7 +19,9 @@ from rich.console import (
 )
 
 from counterpoise import queries
-from counterpoise.errors import CounterpoiseError, InputError, StoreError
+from counterpoise.cli.output_files import path_argument
+from counterpoise.cli.streams import is_unicode
+from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.input_files import MAX_DOCUMENT_BYTES, read_input_text
 from counterpoise.installation import Installation, open_bootstrap_installation, open_installation
 from counterpoise.model.cluster import ClusterSnapshot
@@ -34,7 +35,6 @@ from counterpoise.model.safe_text import for_json, without_control_characters
 CLOSED_STATES = (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED)
 # What `add_commands` of each module gets.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-_FILE_MODE: Final = 0o640
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def plain_console(**options: Any) -> Console:
     return Console(highlight=False, markup=False, emoji=False, **options)
 
 
-def stderr_console() -> Console:
-    """Return a console for progress, where stdout is for machines."""
-    return safe_console(plain_console(stderr=True))
+def stderr_console(arguments: argparse.Namespace) -> Console:
+    """Return a console for progress, where stdout is for machines; silent with --quiet."""
+    return safe_console(plain_console(stderr=True, quiet=arguments.quiet))
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser, *, or_document: bool = False) -> None:
@@ -77,7 +77,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser, *, or_document: bool 
     if or_document:
         where.add_argument(
             "--state",
-            type=Path,
+            type=path_argument,
             metavar="X.json[.gz]",
             help="a cluster document; no cluster is needed",
         )
@@ -109,7 +109,7 @@ def add_plan_command(
 ) -> argparse.ArgumentParser:
     """Return the parser of a command whose first argument is a plan's file."""
     parser = commands.add_parser(name, help=summary, description=description)
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
+    parser.add_argument("plan", type=path_argument, metavar="PLAN", help="the plan's file")
     parser.add_argument(
         "--bootstrap",
         metavar="A,B",
@@ -151,6 +151,20 @@ def system_user_name() -> str:
         return f"uid-{user_id}"
 
 
+def console_for_people(arguments: argparse.Namespace, console: Console) -> Console:
+    """Return where text goes that is not the answer: stderr, where stdout is for JSON."""
+    return stderr_console(arguments) if arguments.json else console
+
+
+def print_answer(arguments: argparse.Namespace, console: Console, value: Any, *lines: str) -> None:
+    """Print the value with --json, else the lines."""
+    if arguments.json:
+        print_json(value)
+        return
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+
+
 def add_json_argument(parser: "argparse._ActionsContainer") -> None:
     parser.add_argument(
         "--json", action="store_true", help="print JSON for machines instead of tables"
@@ -160,11 +174,17 @@ def add_json_argument(parser: "argparse._ActionsContainer") -> None:
 def installation_for(
     arguments: argparse.Namespace, plan: RebalancePlan | None = None
 ) -> tuple[Installation, str]:
-    """Return the installation and the cluster's name: by --bootstrap, --cluster, or the plan."""
+    """Return the installation and the cluster's name: by --bootstrap, --cluster, or the plan.
+
+    No ledger is made by chance for a command that sets `is_about_runs`.
+    """
+    may_make_ledger = not getattr(arguments, "is_about_runs", False)
     if arguments.bootstrap:
         of_plan = (plan.cluster, plan.cluster_id) if plan else ()
-        return open_bootstrap_installation(arguments.bootstrap, *of_plan)
-    installation = open_installation()
+        return open_bootstrap_installation(
+            arguments.bootstrap, *of_plan, may_make_ledger=may_make_ledger
+        )
+    installation = open_installation(may_make_ledger=may_make_ledger)
     name = arguments.cluster or (plan.cluster if plan else "")
     installation.cluster(name)
     if plan and name != plan.cluster:
@@ -196,7 +216,7 @@ def _is_file(path: Path) -> bool:
 
 def installation_for_run(arguments: argparse.Namespace) -> tuple[Installation, Run]:
     """Return the installation where the run's cluster is known, and the run that RUN names."""
-    installation = open_installation()
+    installation = open_installation(may_make_ledger=False)
     try:
         run = find_run(installation, arguments.run_or_plan)
     except CounterpoiseError:
@@ -213,23 +233,6 @@ def read_text(path: Path, what: str) -> str:
     return read_input_text(path, what, MAX_DOCUMENT_BYTES, unpack=True)
 
 
-def write_text(path: Path, text: str, what: str) -> None:
-    """Write a file as a whole or not at all; gzipped, without time stamp, when it ends in .gz.
-
-    Owner and group may read it at most, the group where the umask lets it. Raises StoreError.
-    """
-    data = gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode()
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.unlink(missing_ok=True)
-        handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _FILE_MODE)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        part.replace(path)
-    except OSError as error:
-        raise StoreError(f"{what} {path}: cannot be written ({error.strerror})") from None
-
-
 def read_state(path: Path) -> ClusterSnapshot:
     return from_document_text(read_text(path, "cluster document"), where=str(path))
 
@@ -238,5 +241,7 @@ def read_plan(path: Path) -> RebalancePlan:
     return RebalancePlan.from_json(read_text(path, "plan"), where=str(path))
 
 
-def print_json(value: Any) -> None:
-    sys.stdout.write(for_json(value, indent=2) + "\n")
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Print a value as JSON, without `indent` on one line."""
+    ascii_only = not is_unicode(sys.stdout)
+    sys.stdout.write(for_json(value, indent=indent, ascii_only=ascii_only) + "\n")

@@ -21,11 +21,13 @@ from counterpoise.model.connectivity import (
     StageResult,
 )
 from counterpoise.model.words import pluralize
+from counterpoise.units import format_count
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import Examination
 
 _MAX_ENDPOINTS_SHOWN: Final = 50  # with more of them only those with a problem
+_MAX_ROWS: Final = 200  # of a table, and of findings; `--json` has all
 _STAGES_WITH_DETAIL: Final = (ConnectionStage.SASL, ConnectionStage.METADATA)
 
 
@@ -58,7 +60,9 @@ def _print_advertised(console: Console, connectivity: ConnectivityCheck) -> None
     if len(checks) > _MAX_ENDPOINTS_SHOWN:
         problems = [(name, check) for name, check in checks if not _is_as_expected(check)]
         expected_count = len(checks) - len(problems)
-        console.print(f"{expected_count} of {len(checks)} respond as they should")
+        console.print(
+            f"{format_count(expected_count)} of {format_count(len(checks))} respond as they should"
+        )
         checks = problems
     console.print(_endpoint_table("broker", checks))
 
@@ -69,10 +73,18 @@ def _is_as_expected(check: EndpointCheck) -> bool:
 
 def _endpoint_table(first_column: str, checks: Sequence[tuple[str, EndpointCheck]]) -> Table:
     rows = table(first_column, "address", "steps (milliseconds)", "result")
-    for name, check in checks:
+    for name, check in checks[:_MAX_ROWS]:
         steps = ", ".join(map(_stage_in_words, check.stages))
         rows.add_row(name, shown(check.address), shown(steps), shown(_result(check)))
+    if more := _more(len(checks)):
+        rows.add_row("", more)
     return rows
+
+
+def _more(count: int) -> str:
+    """Return how many of `count` are not shown; "" for none."""
+    hidden = max(0, count - _MAX_ROWS)
+    return f"and {format_count(hidden)} more; --json has all" if hidden else ""
 
 
 def _stage_in_words(stage: StageResult) -> str:
@@ -116,8 +128,9 @@ def _print_cluster(
 
 def _broker_table(metadata: ClusterMetadata) -> Table:
     rows = table("broker", "advertises", "rack", "state", ("leaders", "right"))
-    for broker in metadata.brokers:
-        leader_count = len(metadata.leaders.get(broker.broker_id, ()))
+    leaders = metadata.leaders
+    for broker in metadata.brokers[:_MAX_ROWS]:
+        leader_count = len(leaders.get(broker.broker_id, ()))
         rows.add_row(
             str(broker.broker_id),
             shown(f"{broker.host}:{broker.port}"),
@@ -125,6 +138,8 @@ def _broker_table(metadata: ClusterMetadata) -> Table:
             "fenced" if broker.is_fenced else "live",
             str(leader_count),
         )
+    if more := _more(len(metadata.brokers)):
+        rows.add_row("", more)
     return rows
 
 
@@ -176,11 +191,13 @@ def _print_certificates(console: Console, connectivity: ConnectivityCheck) -> No
 
 def _print_findings(console: Console, examined: "Examination") -> None:
     console.print()
-    for finding in examined.findings:
+    for finding in examined.findings[:_MAX_ROWS]:
         style = "red" if finding.severity == "critical" else "yellow"
         line = Text(f"{finding.severity}: ", style=style)
         line.append_text(shown("; ".join((finding.summary, *finding.fix))))
         console.print(line, soft_wrap=True)
+    if more := _more(len(examined.findings)):
+        console.print(more)
     if not examined.findings:
         console.print("every address and every endpoint responds; no findings")
 
@@ -199,6 +216,7 @@ def summary(examined: "Examination") -> dict[str, Any]:
         "cluster_id": connectivity.cluster_id,
         "bootstrap": [_endpoint_summary(check) for check in connectivity.bootstrap],
         "advertised": {str(broker_id): _endpoint_summary(check) for broker_id, check in advertised},
+        "unchecked": list(connectivity.unchecked),
         "cluster": _cluster_summary(metadata) if metadata else None,
         "leaders": _leaders_summary(examined),
         "findings": [

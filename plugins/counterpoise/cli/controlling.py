@@ -9,11 +9,14 @@ from collections.abc import Callable
 from rich.console import Console
 
 from counterpoise import controls
+from counterpoise.cli import tables
 from counterpoise.cli.common import (
     Commands,
+    add_json_argument,
     add_person_arguments,
     add_run_arguments,
     installation_for_run,
+    print_answer,
     who,
 )
 from counterpoise.installation import open_installation
@@ -63,6 +66,7 @@ def _add_run_control(
     parser = commands.add_parser(name, help=summary, description=description)
     add_run_arguments(parser)
     add_person_arguments(parser)
+    add_json_argument(parser)
     parser.set_defaults(run=_request_of_run, request=request)
 
 
@@ -71,10 +75,10 @@ def _request_of_run(arguments: argparse.Namespace, console: Console) -> int:
     with installation:
         by = who(installation, arguments.by)
         request = arguments.request(installation, run.run_id, by=by, why=arguments.why)
-    console.print(
-        f"{request.control} of run {run.run_id} requested by {request.person.shown}: {_NEXT_STEP}",
-        markup=False,
+    line = (
+        f"{request.control} of run {run.run_id} requested by {request.person.shown}: {_NEXT_STEP}"
     )
+    print_answer(arguments, console, tables.request_summary(request), line)
     return 0
 
 
@@ -89,6 +93,7 @@ def _add_rate(commands: Commands) -> None:
     add_run_arguments(parser)
     parser.add_argument("rate", metavar="30MB/s", help="the new rate, with its unit")
     add_person_arguments(parser)
+    add_json_argument(parser)
     parser.set_defaults(run=_rate)
 
 
@@ -100,10 +105,8 @@ def _rate(arguments: argparse.Namespace, console: Console) -> int:
             installation, run.run_id, arguments.rate, by=by, why=arguments.why
         )
     rate = format_rate(request.rate_bytes_per_second or 0)
-    console.print(
-        f"rate {rate} of run {run.run_id} requested by {request.person.shown}: {_NEXT_STEP}",
-        markup=False,
-    )
+    line = f"rate {rate} of run {run.run_id} requested by {request.person.shown}: {_NEXT_STEP}"
+    print_answer(arguments, console, tables.request_summary(request), line)
     return 0
 
 
@@ -122,6 +125,7 @@ def _add_freeze(commands: Commands) -> None:
         help="2026-12-01T06:00+01:00 (UTC without an offset), or from now: 8h, 3d",
     )
     add_person_arguments(parser)
+    add_json_argument(parser)
     parser.set_defaults(run=_freeze)
 
 
@@ -134,7 +138,8 @@ def _freeze(arguments: argparse.Namespace, console: Console) -> int:
             by=who(installation, arguments.by),
             why=arguments.why,
         )
-    console.print(f"cluster {request.cluster} is frozen{request.until_in_words}", markup=False)
+    line = f"cluster {request.cluster} is frozen{request.until_in_words}"
+    print_answer(arguments, console, tables.request_summary(request), line)
     return 0
 
 
@@ -146,12 +151,14 @@ def _add_unfreeze(commands: Commands) -> None:
     )
     parser.add_argument("cluster", metavar="CLUSTER", help="a cluster of config/clusters.yaml")
     add_person_arguments(parser)
+    add_json_argument(parser)
     parser.set_defaults(run=_unfreeze)
 
 
 def _unfreeze(arguments: argparse.Namespace, console: Console) -> int:
-    with open_installation() as installation:
+    with open_installation(may_make_ledger=False) as installation:
         by = who(installation, arguments.by)
         request = controls.unfreeze(installation, arguments.cluster, by=by, why=arguments.why)
-    console.print(f"cluster {request.cluster} is no longer frozen", markup=False)
+    line = f"cluster {request.cluster} is no longer frozen"
+    print_answer(arguments, console, tables.request_summary(request), line)
     return 0

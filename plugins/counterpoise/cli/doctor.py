@@ -1,16 +1,22 @@
 """`doctor`: checks the connection of a client step by step, and says what is wrong with it."""
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
 from counterpoise import pipeline
-from counterpoise.cli.common import add_cluster_arguments, add_json_argument, print_json
+from counterpoise.cli.common import (
+    add_cluster_arguments,
+    add_json_argument,
+    print_json,
+    stderr_console,
+)
 from counterpoise.cli.connectivity import (
     in_words,
     leader_change_summary,
@@ -21,7 +27,6 @@ from counterpoise.cli.connectivity import (
 from counterpoise.errors import ClusterError, InputError
 from counterpoise.installation import Installation, open_address, open_installation
 from counterpoise.model.connectivity import ConnectivityCheck, LeaderChange
-from counterpoise.model.safe_text import for_json
 from counterpoise.units import parse_duration
 
 _FINDINGS, _UNREACHABLE = 1, 3  # exit codes
@@ -69,9 +74,11 @@ def _doctor(arguments: argparse.Namespace, console: Console) -> int:
     topics = tuple(dict.fromkeys(arguments.topic))
     installation, name = _installation(arguments)
     with installation:
-        examined = pipeline.examine(installation, name, topics=topics)
+        with _progress(arguments) as progress:
+            examined = pipeline.examine(installation, name, topics=topics, progress=progress)
         if arguments.json and arguments.watch:
-            _print_line(summary(examined))
+            print_json(summary(examined), indent=None)
+            sys.stdout.flush()
         elif arguments.json:
             print_json(summary(examined))
         else:
@@ -82,6 +89,18 @@ def _doctor(arguments: argparse.Namespace, console: Console) -> int:
             report = _report_json if arguments.json else _text_report(console)
             _watch(installation, name, examined.connectivity, topics, watch_time, report)
     return _FINDINGS if examined.findings else 0
+
+
+@contextlib.contextmanager
+def _progress(arguments: argparse.Namespace) -> Iterator[Callable[[int, int], None]]:
+    """Show on a terminal's stderr how many addresses are checked."""
+    # Imported here: no other command needs it.
+    from rich.progress import Progress
+
+    console = stderr_console(arguments)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task("addresses checked", total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 def _installation(arguments: argparse.Namespace) -> tuple[Installation, str]:
@@ -140,9 +159,5 @@ def _text_report(console: Console) -> Report:
 
 def _report_json(change: LeaderChange | str) -> None:
     values = {"trouble": change} if isinstance(change, str) else leader_change_summary(change)
-    _print_line({"at": datetime.now(UTC).isoformat(), **values})
-
-
-def _print_line(value: dict[str, Any]) -> None:
-    sys.stdout.write(for_json(value) + "\n")
+    print_json({"at": datetime.now(UTC).isoformat(), **values}, indent=None)
     sys.stdout.flush()

@@ -1,6 +1,7 @@
 """Commands over the history: report, compact."""
 
 import argparse
+import json
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from counterpoise.cli import tables
 from counterpoise.cli.common import Commands, add_json_argument, print_json, stderr_console
 from counterpoise.errors import InputError, StoreError
 from counterpoise.installation import Installation, open_installation
-from counterpoise.model.safe_text import one_line
+from counterpoise.model.safe_text import indented
 from counterpoise.units import parse_duration, parse_moment
 
 
@@ -55,7 +56,7 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
             installation.cluster(arguments.cluster)
         elif until:
             raise InputError("--until goes with --cluster; the fleet is reported as it is now")
-        _analyse(installation)
+        _analyse(installation, stderr_console(arguments))
         if arguments.fleet:
             page = pipeline.report_fleet(installation)
             name = "fleet"
@@ -64,17 +65,17 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
                 installation, arguments.cluster, period=period, until=until
             )
             name = f"{arguments.cluster}/leader-balance"
-        if arguments.json or arguments.csv:
-            suffix = "json" if arguments.json else "csv"
-            console.out(queries.report(installation, f"{name}.{suffix}"), end="")
+        if arguments.json:
+            print_json(json.loads(queries.report(installation, f"{name}.json")), indent=1)
+        elif arguments.csv:
+            console.out(queries.report(installation, f"{name}.csv"), end="")
         else:
             tables.print_markdown(console, queries.report(installation, f"{name}.md"))
             console.print(f"report: {page}", markup=False)
     return 0
 
 
-def _analyse(installation: Installation) -> None:
-    progress = stderr_console()
+def _analyse(installation: Installation, progress: Console) -> None:
     round_id = f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     pipeline.analyse(installation, round_id, lambda line: progress.print(line, markup=False))
 
@@ -96,7 +97,7 @@ def _add_compact(commands: Commands) -> None:
 
 
 def _compact(arguments: argparse.Namespace, console: Console) -> int:
-    progress = stderr_console()
+    progress = stderr_console(arguments)
     with open_installation() as installation:
         report = pipeline.compact(
             installation,
@@ -109,5 +110,5 @@ def _compact(arguments: argparse.Namespace, console: Console) -> int:
         for line in report.in_words:
             console.print(line, markup=False, soft_wrap=True)
     for problem in report.problems:
-        print(one_line(f"counterpoise compact: {problem}"), file=sys.stderr)
+        print(indented(f"counterpoise compact: {problem}"), file=sys.stderr)
     return StoreError.exit_code if report.problems else 0

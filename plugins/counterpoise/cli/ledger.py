@@ -11,11 +11,12 @@ from typing import Any
 
 from rich.console import Console
 
-from counterpoise.cli.common import Commands, add_json_argument, print_json, read_text, write_text
+from counterpoise.cli.common import Commands, add_json_argument, print_answer, print_json, read_text
+from counterpoise.cli.output_files import add_output_argument, write_text
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.installation import Installation, open_installation, settings_in
 from counterpoise.model.chain import ChainReport
-from counterpoise.model.safe_text import for_json, one_line
+from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import join_names
 from counterpoise.units import parse_moment
 
@@ -117,9 +118,9 @@ def _add_export(actions: Commands) -> None:
     parser.add_argument(
         "--since", metavar="TIME", help="only what was chained from then on, like 2026-01-31T12:00"
     )
-    parser.add_argument(
+    add_output_argument(
+        parser,
         "--cursor",
-        type=Path,
         metavar="FILE",
         help="remembers the last entry of each cluster; written when all lines are out",
     )
@@ -143,7 +144,7 @@ def _export(arguments: argparse.Namespace, console: Console) -> int:
         for line in installation.ledger.chain().export(
             cluster=arguments.cluster, after=after, since=since
         ):
-            print(for_json(line))
+            print_json(line, indent=None)
             last[line["cluster"]] = {"sequence": line["sequence"], "hash": line["hash"]}
     sys.stdout.flush()
     if arguments.cursor:
@@ -193,19 +194,23 @@ def _add_checkpoint(actions: Commands) -> None:
     parser.add_argument(
         "--before", required=True, metavar="TIME", help="older than this, like 2026-01-31T12:00"
     )
+    add_json_argument(parser)
     parser.set_defaults(run=_checkpoint)
 
 
 def _checkpoint(arguments: argparse.Namespace, console: Console) -> int:
     before = parse_moment(arguments.before, where="--before")
-    with open_installation() as installation:
+    with open_installation(may_make_ledger=False) as installation:
         _check_cluster(installation, arguments.cluster)
         now = installation.clock()
         chain = installation.ledger.chain()
         count = chain.let_go(arguments.cluster, before=before, now=now)
         report = chain.verify(now, cluster=arguments.cluster)
-    console.print(f"deleted {count} of the oldest entries with their rows", markup=False)
-    _print_report(console, report)
+    if arguments.json:
+        print_json({"deleted": count, **asdict(report), "is_intact": report.is_intact})
+    else:
+        console.print(f"deleted {count} of the oldest entries with their rows", markup=False)
+        _print_report(console, report)
     return 0 if count else RefusedError.exit_code
 
 
@@ -216,6 +221,7 @@ def _add_migrate(actions: Commands) -> None:
         description="Every command that writes to the ledger does so, where its role may change "
         "tables. With separate roles, run this after each update with the role that may.",
     )
+    add_json_argument(parser)
     parser.set_defaults(run=_migrate)
 
 
@@ -224,9 +230,10 @@ def _migrate(arguments: argparse.Namespace, console: Console) -> int:
         now = installation.clock()
         chain = installation.ledger.chain()
         chain.append_pending(now)
-        for state in chain.verify(now).states:
-            console.print(state.in_words, markup=False, soft_wrap=True)
-    console.print("the ledger is up to date", markup=False)
+        states = chain.verify(now).states
+    value = {"states": [asdict(state) for state in states]}
+    lines = [state.in_words for state in states]
+    print_answer(arguments, console, value, *lines, "the ledger is up to date")
     return 0
 
 

@@ -1,23 +1,28 @@
-"""`counterpoise`: arguments in, one of four exit codes out.
+"""`counterpoise`: arguments in, an exit code out.
 
     counterpoise plan --state cluster.json.gz --goal add-brokers --brokers 7,8 --out plan.json
 
 0 done, 1 the answer is "no" (nothing to do, refused, not as planned), 2 usage or input error, 3
-cluster trouble.
+trouble with the cluster or with what is read and written, 70 a mistake in Counterpoise; 130, 141
+and 143 after Ctrl-C, SIGPIPE and SIGTERM.
 """
 
 import argparse
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
 
 from rich.console import Console
 
 from counterpoise.cli import (
     approving,
     audit,
+    completion,
     controlling,
     doctor,
     history,
@@ -26,16 +31,31 @@ from counterpoise.cli import (
     running,
     status,
     stopping,
+    where,
 )
 from counterpoise.cli.common import plain_console, safe_console
+from counterpoise.cli.examples import EXAMPLES
+from counterpoise.cli.output_files import check_outputs
+from counterpoise.cli.streams import (
+    INTERRUPTED,
+    TERMINATED,
+    OutputClosedError,
+    Terminated,
+    end,
+    prepared_streams,
+)
+from counterpoise.cli.unexpected import report_unexpected
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.safe_text import is_broken_text, one_line
 
-_EPILOG = """exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input;
-3 cluster trouble
-environment: COUNTERPOISE_CONFIG (default config/clusters.yaml), COUNTERPOISE_CONNECTIONS
-(config/connections.yaml), COUNTERPOISE_STORE (var/store), COUNTERPOISE_LEDGER
-(sqlite:///var/ledger.db); the last two also by a command (..._CMD) or from a file (..._FILE)"""
+_EPILOG = (
+    'exit codes: 0 done; 1 the answer is "no" (nothing to do, refused); 2 usage or input; 3 '
+    "trouble with the cluster, the store, the ledger or the output; 70 a mistake in Counterpoise; "
+    "130, 141, 143 ended by Ctrl-C, a closed pipe, SIGTERM\n"
+    "environment: COUNTERPOISE_CONFIG, COUNTERPOISE_CONNECTIONS, COUNTERPOISE_STORE and "
+    "COUNTERPOISE_LEDGER, the last two also by a command (..._CMD) or from a file (..._FILE); "
+    "COUNTERPOISE_HOME for the defaults of all. `counterpoise where` shows what is used"
+)
 
 # In the order of --help; a new file with commands needs its `add_commands` and its line here.
 _MODULES = (
@@ -49,13 +69,27 @@ _MODULES = (
     doctor,
     audit,
     ledger,
+    where,
+    completion,
 )
 _WIDTH_WITHOUT_TERMINAL = 200
 _MAX_LINE_LENGTH = 1_000
 _NEGATIVE = re.compile(r"-\d")
 
 
+class _Help(argparse.HelpFormatter):
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Wrap each line on its own; one that begins with a blank is left as it is."""
+        return "\n".join(
+            line if line.startswith(" ") else textwrap.fill(line, width)
+            for line in text.split("\n")
+        )
+
+
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": _Help} | options)
+
     def error(self, message: str) -> NoReturn:
         super().error(_sanitized(message))
 
@@ -66,31 +100,70 @@ def build_parser() -> argparse.ArgumentParser:
         description="Keeps Apache Kafka clusters in balance: snapshot, plan, approve, move "
         "throttled, verify.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in _MODULES:
         module.add_commands(commands)
+    for name, command in leaf_commands(parser):
+        _complete(name, command)
     return parser
+
+
+def leaf_commands(
+    parser: argparse.ArgumentParser, name: str = ""
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield every command that can be run with its parser, like `ledger verify`."""
+    groups = [
+        action
+        for action in parser._actions  # argparse has no other way to its commands
+        if isinstance(action, argparse._SubParsersAction)
+    ]
+    if not groups:
+        yield name, parser
+    for group in groups:
+        for word, command in group.choices.items():
+            yield from leaf_commands(command, f"{name} {word}".strip())
+
+
+def _complete(name: str, command: argparse.ArgumentParser) -> None:
+    """Add what every command has: --quiet, and examples in its help."""
+    command.add_argument(
+        "--quiet",
+        action="store_true",
+        help="print nothing but warnings and errors; the exit code and files say the rest",
+    )
+    examples = "\n".join(("examples:", *(f"  {line}" for line in EXAMPLES[name])))
+    command.epilog = f"{command.epilog}\n\n{examples}" if command.epilog else examples
 
 
 def main(argv: Sequence[str], *, console: Console | None = None) -> int:
     """Run one command; every error of ours becomes one message on stderr and an exit code."""
     parser = build_parser()
+    completion.complete_if_asked(parser)
     if broken := [word for word in argv if is_broken_text(word)]:
         parser.error(one_line(f"{broken[0]!r} is no text in UTF-8"))
     arguments = parser.parse_args([_as_value(word) for word in argv])
     try:
-        return int(arguments.run(arguments, safe_console(console or _console())))
+        check_outputs(arguments)
+        with _without_output() if arguments.quiet else contextlib.nullcontext():
+            code = int(arguments.run(arguments, safe_console(console or _console())))
+        sys.stdout.flush()
+    except OutputClosedError as error:
+        return error.exit_code
     except CounterpoiseError as error:
         print(_sanitized(f"counterpoise {arguments.command}: {error}"), file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print(f"counterpoise {arguments.command}: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of our output has closed it, like `head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except KeyboardInterrupt as signal:
+        return TERMINATED if isinstance(signal, Terminated) else INTERRUPTED
+    except Exception as error:  # noqa: BLE001 # the last resort
+        return report_unexpected(error, arguments.command)
+    return code
+
+
+@contextlib.contextmanager
+def _without_output() -> Iterator[None]:
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
 
 
 def _sanitized(message: str) -> str:
@@ -120,5 +193,7 @@ def _console() -> Console:
 
 
 def run() -> None:
-    """Run the console script."""
-    sys.exit(main(sys.argv[1:]))
+    """Run in a process of its own."""
+    with prepared_streams():
+        code = main(sys.argv[1:])
+    end(code)

@@ -18,8 +18,8 @@ from counterpoise.cli.common import (
     read_plan,
     read_state,
     read_text,
-    write_text,
 )
+from counterpoise.cli.output_files import add_output_argument, path_argument, write_text
 from counterpoise.errors import InputError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.cluster import ClusterSnapshot
@@ -104,8 +104,8 @@ def _add_snapshot(commands: Commands) -> None:
         "made from.",
     )
     add_cluster_arguments(parser)
-    parser.add_argument(
-        "--out", type=Path, metavar="X.json[.gz]", help="write the cluster document here"
+    add_output_argument(
+        parser, "--out", metavar="X.json[.gz]", help="write the cluster document here"
     )
     add_json_argument(parser)
     parser.set_defaults(run=_snapshot)
@@ -142,7 +142,6 @@ def _add_plan(commands: Commands) -> None:
         "the dry run.\nExit code 1 when nothing needs to move (the plan then says why, and is "
         "written all the same).",
         epilog=_GOALS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_cluster_arguments(parser, or_document=True)
     for field, option, metavar, meaning in _OPTIONS:
@@ -203,12 +202,12 @@ def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolic
 
 
 def _add_output_arguments(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
-    parser.add_argument(
-        "--out", type=Path, required=is_required, metavar="PLAN.json", help="write the plan here"
+    add_output_argument(
+        parser, "--out", required=is_required, metavar="PLAN.json", help="write the plan here"
     )
-    parser.add_argument(
+    add_output_argument(
+        parser,
         "--reassignment-json",
-        type=Path,
         metavar="R.json",
         help="also write Kafka's reassignment JSON",
     )
@@ -269,7 +268,7 @@ def _add_show(commands: Commands) -> None:
         description="Shows a plan: what moves, what it is good for, and how far it is from the "
         "least that any plan has to move.",
     )
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
+    parser.add_argument("plan", type=path_argument, metavar="PLAN", help="the plan's file")
     _add_rate_argument(parser)
     add_json_argument(parser)
     parser.set_defaults(run=_show)
@@ -287,10 +286,10 @@ def _add_export(commands: Commands) -> None:
         help="a plan as Kafka's reassignment JSON",
         description="Writes a plan, or its undo, as the JSON that kafka-reassign-partitions reads.",
     )
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="the plan's file")
+    parser.add_argument("plan", type=path_argument, metavar="PLAN", help="the plan's file")
     parser.add_argument("--undo", action="store_true", help="the assignment to go back to")
-    parser.add_argument(
-        "--out", type=Path, metavar="R.json", help="write here instead of to the terminal"
+    add_output_argument(
+        parser, "--out", metavar="R.json", help="write here instead of to the terminal"
     )
     parser.set_defaults(run=_export)
 
@@ -312,7 +311,9 @@ def _add_import(commands: Commands) -> None:
         "kafka-reassign-partitions, for example) asks for, so that it can be checked, approved and "
         "run safely. Exit code 1 when it asks for nothing new.",
     )
-    parser.add_argument("reassignment", type=Path, metavar="R.json", help="the reassignment JSON")
+    parser.add_argument(
+        "reassignment", type=path_argument, metavar="R.json", help="the reassignment JSON"
+    )
     add_cluster_arguments(parser, or_document=True)
     _add_output_arguments(parser)
     parser.set_defaults(run=_import)

@@ -27,7 +27,7 @@ from counterpoise.model.plan_view import (
     largest_moves,
 )
 from counterpoise.model.run import RunState
-from counterpoise.model.safe_text import one_line
+from counterpoise.model.safe_text import indented, one_line
 from counterpoise.model.words import verb
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_bytes, format_count, format_rate
@@ -103,7 +103,7 @@ def print_plan(console: Console, view: PlanView, *, written_to: Path | None = No
     if requested := view.request_in_words:
         console.print(one_line(requested), markup=False)
     if plan.is_empty:
-        console.print(f"nothing needs to move: {one_line(plan.reason)}", markup=False)
+        console.print(f"nothing needs to move: {indented(plan.reason)}", markup=False)
     _print_brokers(console, view)
     if not plan.is_empty:
         console.print()
@@ -120,14 +120,15 @@ def print_plan(console: Console, view: PlanView, *, written_to: Path | None = No
 
 
 def print_warnings(console: Console, warnings: Sequence[str]) -> None:
+    """Print each warning; its further lines are indented."""
     for warning in warnings:
-        console.print(Text(f"warning: {one_line(warning)}", style="yellow"))
+        console.print(Text(indented(f"warning: {warning}"), style="yellow"), soft_wrap=True)
 
 
 def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, report: str) -> None:
     """Print how a run of the plan ended."""
     run = status.run
-    reason = f": {one_line(run.reason)}" if run.reason else ""
+    reason = f": {indented(run.reason)}" if run.reason else ""
     console.print(f"run {run.run_id} is {run.state}{reason}", markup=False, style="bold")
     if run.state is RunState.DONE:
         view = PlanView(plan)

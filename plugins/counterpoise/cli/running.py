@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -11,8 +12,11 @@ from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
     CLOSED_STATES,
     Commands,
+    add_json_argument,
     add_plan_command,
+    console_for_people,
     installation_for,
+    print_answer,
     print_json,
     read_plan,
     stderr_console,
@@ -20,13 +24,14 @@ from counterpoise.cli.common import (
 )
 from counterpoise.cli.following import Display
 from counterpoise.cli.repeating import repeat
+from counterpoise.cli.streams import OutputError
 from counterpoise.errors import HaltedError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.request import Goal
 from counterpoise.model.run import Run, RunState
-from counterpoise.model.safe_text import one_line
+from counterpoise.model.safe_text import indented
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_moment
 
@@ -47,6 +52,7 @@ def _add_execute(commands: Commands) -> None:
         "cluster says.",
     )
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.set_defaults(is_about_runs=True)
 
 
 def _execute(arguments: argparse.Namespace, console: Console) -> int:
@@ -62,11 +68,12 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         controls.check_may(installation, run.cluster, who(installation), Action.OPERATE)
         if run.state in CLOSED_STATES:
             raise RefusedError(_why_closed(installation, run, arguments.plan))
-        progress = stderr_console() if arguments.json else console
+        progress = console_for_people(arguments, console)
         try:
             _run_to_the_end(installation, run.run_id, plan.fingerprint, progress)
-        except KeyboardInterrupt:
-            progress.print(
+        except (KeyboardInterrupt, OutputError) as ended_by:
+            can_print = isinstance(ended_by, KeyboardInterrupt)
+            (progress if can_print else stderr_console(arguments)).print(
                 f"run {run.run_id} is still under way: the same command goes on with it, "
                 "`counterpoise settle` ends it",
                 markup=False,
@@ -90,7 +97,7 @@ def _why_closed(installation: Installation, run: Run, path: Path) -> str:
     if run.state is RunState.DONE:
         return f"run {run.run_id} of this plan is done; a plan runs once. Make a new plan"
     when = "" if run.closed_at is None else f" on {format_moment(run.closed_at)}"
-    reason = one_line(run.reason)
+    reason = indented(run.reason)
     again = f"approve this one again (`counterpoise approve {path} --rate RATE --reason TEXT`)"
     if run.state is RunState.SUPERSEDED:
         return (
@@ -130,7 +137,7 @@ def _run_to_the_end(
 
 
 def _add_verify(commands: Commands) -> None:
-    add_plan_command(
+    parser = add_plan_command(
         commands,
         "verify",
         _verify,
@@ -138,30 +145,32 @@ def _add_verify(commands: Commands) -> None:
         "Makes a snapshot of the cluster and compares it with the plan; exit code 1 names every "
         "difference.",
     )
+    add_json_argument(parser)
 
 
 def _verify(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
     installation, _ = installation_for(arguments, plan)
-    is_safe = True
+    removal = None
     with installation:
         problems = pipeline.find_problems(installation, plan)
         if plan.goal is Goal.REMOVE_BROKERS:
-            is_safe = _print_removal(installation, plan, console)
-    for problem in problems:
-        console.print(problem, markup=False)
-    if not problems:
-        console.print(
-            f"{plan.cluster} is as planned: {pluralize(len(plan.moves), 'partition')}, leaders "
-            "included",
-            markup=False,
-        )
-    return 1 if problems or not is_safe else 0
+            removal = pipeline.removal_verdict(installation, plan)
+    as_planned = (
+        f"{plan.cluster} is as planned: {pluralize(len(plan.moves), 'partition')}, leaders included"
+    )
+    value = {
+        "cluster": plan.cluster,
+        "fingerprint": plan.fingerprint,
+        "problems": list(problems),
+        "removal": asdict(removal) | {"is_safe": removal.is_safe} if removal else None,
+    }
+    lines = removal.lines() if removal else ()
+    print_answer(arguments, console, value, *lines, *(problems or (as_planned,)))
+    return 1 if problems or (removal and not removal.is_safe) else 0
 
 
-def _print_removal(installation: Installation, plan: RebalancePlan, console: Console) -> bool:
-    """Print whether the emptied brokers may be stopped, with the evidence; return it."""
-    verdict = pipeline.removal_verdict(installation, plan)
-    for line in verdict.lines():
+def _print_removal(installation: Installation, plan: RebalancePlan, console: Console) -> None:
+    """Print whether the emptied brokers may be stopped, with the evidence."""
+    for line in pipeline.removal_verdict(installation, plan).lines():
         console.print(line, markup=False, soft_wrap=True)
-    return verdict.is_safe

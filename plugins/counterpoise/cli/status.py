@@ -2,20 +2,28 @@
 
 import argparse
 import contextlib
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 
 from counterpoise import queries
 from counterpoise.cli import tables
-from counterpoise.cli.common import Commands, add_json_argument, find_run, print_json
+from counterpoise.cli.common import (
+    Commands,
+    add_json_argument,
+    find_run,
+    print_json,
+    stderr_console,
+)
 from counterpoise.cli.following import Display, in_words, links_table
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
-from counterpoise.model.safe_text import one_line
+from counterpoise.model.safe_text import indented
 from counterpoise.queries import RunStatus
 from counterpoise.units import format_moment, format_rate
 
@@ -34,20 +42,24 @@ def add_commands(commands: Commands) -> None:
         "run_or_plan", nargs="?", metavar="RUN", help="a run's id, or a plan's file"
     )
     parser.add_argument("--cluster", metavar="NAME", help="only this cluster")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument(
-        "--follow", action="store_true", help="stay until the run ends (default: the one under way)"
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="stay until the run ends (default: the one under way); with --json a line per change",
     )
-    add_json_argument(how)
+    add_json_argument(parser)
     parser.set_defaults(run=_status)
 
 
 def _status(arguments: argparse.Namespace, console: Console) -> int:
-    with open_installation() as installation:
+    with open_installation(may_make_ledger=False) as installation:
         if arguments.cluster:
             installation.cluster(arguments.cluster)
         if arguments.follow:
-            return follow(installation, _run_to_follow(installation, arguments), console)
+            run = _run_to_follow(installation, arguments)
+            if arguments.json:
+                return _follow_as_json(installation, run, stderr_console(arguments))
+            return follow(installation, run, console)
         if arguments.run_or_plan:
             run = find_run(installation, arguments.run_or_plan)
             _print_run(queries.run_status(installation, run.run_id), arguments, console)
@@ -81,9 +93,26 @@ def follow(installation: Installation, run: Run, console: Console) -> int:
         repeat(refresh, display.log)
     reason = f": {run.reason}" if run.reason else ""
     console.print(
-        f"run {run.run_id} is {run.state}{one_line(reason)}", markup=False, soft_wrap=True
+        f"run {run.run_id} is {run.state}{indented(reason)}", markup=False, soft_wrap=True
     )
     return 0 if run.state is RunState.DONE else 1
+
+
+def _follow_as_json(installation: Installation, run: Run, log: Console) -> int:
+    """Print the status as a line of JSON whenever it changes; return what `follow` returns."""
+    printed: dict[str, Any] = {}
+
+    def refresh() -> float | None:
+        nonlocal printed
+        status = queries.run_status(installation, run.run_id)
+        if (summary := tables.status_summary(status)) != printed:
+            printed = summary
+            print_json(summary, indent=None)
+            sys.stdout.flush()
+        return _REFRESH_SECONDS if status.run.state in UNDER_WAY_STATES else None
+
+    repeat(refresh, lambda text: log.print(text, markup=False, soft_wrap=True))
+    return 0 if printed["state"] == str(RunState.DONE) else 1
 
 
 def _run_to_follow(installation: Installation, arguments: argparse.Namespace) -> Run:

@@ -2,27 +2,28 @@
 
 import argparse
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from counterpoise import controls, pipeline, queries
-from counterpoise.cli import plans
+from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
     Commands,
     add_cluster_arguments,
     add_json_argument,
     add_person_arguments,
     add_run_arguments,
+    console_for_people,
     installation_for,
     installation_for_run,
+    print_answer,
     print_json,
     read_plan,
     who,
-    write_text,
 )
 from counterpoise.cli.following import Display
+from counterpoise.cli.output_files import add_output_argument, path_argument, write_text
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Installation, open_address, open_installation
@@ -54,10 +55,11 @@ def _add_undo(commands: Commands) -> None:
     parser.add_argument(
         "--rebase", action="store_true", help="leave out partitions that later runs moved again"
     )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="UNDO.json", help="write the plan here"
+    add_output_argument(
+        parser, "--out", required=True, metavar="UNDO.json", help="write the plan here"
     )
     add_person_arguments(parser)
+    add_json_argument(parser)
     parser.set_defaults(run=_undo)
 
 
@@ -66,17 +68,21 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
     with installation:
         if run.state in UNDER_WAY_STATES:
             by = who(installation, arguments.by)
-            controls.undo(installation, run.run_id, by=by, why=arguments.why)
-            console.print(
+            request = controls.undo(installation, run.run_id, by=by, why=arguments.why)
+            line = (
                 f"run {run.run_id} is {run.state}: it was asked to cancel what is in flight and to "
-                "settle. Run the same command again when it has halted; that writes the undo plan",
-                markup=False,
-                soft_wrap=True,
+                "settle. Run the same command again when it has halted; that writes the undo plan"
             )
+            value = {"plan": None, "request": tables.request_summary(request)}
+            print_answer(arguments, console, value, line)
             return 0
         undo_plan = pipeline.undo_plan(installation, run.run_id, rebase=arguments.rebase)
     write_text(arguments.out, undo_plan.to_json(), "plan")
-    plans.print_plan(console, PlanView(undo_plan), written_to=arguments.out)
+    view = PlanView(undo_plan)
+    if arguments.json:
+        print_json({"plan": plans.plan_summary(view), "request": None})
+        return 1 if undo_plan.is_empty else 0
+    plans.print_plan(console, view, written_to=arguments.out)
     if undo_plan.is_empty:
         return 1
     approve = f"counterpoise approve {arguments.out} --rate RATE --reason TEXT"
@@ -95,6 +101,7 @@ def _add_settle(commands: Commands) -> None:
         "what it was.",
     )
     add_run_arguments(parser)
+    add_json_argument(parser)
     parser.set_defaults(run=_settle)
 
 
@@ -107,16 +114,19 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
                 "settle"
             )
         if run.state not in UNDER_WAY_STATES:
-            console.print(
-                f"run {run.run_id} is {run.state}: there is nothing to settle", markup=False
-            )
+            status = queries.run_status(installation, run.run_id)
+            line = f"run {run.run_id} is {run.state}: there is nothing to settle"
+            print_answer(arguments, console, tables.status_summary(status), line)
             return 0
         controls.check_may(installation, run.cluster, who(installation), Action.OPERATE)
-        _settle_to_the_end(installation, run, console)
+        _settle_to_the_end(installation, run, console_for_people(arguments, console))
         report = pipeline.report_run(installation, run.run_id)
         status = queries.run_status(installation, run.run_id)
         plan = queries.plan_of(installation, run.run_id)
-    plans.print_outcome(console, plan, status, report)
+    if arguments.json:
+        print_json(tables.status_summary(status) | {"report": report})
+    else:
+        plans.print_outcome(console, plan, status, report)
     return 1 if status.pending_restores else 0
 
 
@@ -140,9 +150,14 @@ def _add_stop(commands: Commands) -> None:
         "executes the plan first, or it goes on.",
     )
     parser.add_argument(
-        "--from-plan", type=Path, required=True, metavar="PLAN.json", help="the plan's file"
+        "--from-plan",
+        type=path_argument,
+        required=True,
+        metavar="PLAN.json",
+        help="the plan's file",
     )
     add_cluster_arguments(parser)
+    add_json_argument(parser)
     parser.set_defaults(run=_stop)
 
 
@@ -155,8 +170,10 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
         installation, name = installation_for(arguments, plan)
     keys: tuple[TouchedKey, ...] = ()
 
+    people = console_for_people(arguments, console)
+
     def log(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
+        people.print(text, markup=False, soft_wrap=True)
 
     with installation.operator_without_ledger(name) as admin:
 
@@ -172,7 +189,19 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
         f"nothing of the plan is in flight; {len(keys) - len(pending)} of {len(keys)} config keys "
         "hold nothing of the plan any more"
     )
+    if arguments.json:
+        print_json({"cluster": name, "keys": [_key_summary(key) for key in keys]})
     return 1 if pending else 0
+
+
+def _key_summary(key: TouchedKey) -> dict[str, Any]:
+    return {
+        "type": str(key.resource.type),
+        "name": key.resource.name,
+        "key": key.key,
+        "outcome": key.outcome or None,
+        "is_restored": key.restored_at is not None,
+    }
 
 
 def _add_watch(commands: Commands) -> None:
@@ -193,7 +222,7 @@ def _add_watch(commands: Commands) -> None:
 def _watch(arguments: argparse.Namespace, console: Console) -> int:
     exit_code = 0
     reports: dict[str, WatchReport] = {}
-    with open_installation() as installation:
+    with open_installation(may_make_ledger=False) as installation:
         all_clusters = sorted(installation.settings.clusters)
         for name in all_clusters if arguments.all else [arguments.cluster]:
             installation.cluster(name)

@@ -91,7 +91,7 @@ def status_summary(status: RunStatus) -> dict[str, Any]:
             f"{key.resource.type} {key.resource.name}: {key.key}" for key in status.pending_restores
         ],
         "pulse": run_progress_summary(status.run_progress) if status.run_progress else None,
-        "requests": [_request_summary(request) for request in status.requests],
+        "requests": [request_summary(request) for request in status.requests],
     }
 
 
@@ -125,8 +125,11 @@ def run_progress_summary(run_progress: RunProgress) -> dict[str, Any]:
     }
 
 
-def _request_summary(request: ControlRequest) -> dict[str, Any]:
+def request_summary(request: ControlRequest) -> dict[str, Any]:
+    """Return the values of a request for --json."""
     return {
+        "cluster": request.cluster,
+        "run_id": request.run_id,
         "control": str(request.control),
         "concerns": "run" if request.run_id else "cluster",
         "by": request.by,

@@ -11,6 +11,7 @@ Limits: what is reachable from here; another network may resolve other names.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -19,6 +20,7 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import (
     EXPIRY_DAYS,
     EXPIRY_PERCENT,
+    NOT_AN_ADDRESS,
     ClusterMetadata,
     ConnectionStage,
     ConnectivityCheck,
@@ -28,6 +30,7 @@ from counterpoise.model.connectivity import (
 from counterpoise.model.finding import Finding
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_names, list_brokers, pluralize
+from counterpoise.units import format_count
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,10 @@ class _Case:
     refused_reads: Mapping[str, str]  # operation and reason
     expiry_days: int
     expiry_percent: int
+
+    @cached_property
+    def leaders(self) -> Mapping[int, tuple[TopicPartition, ...]]:
+        return {} if self.metadata is None else self.metadata.leaders
 
     @property
     def cluster_id(self) -> str | None:
@@ -92,6 +99,19 @@ def _unreachable_bootstrap(case: _Case) -> Iterator[Finding]:
             subjects.bootstrap_address(address),
             f"bootstrap address {address} does not answer: {endpoint.failure}",
             fix=(f"start the broker at {address}, or take {address} out of bootstrap.servers",),
+        )
+
+
+def _unchecked(case: _Case) -> Iterator[Finding]:
+    if unchecked := case.connectivity.unchecked:
+        yield Finding(
+            "endpoints-not-checked",
+            Severity.WARNING,
+            "endpoints that were not checked",
+            f"{format_count(len(unchecked))} of "
+            f"{format_count(len(unchecked) + len(case.connectivity.endpoints))} addresses were not "
+            f"checked, since the others took too long: {join_names(unchecked)}",
+            fix=("put the unreachable ones right, then repeat the check",),
         )
 
 
@@ -151,6 +171,8 @@ def _unreachable_endpoints(case: _Case) -> Iterator[Finding]:
 
 
 def _failure_clause(failed: StageResult) -> str:
+    if failed.stage is ConnectionStage.RESOLVE and NOT_AN_ADDRESS in failed.detail:
+        return f"which no client can connect to ({failed.detail})"
     if failed.stage is ConnectionStage.RESOLVE:
         return "which does not resolve from here"
     if failed.stage is ConnectionStage.TCP:
@@ -182,7 +204,7 @@ def _consequence(case: _Case, broker_id: int) -> str:
 
 def _partitions_led_by(case: _Case, broker_id: int) -> tuple[TopicPartition, ...]:
     if case.metadata is not None:
-        return case.metadata.leaders.get(broker_id, ())
+        return case.leaders.get(broker_id, ())
     responses = list(case.responses.values())
     partitions = responses[0].partitions if responses else {}
     return tuple(key for key, state in partitions.items() if state.leader == broker_id)
@@ -332,6 +354,7 @@ def _partitions_without_leader(case: _Case) -> Iterator[Finding]:
 
 _CHECKS: Final[tuple[Callable[[_Case], Iterator[Finding]], ...]] = (
     _unreachable_bootstrap,
+    _unchecked,
     _other_clusters,
     _unreachable_endpoints,
     _unexpected_brokers,

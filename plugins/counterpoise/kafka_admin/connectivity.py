@@ -8,11 +8,11 @@ advertised endpoints. So a cluster whose advertised endpoints are all wrong is d
 same.
 """
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
 import kafka.errors as kafka_errors
@@ -33,9 +33,11 @@ from counterpoise.model.connectivity import (
 )
 from counterpoise.model.kafka import BrokerDescription
 
-Place = TypeVar("Place")
+Place = TypeVar("Place", bound=Hashable)
+Progress = Callable[[int, int], None]  # gets how many checks are done, of how many
 
-_MAX_PARALLEL: Final = 32
+_MAX_PARALLEL: Final = 128
+_TIME_SECONDS: Final = 60.0  # after that no further check is begun, however many are left
 _LARGE_RESPONSE_SECONDS: Final = 60.0  # a million partitions take their time
 _LARGE_RESPONSE_BYTES: Final = 1_000_000_000
 # Metadata that still differs between brokers after this time is no change under way.
@@ -43,12 +45,16 @@ STALE_AFTER_SECONDS: Final = 2.0
 
 
 def check_connectivity(
-    settings: ConnectionSettings, *, topics: Sequence[str] = ()
+    settings: ConnectionSettings,
+    *,
+    topics: Sequence[str] = (),
+    progress: Progress = lambda _done, _total: None,
 ) -> ConnectivityCheck:
-    """Check every bootstrap address and every advertised endpoint.
+    """Check every bootstrap address and every advertised endpoint, as far as there is time.
 
     Each is asked for the leaders of `topics`. What is wrong is in the values; a dead address costs
-    3 s. Raises ConfigurationError for settings that cannot be used.
+    3 s. `progress` is told how many checks are done. Raises ConfigurationError for settings that
+    cannot be used.
     """
     checker = EndpointChecker(settings)
     share_brokers = _broker_sharing()
@@ -63,17 +69,50 @@ def check_connectivity(
         check = checker.check(broker.host, broker.port, expected_broker=expected, topics=topics)
         return share_brokers(check)
 
-    addresses = settings.bootstrap_servers
     with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
-        bootstrap = tuple(pool.map(check_bootstrap, addresses))
-        brokers = _advertised_brokers(bootstrap)
-        advertised = tuple(pool.map(check_advertised, brokers.values()))
-        if _has_differing_metadata((*bootstrap, *advertised)):
-            time.sleep(STALE_AFTER_SECONDS)  # a change takes a moment to reach every broker
-            bootstrap = _repeat_reachable(bootstrap, addresses, check_bootstrap, pool)
-            advertised = _repeat_reachable(advertised, brokers.values(), check_advertised, pool)
-    endpoints = dict(zip(brokers, advertised, strict=True))
-    return ConnectivityCheck(settings.security_protocol, bootstrap, endpoints, settings.warnings)
+        checks = _Checks(pool, progress)
+        bootstrap = checks.of(settings.bootstrap_servers, check_bootstrap)
+        brokers = _advertised_brokers(list(bootstrap.values()))
+        advertised = checks.of(brokers, check_advertised)
+        if _has_differing_metadata((*bootstrap.values(), *advertised.values())):
+            sleep(STALE_AFTER_SECONDS)  # a change takes a moment to reach every broker
+            bootstrap |= checks.of(_reachable(bootstrap), check_bootstrap)
+            advertised |= checks.of(_reachable(advertised), check_advertised)
+    unchecked = [address for address in settings.bootstrap_servers if address not in bootstrap]
+    unchecked += [join_address(b.host, b.port) for b in brokers if b not in advertised]
+    return ConnectivityCheck(
+        settings.security_protocol,
+        tuple(bootstrap[address] for address in settings.bootstrap_servers if address in bootstrap),
+        {broker.broker_id: check for broker, check in advertised.items()},
+        settings.warnings,
+        tuple(unchecked),
+    )
+
+
+class _Checks:
+    """Checks places in parallel, until the time is over."""
+
+    def __init__(self, pool: ThreadPoolExecutor, progress: Progress) -> None:
+        self._pool, self._progress = pool, progress
+        self._ends_at = monotonic() + _TIME_SECONDS
+        self._done = self._total = 0
+
+    def of(
+        self, places: Sequence[Place], check_place: Callable[[Place], EndpointCheck]
+    ) -> dict[Place, EndpointCheck]:
+        """Return the check of each place; those for which there was no time are left out."""
+
+        def check_in_time(place: Place) -> EndpointCheck | None:
+            return check_place(place) if monotonic() < self._ends_at else None
+
+        self._total += len(places)
+        checks: dict[Place, EndpointCheck] = {}
+        for place, check in zip(places, self._pool.map(check_in_time, places), strict=True):
+            self._done += 1
+            self._progress(self._done, self._total)
+            if check is not None:
+                checks[place] = check
+        return checks
 
 
 def _broker_sharing() -> Callable[[EndpointCheck], EndpointCheck]:
@@ -92,7 +131,7 @@ def _broker_sharing() -> Callable[[EndpointCheck], EndpointCheck]:
     return share
 
 
-def _advertised_brokers(bootstrap: Sequence[EndpointCheck]) -> dict[int, BrokerDescription]:
+def _advertised_brokers(bootstrap: Sequence[EndpointCheck]) -> list[BrokerDescription]:
     """Return live brokers by id: all that are known to an address of the first one's cluster."""
     responses = [check.metadata for check in bootstrap if check.metadata is not None]
     brokers: dict[int, BrokerDescription] = {}
@@ -100,7 +139,7 @@ def _advertised_brokers(bootstrap: Sequence[EndpointCheck]) -> dict[int, BrokerD
         if response.cluster_id == responses[0].cluster_id:
             for broker in response.brokers:
                 brokers.setdefault(broker.broker_id, broker)
-    return dict(sorted(brokers.items()))
+    return sorted(brokers.values(), key=lambda broker: broker.broker_id)
 
 
 def _has_differing_metadata(checks: Iterable[EndpointCheck]) -> bool:
@@ -114,16 +153,8 @@ def _compared(response: MetadataResponse) -> object:
     return response.broker_ids, leaders
 
 
-def _repeat_reachable(
-    checks: Sequence[EndpointCheck],
-    places: Iterable[Place],
-    check_place: Callable[[Place], EndpointCheck],
-    pool: ThreadPoolExecutor,
-) -> tuple[EndpointCheck, ...]:
-    """Repeat the checks that succeeded; a dead address is left as it is."""
-    reachable = [place for place, check in zip(places, checks, strict=True) if check.is_reachable]
-    repeated = iter(list(pool.map(check_place, reachable)))
-    return tuple(next(repeated) if check.is_reachable else check for check in checks)
+def _reachable(checks: Mapping[Place, EndpointCheck]) -> list[Place]:
+    return [place for place, check in checks.items() if check.is_reachable]
 
 
 def read_cluster_metadata(
@@ -213,7 +244,7 @@ class AddressClient:
         return self._settings.acl_to_grant(acl)
 
     def pause(self, attempt: int) -> None:
-        time.sleep(0.1 * attempt)
+        sleep(0.1 * attempt)
 
     def close(self) -> None:
         self._connection.close()

@@ -13,6 +13,7 @@ import struct
 from typing import Final
 
 from counterpoise.kafka_admin.connection import ConnectionSettings, join_address, split_address
+from counterpoise.model.connectivity import NOT_AN_ADDRESS
 
 CONNECT_TIMEOUT_SECONDS: Final = 3.0
 NO_CONNECTION: Final = (
@@ -37,7 +38,8 @@ def resolve(host: str, port: int, family: str = "any") -> tuple[str, ...]:
     except OSError as error:
         raise OSError(None, f'the name "{host}" does not resolve ({error.strerror})') from None
     except ValueError as error:  # a label that is too long, for one
-        raise OSError(None, f'"{host}" and port {port} cannot be an address ({error})') from None
+        reason = error if 0 < port < 65536 else "ports are from 1 to 65535"
+        raise OSError(None, f'"{host}" and port {port} {NOT_AN_ADDRESS}: {reason}') from None
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 

@@ -10,6 +10,7 @@ The engine's own URL has neither user nor password, so that no log and no messag
 """
 
 import re
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ import sqlalchemy as sa
 from counterpoise.errors import InputError, LedgerError
 from counterpoise.ledger import sqlite_file
 from counterpoise.ledger.links import chain_everything
+from counterpoise.model.safe_text import safe_logger
 
 READS_ONLY: Final = "counterpoise_reads_only"  # execution option of a transaction
 _INSUFFICIENT_PRIVILEGE: Final = "42501"  # SQLSTATE
@@ -31,6 +33,8 @@ _SHOWN_PARAMETERS: Final = {
 }
 _PARAMETER: Final = re.compile(r"\?\w+=")
 _LOCK_WAIT_SECONDS = 30
+_UNNOTICED_SECONDS = 2  # of them, before a message says what is waited for
+_LOGGER = safe_logger(__name__)
 _ADVISORY_LOCK = 0x436F756E  # any number that only our migrations use
 _MIGRATIONS = Path(__file__).with_name("migrations")
 _HOW_TO_MIGRATE: Final = "run `counterpoise ledger migrate` with a role that may change its tables"
@@ -72,6 +76,11 @@ def open_database(url: str, *, migrate: bool = True) -> sa.Engine:
             f"the ledger {where} cannot be opened: {explain(error, engine)}"
         ) from None
     return engine
+
+
+def shown_address(url: str) -> str:
+    """Return a ledger's URL for people, as `where_of` does; opens nothing. Raises InputError."""
+    return where_of(_engine(url)[0])
 
 
 def where_of(url: sa.URL) -> str:
@@ -175,18 +184,42 @@ def _prepare_sqlite(engine: sa.Engine, file: Path | None, *, may_make: bool) -> 
             sqlite_file.make_folder(file.parent)
         sqlite_file.guard(engine, file, may_make=may_make)
 
+    where = where_of(engine.url)
+
     @sa.event.listens_for(engine, "connect")
     def _no_implicit_transactions(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves
         connection.text_factory = _text_of  # text that is no UTF-8 is read too, and told as changed
+        _wait_for_lock(connection, "SELECT 1 FROM sqlite_schema", where)
         if may_make:
-            connection.execute("PRAGMA journal_mode=WAL")
+            _wait_for_lock(connection, "PRAGMA journal_mode=WAL", where)
         connection.execute("PRAGMA foreign_keys=ON")
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         reads_only = connection.get_execution_options().get(READS_ONLY, False)
-        connection.exec_driver_sql("BEGIN" if reads_only else "BEGIN IMMEDIATE")
+        statement = "BEGIN" if reads_only else "BEGIN IMMEDIATE"
+        try:
+            _wait_for_lock(connection.connection.driver_connection, statement, where)
+        except sqlite3.Error as error:
+            raise sa.exc.OperationalError(statement, None, error) from None
+
+
+def _wait_for_lock(connection: Any, statement: str, where: str) -> None:
+    """Execute a statement that may have to wait for another process, and say so when it waits."""
+    connection.execute(f"PRAGMA busy_timeout={_UNNOTICED_SECONDS * 1000}")
+    try:
+        connection.execute(statement)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise
+        seconds = _LOCK_WAIT_SECONDS - _UNNOTICED_SECONDS
+        _LOGGER.warning(
+            "the ledger %s is locked by another process: waiting for up to %d s", where, seconds
+        )
+        connection.execute(f"PRAGMA busy_timeout={seconds * 1000}")
+        connection.execute(statement)
+    connection.execute(f"PRAGMA busy_timeout={_LOCK_WAIT_SECONDS * 1000}")
 
 
 def _text_of(stored: bytes) -> str:

@@ -22,6 +22,8 @@ from counterpoise.units import format_moment
 # A certificate expires soon with less left than so many days, and than this share of its lifetime.
 EXPIRY_DAYS: Final = 30
 EXPIRY_PERCENT: Final = 20
+# What RESOLVE says of text that is no address at all, like a port of 70000.
+NOT_AN_ADDRESS = "cannot be an address"
 
 
 class ConnectionStage(StrEnum):
@@ -139,6 +141,7 @@ class ConnectivityCheck:
     bootstrap: tuple[EndpointCheck, ...]  # in the order of the list
     advertised: Mapping[int, EndpointCheck] = field(default_factory=dict)  # by live broker
     warnings: tuple[str, ...] = ()  # what the connection's settings leave unprotected
+    unchecked: tuple[str, ...] = ()  # addresses for which there was no time; neither list has them
 
     @property
     def answered_by(self) -> EndpointCheck | None:

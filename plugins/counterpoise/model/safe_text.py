@@ -45,6 +45,11 @@ def without_control_characters(text: str) -> str:
     return _CONTROL_BUT_LINES.sub(_REPLACEMENT, text)
 
 
+def indented(text: str, indent: str = "  ") -> str:
+    """Return a text of several lines whose further lines cannot look like lines of their own."""
+    return without_control_characters(text).replace("\n", f"\n{indent}")
+
+
 def is_broken_text(text: str) -> bool:
     """Return whether the text holds half a character: nothing can write it as UTF-8."""
     return _HALF.search(text) is not None
@@ -83,9 +88,9 @@ def properties_value(text: str) -> str:
     return _CONTROL.sub(lambda found: _utf16_escape(found.group()), escaped)
 
 
-def for_json(document: Any, *, indent: int | None = None) -> str:
+def for_json(document: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
     """Return JSON with sorted keys, in which control characters are escaped, the invisible too."""
-    text = json.dumps(document, indent=indent, sort_keys=True, ensure_ascii=False)
+    text = json.dumps(document, indent=indent, sort_keys=True, ensure_ascii=ascii_only)
     return _CONTROL_BUT_LINES.sub(lambda found: _utf16_escape(found.group()), text)
 
 
@@ -109,7 +114,7 @@ def _logged(argument: object) -> object:
     """Return an argument whose line breaks cannot look like further lines of the log."""
     if isinstance(argument, int | float):
         return argument
-    return without_control_characters(str(argument)).replace("\n", "\n    ")
+    return indented(str(argument), "    ")
 
 
 def safe_logger(name: str) -> SafeLogger:

@@ -64,11 +64,14 @@ def airflow_installation() -> Iterator["Installation"]:
 
     An error of ours that no retry cures fails the task at once, with its message.
     """
-    from counterpoise.installation import open_installation
+    from counterpoise.installation import open_worker_installation
 
     for name, level in CHATTY_LOGGERS.items():
         logging.getLogger(name).setLevel(level)
-    with failing_for_good(), open_installation(connections=AirflowConnections()) as installation:
+    with (
+        failing_for_good(),
+        open_worker_installation(connections=AirflowConnections()) as installation,
+    ):
         yield installation
 
 

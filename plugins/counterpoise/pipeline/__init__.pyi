@@ -22,6 +22,7 @@ from .dag_runs import (
 from .diagnosing import Examination, examine, leader_watch
 from .emergency_stop import stop_from_plan
 from .executing import execute_step, execution, open_run, opened_run, settle_step
+from .places import Place, places
 from .planning import (
     PlannedRun,
     plan,
@@ -43,6 +44,7 @@ __all__ = [
     "ComparedPlan",
     "DagTask",
     "Examination",
+    "Place",
     "PlannedRun",
     "WatchReport",
     "adopt_run",
@@ -67,6 +69,7 @@ __all__ = [
     "next_removal",
     "open_run",
     "opened_run",
+    "places",
     "plan",
     "plan_from",
     "plan_of_assignment",

@@ -6,10 +6,10 @@
 Reads only; nothing is kept, and no ledger is needed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from counterpoise.audit.rules.certificates import certificate_expires
 from counterpoise.discovery.diagnosis import diagnose
@@ -24,9 +24,12 @@ from counterpoise.model.connectivity import (
     ConnectivityCheck,
 )
 from counterpoise.model.finding import Finding
+from counterpoise.units import format_count
 
 if TYPE_CHECKING:  # the clients are slow to import
     from counterpoise.kafka_admin.leader_watch import LeaderWatch
+
+_MAX_BROKERS_ASKED: Final = 1_000  # librdkafka starts a thread for each, and ends them one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +42,20 @@ class Examination:
     topics: tuple[str, ...] = ()  # those that were asked for
 
 
-def examine(installation: Installation, cluster: str, *, topics: Sequence[str] = ()) -> Examination:
-    """Check every bootstrap address and every endpoint.
+def examine(
+    installation: Installation,
+    cluster: str,
+    *,
+    topics: Sequence[str] = (),
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Examination:
+    """Check every bootstrap address and every endpoint; `progress` gets how many of how many.
 
     Raises InputError for a connection that cannot be used.
     """
     from counterpoise.kafka_admin.connectivity import read_cluster_metadata
 
-    connectivity = installation.check_connectivity(cluster, topics=topics)
+    connectivity = installation.check_connectivity(cluster, topics=topics, progress=progress)
     metadata = None
     refused_reads: Mapping[str, str] = {}
     if installation.connectivity_checker is None:
@@ -73,6 +82,10 @@ def _refused_reads(
     settings: ConnectionSettings, metadata: ClusterMetadata
 ) -> tuple[Mapping[str, str], ClusterMetadata]:
     """Return what the connection may not read; where that is not known, the metadata says why."""
+    if len(metadata.brokers) > _MAX_BROKERS_ASKED:
+        limit = format_count(_MAX_BROKERS_ASKED)
+        reason = f"the permissions of this connection: not asked of more than {limit} brokers"
+        return {}, replace(metadata, unavailable=(*metadata.unavailable, reason))
     try:
         with closing(connect(settings)) as admin:
             return admin.refused_reads(), metadata

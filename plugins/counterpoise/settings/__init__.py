@@ -9,13 +9,14 @@ secrets live here: a cluster names connections, and these come from Airflow or f
 
 from counterpoise.settings.clusters import ClusterSettings, Settings, parse_settings, read_settings
 from counterpoise.settings.connections import FileConnections
-from counterpoise.settings.locations import Locations
+from counterpoise.settings.locations import Locations, check_worker_variables
 
 __all__ = [
     "ClusterSettings",
     "FileConnections",
     "Locations",
     "Settings",
+    "check_worker_variables",
     "parse_settings",
     "read_settings",
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from counterpoise.errors import ConfigurationError, InputError
-from counterpoise.input_files import MAX_SETTINGS_BYTES, read_input_text
+from counterpoise.input_files import MAX_YAML_BYTES, read_input_text
 from counterpoise.model.person import People
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.settings.people import check_policy, read_people
@@ -62,7 +62,7 @@ def read_settings(path: Path) -> Settings:
     Raises InputError when it cannot be read, ConfigurationError when it is malformed.
     """
     try:
-        content = read_input_text(path, "", MAX_SETTINGS_BYTES)
+        content = read_input_text(path, "", MAX_YAML_BYTES)
     except InputError as error:
         raise InputError(f"{error}; COUNTERPOISE_CONFIG names another file") from None
     return parse_settings(content, where=str(path))

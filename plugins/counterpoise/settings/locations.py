@@ -1,6 +1,10 @@
 """Where files, store and ledger are: environment variables say so, in containers too.
 
-    Locations.from_environment().ledger        # "sqlite:///var/ledger.db"
+    Locations.from_environment().ledger        # "sqlite:////opt/counterpoise/var/ledger.db"
+
+What no variable names is in COUNTERPOISE_HOME, else in the project whose code this is, else in the
+user's own folders, whatever the current directory is: a ledger that depends on it would be made a
+second time, and empty.
 
 Store and ledger may be secrets. So a command or a file may tell them instead, as in Airflow:
 COUNTERPOISE_LEDGER_CMD="vault read ...", COUNTERPOISE_LEDGER_FILE=/run/secrets/ledger. Both are
@@ -19,8 +23,19 @@ from typing import Final
 
 from counterpoise.errors import InputError
 from counterpoise.input_files import MAX_SETTINGS_BYTES, read_input_text
+from counterpoise.model.safe_text import is_broken_text
 from counterpoise.units import format_bytes
 
+_HOME: Final = "COUNTERPOISE_HOME"
+_CONFIG: Final = "COUNTERPOISE_CONFIG"
+_STORE: Final = "COUNTERPOISE_STORE"
+_LEDGER: Final = "COUNTERPOISE_LEDGER"
+_SQLITE: Final = "sqlite:///"
+_EARLIER_DEFAULTS: Final = {
+    _CONFIG: "config/clusters.yaml",
+    _STORE: "var/store",
+    _LEDGER: "var/ledger.db",
+}
 _SPARK_CONF: Final = "COUNTERPOISE_SPARK_CONF"
 _SPARK_ENVIRONMENT: Final = "COUNTERPOISE_SPARK_ENV"
 _COMMAND, _FILE = "_CMD", "_FILE"  # what the name of a variable ends in
@@ -34,6 +49,7 @@ class Address:
 
     variable: str
     text: str = field(repr=False)
+    is_default: bool = False  # no variable names it
 
     @classmethod
     def from_environment(
@@ -44,10 +60,14 @@ class Address:
         given = [name for name in names if environment.get(name)]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} are set: keep one of them, and unset the rest")
-        return cls(given[0], environment[given[0]]) if given else cls(variable, default)
+        if not given:
+            return cls(variable, default, is_default=True)
+        return cls(given[0], environment[given[0]])
 
     def read(self) -> str:
         """Return the place. Raises InputError; no message holds what the command wrote."""
+        if self.is_default and (complaint := _earlier(self.variable, self.text)):
+            raise InputError(complaint)
         if self.variable.endswith(_COMMAND):
             told = self._told_by_command()
         elif self.variable.endswith(_FILE):
@@ -91,8 +111,48 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class DefaultPlaces:
+    """Where things are that no variable names; `reason` says why there."""
+
+    config: Path  # a folder
+    data: Path  # a folder
+    reason: str
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "DefaultPlaces":
+        if home := environment.get(_HOME):
+            folder = Path(home).absolute()
+            return cls(folder / "config", folder / "var", f"{_HOME} is set")
+        plugins = Path(__file__).resolve().parents[2]
+        if plugins.name == "plugins":
+            project = plugins.parent
+            return cls(project / "config", project / "var", "the project of this code")
+        if home := environment.get("HOME"):
+            config = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
+            data = environment.get("XDG_DATA_HOME") or f"{home}/.local/share"
+            reason = "the user's folders"
+        else:
+            config, data, reason = "/etc", "/var/lib", "HOME is not set"
+        return cls(Path(config) / "counterpoise", Path(data) / "counterpoise", reason)
+
+    @property
+    def clusters(self) -> Path:
+        return self.config / "clusters.yaml"
+
+    @property
+    def store(self) -> Path:
+        return self.data / "store"
+
+    @property
+    def ledger(self) -> Path:
+        return self.data / "ledger.db"
+
+
+@dataclass(frozen=True, slots=True)
 class Locations:
-    config: Path
+    default: DefaultPlaces
+    config: Path  # to show; `settings_file` to read it
+    is_default_config: bool
     connections: Path
     store_address: Address
     ledger_address: Address
@@ -100,6 +160,19 @@ class Locations:
     spark_jobs: Path
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold keys
     spark_environment: tuple[str, ...] = ()  # names of variables that the jobs get besides
+
+    @property
+    def settings_file(self) -> Path:
+        """Return the file with the clusters. Raises InputError where another one may be meant."""
+        if self.is_default_config and (complaint := _earlier(_CONFIG, str(self.config))):
+            raise InputError(complaint)
+        return self.config
+
+    @property
+    def new_default_ledger(self) -> Path | None:
+        """Return where a ledger would be made that no variable names; None where there is one."""
+        path = self.default.ledger
+        return path if self.ledger_address.is_default and not path.exists() else None
 
     @property
     def store(self) -> str:
@@ -113,24 +186,72 @@ class Locations:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Locations":
+        """Raises InputError for variables that cannot be used."""
+        _check_text(environment)
+        default = DefaultPlaces.from_environment(environment)
+        given_config = environment.get(_CONFIG)
+        config = Path(given_config) if given_config else default.clusters
+        connections = environment.get("COUNTERPOISE_CONNECTIONS")
+        store = Address.from_environment(environment, _STORE, str(default.store))
+        ledger = Address.from_environment(environment, _LEDGER, f"{_SQLITE}{default.ledger}")
         project = Path(__file__).resolve().parents[3]
-        config = Path(environment.get("COUNTERPOISE_CONFIG") or "config/clusters.yaml")
-
-        def address(variable: str, default: str) -> Address:
-            return Address.from_environment(environment, variable, default)
-
         return cls(
+            default=default,
             config=config,
-            connections=Path(
-                environment.get("COUNTERPOISE_CONNECTIONS") or config.with_name("connections.yaml")
-            ),
-            store_address=address("COUNTERPOISE_STORE", "var/store"),
-            ledger_address=address("COUNTERPOISE_LEDGER", "sqlite:///var/ledger.db"),
+            is_default_config=not given_config,
+            connections=Path(connections) if connections else config.with_name("connections.yaml"),
+            store_address=store,
+            ledger_address=ledger,
             spark_master=environment.get("COUNTERPOISE_SPARK_MASTER") or "local[2]",
             spark_jobs=Path(environment.get("COUNTERPOISE_SPARK_JOBS") or project / "spark_jobs"),
             spark_conf=_spark_conf(environment.get(_SPARK_CONF) or ""),
             spark_environment=_spark_environment(environment.get(_SPARK_ENVIRONMENT) or ""),
         )
+
+
+def check_worker_variables(environment: Mapping[str, str] = os.environ) -> None:
+    """Raise InputError where a worker is not told which settings, store and ledger are meant.
+
+    With defaults of its own it would begin a second ledger, beside the one that everybody uses.
+    """
+    if environment.get(_HOME):
+        return
+    missing = [
+        variable
+        for variable in (_CONFIG, _STORE, _LEDGER)
+        if not any(environment.get(variable + ending) for ending in ("", _COMMAND, _FILE))
+    ]
+    if missing:
+        raise InputError(
+            f"{', '.join(missing)}: not set in this worker, which makes no store and no ledger of "
+            f"its own; set the same values as for every other component, or {_HOME}"
+        )
+
+
+def _check_text(environment: Mapping[str, str]) -> None:
+    for name, value in environment.items():
+        if name.startswith("COUNTERPOISE_") and is_broken_text(value):
+            raise InputError(f"{name}: is no text in UTF-8")
+
+
+def _earlier(variable: str, default: str) -> str:
+    """Return what to do where the current directory has what earlier versions found there; "".
+
+    To pass over it would be to begin anew, without its policies and runs.
+    """
+    scheme = _SQLITE if variable == _LEDGER else ""
+    used = Path(default.removeprefix(scheme))
+    try:
+        earlier = Path(_EARLIER_DEFAULTS[variable]).absolute()
+        if not earlier.exists() or (used.exists() and earlier.samefile(used)):
+            return ""
+    except OSError:  # the current directory is gone, or nobody may see it
+        return ""
+    return (
+        f"{earlier} is here, and {used} would be used: defaults no longer depend on the current "
+        f"directory. Set {variable}={scheme}{earlier} to go on with it, or {_HOME} for all "
+        "defaults; `counterpoise where` shows what is used"
+    )
 
 
 def _output_of(words: list[str]) -> tuple[int, bytearray]:

@@ -88,6 +88,14 @@ def open_uri(uri: str) -> OpenedUri:
     )
 
 
+def shown_uri(uri: str) -> str:
+    """Return the address of a store for people, without options and login; opens nothing."""
+    if "://" not in uri:
+        return os.path.abspath(os.path.expanduser(uri))  # noqa: PTH100, PTH111
+    place = re.split("[?#]", uri, maxsplit=1)[0].rstrip("/")
+    return f"{uri.partition('://')[0]}://***" if _has_login(place) else _without_user(place)
+
+
 def _folder(path: str) -> OpenedUri:
     if _ONE_SLASH.match(path) or _NO_SLASH.match(path):
         raise InputError(

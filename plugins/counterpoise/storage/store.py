@@ -39,6 +39,13 @@ _FOLDER_MODE = 0o750
 _NOT_FOR_OTHERS = ~0o007
 
 
+def _is_no_folder(path: Path) -> bool:
+    try:
+        return path.exists() and not path.is_dir()
+    except (OSError, ValueError):
+        return False  # reading it says why
+
+
 class Store:
     """Files under one root; paths are relative and use "/".
 
@@ -47,6 +54,8 @@ class Store:
 
     def __init__(self, uri: str) -> None:
         opened = open_uri(uri)
+        if opened.is_local and _is_no_folder(Path(opened.root)):
+            raise InputError(f"store {opened.root}: it is a file or a device, and no folder")
         self._fs = opened.file_system
         self._root = opened.root
         self._needs_rename = not opened.has_atomic_writes

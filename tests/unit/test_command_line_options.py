@@ -1,0 +1,115 @@
+"""What every command has: examples, --json, --quiet; and completion in shells."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from counterpoise.cli.examples import EXAMPLES
+from counterpoise.cli.main import build_parser, leaf_commands
+from tests.support.broken import documents
+from tests.support.command_line import CommandLine
+
+COMMANDS = dict(leaf_commands(build_parser()))
+PRINT_WITHOUT_JSON = {"export", "ledger export", "completion"}  # JSON, JSON lines, a script
+PIPES = ("|", ">", ">>")
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine.in_folder(tmp_path, capsys)
+
+
+def test_every_command_has_examples_and_no_example_is_of_another() -> None:
+    assert EXAMPLES.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_help_can_be_typed(name: str) -> None:
+    assert "examples:" in COMMANDS[name].format_help()
+    for example in EXAMPLES[name]:
+        words = shlex.split(example)
+        ends = [index for index, word in enumerate(words) if word.startswith(PIPES)]
+        words = words[: ends[0]] if ends else words
+        assert words[: 1 + len(name.split())] == ["counterpoise", *name.split()]
+        build_parser().parse_args(words[1:])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_that_prints_has_json_and_quiet(name: str) -> None:
+    options = COMMANDS[name]._option_string_actions
+    assert "--quiet" in options
+    assert "--json" in options or name in PRINT_WITHOUT_JSON
+
+
+def test_quiet_leaves_files_exit_codes_and_errors(shell: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text(documents.TEXT)
+    plan = ("plan", "--state", tmp_path / "state.json", "--goal", "add-brokers", "--brokers", "4")
+    for more in ((), ("--json",)):
+        typed = shell.type(*plan, "--out", tmp_path / "plan.json", "--quiet", *more)
+        assert (typed.code, typed.out, typed.err) == (0, "", "")
+    assert json.loads((tmp_path / "plan.json").read_text())["fingerprint"]
+    typed = shell.type("show", tmp_path / "none.json", "--quiet")
+    assert typed.code == 2 and "none.json" in typed.err
+
+
+def test_requests_are_values_too(shell: CommandLine) -> None:
+    shell.configure("127.0.0.1:1")
+    words = ("freeze", "demo", "--until", "8h", "--why", "release", "--json")
+    frozen = json.loads(shell.type(*words).out)
+    assert (frozen["control"], frozen["cluster"], frozen["run_id"]) == ("freeze", "demo", None)
+    assert frozen["until"] and frozen["why"] == "release"
+    assert json.loads(shell.type("ledger", "migrate", "--json").out)["states"]
+
+
+COMPLETE = """
+source "$1"
+COMP_LINE="$2"; COMP_POINT=${#2}; COMP_TYPE=9; read -ra COMP_WORDS <<<"$2"
+[[ "$2" == *" " ]] && COMP_WORDS+=("")
+COMP_CWORD=$((${#COMP_WORDS[@]}-1)); COMPREPLY=()
+_python_argcomplete counterpoise
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("counterpoise unf", {"unfreeze "}),
+        ("counterpoise plan --re", {"--replication-factor", "--reassignment-json"}),
+        ("counterpoise audit --cluster ", {"orders-eu", "orders-us"}),
+        ("counterpoise report --cluster orders-e", {"orders-eu "}),
+    ],
+)
+def test_bash_completes(line: str, expected: set[str], shell: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "clusters.yaml").write_text(
+        "clusters: {orders-eu: {connection: a}, orders-us: {connection: b}}\n"
+    )
+    script = tmp_path / "completion"
+    script.write_text(shell.type("completion", "bash").out)
+    command = tmp_path / "bin" / "counterpoise"
+    command.parent.mkdir()
+    code = "from counterpoise.cli.start import run; run()"
+    command.write_text(f"#!/bin/bash\nexec {sys.executable} -c '{code}' \"$@\"\n")
+    command.chmod(0o755)
+    environment = shell.environment | {"PATH": f"{command.parent}:{os.environ['PATH']}"}
+    ended = subprocess.run(
+        [shutil.which("bash") or "bash", "--norc", "-c", COMPLETE, "bash", str(script), line],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert set(ended.stdout.splitlines()) == expected, ended.stderr
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_script_for_the_command(name: str, shell: CommandLine) -> None:
+    typed = shell.type("completion", name)
+    assert typed.code == 0 and "counterpoise" in typed.out and "_ARGCOMPLETE" in typed.out

@@ -1,0 +1,344 @@
+"""The command line as a process: terminals, pipes, devices, signals, users that nobody knows."""
+
+import json
+import os
+import pty
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterpoise.cli.unexpected import UNEXPECTED
+from local_processes import wait_until
+from tests.support.broken import documents, plans
+
+SHELL = "exec {python} -c 'from counterpoise.cli.start import run; run()' \"$@\""
+PLAN = ("plan", "--state", "state.json", "--goal", "add-brokers", "--brokers", "4")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "state.json").write_text(documents.TEXT)
+    (tmp_path / "plan.json").write_text(plans.TEXT)
+    return tmp_path
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
+        "COUNTERPOISE_STORE": str(folder / "store"),
+        "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
+    } | more
+
+
+def command(*words: str, before: str = "") -> list[str]:
+    code = f"{before}\nfrom counterpoise.cli.start import run; run()"
+    return [sys.executable, "-c", code, *words]
+
+
+def typed(
+    folder: Path, *words: str, before: str = "", **options: Any
+) -> subprocess.CompletedProcess[str]:
+    variables = environment(folder, **options.pop("variables", {}))
+    options = {"stdin": subprocess.DEVNULL, "capture_output": True} | options
+    if {"stdout", "stderr"} & options.keys():
+        options.pop("capture_output")
+    return subprocess.run(
+        command(*words, before=before),
+        cwd=folder,
+        env=variables,
+        text=True,
+        timeout=120,
+        check=False,
+        **options,
+    )
+
+
+def in_shell(folder: Path, script: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in which `counterpoise` is the command."""
+    path = folder / "bin" / "counterpoise"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("#!/bin/bash\n" + SHELL.format(python=sys.executable) + "\n")
+    path.chmod(0o755)
+    more = {"PATH": f"{path.parent}:{os.environ['PATH']}"} | more
+    return subprocess.run(
+        ["bash", "-c", script],
+        cwd=folder,
+        env=environment(folder, **more),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+# -- files that commands write
+
+
+def test_a_link_stays_and_its_file_is_written(folder: Path) -> None:
+    (folder / "there").mkdir()
+    (folder / "there" / "real.json").write_text("old")
+    (folder / "link.json").symlink_to("there/real.json")
+    assert typed(folder, *PLAN, "--out", "link.json").returncode == 0
+    assert (folder / "link.json").is_symlink()
+    assert json.loads((folder / "there" / "real.json").read_text())["fingerprint"]
+    assert not list(folder.rglob("*.part"))
+
+
+def test_a_link_to_nothing_becomes_the_file_that_it_names(folder: Path) -> None:
+    (folder / "link.json").symlink_to("new.json")
+    assert typed(folder, *PLAN, "--out", "link.json").returncode == 0
+    assert (folder / "link.json").is_symlink() and (folder / "new.json").is_file()
+
+
+def test_dev_null_stays_a_device(folder: Path) -> None:
+    before = Path("/dev/null").stat()
+    (folder / "nowhere").symlink_to("/dev/null")
+    for path in ("/dev/null", "nowhere"):
+        assert typed(folder, *PLAN, "--out", path).returncode == 0
+    after = Path("/dev/null").stat()
+    assert stat.S_ISCHR(after.st_mode)
+    assert (after.st_ino, after.st_rdev) == (before.st_ino, before.st_rdev)
+
+
+def test_a_full_device_is_one_message(folder: Path) -> None:
+    ended = typed(folder, *PLAN, "--out", "/dev/full")
+    assert ended.returncode == 3
+    assert "plan /dev/full: cannot be written (No space left on device)" in ended.stderr
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+
+
+def test_a_pipe_that_nobody_reads_stays_a_pipe(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    ended = typed(folder, *PLAN, "--out", "pipe")
+    assert ended.returncode == 2 and "nobody reads this pipe" in ended.stderr
+    assert stat.S_ISFIFO((folder / "pipe").stat().st_mode)
+
+
+def test_a_pipe_with_a_reader_gets_the_plan(folder: Path) -> None:
+    ended = in_shell(
+        folder, "counterpoise plan --state state.json --goal leaders --out >(cat >got); wait $!"
+    )
+    assert ended.returncode in (0, 1), ended.stderr
+    assert json.loads((folder / "got").read_text())["fingerprint"]
+
+
+def test_a_socket_and_a_folder_are_refused(folder: Path) -> None:
+    (folder / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "socket"))
+        refused = typed(folder, *PLAN, "--out", "socket")
+    assert refused.returncode == 2 and "a disk or a socket" in refused.stderr
+    assert stat.S_ISSOCK((folder / "socket").stat().st_mode)
+    refused = typed(folder, *PLAN, "--out", "folder")
+    assert refused.returncode == 3 and "it is a folder" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--out", ""), "argument --out: it is empty"),
+        (("--out", "x.json", "--reassignment-json", ""), "--reassignment-json: it is empty"),
+        (("--out", "x.json", "--reassignment-json", "./x.json"), "--out x.json is the same file"),
+        (("--out", "x.json", "--reassignment-json", "link"), "--out x.json is the same file"),
+        (("--out", "state.json"), "state.json is the same file"),
+    ],
+    ids=" ".join,
+)
+def test_one_file_is_not_written_twice(words: tuple[str, ...], said: str, folder: Path) -> None:
+    (folder / "link").symlink_to("x.json")
+    before = (folder / "state.json").read_bytes()
+    ended = typed(folder, *PLAN, *words)
+    assert ended.returncode == 2 and said in ended.stderr, ended.stderr
+    assert not (folder / "x.json").exists() and (folder / "state.json").read_bytes() == before
+
+
+# -- stdout
+
+
+def test_a_reader_that_has_gone_is_no_refusal(folder: Path) -> None:
+    for words in ("show plan.json", "show plan.json --json"):
+        ended = in_shell(
+            folder, f"counterpoise {words} | (exec <&-; sleep 0); echo ${{PIPESTATUS[0]}}"
+        )
+        assert ended.stdout == "141\n", ended
+        assert ended.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "closed"),
+    [
+        ("show plan.json", ">&-"),
+        ("show plan.json --json", ">&-"),
+        ("--help", ">&-"),
+        ("show plan.json", "<&- 2>&-"),
+    ],
+)
+def test_closed_streams_are_as_dev_null(words: str, closed: str, folder: Path) -> None:
+    ended = in_shell(folder, f"counterpoise {words} {closed}")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert bool(ended.stdout) == (">&-" not in closed.split())
+
+
+@pytest.mark.parametrize("words", ["show plan.json", "show plan.json --json"])
+def test_a_full_disk_under_stdout_is_one_message(words: str, folder: Path) -> None:
+    ended = in_shell(folder, f"counterpoise {words} >/dev/full")
+    assert ended.returncode == 3
+    name = words.split()[0]
+    assert ended.stderr == (
+        f"counterpoise {name}: stdout cannot be written (No space left on device)\n"
+    )
+
+
+def test_a_terminal_without_all_characters_shows_others(folder: Path) -> None:
+    ended = typed(folder, "show", "plan.json", variables={"PYTHONIOENCODING": "ascii"})
+    assert ended.returncode == 0, ended.stderr
+    assert "before > after (best possible)" in ended.stdout and "##" in ended.stdout
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16"])
+def test_json_loses_nothing_in_any_encoding(encoding: str, folder: Path) -> None:
+    variables = {"PYTHONIOENCODING": encoding}
+    name = "Größe-\U0001f600"
+    document = {**documents.GOOD, "cluster": name}
+    (folder / "state.json").write_text(json.dumps(document))
+    ended = typed(
+        folder, *PLAN, "--out", "x.json", "--json", variables=variables, encoding=encoding
+    )
+    assert json.loads(ended.stdout)["cluster"] == name
+
+
+def test_no_colour_reaches_a_terminal_that_wants_none(folder: Path) -> None:
+    def shown(**variables: str) -> bytes:
+        ours, theirs = pty.openpty()
+        output = bytearray()
+
+        def collect() -> None:
+            try:
+                while block := os.read(ours, 65536):
+                    output.extend(block)
+            except OSError:  # the other side is closed
+                return
+
+        reader = threading.Thread(target=collect)
+        reader.start()
+        try:
+            variables = {"TERM": "xterm", "COLUMNS": "120"} | variables
+            ended = typed(
+                folder, "show", "plan.json", variables=variables, stdout=theirs, stderr=theirs
+            )
+        finally:
+            os.close(theirs)
+            reader.join(60)
+            os.close(ours)
+        assert ended.returncode == 0
+        return bytes(output)
+
+    colours = (b"\x1b[3", b"\x1b[4", b"\x1b[9")
+    assert b"\x1b[" in shown()
+    assert not any(colour in shown(NO_COLOR="1") for colour in colours)
+    assert b"\x1b" not in shown(TERM="dumb")
+
+
+# -- signals
+
+
+WAITING = """
+import signal
+from counterpoise.cli import planning
+from pathlib import Path
+def wait(path):
+    Path("waits").touch()
+    signal.pause()
+planning.read_plan = wait
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_a_command_without_a_word(number: signal.Signals, folder: Path) -> None:
+    process = subprocess.Popen(
+        command("show", "plan.json", before=WAITING),
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    wait_until((folder / "waits").exists, "the command waits", 60)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (-number, b"", b"")
+
+
+def test_ctrl_c_while_modules_load_is_quiet(folder: Path) -> None:
+    before = """
+import importlib.abc, os, signal, sys
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "counterpoise.cli.planning":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+"""
+    ended = typed(folder, "show", "plan.json", before=before)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
+# -- who and what
+
+
+NOBODY = "import pwd\ndef unknown(_): raise KeyError('uid not found')\npwd.getpwuid = unknown"
+
+
+def test_a_user_without_an_entry_can_type(folder: Path) -> None:
+    for words in (("show", "plan.json"), ("status",)):
+        ended = typed(folder, *words, before=NOBODY, variables={"HOME": ""})
+        assert (ended.returncode, ended.stderr) == (0, ""), words
+
+
+@pytest.mark.parametrize("option", ["--why", "--by"])
+def test_bytes_that_are_no_text_are_refused(option: str, folder: Path) -> None:
+    words = ["freeze", "demo", "--until", "8h", "--why", "x", option, "\udcff\udcfe"]
+    ended = typed(folder, *words)
+    assert ended.returncode == 2 and "is no text in UTF-8" in ended.stderr
+
+
+def raising(expression: str) -> str:
+    return (
+        "from counterpoise.cli import planning\n"
+        f"def fail(path): {expression}\n"
+        "planning.read_plan = fail"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "name"),
+    [
+        ("raise ZeroDivisionError('s3cr3t')", "ZeroDivisionError"),
+        ("return fail(path)", "RecursionError"),
+        ("raise OSError(5, 's3cr3t')", "OSError"),
+    ],
+)
+def test_what_nobody_foresaw_is_a_line_and_a_file(expression: str, name: str, folder: Path) -> None:
+    ended = typed(folder, "show", "plan.json", before=raising(expression))
+    assert ended.returncode == UNEXPECTED == 70
+    (line,) = ended.stderr.splitlines()
+    assert name in line and "s3cr3t" not in line
+    (path,) = folder.glob("counterpoise-*.txt")
+    assert str(path) in line and path.stat().st_mode & 0o777 == 0o600
+    assert "Traceback" in path.read_text()
+
+
+def test_where_no_file_can_be_written_the_line_comes_alone(folder: Path) -> None:
+    before = raising("1 / 0") + "\nimport tempfile\ntempfile.tempdir = '/nowhere/at/all'"
+    ended = typed(folder, "show", "plan.json", before=before)
+    assert ended.returncode == UNEXPECTED
+    assert "ZeroDivisionError" in ended.stderr and "Traceback" not in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
