@@ -1,9 +1,11 @@
 """The progress of a run: what one observation keeps for the next, and what people see meanwhile."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from counterpoise.execution.progress_update import ends_soon
 from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import RunProgress
 from tests.support.runs import SimulatedRun
@@ -28,6 +30,32 @@ def test_progress_only_grows_and_the_time_left_comes_true(tmp_path: Path) -> Non
     run.repeat(driver.step)
     assert run.run_progress().progress.share == 1.0
     assert run.end(driver) is RunState.DONE
+
+
+def test_the_end_is_observed_often_between_two_bursts_of_bytes_too(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    run.until_moving(driver)
+    while (run.run_progress().seconds_left or 99) > 15:
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.full_speed_bytes_per_second = 0.001  # as between two fetches of a follower
+    waits = []
+    for _ in range(40):
+        waits.append(driver.step() or 0)
+        run.cluster.advance(waits[-1])
+    often = waits.index(2.0)
+    assert set(waits[:often]) == {0.25}
+    assert 4 <= sum(waits[:often]) <= 7, "what stands still is observed as seldom as any other run"
+    assert set(waits[often:]) == {2.0}
+
+
+def test_copies_that_have_arrived_are_observed_often_until_kafka_completes_them(
+    tmp_path: Path,
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.until_moving(run.driver())
+    run.driver().step()
+    assert ends_soon(replace(run.run_progress(), seconds_left=None))
 
 
 def test_every_observation_may_be_made_by_another_process(tmp_path: Path) -> None:

@@ -151,7 +151,9 @@ class Driver:
                     step.check()  # nothing is sent after the deadline of a step that was lost
                     raise
                 raise self._halt(Halt(str(error)), inputs, step) from error
-            if ends_soon(inputs.run_progress):
+            reason = reason_to_wait(command)
+            is_wanted = reason is not None and reason.is_wanted
+            if ends_soon(inputs.run_progress) and not is_wanted:
                 return min(wait_seconds, OBSERVE_SOON_SECONDS)
             return wait_seconds
 

@@ -32,6 +32,7 @@ from counterpoise.model.run import Progress
 from counterpoise.model.run_progress import Link, RunProgress
 
 _SOON_SECONDS = 15
+_STILL_AFTER = timedelta(seconds=5)
 # More than that is a gap: no process was at work on the run.
 _MAX_TIME_BETWEEN_OBSERVATIONS = timedelta(minutes=1)
 
@@ -200,12 +201,18 @@ def stalled_links(
 
 
 def ends_soon(run_progress: RunProgress) -> bool:
-    """Return whether the last copies are about to arrive; False where nothing is copied."""
-    return (
-        run_progress.seconds_left is not None
-        and run_progress.seconds_left <= _SOON_SECONDS
-        and run_progress.bytes_per_second > 0
-    )
+    """Return whether the last copies are about to arrive, or to be completed by Kafka.
+
+    A throttled follower fetches, and then waits for a second or more: that nothing arrives between
+    two observations says little, that nothing moves for some seconds does. Where what has arrived
+    is not known, neither is the end.
+    """
+    is_measured = all(str(link.broker_id) in run_progress.log_dirs for link in run_progress.links)
+    if not run_progress.progress.moves_in_flight or not is_measured:
+        return False
+    now = run_progress.observed_at
+    is_still = now - run_progress.conditions_since.get(NO_PROGRESS, now) >= _STILL_AFTER
+    return not is_still and (run_progress.seconds_left or 0) <= _SOON_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
