@@ -14,7 +14,7 @@ Limits: read once, with some requests to each broker. Rates are not known from o
 `bytes_in_per_second` is null (`analysis.with_inflow` computes it from two).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
@@ -22,7 +22,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from counterpoise.kafka_admin.port import ClusterReader
-from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.cluster import ClusterSnapshot, TopicPartition, tiered_topics
 from counterpoise.model.disks import disk_over
 from counterpoise.model.inspection import Quorum
 from counterpoise.model.kafka import (
@@ -94,6 +94,7 @@ def take_snapshot(
     broker_configs = _read_broker_rates(reader, description)
     with_leader = [key for key, partition in partitions if partition.leader is not None]
     offsets = reader.list_offsets(with_leader)
+    topic_table = _topics(topics, topic_configs)
     return ClusterSnapshot(
         snapshot_id=snapshot_id,
         cluster=cluster,
@@ -101,8 +102,10 @@ def take_snapshot(
         observed_at=observed_at,
         tables={
             "brokers": _brokers(description, log_dirs),
-            "topics": _topics(topics, topic_configs),
-            "partitions": _partitions(partitions, reassignments, stored, offsets),
+            "topics": topic_table,
+            "partitions": _partitions(
+                partitions, reassignments, stored, offsets, tiered_topics(topic_table)
+            ),
             "replicas": _replicas(partitions, stored),
             "listeners": _listeners(description, security_protocol),
             "quorum": _quorum(reader.describe_quorum()),
@@ -236,7 +239,13 @@ def _partitions(
     reassignments: Mapping[TopicPartition, Reassignment],
     stored: StoredReplicas,
     offsets: Mapping[TopicPartition, tuple[int, int]],
+    tiered: Set[str],
 ) -> pa.Table:
+    """Return the partitions.
+
+    The earliest offset of one with tiered storage is that of the whole log, and its size is of what
+    is local: no record's size can be told from the two, so it counts as not known.
+    """
     not_moving = Reassignment((), (), ())
     ongoing = [reassignments.get(key, not_moving) for key, _ in partitions]
     log_ends = [offsets.get(key, (None, None)) for key, _ in partitions]
@@ -246,7 +255,10 @@ def _partitions(
         "adding_replicas": [reassignment.adding for reassignment in ongoing],
         "removing_replicas": [reassignment.removing for reassignment in ongoing],
         "size_bytes": [_size_bytes(key, p, stored) for key, p in partitions],
-        "earliest_offset": [earliest for earliest, _ in log_ends],
+        "earliest_offset": [
+            None if key.topic in tiered else earliest
+            for (key, _), (earliest, _) in zip(partitions, log_ends, strict=True)
+        ],
         "latest_offset": [latest for _, latest in log_ends],
     }
     return table_of(PARTITIONS, columns)

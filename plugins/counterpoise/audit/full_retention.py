@@ -1,4 +1,5 @@
-"""What the live brokers will hold once every topic is as long as its retention allows.
+"""What the live brokers will hold, on their own disks, once every topic is as long as its retention
+allows.
 
     full = bytes_at_full_retention(facts)
     full.of_broker(0).sum()        # bytes on the first live broker
@@ -11,6 +12,7 @@ topics without a limit or without a known rate, count with what they hold now.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +29,8 @@ from counterpoise.model.columns import (
     numbers_of,
     positions_in,
 )
+
+_AS_THE_OTHER: Final = -2  # Kafka's local.retention.*: as retention.*
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +81,8 @@ def _partition_bytes(facts: AuditFacts) -> Floats:
     """Return the bytes of one replica of each partition at full retention.
 
     bytes by time = rate * retention.ms / 1000; unlimited where one of them is not known
-    bytes by size = retention.bytes; unlimited where it is not set
+    bytes by size = retention.bytes; unlimited where it is not set; of topics with tiered storage
+                    local.retention.ms and local.retention.bytes, where they are set
     result        = the smaller of both, but no less than now; what it holds now if both are
                     unlimited, or if the topic is compacted
 
@@ -100,6 +105,9 @@ def _limits(facts: AuditFacts, config: str) -> Floats:
     topic_index = pc.index_in(partitions["topic"], value_set=topics["topic"].combine_chunks())
     topic_rows = numbers_of(topic_index, missing=0)
     values = floats_of(pc.fill_null(topics[config], -1))
+    local_values = floats_of(pc.fill_null(topics[f"local_{config}"], _AS_THE_OTHER))
+    is_tiered = flags_of(pc.equal(topics["remote_storage_enable"], "true"))
+    values = np.where(is_tiered & (local_values != _AS_THE_OTHER), local_values, values)
     is_compacted = flags_of(pc.match_substring(topics["cleanup_policy"], "compact"))
     has_limit = (values >= 0) & ~is_compacted
     limits: Floats = np.where(has_limit, values, np.inf)[topic_rows]

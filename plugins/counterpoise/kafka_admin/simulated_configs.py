@@ -47,6 +47,9 @@ _DEFAULTS: Final = {
         "cleanup.policy": "delete",
         "retention.ms": "604800000",
         "retention.bytes": "-1",
+        "remote.storage.enable": "false",
+        "local.retention.ms": "-2",
+        "local.retention.bytes": "-2",
         UNCLEAN: "false",
     },
     # Kafka's defaults; a test that needs others fills `static`.

@@ -96,12 +96,22 @@ class ClusterSnapshot:
         return dict(rows_of(self.topics, "topic", "topic_id"))
 
     @cached_property
+    def tiered_topics(self) -> frozenset[str]:
+        return tiered_topics(self.topics)
+
+    @cached_property
     def idle_broker_ids(self) -> tuple[int, ...]:
         """Return the live brokers without a replica, as new ones are until something is moved."""
         with_replicas = set(self.replicas["broker_id"].unique().to_pylist())
         return tuple(
             broker_id for broker_id in self.live_broker_ids if broker_id not in with_replicas
         )
+
+
+def tiered_topics(topics: pa.Table) -> frozenset[str]:
+    """Return the topics with tiered storage (KIP-405), whose replicas hold a part of the log."""
+    rows = rows_of(topics, "topic", "remote_storage_enable")
+    return frozenset(topic for topic, is_enabled in rows if is_enabled == "true")
 
 
 def is_topic(name: object) -> bool:

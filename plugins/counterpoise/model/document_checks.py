@@ -22,6 +22,7 @@ from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
 from counterpoise.model.safe_text import is_broken_text
 from counterpoise.model.tables import (
     BROKERS,
+    LOCAL_TOPIC_CONFIGS,
     LOG_DIRS,
     TOPIC_CONFIGS,
     TOPICS,
@@ -34,7 +35,7 @@ _PARTITION: Final = "[topic, partition, [replicas], leader, size_bytes, bytes_in
 _MOVING: Final = "[topic, partition, [adding], [removing]]"
 _THROTTLE: Final = '["broker", id, rate key, value] or ["topic", name, list key, value]'
 # Where the type of a column is wider or narrower; -1 is Kafka's "without limit".
-_LOWEST: Final = dict.fromkeys(UNLIMITED_TOPIC_CONFIGS, -1)
+_LOWEST: Final = dict.fromkeys(UNLIMITED_TOPIC_CONFIGS, -1) | dict.fromkeys(LOCAL_TOPIC_CONFIGS, -2)
 _HIGHEST: Final = {"port": 65_535}
 # The columns whose values a document may leave out; they have the same names there.
 _BROKER_COLUMNS: Final = tuple(field for field in BROKERS if field.nullable)

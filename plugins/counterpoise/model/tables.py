@@ -55,6 +55,10 @@ TOPICS: Final = pa.schema(
         optional("cleanup_policy", TEXT),  # delete, compact, or both with a comma
         optional("retention_ms", INT64),  # -1: for ever
         optional("retention_bytes", INT64),  # of one partition; -1: without limit
+        # tiered storage (KIP-405): sizes of replicas and log dirs are of what is local
+        optional("remote_storage_enable", TEXT),  # true or false
+        optional("local_retention_ms", INT64),  # -2: as retention_ms
+        optional("local_retention_bytes", INT64),  # -2: as retention_bytes
     ]
 )
 
@@ -65,9 +69,13 @@ TOPIC_CONFIGS: Final[Mapping[str, str]] = {
     "cleanup_policy": "cleanup.policy",
     "retention_ms": "retention.ms",
     "retention_bytes": "retention.bytes",
+    "remote_storage_enable": "remote.storage.enable",
+    "local_retention_ms": "local.retention.ms",
+    "local_retention_bytes": "local.retention.bytes",
 }
-# Those whose value may be -1, Kafka's "without limit".
+# Those whose value may be below 0: -1 is Kafka's "without limit", -2 "as the other retention".
 UNLIMITED_TOPIC_CONFIGS: Final = frozenset({"retention_ms", "retention_bytes"})
+LOCAL_TOPIC_CONFIGS: Final = frozenset({"local_retention_ms", "local_retention_bytes"})
 
 PARTITIONS: Final = pa.schema(
     [

@@ -468,7 +468,11 @@ def test_log_dirs_of_one_broker_are_compared_with_each_other() -> None:
 
 
 def _kept(
-    retention_ms: int, retention_bytes: int, policy: str = "delete", rate: int | None = 100_000
+    retention_ms: int,
+    retention_bytes: int,
+    policy: str = "delete",
+    rate: int | None = 100_000,
+    **configs: object,
 ) -> AuditFacts:
     """Topic orders, six partitions on each of three brokers, with this retention and rate; the
     others keep little.
@@ -482,6 +486,7 @@ def _kept(
                 "retention_bytes": retention_bytes,
                 "cleanup_policy": policy,
             }
+            | configs
             if row["topic"] == "orders"
             else {"retention_bytes": 0}
         )
@@ -520,6 +525,17 @@ def test_retention_that_cannot_fit(given: Given, fires: bool) -> None:
     if fires:
         assert found[0].evidence is not None and found[0].evidence.rows[0][0] == "orders"
         assert "retention.bytes=BYTES_PER_PARTITION" in found[0].fix[1]
+
+
+def test_of_a_topic_with_tiered_storage_local_retention_counts() -> None:
+    is_tiered = {"remote_storage_enable": "true", "local_retention_ms": WEEK // 7}
+    assert findings_of("retention-cannot-fit", _kept(MONTHS, -1)) != ()
+    assert findings_of("retention-cannot-fit", _kept(MONTHS, -1, **is_tiered)) == ()
+    assert findings_of("retention-without-end", _kept(-1, -1, **is_tiered)) == ()
+    as_the_other = is_tiered | {"local_retention_ms": -2}
+    (finding, *_) = findings_of("retention-cannot-fit", _kept(MONTHS, -1, **as_the_other))
+    assert "local.retention.bytes=BYTES_PER_PARTITION" in finding.fix[1]
+    assert findings_of("retention-without-end", _kept(-1, -1, **as_the_other)) != ()
 
 
 def test_without_rates_what_retention_holds_is_unknown() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise.audit.commands import LOOK, add_config, kafka, to_fill_in
@@ -74,7 +75,8 @@ class _Disk:
     Severity.WARNING,
     title="A disk will be full soon at this growth",
     why="A log dir without room goes offline with every replica in it; if it is the only one of "
-    "a broker, the broker stops, and its data is copied to brokers that are nearly as full.",
+    "a broker, the broker stops, and its data is copied to brokers that are nearly as full. Bytes "
+    "and growth are of what is local: what is in remote storage (KIP-405) takes no disk.",
     how=_FREE_SPACE,
     source=f"{_DOCUMENTED}diskandfs",
     needs={Need.HISTORY},
@@ -183,7 +185,8 @@ def disk_nearly_full(facts: AuditFacts, *, critical_percent: int) -> Iterator[Ch
     why="The disk fills before the first record is old enough to be deleted: retention alone does "
     "not prevent that, and an outage decides how long records are kept.",
     how="Set retention.bytes or a shorter retention.ms on the topics named here, or add disk. "
-    "retention.bytes is for one partition.",
+    "retention.bytes is for one partition. Topics with tiered storage count, and are shortened, by "
+    "local.retention.ms and local.retention.bytes.",
     source=f"{_DOCUMENTED}topicconfigs_retention.bytes",
     needs={Need.HISTORY},
     thresholds={"most_percent": 95},
@@ -203,11 +206,12 @@ def retention_cannot_fit(facts: AuditFacts, *, most_percent: int) -> Iterator[Ch
         needed_bytes = float(bytes_by_topic.sum())
         if disk_bytes and needed_bytes > disk_bytes * most_percent / 100:
             yield _retention_too_long(
-                broker_id, disk_bytes, needed_bytes, full_retention.topics, bytes_by_topic
+                facts, broker_id, disk_bytes, needed_bytes, full_retention.topics, bytes_by_topic
             )
 
 
 def _retention_too_long(
+    facts: AuditFacts,
     broker_id: int,
     disk_bytes: int,
     needed_bytes: float,
@@ -225,7 +229,11 @@ def _retention_too_long(
         evidence(("topic", "on this broker, at full retention"), rows, topic_count),
         fix=to_fill_in(
             *(
-                add_config("topics", topics[row], {"retention.bytes": "BYTES_PER_PARTITION"})
+                add_config(
+                    "topics",
+                    topics[row],
+                    {f"{_local(facts, topics[row])}retention.bytes": "BYTES_PER_PARTITION"},
+                )
                 for row in largest[:_TOPICS_IN_FIX]
             )
         ),
@@ -247,6 +255,7 @@ def retention_without_end(facts: AuditFacts) -> Iterator[CheckResult]:
     has_no_time = pc.equal(topics["retention_ms"], -1)
     has_no_size = pc.equal(topics["retention_bytes"], -1)
     is_endless = pc.fill_null(pc.and_(pc.and_(has_no_time, has_no_size), is_deleting), False)
+    is_endless = pc.and_not(is_endless, _has_local_limit(topics))
     names = sorted(topics.filter(is_endless)["topic"].to_pylist())
     if names:
         yield CheckResult(
@@ -254,7 +263,7 @@ def retention_without_end(facts: AuditFacts) -> Iterator[CheckResult]:
             f"{pluralize(len(names), 'topic')} keep every record for ever: retention.ms and "
             "retention.bytes are both -1",
             evidence(("topic",), [(name,) for name in names]),
-            fix=_shorten(names[:_TOPICS_IN_FIX]),
+            fix=_shorten(facts, names[:_TOPICS_IN_FIX]),
         )
 
 
@@ -326,6 +335,15 @@ def _disk_table(disks: Sequence[_Disk]) -> Evidence:
     return evidence(("log dirs", "size", "usable", "used"), rows)
 
 
+def _has_local_limit(topics: pa.Table) -> pa.ChunkedArray:
+    """Return which topics delete from the brokers' disks what is in remote storage already."""
+    is_tiered = pc.equal(topics["remote_storage_enable"], "true")
+    has_time = pc.greater_equal(topics["local_retention_ms"], 0)
+    has_size = pc.greater_equal(topics["local_retention_bytes"], 0)
+    is_limited = pc.or_(pc.fill_null(has_time, False), pc.fill_null(has_size, False))
+    return pc.and_(pc.fill_null(is_tiered, False), is_limited)
+
+
 def _shorten_largest_topics(facts: AuditFacts, broker_id: int) -> tuple[str, ...]:
     """Return commands that shorten the retention of the largest topics on a broker."""
     replicas = facts.snapshot.replicas
@@ -333,9 +351,18 @@ def _shorten_largest_topics(facts: AuditFacts, broker_id: int) -> tuple[str, ...
     sizes = on_broker.group_by("topic").aggregate([("size_bytes", "sum")])
     largest = sizes.sort_by([("size_bytes_sum", "descending")]).slice(0, _TOPICS_IN_FIX)
     topics = largest["topic"].to_pylist()
-    return _shorten([topic for topic in topics if not topic.startswith("__")])
+    return _shorten(facts, [topic for topic in topics if not topic.startswith("__")])
 
 
-def _shorten(topics: Sequence[str]) -> tuple[str, ...]:
-    values = {"retention.ms": "MILLISECONDS"}
-    return to_fill_in(*(add_config("topics", topic, values) for topic in topics))
+def _shorten(facts: AuditFacts, topics: Sequence[str]) -> tuple[str, ...]:
+    return to_fill_in(
+        *(
+            add_config("topics", topic, {f"{_local(facts, topic)}retention.ms": "MILLISECONDS"})
+            for topic in topics
+        )
+    )
+
+
+def _local(facts: AuditFacts, topic: str) -> str:
+    """Return what a config is called that frees the disks of brokers, where storage is tiered."""
+    return "local." if topic in facts.snapshot.tiered_topics else ""

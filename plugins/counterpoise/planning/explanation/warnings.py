@@ -356,6 +356,19 @@ def _coordinators(result: PlanningResult) -> str:
     )
 
 
+def _tiered(result: PlanningResult) -> str:
+    cluster, tiered = result.cluster, result.snapshot.tiered_topics
+    if not tiered:
+        return ""
+    is_tiered = np.array([name in tiered for name in cluster.topic_names], dtype=np.bool_)
+    is_copied = result.assignment.is_added.any(axis=1) & is_tiered[cluster.topic_numbers]
+    return result.name_partitions(
+        np.flatnonzero(is_copied),
+        "has tiered storage: bytes, time and disks are of what is local, the rest stays remote",
+        "have tiered storage: bytes, time and disks are of what is local, the rest stays remote",
+    )
+
+
 def _deferred_by_budget(result: PlanningResult) -> str:
     deferred = result.deferred
     if not deferred.partitions:
@@ -391,6 +404,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _rates_unknown,
     _min_insync_is_all,
     _coordinators,
+    _tiered,
     _deferred_by_budget,
     _goal_not_reached,
     _not_proven,
