@@ -122,7 +122,7 @@ def print_plan(console: Console, view: PlanView, *, written_to: Path | None = No
 def print_warnings(console: Console, warnings: Sequence[str]) -> None:
     """Print each warning; its further lines are indented."""
     for warning in warnings:
-        console.print(Text(indented(f"warning: {warning}"), style="yellow"), soft_wrap=True)
+        console.print(Text(indented(f"warning: {warning}"), style="yellow"))
 
 
 def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, report: str) -> None:
