@@ -153,7 +153,6 @@ class Actor:
             self._process, self.at, self.log, self.memory = None, None, [], b""
             self.part, self.wakes_at = label, now + seconds
             self.tokens_before = self.tokens
-            self._stage.history.part_ended(self.name)
             return
         if self._is_replayed:
             self._is_replayed = False

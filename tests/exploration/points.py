@@ -94,6 +94,7 @@ _texts: dict[int, str] = {}  # of answers that are kept for good, by their ident
 
 def read(stage: "Stage", name: str, args: Any, kwargs: Any) -> Any:
     """The answer depends on the cluster alone, so it is found once for each of its states."""
+    stage.touched.note_call(name)
     question = (stage.cluster_key(), name, repr((args, kwargs)))
     if question not in _answers:
         answer = getattr(stage.cluster, name)(*args, **kwargs)
