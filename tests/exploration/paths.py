@@ -21,6 +21,9 @@ from tests.exploration.stage import Kept, Stage
 RETRY_SECONDS: Final = 0.5  # after which a process that died is started again
 LOCK_SECONDS: Final = 31.0  # after which a step lock has run out
 _LONGEST_PAUSE_SECONDS: Final = 25.0  # of a process that is not called frozen
+# Who has its turn: a wait that is shorter than all that are measured by the clock.
+_AT_A_POINT: Final = -1.0
+_BEFORE_ALL: Final = -2.0
 MAX_SECONDS: Final = 3_000.0  # of the simulated clock: then a run never ends
 
 
@@ -146,7 +149,7 @@ class Path:
     def _wakes_at(self, actor: Actor) -> float:
         if actor.is_over or actor.is_frozen:
             return NEVER
-        return actor.wakes_at if actor.is_asleep else -1.0
+        return actor.wakes_at if actor.is_asleep else _AT_A_POINT
 
     def skip_to_thaw(self) -> bool:
         """Go to where the frozen actor wakes, if the others went there from here before.
@@ -254,7 +257,7 @@ class Path:
         is_free = other.role.is_free and other.at is None
         if other.is_asleep and not is_free:
             self.stage.advance(other.wakes_at - self.stage.cluster.now)
-        other.wakes_at = self.stage.cluster.now
+        other.wakes_at = _BEFORE_ALL
 
     def _add_successor(self, actor: Actor, after_seconds: float) -> None:
         role = actor.role.successor()

@@ -9,7 +9,8 @@ run decides. What is broken is collected in `complaints`.
 
 A call that arrives late (its process was frozen before it, or the network held it back) cannot be
 forbidden to anybody: what it changes is excused until somebody could see it, and has to be in order
-at the end.
+at the end. Kafka cannot be asked to change something only if it is as it was: what somebody else
+does between a step's observation and its call is excused, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import STEP_LOCK_SECONDS
+from tests.exploration.points import REASSIGNMENTS
 
 if TYPE_CHECKING:
     from tests.exploration.actors import Actor
@@ -54,6 +56,9 @@ class History:
     highest_rate: int
     foreign_keys: dict[Key, set[str]] = field(default_factory=dict)  # with the entries of others
     foreign_moves: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    foreign_changes: int = 0
+    # Of each partition or key, the number of the last change by others.
+    last_foreign: dict[TopicPartition | Key, int] = field(default_factory=dict)
     gaps: dict[Key, int] = field(default_factory=dict)  # steps since somebody else made them
     late_moves: set[TopicPartition] = field(default_factory=set)
     late_keys: set[Key] = field(default_factory=set)
@@ -90,12 +95,14 @@ class History:
             *(sorted(self.late_keys), sorted(self.unanswered), sorted(self.arrived)),
             *(sorted(self.states.items()), [(r, sorted(w)) for r, w in self.at_work.items()]),
             sorted(self.fingerprints),
+            (self.foreign_changes, sorted(self.last_foreign.items(), key=repr)),
         )
 
     # -- somebody else
 
     def alter_as_somebody_else(self, stage: "Stage", change: ConfigChange) -> None:
         key = (change.resource, change.key)
+        self._note_foreign(key)
         stage.cluster.configs.alter(change.resource, [change])
         stage.cluster_changed()
         self.gaps[key] = 0
@@ -108,8 +115,20 @@ class History:
     ) -> None:
         partition = stage.cluster.partitions[tp]
         if not partition.reassign(target, stage.cluster.brokers.keys()):
+            self._note_foreign(tp)
             self.foreign_moves[tp] = target
         stage.cluster_changed()
+
+    def _note_foreign(self, what: TopicPartition | Key) -> None:
+        self.foreign_changes += 1
+        self.last_foreign[what] = self.foreign_changes
+
+    def _is_unseen(self, actor: "Actor | None", what: TopicPartition | Key) -> bool:
+        """Whether somebody else changed this since the actor read it."""
+        if actor is None:
+            return False
+        kind = REASSIGNMENTS if isinstance(what, TopicPartition) else str(what[0].type)
+        return self.last_foreign.get(what, 0) > actor.has_seen[kind]
 
     # -- calls of ours
 
@@ -123,12 +142,13 @@ class History:
                 if is_late:
                     self.late_moves.add(tp)
                 else:
-                    self.complaints += self._wrong_reassignment(stage, tp, target)
+                    is_unseen = self._is_unseen(actor, tp)
+                    self.complaints += self._wrong_reassignment(stage, tp, target, is_unseen)
         if name == "alter_configs":
             for change in args[0]:
                 if is_late:
                     self.late_keys.add((change.resource, change.key))
-                else:
+                elif not self._is_unseen(actor, (change.resource, change.key)):
                     self.complaints += self._wrong_change(stage, change)
 
     def after_call(self, stage: "Stage") -> None:
@@ -140,10 +160,10 @@ class History:
             self.unanswered.update(argument)
 
     def _wrong_reassignment(
-        self, stage: "Stage", tp: TopicPartition, target: tuple[int, ...] | None
+        self, stage: "Stage", tp: TopicPartition, target: tuple[int, ...] | None, is_unseen: bool
     ) -> Iterator[str]:
         partition = stage.cluster.partitions[tp]
-        is_foreign = tp in self.foreign_moves and partition.target == self.foreign_moves[tp]
+        is_foreign = partition.target == self.foreign_moves.get(tp) and not is_unseen
         if partition.is_moving and is_foreign and target != partition.target:
             yield f"promise 7: {tp} is moved by somebody else, and reassigned to {target}"
         if target is None:
