@@ -75,6 +75,7 @@ class Scenario:
     name: str
     make_stage: Callable[[], Any]  # a context manager
     prepare: Callable[[Stage], list[Actor]]
+    has_fault: bool = False  # of its own: a broker that dies, or freezes
 
 
 class PromiseBrokenError(AssertionError):

@@ -1,6 +1,6 @@
 """Random schedules, deeper than can be explored exhaustively; the seed tells them again.
 
-found = sample(scenario, Budget(preemptions=4, faults=2), seed=7, max_seconds=60)
+found = sample(scenario, Budget(preemptions=4, faults=2), seed=7, walks=100)
 
 Each walk begins at the beginning. It chooses how many deviations it wants and, evenly, at which of
 its points; what happens there is chosen among all that is possible. A walk that breaks a promise
@@ -11,13 +11,21 @@ import random
 import time
 from collections.abc import Sequence
 
+from tests.exploration.actors import NEVER
 from tests.exploration.ending import end_everything
 from tests.exploration.explorer import Found
 from tests.exploration.paths import Branch, Budget, Path, Scenario, replay
 
 
-def sample(scenario: Scenario, budget: Budget, *, seed: int, max_seconds: float) -> Found:
-    """Take random walks until so many seconds of this process's time have passed."""
+def sample(
+    scenario: Scenario,
+    budget: Budget,
+    *,
+    seed: int,
+    walks: float = NEVER,
+    max_seconds: float = NEVER,
+) -> Found:
+    """Take so many random walks, or until so many seconds of this process's time have passed."""
     found = Found(scenario.name, budget, extent=f"sampled with seed {seed}")
     began_at = time.process_time()
     chance = random.Random(seed)
@@ -26,7 +34,7 @@ def sample(scenario: Scenario, budget: Budget, *, seed: int, max_seconds: float)
     with scenario.make_stage() as stage:
         actors = scenario.prepare(stage)
         beginning = stage.keep()
-        while time.process_time() - began_at < max_seconds:
+        while found.figures["schedules"] < walks and time.process_time() - began_at < max_seconds:
             path = Path(stage, Branch(beginning, actors, 0, budget), {})
             where = _deviating_points(budget, points, chance)
             found.note(_walk(path, where, chance), path.schedule)

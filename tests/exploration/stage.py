@@ -325,13 +325,17 @@ def _cluster_facts(cluster: SimulatedCluster) -> dict[str, object]:
     partitions = [
         (
             *(key.topic, key.partition, p.replicas, sorted(p.isr), p.leader, p.leader_epoch),
-            *(round(p.size_bytes), p.adding, p.removing),
+            *(round(p.size_bytes), p.adding, p.removing, sorted(p.eligible)),
             sorted((b, round(size)) for b, size in p.copied.items()),
         )
         for key, p in sorted(cluster.partitions.items())
     ]
     brokers = [
-        (b, broker.is_up, broker.is_fenced, broker.is_frozen, _left(broker.fenced_at, cluster.now))
+        (
+            *(b, broker.is_up, broker.is_fenced, broker.is_frozen),
+            _left(broker.fenced_at, cluster.now),
+            [change.args for change in broker.pending_changes],
+        )
         for b, broker in sorted(cluster.brokers.items())
     ]
     configs = [

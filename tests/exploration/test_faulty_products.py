@@ -4,22 +4,27 @@ bounds of `make test`.
 
 import pytest
 
-from counterpoise.execution import Driver, restore_pending
+from counterpoise.execution import Driver, observation, restore_pending
 from counterpoise.execution.command_executor import CommandExecutor, keys_touched_by
 from counterpoise.execution.commands import Throttle
-from counterpoise.execution.observation import Observation
+from counterpoise.execution.observation import MoveState, Observation
 from counterpoise.installation import Installation
 from counterpoise.ledger.run_states import set_state
 from counterpoise.ledger.step import Step
-from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState
+from counterpoise.model.kafka import Reassignment
+from counterpoise.model.plan import Move
+from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, Submission
 from counterpoise.pipeline import executing
 from tests.exploration.explorer import explore
 from tests.exploration.paths import Budget, Scenario
 from tests.exploration.scenarios import (
+    EXECUTOR_AND_A_MOVE_TAKEN_BACK,
+    EXECUTOR_AND_A_STUCK_FOREIGN_REASSIGNMENT,
     EXECUTOR_AND_CANCEL,
     RESUME_BESIDE_PENDING_RESTORES,
 )
 
+NOTHING = Budget()
 A_FAULT = Budget(faults=1)
 
 
@@ -92,3 +97,34 @@ def test_finds_earlier_values_that_are_written_before_the_lock_is_checked(
     monkeypatch.setattr(CommandExecutor, "_throttle", touch_first)
 
     _finds(EXECUTOR_AND_CANCEL, A_FAULT, "promise 4")
+
+
+def test_finds_a_move_that_is_done_again_after_somebody_took_it_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    find_state = Observation._find_state
+
+    def as_if_it_had_never_arrived(self: Observation, move: Move) -> MoveState:
+        present = self.partitions[move.topic_partition].description.replicas
+        is_back = present == move.replicas_before
+        return MoveState.PENDING if is_back else find_state(self, move)
+
+    monkeypatch.setattr(Observation, "_find_state", as_if_it_had_never_arrived)
+
+    _finds(EXECUTOR_AND_A_MOVE_TAKEN_BACK, NOTHING, "promise 7")
+
+
+def test_finds_that_the_stuck_reassignment_of_somebody_else_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state_of = observation._state_of_reassignment
+
+    def as_if_it_was_ours(
+        move: Move, reassignment: Reassignment, submission: Submission | None
+    ) -> MoveState:
+        is_stuck = set(reassignment.adding) & set(reassignment.removing)
+        return MoveState.STUCK if is_stuck else state_of(move, reassignment, submission)
+
+    monkeypatch.setattr(observation, "_state_of_reassignment", as_if_it_was_ours)
+
+    _finds(EXECUTOR_AND_A_STUCK_FOREIGN_REASSIGNMENT, NOTHING, "promise 7")
