@@ -18,7 +18,7 @@ partitions grow by the snapshot's `bytes_in_per_second`; a broker that comes bac
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Self
