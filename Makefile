@@ -65,9 +65,10 @@ $(FAB_STAMP): requirements-fab.txt | $(STAMP)
 	@VIRTUAL_ENV=$(CURDIR)/$(FAB) $(UV) pip install --quiet --require-hashes -r requirements-fab.txt
 	@touch $(FAB_STAMP)
 
-soak: setup  ## every command before thousands of odd inputs; then kill -9 of a run at every named point and at 100 random instants, on real brokers
+soak: setup  ## every command before odd inputs; kill -9 of runs at named points and random instants, on real brokers; deeper interleavings
 	@COUNTERPOISE_FUZZ_EXAMPLES=2000 $(VENV)/bin/python -m pytest $(PYTEST_ARGS) --timeout 3600 tests/fuzzing
 	@$(VENV)/bin/python -m tests.support.soak $(SOAK_ARGS)
+	@$(VENV)/bin/python -m tests.exploration.soak $(EXPLORE_ARGS)
 
 lint: setup  ## style, types, and the import contracts of the house
 	@$(VENV)/bin/ruff check .

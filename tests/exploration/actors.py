@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tests.exploration.points import Process, text_of
+from tests.exploration.points import WHAT_OTHERS_CHANGE, Process, text_of
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
@@ -58,6 +58,8 @@ class Actor:
     points: Counter[str] = field(default_factory=Counter)  # reached so far, by label
     memory: bytes = b""  # a hash of all that it was answered in this part
     paused_at: float = 0.0  # the time of its last answer
+    # How many changes of others there were when it last read what they change.
+    has_seen: dict[str, int] = field(default_factory=dict)
     how: str = ""
 
     def __post_init__(self) -> None:
@@ -86,6 +88,7 @@ class Actor:
             points=self.points.copy(),
             memory=self.memory,
             paused_at=self.paused_at,
+            has_seen=dict(self.has_seen),
         )
 
     @property
@@ -109,7 +112,8 @@ class Actor:
         pause = min(round(now - self.paused_at, 3), 60.0) if self.at else 0.0
         wait, age = max(wait, 0.0), age if self.at else 0.0
         place = (self.name, self.part, self.is_frozen, self.at)
-        return (*place, self.memory, wait, age, pause)
+        seen = tuple(self.has_seen.items()) if self.at else ()
+        return (*place, self.memory, wait, age, pause, seen)
 
     # -- for the explorer
 
@@ -121,6 +125,7 @@ class Actor:
         self._is_replayed = self.at is not None
         if not self._is_replayed:
             self.began_at, self.memory, self.log = stage.cluster.now, b"", []
+            self.has_seen = dict.fromkeys(WHAT_OTHERS_CHANGE, stage.history.foreign_changes)
         self.tokens = self.tokens_before
         self._process = Process(self, self._act)
         self._take(self._process.switch())
@@ -153,7 +158,6 @@ class Actor:
             self._process, self.at, self.log, self.memory = None, None, [], b""
             self.part, self.wakes_at = label, now + seconds
             self.tokens_before = self.tokens
-            self._stage.history.part_ended(self.name)
             return
         if self._is_replayed:
             self._is_replayed = False

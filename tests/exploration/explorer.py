@@ -7,7 +7,7 @@
 `paths.py` says what a schedule is.
 
     put the first state on the stack
-    while there is a state on the stack:
+    while there is a state on the stack, and the same follows from no other one (independence.py):
         bring it back, and go on from it until everybody is over:
             stop where the world and all actors are as they were before, with as much budget
             push the same state once for each deviation that the budget allows here
@@ -19,12 +19,13 @@ import gc
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from tests.exploration.actors import NEVER, Actor
 from tests.exploration.ending import end_everything
-from tests.exploration.paths import At, Branch, Budget, Path, Scenario, Schedule
+from tests.exploration.independence import Probe, Visit
+from tests.exploration.paths import Branch, Budget, Path, Scenario, Schedule, is_preemption
 from tests.exploration.stage import Kept
 
 
@@ -38,12 +39,13 @@ class Found:
     seconds: float = 0.0
     # By kind: an example, and the shortest schedule that leads there.
     broken: dict[str, tuple[str, Schedule]] = field(default_factory=dict)
-    is_complete: bool = True
+    extent: str = "complete"
+    ends: set[bytes] = field(default_factory=set)
 
     def __str__(self) -> str:
         figures = ", ".join(f"{n} {what}" for what, n in sorted(self.figures.items()))
-        whole = "" if self.is_complete else "; broken off"
-        return f"{self.scenario}, {self.budget}: {figures}, {self.seconds:.0f} s{whole}"
+        result = f"{len(self.broken)} broken, {self.extent}"
+        return f"{self.scenario}, {self.budget}: {figures}, {self.seconds:.0f} s; {result}"
 
     def tests(self) -> str:
         """Each schedule that breaks a promise, as a test to paste."""
@@ -53,6 +55,14 @@ class Found:
             for complaint, schedule in self.broken.values()
         )
 
+    def note(self, complaints: Sequence[str], schedule: Schedule) -> None:
+        """Keep the first complaint of a path, with the shortest schedule of its kind."""
+        for complaint in complaints[:1]:
+            kind = _kind_of(complaint)
+            known = self.broken.setdefault(kind, (complaint, schedule))
+            if len(schedule) < len(known[1]):
+                self.broken[kind] = (complaint, schedule)
+
 
 def explore(
     scenario: Scenario,
@@ -60,32 +70,33 @@ def explore(
     *,
     max_seconds: float = NEVER,
     max_broken: int = 20,
+    leaves_out: bool = True,
 ) -> Found:
-    """Explore a scenario exhaustively within the budget, or until `max_seconds` have passed."""
-    found = Found(scenario.name, budget)
+    """Explore a scenario exhaustively within the budget, or until `max_seconds` of this process's
+    time have passed. With `leaves_out=False` also what leads where something else leads.
+    """
+    exploration = _Exploration(Found(scenario.name, budget))
+    found = exploration.found
     began_at = time.process_time()
-    visited: dict[object, list[Budget]] = {}
-    thaws: dict[object, tuple[Kept, list[Actor]]] = {}
     with scenario.make_stage() as stage:
         actors = scenario.prepare(stage)
         gc.freeze()
-        stack = [Branch(stage.keep(), actors, 0, budget)]
-        while stack and len(found.broken) < max_broken:
+        exploration.stack.append(Branch(stage.keep(), actors, 0, budget))
+        while exploration.stack and len(found.broken) < max_broken:
             found.seconds = time.process_time() - began_at
             if found.seconds > max_seconds:
-                found.is_complete = False
+                found.extent = "broken off"
                 break
-            branch = stack.pop()
-            found.figures["schedules"] += 1
-            path = Path(stage, branch, thaws)
-            broken = _follow(path, branch.choice, visited, stack, found.figures)
+            branch = exploration.next_branch()
+            if leaves_out and branch.reading and branch.reading.is_covered(branch.choice):
+                found.figures["left out"] += 1
+                continue
+            path = Path(stage, branch, exploration.thaws)
+            found.note(exploration.follow(path, branch.choice), path.schedule)
             path.leave()
-            for complaint in broken[:1]:
-                known = found.broken.setdefault(_kind_of(complaint), (complaint, path.schedule))
-                if len(path.schedule) < len(known[1]):
-                    found.broken[_kind_of(complaint)] = (complaint, path.schedule)
     found.seconds = time.process_time() - began_at
-    found.figures["states"] = len(visited)
+    found.figures["states"] = sum(map(len, exploration.visited.values()))
+    found.figures["different ends"] = len(found.ends)
     return found
 
 
@@ -94,65 +105,93 @@ def _kind_of(complaint: str) -> str:
     return re.sub(r"(topic|broker) \S+ \S+|\S*\d\S*(?<!:)|'\w+'|leader|follower", "_", complaint)
 
 
-def _follow(
-    path: Path,
-    choice: str,
-    visited: dict[object, list[Budget]],
-    stack: list[Branch],
-    figures: Counter[str],
-) -> Sequence[str]:
-    """Go on until everybody is over, or everything is as it was before; return what is broken."""
-    how = choice if choice and path.deviate(choice) else "go"
-    is_new = how == "go"
-    while path.find_next():
-        if path.stage.history.complaints:
-            return path.stage.history.complaints
-        actor = path.actor
-        if actor.at is None:
-            actor.reach_point(path.stage)
+@dataclass
+class _Exploration:
+    found: Found
+    stack: list[Branch] = field(default_factory=list)
+    visited: dict[object, list[Visit]] = field(default_factory=dict)
+    thaws: dict[object, tuple[Kept, list[Actor]]] = field(default_factory=dict)
+    # The branches that are being explored: where each lay on the stack.
+    _opened: list[tuple[int, Probe]] = field(default_factory=list)
+
+    def next_branch(self) -> Branch:
+        while self._opened and self._opened[-1][0] >= len(self.stack):
+            self._opened.pop()[1].is_complete = True
+        branch = self.stack.pop()
+        self.found.figures["schedules"] += 1
+        if branch.own_probe is not None:
+            self._opened.append((len(self.stack), branch.own_probe))
+        return branch
+
+    def follow(self, path: Path, choice: str) -> Sequence[str]:
+        """Go on until everybody is over, or everything is as it was before; return what is
+        broken.
+        """
+        figures = self.found.figures
+        how = choice if choice and path.deviate(choice) else "go"
+        is_new = how == "go"
+        while path.find_next():
+            if path.stage.history.complaints:
+                return path.stage.history.complaints
+            actor = path.actor
             if actor.at is None:
-                continue
-        if is_new:
-            if path.skip_to_thaw():
-                figures["skipped to a thaw"] += 1
-                continue
-            if not _is_new(path, visited):
-                figures["merged"] += 1
-                return ()
-            _push_deviations(path, stack)
-        actor.reach_point(path.stage)
-        if complaints := path.act(how):
-            return complaints
-        figures["actions"] += 1
-        how, is_new = "go", True
-    figures["ends"] += 1
-    key = ("end", path.stage.key({}))
-    if key in visited:
-        return ()
-    visited[key] = [path.budget]
-    figures["different ends"] += 1
-    return end_everything(path.stage)
+                actor.reach_point(path.stage)
+                if actor.at is None:
+                    continue
+            visit = None
+            if is_new:
+                if path.skip_to_thaw():
+                    figures["skipped to a thaw"] += 1
+                    continue
+                visit, is_met = self._meet(path)
+                if is_met:
+                    figures["merged"] += 1
+                    return ()
+                self.stack += _deviations(path, visit)
+            actor.reach_point(path.stage)
+            if complaints := path.act(how, visit):
+                return complaints
+            figures["actions"] += 1
+            how, is_new = "go", True
+        figures["ends"] += 1
+        key = path.stage.key({})
+        if key in self.found.ends:
+            return ()
+        self.found.ends.add(key)
+        return end_everything(path.stage)
+
+    def _meet(self, path: Path) -> tuple[Visit, bool]:
+        """The visit of this state, and whether it was met before with as much budget."""
+        visits = self.visited.setdefault(path.key(), [])
+        covering = (visit for visit in visits if visit.budget.covers(path.budget))
+        known = next(covering, None)
+        visit = known or Visit(path.budget, dict(path.probes))
+        if path.reading is not None:
+            path.reading.following = visit
+        if known is None:
+            visits.append(visit)
+        else:
+            path.go_on_as(visit)
+        return visit, known is not None
 
 
-def _is_new(path: Path, visited: dict[object, list[Budget]]) -> bool:
-    earlier = visited.setdefault(path.key(), [])
-    if any(budget.covers(path.budget) for budget in earlier):
-        return False
-    earlier.append(path.budget)
-    return True
-
-
-def _push_deviations(path: Path, stack: list[Branch]) -> None:
-    actor = path.actor
-    assert actor.at is not None
+def _deviations(path: Path, visit: Visit) -> Iterable[Branch]:
+    """What the budget allows instead of the turn of who stands here."""
+    reading = path.reading_from(visit)
     for choice in path.choices():
-        is_preemption = choice.startswith("then ")
-        budget = replace(
-            path.budget,
-            preemptions=path.budget.preemptions - is_preemption,
-            faults=path.budget.faults - (not is_preemption),
+        branch = Branch(
+            path.stage.keep(),
+            [other.copy() for other in path.actors],
+            path.current,
+            path.budget.without(choice),
+            choice,
+            (*path.schedule, path.deviation(choice)),
+            dict(path.probes),
         )
-        at = At(actor.name, actor.at[1], actor.points[actor.at[1]], choice)
-        actors = [other.copy() for other in path.actors]
-        schedule = (*path.schedule, at)
-        stack.append(Branch(path.stage.keep(), actors, path.current, budget, choice, schedule))
+        if is_preemption(choice):
+            branch.reading = reading
+            branch.own_probe = visit.branches[choice] = Probe(path.stage.cluster.now)
+            name = path.actor.name
+            earlier = path.probes.get(name, ())
+            branch.probes[name] = (*earlier, branch.own_probe)
+        yield branch

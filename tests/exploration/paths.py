@@ -8,11 +8,12 @@ answer is lost; a call arrives late). Each schedule is the list of its deviation
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.exploration.actors import NEVER, Actor
 from tests.exploration.ending import end_everything
+from tests.exploration.independence import Footprint, Probe, Probes, Reading, Visit
 from tests.exploration.points import CHANGING_CALLS
 from tests.exploration.roles import Arrival
 from tests.exploration.stage import Kept, Stage
@@ -20,6 +21,9 @@ from tests.exploration.stage import Kept, Stage
 RETRY_SECONDS: Final = 0.5  # after which a process that died is started again
 LOCK_SECONDS: Final = 31.0  # after which a step lock has run out
 _LONGEST_PAUSE_SECONDS: Final = 25.0  # of a process that is not called frozen
+# Who has its turn: a wait that is shorter than all that are measured by the clock.
+_AT_A_POINT: Final = -1.0
+_BEFORE_ALL: Final = -2.0
 MAX_SECONDS: Final = 3_000.0  # of the simulated clock: then a run never ends
 
 
@@ -30,6 +34,19 @@ class Budget:
 
     def covers(self, other: "Budget") -> bool:
         return self.preemptions >= other.preemptions and self.faults >= other.faults
+
+    def without(self, choice: str) -> "Budget":
+        """What is left after a deviation."""
+        if is_preemption(choice):
+            return Budget(self.preemptions - 1, self.faults)
+        return Budget(self.preemptions, self.faults - 1)
+
+    def __str__(self) -> str:
+        return f"{self.preemptions} preemptions, {self.faults} faults"
+
+
+def is_preemption(choice: str) -> bool:
+    return choice.startswith("then ")
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,7 @@ class Scenario:
     name: str
     make_stage: Callable[[], Any]  # a context manager
     prepare: Callable[[Stage], list[Actor]]
+    has_fault: bool = False  # of its own: a broker that dies, or freezes
 
 
 class PromiseBrokenError(AssertionError):
@@ -74,6 +92,9 @@ class Branch:
     budget: Budget
     choice: str = ""
     schedule: Schedule = ()
+    probes: Probes = field(default_factory=dict)
+    own_probe: Probe | None = None  # of the actor that this branch preempts
+    reading: Reading | None = None  # what that one does next otherwise
 
 
 class Path:
@@ -90,6 +111,9 @@ class Path:
         self.current = branch.current
         self.budget, self.schedule = branch.budget, branch.schedule
         self.trace: list[str] = []
+        self.probes = dict(branch.probes)
+        self.reading: Reading | None = None  # by which the actor came to where it stands
+        self._next_reading: Reading | None = None
 
     @property
     def actor(self) -> Actor:
@@ -110,6 +134,7 @@ class Path:
         actor = self.actor
         if actor.at and not actor.is_over and not actor.is_frozen and not actor.is_asleep:
             return True
+        self.reading = None
         waits = [self._wakes_at(actor) for actor in self.actors]
         soonest = min(waits, default=NEVER)
         if soonest == NEVER:
@@ -125,7 +150,7 @@ class Path:
     def _wakes_at(self, actor: Actor) -> float:
         if actor.is_over or actor.is_frozen:
             return NEVER
-        return actor.wakes_at if actor.is_asleep else -1.0
+        return actor.wakes_at if actor.is_asleep else _AT_A_POINT
 
     def skip_to_thaw(self) -> bool:
         """Go to where the frozen actor wakes, if the others went there from here before.
@@ -141,6 +166,8 @@ class Path:
         self.shortcut = (self.stage.cluster.now, world, others, self.actor.name, sleeper)
         if self.shortcut not in self.thaws:
             return False
+        for probe in self._open_probes():
+            probe.is_unknown = True
         kept, ended = self.thaws[self.shortcut]
         self.leave()
         self.stage.bring_back(kept)
@@ -196,16 +223,29 @@ class Path:
             wait = 0.0
         return wait <= _LONGEST_PAUSE_SECONDS
 
+    def deviation(self, choice: str) -> At:
+        """This choice at the point where the actor stands."""
+        actor = self.actor
+        assert actor.at is not None
+        return At(actor.name, actor.at[1], actor.points[actor.at[1]], choice)
+
+    def spend(self, choice: str) -> None:
+        """Note a deviation, which the budget has one less of."""
+        self.budget = self.budget.without(choice)
+        self.schedule = (*self.schedule, self.deviation(choice))
+
     def deviate(self, choice: str) -> bool:
         """Let something else happen; return whether the actor still acts, with `choice` as how."""
         actor = self.actor
+        self.reading = None
         if choice == "crash":
+            self.probes.pop(actor.name, None)
             actor.die()
             self._add_successor(actor, RETRY_SECONDS)
         elif choice == "freeze":
             actor.is_frozen = True
             self._add_successor(actor, LOCK_SECONDS)
-        elif choice.startswith("then "):
+        elif is_preemption(choice):
             self._switch_to(choice.removeprefix("then "))
         else:
             return True
@@ -218,7 +258,7 @@ class Path:
         is_free = other.role.is_free and other.at is None
         if other.is_asleep and not is_free:
             self.stage.advance(other.wakes_at - self.stage.cluster.now)
-        other.wakes_at = self.stage.cluster.now
+        other.wakes_at = _BEFORE_ALL
 
     def _add_successor(self, actor: Actor, after_seconds: float) -> None:
         role = actor.role.successor()
@@ -230,18 +270,56 @@ class Path:
 
     # -- acting
 
-    def act(self, how: str) -> list[str]:
+    def act(self, how: str, visit: Visit | None = None) -> list[str]:
         """Let the actor act; return the promises that are broken then."""
         actor, history = self.actor, self.stage.history
         assert actor.at is not None
+        self.note_writes()
+        self.probes.pop(actor.name, None)
+        reading = self.reading_from(visit) if visit is not None and actor.has_begun else None
         self.trace.append(f"{self.stage.cluster.now:7.2f} {actor.name}: {actor.at[1]} {how}")
         for call in actor.act(how):
             arrival = Arrival(call)
             wakes_at = self.stage.cluster.now + arrival.wait_seconds
             name = f"late {call[0]} {len(self.actors)}"
             self.actors.append(Actor(name, arrival, wakes_at=wakes_at, number=len(self.actors)))
-        self.stage.history.check(self.stage, actor, self.working())
+        history.check(self.stage, actor, self.working())
+        if actor.at is None:
+            history.part_ended(actor.name)
+        touched = self.note_writes()
+        self.reading = None
+        if reading is not None and actor.at and not touched.writes:
+            reading.reads = touched.reads
+            self.reading = reading
         return history.complaints
+
+    # -- what others do meanwhile
+
+    def note_writes(self) -> Footprint:
+        """Tell the open probes what was written since the last time."""
+        touched = self.stage.take_touched()
+        if touched.writes:
+            for probe in self._open_probes():
+                probe.note(touched.writes, self.stage.cluster.now)
+        return touched
+
+    def reading_from(self, visit: Visit) -> Reading:
+        """What the actor does from here, as long as it only reads."""
+        if self._next_reading is None or self._next_reading.visit is not visit:
+            self._next_reading = Reading(visit)
+        return self._next_reading
+
+    def go_on_as(self, visit: Visit) -> None:
+        """The path ends in a state that was met before: what follows was followed then."""
+        self.note_writes()
+        for name, probes in self.probes.items():
+            theirs = visit.probes.get(name, ())
+            for probe in probes:
+                if probe not in theirs:
+                    probe.join(theirs[-1] if theirs else None, self.stage.cluster.now)
+
+    def _open_probes(self) -> list[Probe]:
+        return [probe for probes in self.probes.values() for probe in probes]
 
 
 class ScheduleError(Exception):

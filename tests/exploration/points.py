@@ -22,13 +22,15 @@ import sqlalchemy as sa
 from counterpoise.errors import UnknownOutcomeError
 from counterpoise.kafka_admin.port import NO_RESPONSE
 from counterpoise.ledger.transactions import Transactions
-from counterpoise.model.kafka import CallResults
+from counterpoise.model.kafka import CallResults, ConfigResourceType
 
 if TYPE_CHECKING:
     from tests.exploration.actors import Actor
     from tests.exploration.stage import Stage
 
 CHANGING_CALLS: Final = ("alter_configs", "alter_reassignments", "elect_preferred_leaders")
+REASSIGNMENTS: Final = "reassignments"
+WHAT_OTHERS_CHANGE: Final = (REASSIGNMENTS, *map(str, ConfigResourceType))
 _OWN_MODULES: Final = ("counterpoise.ledger", "contextlib", "tests.exploration")
 
 
@@ -80,7 +82,7 @@ class ExploredAdmin:
             stage, actor = self._stage, current_actor()
             if name in CHANGING_CALLS:
                 return point("change", name, lambda: change(stage, actor, name, args, kwargs))
-            return point("call", name, lambda: read(stage, name, args, kwargs))
+            return point("call", name, lambda: read(stage, actor, name, args, kwargs))
 
         return call
 
@@ -92,8 +94,11 @@ _answers: dict[tuple[bytes, str, str], Any] = {}
 _texts: dict[int, str] = {}  # of answers that are kept for good, by their identity
 
 
-def read(stage: "Stage", name: str, args: Any, kwargs: Any) -> Any:
+def read(stage: "Stage", actor: "Actor | None", name: str, args: Any, kwargs: Any) -> Any:
     """The answer depends on the cluster alone, so it is found once for each of its states."""
+    stage.touched.note_call(name)
+    if actor is not None:
+        actor.has_seen |= dict.fromkeys(_read_by(name, args), stage.history.foreign_changes)
     question = (stage.cluster_key(), name, repr((args, kwargs)))
     if question not in _answers:
         answer = getattr(stage.cluster, name)(*args, **kwargs)
@@ -101,6 +106,13 @@ def read(stage: "Stage", name: str, args: Any, kwargs: Any) -> Any:
         _answers[question] = answer
         _texts[id(answer)] = repr(answer)
     return _answers[question]
+
+
+def _read_by(name: str, args: Any) -> list[str]:
+    """Which changes of others this call would show."""
+    if name == "list_reassignments":
+        return [REASSIGNMENTS]
+    return [str(resource.type) for resource in args[0]] if name == "describe_configs" else []
 
 
 def text_of(answer: Any) -> str:

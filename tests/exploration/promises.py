@@ -9,7 +9,8 @@ run decides. What is broken is collected in `complaints`.
 
 A call that arrives late (its process was frozen before it, or the network held it back) cannot be
 forbidden to anybody: what it changes is excused until somebody could see it, and has to be in order
-at the end.
+at the end. Kafka cannot be asked to change something only if it is as it was: what somebody else
+does between a step's observation and its call is excused, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,12 +34,13 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import STEP_LOCK_SECONDS
+from tests.exploration.config_keys import Key, entries_of, named, settings_of
+from tests.exploration.points import REASSIGNMENTS
 
 if TYPE_CHECKING:
     from tests.exploration.actors import Actor
     from tests.exploration.stage import Stage
 
-Key = tuple[ConfigResource, str]
 # Steps that could close a gap which somebody else made: the first may have observed before it.
 _STEPS_TO_CLOSE_A_GAP: Final = 2
 _ENDED: Final = ("done", "halted")
@@ -54,6 +56,10 @@ class History:
     highest_rate: int
     foreign_keys: dict[Key, set[str]] = field(default_factory=dict)  # with the entries of others
     foreign_moves: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    taken_back: set[TopicPartition] = field(default_factory=set)  # what we knew to be done
+    foreign_changes: int = 0
+    # Of each partition or key, the number of the last change by others.
+    last_foreign: dict[TopicPartition | Key, int] = field(default_factory=dict)
     gaps: dict[Key, int] = field(default_factory=dict)  # steps since somebody else made them
     late_moves: set[TopicPartition] = field(default_factory=set)
     late_keys: set[Key] = field(default_factory=set)
@@ -89,13 +95,15 @@ class History:
             *(keys, gaps, sorted(self.foreign_moves.items()), sorted(self.late_moves)),
             *(sorted(self.late_keys), sorted(self.unanswered), sorted(self.arrived)),
             *(sorted(self.states.items()), [(r, sorted(w)) for r, w in self.at_work.items()]),
-            sorted(self.fingerprints),
+            (sorted(self.fingerprints), sorted(self.taken_back)),
+            (self.foreign_changes, sorted(self.last_foreign.items(), key=repr)),
         )
 
     # -- somebody else
 
     def alter_as_somebody_else(self, stage: "Stage", change: ConfigChange) -> None:
         key = (change.resource, change.key)
+        self._note_foreign(key)
         stage.cluster.configs.alter(change.resource, [change])
         stage.cluster_changed()
         self.gaps[key] = 0
@@ -108,8 +116,23 @@ class History:
     ) -> None:
         partition = stage.cluster.partitions[tp]
         if not partition.reassign(target, stage.cluster.brokers.keys()):
+            self._note_foreign(tp)
+            where = "topic = ? AND partition = ? AND done_at IS NOT NULL"
+            if stage.rows(f"SELECT 1 FROM moves WHERE {where}", tp.topic, tp.partition):
+                self.taken_back.add(tp)
             self.foreign_moves[tp] = target
         stage.cluster_changed()
+
+    def _note_foreign(self, what: TopicPartition | Key) -> None:
+        self.foreign_changes += 1
+        self.last_foreign[what] = self.foreign_changes
+
+    def _is_unseen(self, actor: "Actor | None", what: TopicPartition | Key) -> bool:
+        """Whether somebody else changed this since the actor read it."""
+        if actor is None:
+            return False
+        kind = REASSIGNMENTS if isinstance(what, TopicPartition) else str(what[0].type)
+        return self.last_foreign.get(what, 0) > actor.has_seen[kind]
 
     # -- calls of ours
 
@@ -123,12 +146,13 @@ class History:
                 if is_late:
                     self.late_moves.add(tp)
                 else:
-                    self.complaints += self._wrong_reassignment(stage, tp, target)
+                    is_unseen = self._is_unseen(actor, tp)
+                    self.complaints += self._wrong_reassignment(stage, tp, target, is_unseen)
         if name == "alter_configs":
             for change in args[0]:
-                if is_late:
+                if is_late or _is_kept_for_later(stage, change.resource):
                     self.late_keys.add((change.resource, change.key))
-                else:
+                elif not self._is_unseen(actor, (change.resource, change.key)):
                     self.complaints += self._wrong_change(stage, change)
 
     def after_call(self, stage: "Stage") -> None:
@@ -140,14 +164,16 @@ class History:
             self.unanswered.update(argument)
 
     def _wrong_reassignment(
-        self, stage: "Stage", tp: TopicPartition, target: tuple[int, ...] | None
+        self, stage: "Stage", tp: TopicPartition, target: tuple[int, ...] | None, is_unseen: bool
     ) -> Iterator[str]:
         partition = stage.cluster.partitions[tp]
-        is_foreign = tp in self.foreign_moves and partition.target == self.foreign_moves[tp]
+        is_foreign = partition.target == self.foreign_moves.get(tp) and not is_unseen
         if partition.is_moving and is_foreign and target != partition.target:
             yield f"promise 7: {tp} is moved by somebody else, and reassigned to {target}"
         if target is None:
             return
+        if tp in self.taken_back and not is_unseen:
+            yield f"promise 7: {tp} was done and is taken back by somebody else; it is moved again"
         states = {
             self._state(stage, run_id)
             for run_id, plan in self.plans.items()
@@ -364,13 +390,7 @@ class History:
         return rows[0][0] if rows else ""
 
 
-def settings_of(cluster: SimulatedCluster) -> dict[Key, str]:
-    return {(r, k): v for r, values in cluster.configs.dynamic.items() for k, v in values.items()}
-
-
-def entries_of(value: str | None) -> list[str]:
-    return [entry for entry in (value or "").split(",") if entry]
-
-
-def named(key: Key) -> str:
-    return f"{key[0].type} {key[0].name} {key[1]}"
+def _is_kept_for_later(stage: "Stage", resource: ConfigResource) -> bool:
+    """Whether a broker that is frozen takes this change when it goes on."""
+    broker = stage.cluster.brokers.get(int(resource.name)) if resource.is_broker else None
+    return broker is not None and broker.is_frozen

@@ -113,6 +113,56 @@ def _executor_and_foreign_reassignment(stage: Stage) -> list[Actor]:
     return _cast(Actor("executor", executor), Actor("somebody else", others, wakes_at=0.8))
 
 
+def _executor_and_a_move_taken_back(stage: Stage) -> list[Actor]:
+    return _executor_and_a_way_back(stage, after_seconds=2.6)  # it has arrived, and is on record
+
+
+def _executor_and_a_stuck_foreign_reassignment(stage: Stage) -> list[Actor]:
+    return _executor_and_a_way_back(stage, after_seconds=0.8)  # to go back meanwhile never ends
+
+
+def _executor_and_a_way_back(stage: Stage, *, after_seconds: float) -> list[Actor]:
+    executor = _begin(stage)
+
+    def take_back(_: Installation, stage: Stage) -> None:
+        stage.history.move_as_somebody_else(stage, TopicPartition("orders", 0), (1, 2, 3))
+
+    others = Script((("takes back", 0.0, take_back),))
+    return _cast(
+        Actor("executor", executor), Actor("somebody else", others, wakes_at=after_seconds)
+    )
+
+
+def _executor_and_a_dying_broker(stage: Stage) -> list[Actor]:
+    executor = _begin(stage)
+
+    def die(_: Installation, stage: Stage) -> None:
+        stage.cluster.kill_broker(4, noticed=False)
+        stage.cluster_changed()
+
+    def return_(_: Installation, stage: Stage) -> None:
+        stage.cluster.restart_broker(4)
+        stage.cluster_changed()
+
+    broker = Script((("dies", 0.0, die), ("returns", 14.0, return_)))
+    return _cast(Actor("executor", executor), Actor("broker 4", broker, wakes_at=0.8))
+
+
+def _executor_and_a_freezing_broker(stage: Stage) -> list[Actor]:
+    executor = _begin(stage)
+
+    def freeze(_: Installation, stage: Stage) -> None:
+        stage.cluster.freeze_broker(2)
+        stage.cluster_changed()
+
+    def thaw(_: Installation, stage: Stage) -> None:
+        stage.cluster.thaw_broker(2)
+        stage.cluster_changed()
+
+    broker = Script((("freezes", 0.0, freeze), ("goes on", 6.0, thaw)))
+    return _cast(Actor("executor", executor), Actor("broker 2", broker, wakes_at=0.8))
+
+
 def _resume_beside_pending_restores(stage: Stage) -> list[Actor]:
     """An earlier run was cancelled, and the answer to its restore was lost; broker 5 is dead, so
     that it stays unknown. The same partition moves again now.
@@ -171,6 +221,20 @@ EXECUTOR_AND_FOREIGN_THROTTLE: Final = Scenario(
 EXECUTOR_AND_FOREIGN_REASSIGNMENT: Final = Scenario(
     "executor_and_foreign_reassignment", small_world, _executor_and_foreign_reassignment
 )
+EXECUTOR_AND_A_MOVE_TAKEN_BACK: Final = Scenario(
+    "executor_and_a_move_taken_back", small_world, _executor_and_a_move_taken_back
+)
+EXECUTOR_AND_A_STUCK_FOREIGN_REASSIGNMENT: Final = Scenario(
+    "executor_and_a_stuck_foreign_reassignment",
+    small_world,
+    _executor_and_a_stuck_foreign_reassignment,
+)
+EXECUTOR_AND_A_DYING_BROKER: Final = Scenario(
+    "executor_and_a_dying_broker", small_world, _executor_and_a_dying_broker, has_fault=True
+)
+EXECUTOR_AND_A_FREEZING_BROKER: Final = Scenario(
+    "executor_and_a_freezing_broker", small_world, _executor_and_a_freezing_broker, has_fault=True
+)
 RESUME_BESIDE_PENDING_RESTORES: Final = Scenario(
     "resume_beside_pending_restores", world_with_a_dead_broker, _resume_beside_pending_restores
 )
@@ -180,6 +244,10 @@ SCENARIOS: Final = (
     EXECUTOR_AND_CANCEL,
     EXECUTOR_AND_FOREIGN_THROTTLE,
     EXECUTOR_AND_FOREIGN_REASSIGNMENT,
+    EXECUTOR_AND_A_MOVE_TAKEN_BACK,
+    EXECUTOR_AND_A_STUCK_FOREIGN_REASSIGNMENT,
+    EXECUTOR_AND_A_DYING_BROKER,
+    EXECUTOR_AND_A_FREEZING_BROKER,
     RESUME_BESIDE_PENDING_RESTORES,
     UNDO_AFTER_HALT,
 )

@@ -39,6 +39,7 @@ from counterpoise.ledger.schema import metadata
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.storage import Store
+from tests.exploration.independence import TIME, Footprint
 from tests.exploration.points import ExploredAdmin, ExploredTransactions, point
 from tests.support.installations import installation_over
 from tests.support.runs import START, set_database_clock
@@ -69,12 +70,15 @@ class Stage:
         self.folder = folder
         self._clusters = clusters
         self._engine, self.database = _empty_ledger(folder, lambda: self.seconds)
+        sa.event.listen(self._engine, "after_cursor_execute", self._note_statement)
         self.connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         self._archive = KeptArchive(Store(str(folder / "store")))
         self._settings = self.installation().settings
         self.is_changed = True  # since the promises were checked
+        self.touched = Footprint()  # since it was asked for
+        self._parts_before: dict[str, bytes] = {}
         self._kept: Kept | None = None
-        self._cluster_key: bytes | None = None
+        self._parts: dict[str, bytes] | None = None  # a hash of each part of the cluster
         self._text: str | None = None  # of the ledger
 
     # -- time
@@ -89,7 +93,11 @@ class Stage:
         return START.timestamp() + self.cluster.now
 
     def clock(self) -> datetime:
-        return point("clock", "clock", lambda: self.now)
+        return point("clock", "clock", self._read_clock)
+
+    def _read_clock(self) -> datetime:
+        self.touched.reads.add(TIME)
+        return self.now
 
     def sleep(self, seconds: float) -> None:
         """Waits for the explorer to let the time pass."""
@@ -97,6 +105,7 @@ class Stage:
 
     def advance(self, seconds: float) -> None:
         if seconds > 0:
+            self.touched.writes.add(TIME)
             self.cluster.advance(seconds)
             self.cluster_changed()
 
@@ -122,7 +131,7 @@ class Stage:
 
     def cluster_changed(self) -> None:
         self.is_changed = True
-        self._cluster_key = self._text = self._kept = None
+        self._parts = self._text = self._kept = None
 
     def ledger_changed(self) -> None:
         self.is_changed = True
@@ -138,7 +147,8 @@ class Stage:
     def bring_back(self, kept: Kept) -> None:
         self.cluster, self.history = pickle.loads(kept.cluster)
         self.database.deserialize(kept.ledger)
-        self._cluster_key, self._text, self._kept = None, None, kept
+        self._parts, self._text, self._kept = None, None, kept
+        self.take_touched()
 
     def key(self, own_tokens: Mapping[str, str]) -> bytes:
         """The world without the time of day: each moment counts from now.
@@ -159,9 +169,25 @@ class Stage:
         return _digest(text.encode(), history.encode(), self.cluster_key())
 
     def cluster_key(self) -> bytes:
-        if self._cluster_key is None:
-            self._cluster_key = _digest(repr(_cluster_facts(self.cluster)).encode())
-        return self._cluster_key
+        return b"".join(self._cluster_parts().values())
+
+    def _cluster_parts(self) -> dict[str, bytes]:
+        if self._parts is None:
+            facts = _cluster_facts(self.cluster)
+            self._parts = {name: _digest(repr(fact).encode()) for name, fact in facts.items()}
+        return self._parts
+
+    def take_touched(self) -> Footprint:
+        """What was read and written since the last time."""
+        touched, self.touched = self.touched, Footprint()
+        parts, before = self._cluster_parts(), self._parts_before
+        if parts is not before:
+            touched.writes.update(name for name in parts if parts[name] != before.get(name))
+            self._parts_before = parts
+        return touched
+
+    def _note_statement(self, _connection: Any, cursor: Any, statement: str, *_: object) -> None:
+        self.touched.note_statement(statement, cursor.rowcount)
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Rows of the ledger as they are now, outside of any process."""
@@ -295,17 +321,21 @@ def _seconds(moment: str) -> float:
     return datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp()
 
 
-def _cluster_facts(cluster: SimulatedCluster) -> tuple[object, ...]:
+def _cluster_facts(cluster: SimulatedCluster) -> dict[str, object]:
     partitions = [
         (
             *(key.topic, key.partition, p.replicas, sorted(p.isr), p.leader, p.leader_epoch),
-            *(round(p.size_bytes), p.adding, p.removing),
+            *(round(p.size_bytes), p.adding, p.removing, sorted(p.eligible)),
             sorted((b, round(size)) for b, size in p.copied.items()),
         )
         for key, p in sorted(cluster.partitions.items())
     ]
     brokers = [
-        (b, broker.is_up, broker.is_fenced, broker.is_frozen, _left(broker.fenced_at, cluster.now))
+        (
+            *(b, broker.is_up, broker.is_fenced, broker.is_frozen),
+            _left(broker.fenced_at, cluster.now),
+            [change.args for change in broker.pending_changes],
+        )
         for b, broker in sorted(cluster.brokers.items())
     ]
     configs = [
@@ -313,7 +343,12 @@ def _cluster_facts(cluster: SimulatedCluster) -> tuple[object, ...]:
         for r, values in sorted(cluster.configs.dynamic.items())
         if values
     ]
-    return partitions, brokers, configs, sorted(cluster.topic_ids.items())
+    return {
+        "partitions": partitions,
+        "brokers": brokers,
+        "configs": configs,
+        "topic ids": sorted(cluster.topic_ids.items()),
+    }
 
 
 def _left(moment: float | None, now: float) -> float | None:

@@ -3,11 +3,21 @@
 `make soak` goes further: `python -m tests.exploration.soak`.
 """
 
+from typing import Final
+
 import pytest
 
 from tests.exploration.explorer import explore
 from tests.exploration.paths import Budget, Scenario, replay
-from tests.exploration.scenarios import SCENARIOS
+from tests.exploration.sampling import sample
+from tests.exploration.scenarios import (
+    EXECUTOR_AND_A_STUCK_FOREIGN_REASSIGNMENT,
+    EXECUTOR_AND_CANCEL,
+    SCENARIOS,
+)
+
+A_PREEMPTION: Final = Budget(preemptions=1)
+A_FAULT: Final = Budget(faults=1)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
@@ -17,14 +27,32 @@ def test_without_a_deviation_every_promise_holds(scenario: Scenario) -> None:
 
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize(
-    "budget",
+    ("scenario", "budget"),
     [
-        pytest.param(Budget(preemptions=1), id="a preemption"),
-        pytest.param(Budget(faults=1), id="a fault"),
+        pytest.param(scenario, budget, id=f"{scenario.name}, {budget}")
+        for scenario in SCENARIOS
+        for budget in ((A_PREEMPTION,) if scenario.has_fault else (A_PREEMPTION, A_FAULT))
     ],
 )
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_no_schedule_within_the_bound_breaks_a_promise(scenario: Scenario, budget: Budget) -> None:
     found = explore(scenario, budget)
     print(found)  # noqa: T201 - `pytest -s` shows schedules, states, seconds
     assert not found.broken, found.tests()
+
+
+def test_what_is_left_out_leads_to_no_other_end() -> None:
+    found = explore(EXECUTOR_AND_CANCEL, A_PREEMPTION)
+    everything = explore(EXECUTOR_AND_CANCEL, A_PREEMPTION, leaves_out=False)
+
+    assert found.figures["left out"]
+    assert found.ends == everything.ends
+
+
+def test_a_seed_tells_its_random_schedules_again() -> None:
+    scenario, budget = EXECUTOR_AND_A_STUCK_FOREIGN_REASSIGNMENT, Budget(preemptions=2, faults=1)
+
+    first, second = (sample(scenario, budget, seed=3, walks=4) for _ in range(2))
+
+    assert not first.broken, first.tests()
+    assert first.figures == second.figures
+    assert first.ends == second.ends

@@ -320,3 +320,19 @@ def test_a_rolling_restart_with_minutes_of_log_recovery_passes_with_default_sett
     assert run.placement() == run.planned_placement()
     assert {"cancelling", "stall"}.isdisjoint(run.event_kinds())
     assert own_configs(run.cluster) == {}
+
+
+# -- changes without an effect
+
+
+def test_what_the_run_waited_for_does_not_count_against_its_settling(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path, limits=SHORT)
+    driver = run.driver()
+    driver.open()
+    driver.step()  # throttle keys are set
+    assert own_configs(run.cluster)
+
+    run.cluster.advance(60)  # its process died
+    assert run.end(run.driver()) is RunState.HALTED
+
+    assert not own_configs(run.cluster), run.run.reason

@@ -12,6 +12,7 @@ nothing of ours is left.
 import os
 import shutil
 import tempfile
+import types
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -52,7 +53,15 @@ from counterpoise.model.run import (
     UNDER_WAY_STATES,
     RunState,
 )
-from tests.support.crashes import MUTATING, Countdown, Crash, CrashingLedger, CrashingProxy
+from counterpoise.pipeline.executing import restore_pending_of
+from tests.support.crashes import (
+    MUTATING,
+    Countdown,
+    Crash,
+    CrashingLedger,
+    CrashingProxy,
+    Pause,
+)
 from tests.support.pictures import cluster, simulated
 from tests.support.plans import move, plan_by_hand
 from tests.support.promises import Watch, lost_on_the_way
@@ -62,7 +71,6 @@ from tests.support.runs import (
     let_step_locks_run_out,
     of_topic,
     open_ledger,
-    restore_pending_keys,
 )
 
 SOAK: Final = int(os.environ.get("COUNTERPOISE_SOAK", "0"))
@@ -88,6 +96,7 @@ MOVES: Final = (
     move("payments-1", "1 2 3", "3 2 1", size=1_000_000),
 )
 RATE: Final = 1_000_000
+GAVE_UP: Final = "the cluster refused what would end this run"
 FOREIGN_RATES: Final = ("333333", "77777777")
 
 brokers = st.sampled_from(BROKERS)
@@ -172,10 +181,16 @@ class Promises(RuleBasedStateMachine):
         return self.ledger.run(self.run_id).state
 
     def driver(
-        self, countdown: Countdown | None = None, meanwhile: Callable[[], None] | None = None
+        self,
+        countdown: Countdown | None = None,
+        *,
+        before_a_call: Callable[[], None] | None = None,
+        before_a_write: Pause | None = None,
     ) -> Driver:
-        admin: Any = self.watch.ours(meanwhile)
+        admin: Any = self.watch.ours(before_a_call)
         ledger: Any = self.ledger
+        if before_a_write is not None:
+            ledger = CrashingLedger(self.ledger, (), before_a_write)
         if countdown is not None:
             admin = CrashingProxy(admin, MUTATING, countdown)
             ledger = CrashingLedger(self.ledger, (), countdown)
@@ -220,6 +235,8 @@ class Promises(RuleBasedStateMachine):
         )
 
     def _check_end(self) -> None:
+        if GAVE_UP in self.ledger.run(self.run_id).reason:
+            return  # what is left is listed; it has to be in order in the end
         in_flight = self.watch.ours_in_flight()
         assert not in_flight, f"promise 3: {in_flight} in flight at the end of the run"
         # What earlier runs left on a broker that is back is restored after this run, by the watch.
@@ -262,10 +279,17 @@ class Promises(RuleBasedStateMachine):
         self._repeat(self.driver(None if crash is None else Countdown(crash)).settle_step, times)
 
     @precondition(lambda self: self.state in UNDER_WAY_STATES)
-    @rule(times=steps, seconds=st.sampled_from([31.0, 100.0]), settles=st.booleans())
-    def freeze_a_process(self, times: int, seconds: float, settles: bool) -> None:
-        """One process is frozen right before a call; another one takes over; then the first wakes,
-        and calls.
+    @rule(
+        times=steps,
+        seconds=st.sampled_from([31.0, 100.0]),
+        settles=st.booleans(),
+        write=st.one_of(st.none(), st.integers(0, 9)),
+    )
+    def freeze_a_process(
+        self, times: int, seconds: float, settles: bool, write: int | None
+    ) -> None:
+        """One process is frozen right before a call, or a write to the ledger; another one takes
+        over; then the first wakes, and goes on.
         """
 
         def meanwhile() -> None:
@@ -274,8 +298,12 @@ class Promises(RuleBasedStateMachine):
             other = self.driver()
             self._repeat(other.settle_step if settles else other.step, times)
 
+        if write is None:
+            frozen = self.driver(before_a_call=meanwhile)
+        else:
+            frozen = self.driver(before_a_write=Pause(write, meanwhile))
         with suppress(RefusedError, ClusterError):
-            self.driver(meanwhile=meanwhile).step()
+            frozen.step() if self.state is RunState.RUNNING else frozen.settle_step()
 
     def _free_the_step_lock(self) -> None:
         """As if the step lock had run out: its clock is the database's own."""
@@ -304,11 +332,10 @@ class Promises(RuleBasedStateMachine):
                     step.change_state(RunState.SETTLING, "a move came late")
 
     def _restore_pending(self) -> None:
-        if self.state in UNDER_WAY_STATES:
-            return
-        for run in self.ledger.runs():
-            if run.state in ENDED_STATES:
-                restore_pending_keys(self.ledger, self.watch.ours(), run)  # type: ignore[arg-type]
+        """What every process does first that executes a run, also one that is under way."""
+        installation: Any = types.SimpleNamespace(ledger=self.ledger)
+        admin: Any = self.watch.ours()
+        restore_pending_of(installation, admin, self.plan.cluster)
 
     # -- people
 

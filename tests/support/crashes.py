@@ -5,7 +5,7 @@ with pytest.raises(Crash):
     crashing_run(run, Countdown(7))
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
@@ -45,6 +45,19 @@ class Countdown:
     def tick(self) -> None:
         if self.left == 0:
             raise Crash
+        self.left -= 1
+
+
+class Pause(Countdown):
+    """Lets something happen after so many ticks, once, and goes on."""
+
+    def __init__(self, ticks: int, meanwhile: Callable[[], None]) -> None:
+        super().__init__(ticks)
+        self._meanwhile = meanwhile
+
+    def tick(self) -> None:
+        if self.left == 0:
+            self._meanwhile()
         self.left -= 1
 
 

@@ -196,6 +196,18 @@ class Ground:
         self.decide(run, Decision.GRANTED, rate=rate)
         return run
 
+    def undone(self, run: PlannedRun, rate: str = SLOW) -> PlannedRun:
+        """An approved run for the way back from another one."""
+        with self.installation() as installation:
+            back = pipeline.undo_plan(installation, run["run_id"])
+            undo = pipeline.submit_plan(installation, back, requested_by=Person("alice"))
+        self.decide(undo, Decision.GRANTED, rate=rate)
+        return undo
+
+    def cancel(self, run: PlannedRun) -> None:
+        with self.installation() as installation:
+            controls.cancel(installation, run["run_id"], by=Person("alice"), why="test")
+
     def decide(
         self,
         run: PlannedRun,

@@ -58,6 +58,8 @@ class Watch:
         # Such keys of a process that died before it could record that.
         self.excused: set[Key] = set()
         self._frozen_at: dict[int, float] = {}
+        # Targets that partitions had reached: with the number of plans there were.
+        self.arrived: set[tuple[int, TopicPartition, tuple[int, ...]]] = set()
         # Partitions that somebody else moved, or created again.
         self.drifted: set[TopicPartition] = set()
         self.highest_rate = 0
@@ -172,8 +174,16 @@ class Watch:
             assert not self._is_foreign(tp, partition), (
                 f"promise 7: {tp} is being moved by somebody else"
             )
-            assert target in (None, partition.target), (
-                f"promise 5: {tp} to {target} goes to {partition.target}"
+            assert target is None, (
+                f"promise 5: {tp} is sent to {target}, and goes to {partition.target} already"
+            )
+        if target is not None and tp not in self.drifted:
+            assert partition.is_moving or target != partition.replicas, (
+                f"promise 5: {tp} is sent to {target}, where it is"
+            )
+            was_there = (len(self.plans), tp, target) in self.arrived
+            assert not was_there or set(target) <= set(partition.replicas), (
+                f"promise 5: {tp} is sent to {target} twice"
             )
         if (
             target is not None
@@ -228,6 +238,7 @@ class Watch:
                 for target_of_plan in (move.replicas_before, *reassignment_targets(move))
             ]
             if not partition.is_moving:
+                self.arrived.add((len(self.plans), tp, partition.replicas))
                 assert set(partition.replicas) in targets, (
                     f"promise 2: {tp} is at {partition.replicas}"
                 )

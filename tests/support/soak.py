@@ -1,5 +1,5 @@
-"""kill -9 of the process that carries a run out: at every named point, then at random instants
-(`make soak`).
+"""kill -9 of the process that carries a run out: at every named point, then at random instants,
+also while a run is undone, and while a cancelled one is settled (`make soak`).
 
     python -m tests.support.soak --kills 100
 
@@ -16,13 +16,14 @@ and nothing else of the ledger is touched.
 """
 
 import argparse
+import itertools
 import random
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -31,15 +32,16 @@ from rich.console import Console
 
 import local_kafka
 from counterpoise.errors import CounterpoiseError
-from counterpoise.model.run import RunState
+from counterpoise.model.run import ENDED_STATES, RunState
 from counterpoise.pipeline import PlannedRun
 from local_kafka import brokers_in_racks
 from local_processes import wait_until
 from tests.support.fault_points import Trap
-from tests.support.faults import BROKER_PROPERTIES, KB, Ground, configs
-from tests.support.kafka_facts import times_added
+from tests.support.faults import BROKER_PROPERTIES, FAST, KB, SLOW, Ground, configs
+from tests.support.kafka_facts import placement, times_added
 
 TOPIC: Final = "travels"
+Assignment = tuple[tuple[int, ...], ...]
 HOME: Final = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1), (1, 2, 3))
 AWAY: Final = (
     (4, 2, 3),
@@ -78,6 +80,7 @@ class Travel:
     is_away: bool = False
     before: str = ""
     added: Counter[tuple[int, int]] = field(default_factory=Counter)  # (broker, partition)
+    last: PlannedRun | None = None
 
     def prepare(self) -> None:
         self.ground.create_topic(TOPIC, HOME, size=100 * KB)
@@ -86,47 +89,98 @@ class Travel:
     def once(self, kill: Kill) -> Row:
         """One run, there or back."""
         start = time.monotonic()
-        here, there = (AWAY, HOME) if self.is_away else (HOME, AWAY)
-        run = self.ground.approved(
-            {f"{TOPIC}-{n}": replicas for n, replicas in enumerate(there)}, RATE
-        )
+        run = self._approved(RATE)
         kills = kill(run)
-        self.is_away = not self.is_away
-        self.added.update((b, n) for n in range(len(HOME)) for b in set(there[n]) - set(here[n]))
+        self._arrived(placed=())
+        self.last = run
         return Row(kills, time.monotonic() - start, tuple(self._losses(run)))
 
+    def undone(self, kill: Kill) -> Row:
+        """Undo the last run."""
+        start = time.monotonic()
+        assert self.last is not None
+        run = self.ground.undone(self.last, RATE)
+        kills = kill(run)
+        self._arrived(placed=())
+        self.last = run
+        return Row(kills, time.monotonic() - start, tuple(self._losses(run)))
+
+    def cancelled(self, kill: Kill) -> Row:
+        """A run is cancelled while it moves, killed while it settles, and executed again."""
+        ground, start = self.ground, time.monotonic()
+        run = self._approved(SLOW)
+        ground.advance(run, lambda: bool(ground.reassignments()), "a move under way")
+        ground.cancel(run)
+        kills = kill(run)
+        losses = self._left_behind(run)
+        seen = self._added()
+        losses += [f"{key} was added twice" for key, n in (seen - self.added).items() if n > 1]
+        self.added = seen
+        placed = self._placed()
+        ground.advance(run, lambda: ground.state(run).state is RunState.RUNNING, "a new start")
+        ground.change_rate(run, FAST)
+        ground.finish(run)
+        self._arrived(placed)
+        self.last = run
+        return Row(kills, time.monotonic() - start, (*losses, *self._losses(run)))
+
+    @property
+    def _targets(self) -> Assignment:
+        return HOME if self.is_away else AWAY
+
+    def _approved(self, rate: str) -> PlannedRun:
+        names = {f"{TOPIC}-{n}": replicas for n, replicas in enumerate(self._targets)}
+        return self.ground.approved(names, rate)
+
+    def _placed(self) -> Collection[int]:
+        """The partitions that are where they are to go."""
+        now = placement(self.ground.kafka)
+        return [n for n, to in enumerate(self._targets) if set(now[f"{TOPIC}-{n}"][0]) == set(to)]
+
+    def _arrived(self, placed: Collection[int]) -> None:
+        here, there = (AWAY, HOME) if self.is_away else (HOME, AWAY)
+        self.is_away = not self.is_away
+        moved = [n for n in range(len(HOME)) if n not in placed]
+        self.added.update((b, n) for n in moved for b in set(there[n]) - set(here[n]))
+
     def _losses(self, run: PlannedRun) -> list[str]:
-        ground = self.ground
-        ended = ground.state(run)
+        ended = self.ground.state(run)
         facts = {
             f"it is {ended.state} ({ended.reason})": ended.state is RunState.DONE
             and not ended.reason,
-            "the placement is not the plan's": ground.is_as_planned(run),
-            "configs are not as before": configs(ground.kafka) == self.before,
-            "something is still under way": not ground.reassignments(),
+            "the placement is not the plan's": self.ground.is_as_planned(run),
+        }
+        return [what for what, is_well in facts.items() if not is_well] + self._left_behind(run)
+
+    def _left_behind(self, run: PlannedRun) -> list[str]:
+        facts = {
+            "it has not ended": self.ground.state(run).state in ENDED_STATES,
+            "configs are not as before": configs(self.ground.kafka) == self.before,
+            "something is still under way": not self.ground.reassignments(),
         }
         return [what for what, is_well in facts.items() if not is_well]
 
-    def moved_twice(self) -> list[str]:
-        """Brokers that the metadata log shows added more, or less, often than plans wanted them."""
+    def _added(self) -> Counter[tuple[int, int]]:
+        """How often the metadata log shows each broker added to each partition."""
         with self.ground.installation() as installation, installation.reader("demo") as reader:
             quorum = reader.describe_quorum()
         assert quorum is not None
-        wrong = []
+        seen: Counter[tuple[int, int]] = Counter()
         for broker_id in (1, 2, 3, 4):
-            seen: Counter[int] = Counter()
-            for (_, partition), times in times_added(
-                self.ground.kafka, broker_id, [quorum.leader_id]
-            ).items():
-                seen[partition] += times
-            wanted = {n: self.added[broker_id, n] for n in range(len(HOME))}
-            wrong += [
-                f"broker {broker_id} was added to {TOPIC}-{n} {seen[n]} times, "
-                f"{times} plans wanted it"
-                for n, times in wanted.items()
-                if seen[n] != times
-            ]
-        return wrong
+            added = times_added(self.ground.kafka, broker_id, [quorum.leader_id])
+            for (_, partition), times in added.items():
+                seen[broker_id, partition] += times
+        return seen
+
+    def moved_twice(self) -> list[str]:
+        """Brokers that the metadata log shows added more, or less, often than plans wanted them."""
+        seen = self._added()
+        return [
+            f"broker {broker_id} was added to {TOPIC}-{n} {seen[broker_id, n]} times, "
+            f"{self.added[broker_id, n]} plans wanted it"
+            for broker_id, n in sorted(seen.keys() | self.added.keys())
+            if seen[broker_id, n] != self.added[broker_id, n]
+        ]
 
 
 def killed_at(ground: Ground, trap: Trap, most: int = MAX_PROCESSES) -> Kill:
@@ -144,11 +198,17 @@ def killed_at(ground: Ground, trap: Trap, most: int = MAX_PROCESSES) -> Kill:
     return kill
 
 
-def killed_at_random(ground: Ground, chance: random.Random, most: int) -> Kill:
-    """At most `most` kills, each at some instant of a process's life."""
+def killed_at_random(
+    ground: Ground, chance: random.Random, most: int, *, is_cancelled: bool = False
+) -> Kill:
+    """At most `most` kills, each at some instant of a process's life. A run that is cancelled is
+    over when it has halted: one more process would execute it again.
+    """
 
     def kill(run: PlannedRun) -> int:
         for kills in range(MAX_PROCESSES):
+            if is_cancelled and ground.state(run).state in ENDED_STATES:
+                return kills
             with ground.victim(run) as victim:
                 if kills >= most:
                     victim.wait()
@@ -168,9 +228,9 @@ def killed_at_random(ground: Ground, chance: random.Random, most: int) -> Kill:
     return kill
 
 
-def soak(travel: Travel, kills: int, seed: int, console: Console) -> list[str]:
+def soak(travel: Travel, asked: argparse.Namespace, console: Console) -> list[str]:
     """Every loss, in words."""
-    ground = travel.ground
+    ground, chance = travel.ground, random.Random(asked.seed)
     losses: list[str] = []
 
     def reported(name: str, row: Row) -> Row:
@@ -183,31 +243,43 @@ def soak(travel: Travel, kills: int, seed: int, console: Console) -> list[str]:
 
     console.print(f"{'run':<24}{'kills':>6}{'seconds':>10}   outcome")
     reported("nobody is killed", travel.once(killed_at_random(ground, random.Random(0), 0)))
-    trap = Trap(record=ground.folder / "points.txt", is_everywhere=True)
-    number, barren = 0, 0
-    while barren < 2:  # a way there and a way back that meet no new point
-        number += 1
-        row = reported(
-            f"named points {number}", travel.once(killed_at(ground, trap, KILLS_PER_RUN))
-        )
-        barren = barren + 1 if not row.kills else 0
-    points = (ground.folder / "points.txt").read_text().splitlines()
-    chance, done, number = random.Random(seed), 0, 0
-    while done < kills:
-        number += 1
-        done += reported(
-            f"random instants {number}",
-            travel.once(killed_at_random(ground, chance, min(KILLS_PER_RUN, kills - done))),
-        ).kills
+    record = ground.folder / "points.txt"
+    record.touch()
+    if not asked.no_points:
+        trap = Trap(record=record, is_everywhere=True)
+        number, barren = 0, 0
+        while barren < 2:  # a way there and a way back that meet no new point
+            number += 1
+            row = reported(
+                f"named points {number}", travel.once(killed_at(ground, trap, KILLS_PER_RUN))
+            )
+            barren = barren + 1 if not row.kills else 0
+    done: Counter[str] = Counter()
+    for kind in itertools.cycle(("executing", "undoing", "settling")):
+        left = asked.kills - done.total()
+        if left <= 0:
+            break
+        row = reported(f"{kind}, at random", _killed_while(kind, travel, chance, left))
+        done[kind] += row.kills
+    points = record.read_text().splitlines()
     for point in sorted(points):
         console.print(f"killed {point}", style="dim")
     losses += travel.moved_twice()
-    copies = sum(travel.added.values())
+    instants = ", ".join(f"{kills} while {kind}" for kind, kills in done.items())
     console.print(
-        f"{len(points)} named points, {done} random instants (seed {seed}), "
-        f"{copies} replicas added by plans"
+        f"{len(points)} named points, {done.total()} random instants ({instants}; seed "
+        f"{asked.seed}), {travel.added.total()} replicas added by plans"
     )
     return losses
+
+
+def _killed_while(kind: str, travel: Travel, chance: random.Random, kills: int) -> Row:
+    is_cancelled = kind == "settling"
+    most = min(KILLS_PER_RUN, kills)
+    kill = killed_at_random(travel.ground, chance, most, is_cancelled=is_cancelled)
+    if is_cancelled:
+        return travel.cancelled(kill)
+    return travel.undone(kill) if kind == "undoing" else travel.once(kill)
 
 
 def main() -> int:
@@ -220,7 +292,10 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=random.randrange(10_000), help="of the random instants"
     )
-    arguments = parser.parse_args()
+    parser.add_argument(
+        "--no-points", action="store_true", help="leave out the kills at named points"
+    )
+    asked = parser.parse_args()
     console = Console(highlight=False, soft_wrap=True)
     with tempfile.TemporaryDirectory() as name:
         folder, brokers = Path(name), brokers_in_racks("a", "b", "c", "d")
@@ -230,7 +305,7 @@ def main() -> int:
             travel = Travel(ground)
             try:
                 travel.prepare()
-                losses = soak(travel, arguments.kills, arguments.seed, console)
+                losses = soak(travel, asked, console)
             except CounterpoiseError as error:
                 losses = [f"{type(error).__name__}: {error}"]
             finally:

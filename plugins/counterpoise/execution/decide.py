@@ -155,9 +155,14 @@ def settle_command(inputs: DecisionInputs) -> Command:
     First nothing of ours is in flight any more, then every throttle key is restored. What cannot be
     done within its patience is left: listed, and looked after by the watch.
     """
+    command = _settle_command(inputs)
+    reason = reason_to_wait(command)
+    is_without_effect = isinstance(reason, WithoutEffect) and inputs.is_over(reason)
+    return _give_up(inputs) if is_without_effect else command
+
+
+def _settle_command(inputs: DecisionInputs) -> Command:
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
-    if inputs.is_over(WithoutEffect("")):
-        return _give_up(inputs)
     if to_cancel := _moves_to_cancel(inputs):
         return _cancel(to_cancel, _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH)
     in_flight = [*moving, *unknown_outcomes]

@@ -4,7 +4,7 @@ inputs.pending, inputs.moving        # the plan's moves, by their state in the o
 inputs.missing_changes(throttles)    # (): these throttles are in force
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -26,6 +26,11 @@ from counterpoise.model.run_progress import RunProgress
 # after 9 s by default.
 QUIET_SECONDS: Final = 30.0
 _OF_CHANGES: Final = (f"{DECIDED}{NO_EFFECT}",)  # of one change after another, without a wait
+
+
+def without_changes(lasting: Mapping[str, datetime]) -> dict[str, datetime]:
+    """Return what lasts, without since when changes have no effect."""
+    return {name: at for name, at in lasting.items() if name not in _OF_CHANGES}
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class DecisionInputs:
         another in turn has an end, too. While somebody wants it to wait, nothing has to move.
         """
         lasting, now = self.run_progress.conditions_since, self.observation.observed_at
-        kept = {name: at for name, at in lasting.items() if name not in _OF_CHANGES}
+        kept = without_changes(lasting)
         if NO_PROGRESS not in lasting:
             kept = {name: at for name, at in kept.items() if not name.startswith(DECIDED)}
         if reason is None:

@@ -30,7 +30,7 @@ from counterpoise.execution.command_executor import (
 )
 from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
 from counterpoise.execution.decide import next_command, reason_to_wait, settle_command
-from counterpoise.execution.decision_inputs import DecisionInputs
+from counterpoise.execution.decision_inputs import DecisionInputs, without_changes
 from counterpoise.execution.halting import back_off_text, stall_text, unreadable_text
 from counterpoise.execution.observation import (
     MoveState,
@@ -165,7 +165,7 @@ class Driver:
         with self._journal.step() as step:
             state = self._run().state
             if state is RunState.RUNNING:
-                step.change_state(RunState.SETTLING)
+                self._begin_to_settle(step)
             elif state is not RunState.SETTLING:
                 return None
             late_calls = self._journal.late_calls()
@@ -180,6 +180,17 @@ class Driver:
                     raise
                 self._log(str(error))  # sent again, for as long as its patience
                 return OBSERVE_AGAIN_SECONDS
+
+    def _begin_to_settle(self, step: "Step") -> None:
+        """Go over to SETTLING; that changes of the run had no effect yet says nothing of those that
+        settling makes.
+        """
+        progress = self._journal.run_progress()
+        with step.together():
+            step.change_state(RunState.SETTLING)
+            if progress is not None:
+                conditions = without_changes(progress.conditions_since)
+                step.update_progress(replace(progress, conditions_since=conditions))
 
     def check_cluster(self) -> None:
         """Raise WrongClusterError when another cluster answers than the plan is for."""

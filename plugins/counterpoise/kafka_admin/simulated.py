@@ -291,7 +291,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         broker_id = int(resource.name)
         broker = self.brokers.get(broker_id)
         if broker is not None and broker.is_frozen and not broker.is_fenced:
-            broker.pending_changes.append(lambda: self.configs.alter(resource, changes))
+            broker.pending_changes.append(partial(self.configs.alter, resource, changes))
             return _FROZEN
         if not self.is_reachable(broker_id):
             return f"{NOT_SENT}: {self._why_unreachable(broker_id)}"
@@ -368,7 +368,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         if broker_id is None or self.is_reachable(broker_id):
             return change()
         if self.brokers[broker_id].is_frozen:
-            self.brokers[broker_id].pending_changes.append(change)
+            self.brokers[broker_id].pending_changes.append(partial(change))
             message = f"no answer to {what} sent to broker {broker_id}: they may be applied"
             raise UnknownOutcomeError(message, broker_id=broker_id, subjects=frozenset(topics))
         reason = self._why_unreachable(broker_id)

@@ -18,8 +18,9 @@ partitions grow by the snapshot's `bytes_in_per_second`; a broker that comes bac
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Self
 
 from counterpoise.kafka_admin.simulated_configs import SimulatedConfigs
@@ -57,7 +58,7 @@ class SimulatedBroker:
     disk_total_bytes: int | None = None
     is_frozen: bool = False
     # Changes that were sent to it while it was frozen.
-    pending_changes: list[Callable[[], object]] = field(default_factory=list)
+    pending_changes: list[partial[Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,18 @@
+"""Config keys of the simulated cluster, by resource and name, and their entries."""
+
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.kafka import ConfigResource
+
+Key = tuple[ConfigResource, str]
+
+
+def settings_of(cluster: SimulatedCluster) -> dict[Key, str]:
+    return {(r, k): v for r, values in cluster.configs.dynamic.items() for k, v in values.items()}
+
+
+def entries_of(value: str | None) -> list[str]:
+    return [entry for entry in (value or "").split(",") if entry]
+
+
+def named(key: Key) -> str:
+    return f"{key[0].type} {key[0].name} {key[1]}"

@@ -1,0 +1,130 @@
+"""The explorer finds what it is for: the product with a defect put back breaks a promise within the
+bounds of `make test`.
+"""
+
+import pytest
+
+from counterpoise.execution import Driver, observation, restore_pending
+from counterpoise.execution.command_executor import CommandExecutor, keys_touched_by
+from counterpoise.execution.commands import Throttle
+from counterpoise.execution.observation import MoveState, Observation
+from counterpoise.installation import Installation
+from counterpoise.ledger.run_states import set_state
+from counterpoise.ledger.step import Step
+from counterpoise.model.kafka import Reassignment
+from counterpoise.model.plan import Move
+from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, Submission
+from counterpoise.pipeline import executing
+from tests.exploration.explorer import explore
+from tests.exploration.paths import Budget, Scenario
+from tests.exploration.scenarios import (
+    EXECUTOR_AND_A_MOVE_TAKEN_BACK,
+    EXECUTOR_AND_A_STUCK_FOREIGN_REASSIGNMENT,
+    EXECUTOR_AND_CANCEL,
+    RESUME_BESIDE_PENDING_RESTORES,
+)
+
+NOTHING = Budget()
+A_FAULT = Budget(faults=1)
+
+
+def _finds(scenario: Scenario, budget: Budget, promise: str) -> None:
+    found = explore(scenario, budget, max_broken=1)
+    print(found)  # noqa: T201 - `pytest -s` shows how soon
+    assert any(promise in complaint for complaint, _ in found.broken.values()), found.tests()
+
+
+def test_finds_a_resume_that_restores_what_older_runs_left_while_its_own_moves_are_in_flight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def restore_at_once(installation: Installation, cluster: str) -> None:
+        ledger = installation.ledger
+        with ledger.step(cluster) as step, installation.operator(cluster) as admin:
+            for run in ledger.runs(cluster=cluster):
+                if run.state in ENDED_STATES:
+                    restore_pending(admin, ledger.journal(run.run_id), step.of_run(run.run_id))
+
+    monkeypatch.setattr(executing, "_restore_pending", restore_at_once)
+
+    _finds(RESUME_BESIDE_PENDING_RESTORES, A_FAULT, "promise 3")
+
+
+def test_finds_a_driver_that_reads_the_state_before_it_takes_the_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step = Driver.step
+
+    def step_on_what_was_read(self: Driver) -> float | None:
+        run = self._run()
+        monkeypatch.setattr(self, "_run", lambda: run)
+        return step(self)
+
+    monkeypatch.setattr(Driver, "step", step_on_what_was_read)
+
+    _finds(EXECUTOR_AND_CANCEL, A_FAULT, "promise 9")
+
+
+def test_finds_an_opening_without_the_lock_that_revives_a_cancelled_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def open_without_the_lock(self: Driver, seen: Run | None = None) -> None:
+        if self._run().state in UNDER_WAY_STATES:
+            return
+        self._observe(None)
+        run_id = self._options.run_id
+        with self._ledger._transactions.chaining_run(run_id) as connection:
+            set_state(connection, run_id, RunState.RUNNING, "", self._clock())
+
+    monkeypatch.setattr(Driver, "open", open_without_the_lock)
+
+    _finds(EXECUTOR_AND_CANCEL, A_FAULT, "promise 10")
+
+
+def test_finds_earlier_values_that_are_written_before_the_lock_is_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    throttle = CommandExecutor._throttle
+
+    def touch_first(
+        self: CommandExecutor, command: Throttle, seen: Observation, rate: int, step: Step
+    ) -> float:
+        lock = step.lock
+        with lock.transactions.chaining(lock.cluster) as lock.connection:
+            step.touching(keys_touched_by(command.changes, seen.configs, seen.topic_ids))
+        lock.connection = None
+        return throttle(self, command, seen, rate, step)
+
+    monkeypatch.setattr(CommandExecutor, "_throttle", touch_first)
+
+    _finds(EXECUTOR_AND_CANCEL, A_FAULT, "promise 4")
+
+
+def test_finds_a_move_that_is_done_again_after_somebody_took_it_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    find_state = Observation._find_state
+
+    def as_if_it_had_never_arrived(self: Observation, move: Move) -> MoveState:
+        present = self.partitions[move.topic_partition].description.replicas
+        is_back = present == move.replicas_before
+        return MoveState.PENDING if is_back else find_state(self, move)
+
+    monkeypatch.setattr(Observation, "_find_state", as_if_it_had_never_arrived)
+
+    _finds(EXECUTOR_AND_A_MOVE_TAKEN_BACK, NOTHING, "promise 7")
+
+
+def test_finds_that_the_stuck_reassignment_of_somebody_else_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state_of = observation._state_of_reassignment
+
+    def as_if_it_was_ours(
+        move: Move, reassignment: Reassignment, submission: Submission | None
+    ) -> MoveState:
+        is_stuck = set(reassignment.adding) & set(reassignment.removing)
+        return MoveState.STUCK if is_stuck else state_of(move, reassignment, submission)
+
+    monkeypatch.setattr(observation, "_state_of_reassignment", as_if_it_was_ours)
+
+    _finds(EXECUTOR_AND_A_STUCK_FOREIGN_REASSIGNMENT, NOTHING, "promise 7")
