@@ -24,6 +24,12 @@ def machine_line() -> str:
     )
 
 
+def load_line() -> str:
+    """The machine's load now: figures of a busy one compare only within one run."""
+    loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    return f"load of the last 1, 5 and 15 minutes: {loads}"
+
+
 def _processor() -> str:
     """Vendor's name and, since virtual machines name it vaguely, family and model."""
     if not _CPU_INFO.exists():

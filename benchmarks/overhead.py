@@ -28,7 +28,7 @@ from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.document import from_document_text
-from counterpoise.model.kafka import ConfigResourceType
+from counterpoise.model.kafka import EVERY_BROKER, ConfigResourceType
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest, Scope
@@ -106,7 +106,8 @@ class SlowCluster:
             return {options["via_broker"]}
         if name in ("describe_configs", "alter_configs"):
             resources = [getattr(one, "resource", one) for one in args[0]]
-            return {int(r.name) for r in resources if r.type is ConfigResourceType.BROKER}
+            brokers = (r for r in resources if r.type is ConfigResourceType.BROKER)
+            return {int(r.name) for r in brokers if r != EVERY_BROKER}
         if name == "describe_log_dirs":
             return set(args[0])
         if name == "describe_versions":

@@ -5,7 +5,8 @@ with contest(folder, rate_bytes_per_second=10_000_000, seconds=120) as ground:
     ours, kafkas = ground.by_command_line(), ground.by_kafkas_tool()
 
 As in the main job, one broker leads nearly all, and a new one joins: one link is the busiest from
-the first byte to the last. Each way takes back first what an earlier one has moved.
+the first byte to the last. With `leaders=3` the new one copies from three at once. Each way takes
+back first what an earlier one has moved.
 
 Ours counts from the start of the command to the end of the run, proof that every setting is as
 before included; what writes the report comes after. Kafka's counts until its `--verify` has removed
@@ -20,7 +21,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -34,16 +35,20 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.movement import busiest_link_bytes
 from counterpoise.model.plan import RebalancePlan
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
-from local_processes import wait_until
+from local_processes import POLL_SECONDS, wait_until
 
 CLUSTER: Final = "bench"
 CONNECTION: Final = "kafka"
 GOAL: Final = "add-brokers"
 NEW_BROKER: Final = 4
-_TOPIC: Final = "orders"
+TOPIC: Final = "orders"
+_PLAN_FILE: Final = "plan.json"
 _PARTITIONS: Final = 60
+_OLD_BROKERS: Final = 3
 _REPLICATION_FACTOR: Final = 2
 _REASSIGN: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+_ELECT: Final = "org.apache.kafka.tools.LeaderElectionCommand"
+_REASSIGNING_TIMEOUT_SECONDS: Final = 600.0
 _SAMPLE_SECONDS: Final = 0.5
 _SHORTEST_WINDOW_SECONDS: Final = 11.0  # Kafka's own: 11 samples of one second
 _MIN_BYTES_IN_A_WINDOW: Final = 50_000_000
@@ -83,7 +88,7 @@ class Contest:
 
     @property
     def plan_file(self) -> Path:
-        return self.folder / "plan.json"
+        return self.folder / _PLAN_FILE
 
     @property
     def ideal_seconds(self) -> float:
@@ -92,24 +97,48 @@ class Contest:
     def by_command_line(self) -> Timed:
         """Ours: `counterpoise execute`."""
         self.take_back()
-        words = ["--rate", f"{self.rate}B/s", "--reason", "benchmark"]
-        _type(self.environment, "approve", str(self.plan_file), *words)
+        self.approve()
         with self.received() as samples:
             began = datetime.now(UTC)
-            _type(self.environment, "execute", str(self.plan_file))
+            self.execute()
             seconds = (_closed_at(self.environment, self.plan) - began).total_seconds()
         return self.timed("counterpoise", seconds, samples)
 
     def by_kafkas_tool(self) -> Timed:
         """Kafka's own: `kafka-reassign-partitions`."""
         self.take_back()
-        there = self.folder / "there.json"
-        _type(self.environment, "export", str(self.plan_file), "--out", str(there))
+        assignment = self.exported()
         with self.received() as samples:
             began = time.monotonic()
-            _reassign(self.kafka, there, self.rate)
+            self.reassign(assignment)
             seconds = time.monotonic() - began
         return self.timed("kafka-reassign", seconds, samples)
+
+    def approve(self) -> None:
+        words = ["--rate", f"{self.rate}B/s", "--reason", "benchmark"]
+        _type(self.environment, "approve", str(self.plan_file), *words)
+
+    def execute(self) -> None:
+        _type(self.environment, "execute", str(self.plan_file))
+
+    def exported(self) -> Path:
+        """The plan as a file for Kafka's tools."""
+        assignment = self.folder / "there.json"
+        _type(self.environment, "export", str(self.plan_file), "--out", str(assignment))
+        return assignment
+
+    def reassign(self, assignment: Path, poll_seconds: float = POLL_SECONDS) -> None:
+        _reassign(self.kafka, assignment, self.rate, poll_seconds)
+
+    def elect_with_kafkas_tool(self, assignment: Path) -> None:
+        """Elect the preferred leaders of an assignment, as `kafka-leader-election` does it."""
+        bootstrap = ["--bootstrap-server", self.kafka.bootstrap_string]
+        words = ["--election-type", "preferred", "--path-to-json-file", str(assignment)]
+        self.kafka.tool(_ELECT, *bootstrap, *words)
+
+    def replanned(self) -> "Contest":
+        """The same with a new plan: a plan runs once. What was moved has to be taken back."""
+        return replace(self, plan=_plan(self.environment, self.plan_file))
 
     def timed(self, by: str, seconds: float, samples: Samples) -> Timed:
         """What a way took, with what the plan says of all of them."""
@@ -124,7 +153,7 @@ class Contest:
         admin = _admin(self.kafka)
         try:
             admin.elect_preferred_leaders(
-                [TopicPartition(_TOPIC, number) for number in range(_PARTITIONS)]
+                [TopicPartition(TOPIC, number) for number in range(_PARTITIONS)]
             )
             wait_until(lambda: _is_led_as_preferred(admin), "each preferred leader to lead", 60)
         finally:
@@ -139,7 +168,7 @@ class Contest:
         def sample() -> None:
             while not ending.wait(_SAMPLE_SECONDS):
                 with suppress(FileNotFoundError):  # files of an earlier way are just being deleted
-                    logs = self.kafka.home(NEW_BROKER).directory.rglob(f"{_TOPIC}-*/*.log")
+                    logs = self.kafka.home(NEW_BROKER).directory.rglob(f"{TOPIC}-*/*.log")
                     sizes = [
                         log.stat().st_size
                         for log in logs
@@ -157,25 +186,43 @@ class Contest:
 
 
 @contextmanager
-def contest(folder: Path, rate_bytes_per_second: int, seconds: int) -> Iterator[Contest]:
-    """Brokers of which the new one is to receive about `seconds` times the rate."""
+def contest(
+    folder: Path, rate_bytes_per_second: int, seconds: int, leaders: int = 1, movement: str = ""
+) -> Iterator[Contest]:
+    """Brokers of which the new one is to receive about `seconds` times the rate.
+
+    `movement` is what the policy's section of that name has, such as
+    `max_moves_in_flight_per_broker: 9`.
+    """
     arriving = _PARTITIONS * _REPLICATION_FACTOR // NEW_BROKER
     partition_bytes = rate_bytes_per_second * seconds // arriving
     with local_kafka.running(
         folder / "kafka", brokers_in_racks("a", "b", "c"), heap="-Xmx512m"
     ) as kafka:
-        replicas = [(1, 2 + n % 2) for n in range(_PARTITIONS)]
         create_topics(
-            kafka.bootstrap_string, [TopicSpec(_TOPIC, replicas, configs={"retention.ms": "-1"})]
+            kafka.bootstrap_string,
+            [TopicSpec(TOPIC, _replicas(leaders), configs={"retention.ms": "-1"})],
         )
-        fill(kafka.bootstrap_string, _TOPIC, dict.fromkeys(range(_PARTITIONS), partition_bytes))
+        fill(kafka.bootstrap_string, TOPIC, dict.fromkeys(range(_PARTITIONS), partition_bytes))
         kafka.add_broker(NEW_BROKER, "d")
-        environment = _installation(folder, kafka)
-        plan_file = folder / "plan.json"
-        words = ["--cluster", CLUSTER, "--goal", GOAL, "--brokers", str(NEW_BROKER)]
-        _type(environment, "plan", *words, "--out", str(plan_file))
-        plan = RebalancePlan.from_json(plan_file.read_text())
+        environment = _installation(folder, kafka, movement)
+        plan = _plan(environment, folder / _PLAN_FILE)
         yield Contest(kafka, folder, rate_bytes_per_second, plan, environment)
+
+
+def _replicas(leaders: int) -> list[tuple[int, int]]:
+    """Two replicas of each partition, of which the first brokers lead."""
+    old_brokers = range(1, _OLD_BROKERS + 1)
+    by_leader = [
+        [(leader, other) for other in old_brokers if other != leader] for leader in old_brokers
+    ]
+    return [by_leader[n % leaders][n // leaders % len(by_leader[0])] for n in range(_PARTITIONS)]
+
+
+def _plan(environment: Mapping[str, str], plan_file: Path) -> RebalancePlan:
+    words = ["--cluster", CLUSTER, "--goal", GOAL, "--brokers", str(NEW_BROKER)]
+    _type(environment, "plan", *words, "--out", str(plan_file))
+    return RebalancePlan.from_json(plan_file.read_text())
 
 
 def last_byte_at(samples: Samples) -> float:
@@ -184,9 +231,9 @@ def last_byte_at(samples: Samples) -> float:
     return next(at for at, there in samples if there == size)
 
 
-def _installation(folder: Path, kafka: LocalKafka) -> dict[str, str]:
+def _installation(folder: Path, kafka: LocalKafka, movement: str) -> dict[str, str]:
     # All brokers share the disk of this machine, which may be fuller than any policy likes.
-    policy = "{balance: {disk_limit_percent: 100}}"
+    policy = f"{{balance: {{disk_limit_percent: 100}}, movement: {{{movement}}}}}"
     (folder / "clusters.yaml").write_text(
         f"clusters:\n  {CLUSTER}:\n    connection: {CONNECTION}\n    policy: {policy}\n"
     )
@@ -219,7 +266,9 @@ def _type(environment: Mapping[str, str], *words: str) -> None:
     )
 
 
-def _reassign(kafka: LocalKafka, assignment: Path, rate: int | None) -> None:
+def _reassign(
+    kafka: LocalKafka, assignment: Path, rate: int | None, poll_seconds: float = POLL_SECONDS
+) -> None:
     """Kafka's tool, until nothing moves any more, and then its `--verify`, which removes the
     throttles.
     """
@@ -232,7 +281,12 @@ def _reassign(kafka: LocalKafka, assignment: Path, rate: int | None) -> None:
     kafka.tool(_REASSIGN, *words, "--execute", *(["--throttle", str(rate)] if rate else []))
     admin = _admin(kafka)
     try:
-        wait_until(lambda: not admin.list_reassignments(), "the reassignment to end", 600)
+        wait_until(
+            lambda: not admin.list_reassignments(),
+            "the reassignment to end",
+            _REASSIGNING_TIMEOUT_SECONDS,
+            poll_seconds=poll_seconds,
+        )
     finally:
         admin.close()
     if rate:
@@ -246,7 +300,7 @@ def _admin(kafka: LocalKafka) -> ClusterAdmin:
 
 
 def _is_led_as_preferred(admin: ClusterAdmin) -> bool:
-    (topic,) = admin.describe_topics([_TOPIC])
+    (topic,) = admin.describe_topics([TOPIC])
     return all(partition.leader == partition.replicas[0] for partition in topic.partitions)
 
 
