@@ -31,9 +31,9 @@ def test_what_is_written_reads_back_and_is_listed(tmp_path: Path) -> None:
 
 
 def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+    (tmp_path / "plans").write_text("a file where a folder should be")
     with pytest.raises(StoreError, match="cannot write file://"):
-        Store(str(tmp_path / "file")).write_text("plans/p.json", "x")
+        Store(str(tmp_path)).write_text("plans/p.json", "x")
 
 
 def test_what_is_missing_or_broken_says_so(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy, ThrottleBackOffPolicy
 from counterpoise.model.run import Progress
-from counterpoise.model.run_progress import Link, RunProgress
+from counterpoise.model.run_progress import Link, Readings, RunProgress
 
 _SOON_SECONDS = 15
 _STILL_AFTER = timedelta(seconds=5)
@@ -90,11 +90,11 @@ def _with_readings(run_progress: RunProgress, observation: Observation) -> RunPr
     """Return the progress with what the next observation need not ask again."""
     versions = observation.conditions.versions
     responsive = versions.keys() - observation.unresponsive_broker_ids
-    return replace(
-        run_progress,
+    readings = Readings(
         log_dirs={str(b): reading for b, reading in observation.log_dirs.items()},
         versions={str(b): versions[b] for b in responsive},
     )
+    return replace(run_progress, readings=readings)
 
 
 def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgress:
@@ -207,7 +207,9 @@ def ends_soon(run_progress: RunProgress) -> bool:
     two observations says little, that nothing moves for some seconds does. Where what has arrived
     is not known, neither is the end.
     """
-    is_measured = all(str(link.broker_id) in run_progress.log_dirs for link in run_progress.links)
+    is_measured = all(
+        str(link.broker_id) in run_progress.readings.log_dirs for link in run_progress.links
+    )
     if not run_progress.progress.moves_in_flight or not is_measured:
         return False
     now = run_progress.observed_at
@@ -327,9 +329,9 @@ def _has_same_copies(
 def _was_measured(base: RunProgress, move: Move, observation: Observation) -> bool:
     """Return what `is_measured` said at the observation before, with the leader of now."""
     copying = map(str, observation.copying_brokers(move))
-    leader = base.log_dirs.get(str(observation.leader_of(move)))
+    leader = base.readings.log_dirs.get(str(observation.leader_of(move)))
     is_leader_known = leader is None or str(move.topic_partition) in leader.sizes
-    return is_leader_known and all(broker_id in base.log_dirs for broker_id in copying)
+    return is_leader_known and all(broker_id in base.readings.log_dirs for broker_id in copying)
 
 
 def _followed(link: Link, before: Link, *, is_lowered: bool) -> Link:

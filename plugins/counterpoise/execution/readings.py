@@ -48,7 +48,11 @@ def read_log_dirs(
 
     Raises what the reader raises.
     """
-    before = {int(name): reading for name, reading in previous.log_dirs.items()} if previous else {}
+    before = (
+        {int(name): reading for name, reading in previous.readings.log_dirs.items()}
+        if previous
+        else {}
+    )
     read_at = {broker_id: reading.read_at for broker_id, reading in before.items()}
     asked_ids = _to_ask(copies.broker_ids, read_at, now, _MAX_AGE)
     described = reader.describe_log_dirs(asked_ids) if asked_ids else ()
@@ -137,7 +141,7 @@ def read_versions(
     now: datetime,
 ) -> dict[int, VersionReading]:
     """Return the version of each live broker, but for those that were asked in vain."""
-    before = previous.versions.items() if previous else ()
+    before = previous.readings.versions.items() if previous else ()
     kept = {int(name): reading for name, reading in before if int(name) in live_broker_ids}
     asked_at = {broker_id: reading.asked_at for broker_id, reading in kept.items()}
     to_ask = _to_ask(live_broker_ids, asked_at, now)

@@ -9,6 +9,7 @@ Without a step, rows are only added that stay true whoever works on the run: wha
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -20,7 +21,7 @@ from counterpoise.ledger.touched import read_touched_keys
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.run import Event, LateCall, Submission, TouchedKey
-from counterpoise.model.run_progress import RunProgress
+from counterpoise.model.run_progress import Readings, RunProgress
 
 
 class Journal:
@@ -78,10 +79,13 @@ class Journal:
 
     def run_progress(self) -> RunProgress | None:
         """Return the progress at the last observation; None before the first one."""
-        query = sa.select(pulses.c.body).where(pulses.c.run_id == self.run_id)
+        columns = sa.select(pulses.c.body, pulses.c.readings)
         with self._transactions.reading() as connection:
-            body = connection.scalar(query)
-        return RunProgress.from_json(body) if body else None
+            row = connection.execute(columns.where(pulses.c.run_id == self.run_id)).first()
+        if row is None:
+            return None
+        readings = Readings.from_json(row.readings) if row.readings else Readings()
+        return replace(RunProgress.from_json(row.body), readings=readings)
 
     def event(self, kind: str, text: str) -> None:
         """Add what happened around the run; a step records what the run itself does."""

@@ -196,6 +196,7 @@ pulses = sa.Table(
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("moves_in_flight", sa.Integer, nullable=False),  # for the fleet's cap
     sa.Column("body", sa.Text, nullable=False),  # JSON: model/run_progress.py
+    sa.Column("readings", sa.Text),  # JSON, the same; an earlier release leaves what was there
 )
 
 events = sa.Table(

@@ -126,6 +126,7 @@ class Step:
             "at": run_progress.observed_at,
             "moves_in_flight": run_progress.progress.moves_in_flight,
             "body": run_progress.to_json(),
+            "readings": run_progress.readings.to_json(),
         }
         with self._writing() as connection:
             update = pulses.update().where(pulses.c.run_id == self.run_id).values(**values)

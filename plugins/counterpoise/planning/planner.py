@@ -9,11 +9,12 @@ Replicas come first (racks, counts, bytes), leaders last, over the final replica
 be exact for any sets, and the other way round they could not. Nothing here reads a clock or a file.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan import Move, MoveReason, RebalancePlan
 from counterpoise.model.request import PlanRequest
 from counterpoise.planning.arrays import read_cluster
 from counterpoise.planning.budget import keep_changes_within, keep_copies_within
@@ -122,6 +123,10 @@ def _with_leaders(result: PlanningResult) -> FinalAssignment:
     return FinalAssignment.of(placement, leaders, is_free=is_free, elects=goal.elects, last=demoted)
 
 
+def _is_any_for_traffic(moves: Iterable[Move]) -> bool:
+    return any(move.why is MoveReason.TRAFFIC for move in moves)
+
+
 def explain(result: PlanningResult) -> RebalancePlan:
     """Return the plan document; one without moves says in `reason` why nothing moves."""
     snapshot, request = result.snapshot, result.request
@@ -136,7 +141,7 @@ def explain(result: PlanningResult) -> RebalancePlan:
         moves=moves,
         reason="" if moves else reason_for_empty_plan(result),
         settings_before=settings_before(snapshot.throttles, moves),
-        figures=figures_of(result),
+        figures=figures_of(result, with_network_in=_is_any_for_traffic(moves)),
         lower_bound=result.goal.lower_bound(result),
         goal_bound=result.goal.goal_bound(result),
         warnings=warnings_of(result),

@@ -1,6 +1,6 @@
 """Figures: every broker before, after and at best; and what has to be copied at least.
 
-    figures = figures_of(result)
+    figures = figures_of(result, with_network_in=True)
     evening_bound(result).replicas      # for the whole goal
     reached_bound(result).replicas      # for what this plan reaches
 
@@ -65,8 +65,11 @@ from counterpoise.planning.placing.traffic import traffic_per_broker
 from counterpoise.planning.water_filling import Weights, fill, fill_racks
 
 
-def figures_of(result: PlanningResult) -> tuple[BrokerFigure, ...]:
-    """Return a figure for every registered broker, by id."""
+def figures_of(result: PlanningResult, *, with_network_in: bool) -> tuple[BrokerFigure, ...]:
+    """Return a figure for every registered broker, by id.
+
+    Workers of earlier releases cannot read a plan with network-in.
+    """
     cluster, before, after = result.cluster, result.before, result.after
     columns = {
         "leaders_before": cluster.leader_load(cluster.leaders_now),
@@ -85,6 +88,7 @@ def figures_of(result: PlanningResult) -> tuple[BrokerFigure, ...]:
         columns["bytes_in_before"] = cluster.leader_load(cluster.leaders_now, cluster.bytes_in)
         columns["bytes_in_after"] = bytes_in_after
         columns["bytes_in_best"] = _evened(result, bytes_in_after)
+    if cluster.is_rate_known.any() and with_network_in:
         columns["network_in_before"] = traffic_per_broker(before)
         columns["network_in_after"] = traffic_per_broker(after)
         columns["network_in_best"] = result.traffic_band.fair
