@@ -80,29 +80,29 @@ def _paths(counts: list[int], moves: Counter[_Arc]) -> Counter[_Arc]:
     serving: Counter[_Arc] = Counter()
     left = +moves
     sources = sorted((b for b in surplus if surplus[b] > 0), key=lambda b: (-counts[b], b))
-    for source in sources:
-        while surplus[source] > 0:
-            path = _shortest_path(left, surplus, source)
+    for start in sources:
+        while surplus[start] > 0:
+            path = _shortest_path(left, surplus, start)
             destination = path[-1]
             links = list(pairwise(path))
-            number = min(surplus[source], -surplus[destination], *(left[link] for link in links))
-            gaining = max(0, min(number, (counts[source] - counts[destination]) // 2))
+            number = min(surplus[start], -surplus[destination], *(left[link] for link in links))
+            gaining = max(0, min(number, (counts[start] - counts[destination]) // 2))
             for link in links:
                 serving[link] += gaining
                 left[link] -= number
-            for broker, change in ((source, -number), (destination, number)):
+            for broker, change in ((start, -number), (destination, number)):
                 counts[broker] += change
                 surplus[broker] += change
     return serving
 
 
-def _shortest_path(left: Counter[_Arc], surplus: Counter[int], source: int) -> list[int]:
+def _shortest_path(left: Counter[_Arc], surplus: Counter[int], start: int) -> list[int]:
     """Return the brokers of a path to one that ends up with more replicas; there is always one."""
     following: dict[int, list[int]] = {}
     for (source, destination), number in sorted(left.items()):
         if number > 0:
             following.setdefault(source, []).append(destination)
-    came_from, layer = {source: source}, [source]
+    came_from, layer = {start: start}, [start]
     while layer:
         reached = []
         for broker in layer:
@@ -113,8 +113,8 @@ def _shortest_path(left: Counter[_Arc], surplus: Counter[int], source: int) -> l
         for broker in reached:
             if surplus[broker] < 0:
                 path = [broker]
-                while path[-1] != source:
+                while path[-1] != start:
                     path.append(came_from[path[-1]])
                 return path[::-1]
         layer = reached
-    raise AssertionError(f"broker {source} gives more than it gets, and nobody gets it")
+    raise AssertionError(f"broker {start} gives more than it gets, and nobody gets it")
