@@ -94,6 +94,8 @@ def explore(
             path = Path(stage, branch, exploration.thaws)
             found.note(exploration.follow(path, branch.choice), path.schedule)
             path.leave()
+    if len(found.broken) >= max_broken:
+        found.extent = "stopped there"
     found.seconds = time.process_time() - began_at
     found.figures["states"] = sum(map(len, exploration.visited.values()))
     found.figures["different ends"] = len(found.ends)

@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     names = [scenario.name for scenario in SCENARIOS]
     parser.add_argument("--scenario", choices=names, help="only this one (default: all)")
-    parser.add_argument("--minutes", type=float, default=10.0, help="for each exploration")
+    parser.add_argument("--minutes", type=float, default=5.0, help="for each exploration")
     parser.add_argument(
         "--sample-minutes", type=float, default=2.0, help="for random schedules of each scenario"
     )
