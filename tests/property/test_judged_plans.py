@@ -54,10 +54,15 @@ def reject_refused(trial: Trial) -> None:
 
 
 def replicas_to_leave(trial: Trial) -> int:
-    """Those on the brokers to be drained that the request excludes from the drain."""
+    """Those on the brokers to be drained that the request excludes from the drain, and those beside
+    a replica on another dead broker: no copy of theirs could end.
+    """
     gone, excluded = set(trial.request.broker_ids), trial.excluded_topics
+    dead = {b["id"] for b in trial.document["brokers"] if b["fenced"]} - gone
     return sum(
-        len(gone & set(row)) for (topic, _), row in trial.before.items() if topic in excluded
+        len(gone & set(row))
+        for (topic, _), row in trial.before.items()
+        if topic in excluded or dead & set(row)
     )
 
 

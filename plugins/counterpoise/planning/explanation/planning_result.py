@@ -26,7 +26,7 @@ import numpy as np
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand, highest_share, units_misplaced
-from counterpoise.model.plan import Deferred
+from counterpoise.model.plan import Deferred, LowerBound
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import PlanRequest
 from counterpoise.model.words import pluralize
@@ -130,6 +130,14 @@ class PlanningResult:
     traffic_gains: Mapping[int, int] = field(default_factory=dict)
     # Partitions that the request leaves out, where what it names is evened out among itself.
     left_out: ClusterArrays | None = None
+
+    @cached_property
+    def lower_bound(self) -> LowerBound:
+        return self.goal.lower_bound(self)
+
+    @cached_property
+    def goal_bound(self) -> LowerBound | None:
+        return self.goal.goal_bound(self)
 
     @cached_property
     def best_counts(self) -> Ints:

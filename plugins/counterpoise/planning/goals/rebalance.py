@@ -76,11 +76,10 @@ class EveningGoal(PlanningGoal):
         return np.full(placement.cluster.broker_count, UNBOUNDED)
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        max_counts = self.max_counts(placement, roles)
-        topic_limits = self.topic_limits(placement, roles, request)
-
         def choose() -> ReplicaChoice:
             start = Placement.of(placement.cluster)
+            max_counts = self.max_counts(start, roles)
+            topic_limits = self.topic_limits(start, roles, request)
             return ReplicaChoice.to_even(start, roles, max_counts, topic_limits)
 
         def find_band(after: Placement) -> ByteBand:
@@ -88,17 +87,21 @@ class EveningGoal(PlanningGoal):
 
         if is_small(placement) and place_best(placement, choose(), find_band, roles.sharing):
             return
-        targets = count_targets(placement, roles, max_counts)
         self.place_in_rounds(placement, roles, request)
-        if self._is_short_of(placement, roles, targets) and is_affordable(placement, roles):
+        if self._may_be_better(placement, roles) and is_affordable(placement, roles):
             make_counts_best(placement, choose())
             trade_arrivals(placement, roles, find_band(placement))
 
-    def _is_short_of(self, placement: Placement, roles: Roles, targets: Ints) -> bool:
-        """Return whether racks or counts may be better: worse than their bounds."""
-        counts, best = placement.counts[roles.sharing], targets[roles.sharing]
-        is_uneven = int((counts * counts).sum()) > int((best * best).sum())
-        return is_uneven or bool(placement.racks_missing(roles.staying).any())
+    def _may_be_better(self, placement: Placement, roles: Roles) -> bool:
+        """Return whether racks or counts are worse than their bounds."""
+        counts = placement.counts[roles.sharing]
+        if placement.racks_missing(roles.staying).any():
+            return True
+        if int(np.ptp(counts)) <= 1:
+            return False
+        start = Placement.of(placement.cluster)
+        best = count_targets(start, roles, self.max_counts(start, roles))[roles.sharing]
+        return int((counts * counts).sum()) > int((best * best).sum())
 
     def topic_limits(self, placement: Placement, roles: Roles, request: PlanRequest) -> Ints:
         """Return the most replicas of each topic that a broker may hold in the end.
@@ -137,7 +140,7 @@ class EveningGoal(PlanningGoal):
         return reached_bound(result)
 
     def goal_bound(self, result: PlanningResult) -> LowerBound | None:
-        needed, reached = evening_bound(result), reached_bound(result)
+        needed, reached = evening_bound(result), result.lower_bound
         is_more = needed.replicas > reached.replicas or needed.bytes > reached.bytes
         return needed if is_more else None
 
