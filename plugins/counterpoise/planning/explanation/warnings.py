@@ -299,7 +299,7 @@ def _leaders_uneven(result: PlanningResult) -> str:
 
 def _goal_not_reached(result: PlanningResult) -> str:
     """Say what the whole goal would take, where the plan stops before it."""
-    bound = result.goal_bound
+    _, bound = result.bounds
     if bound is None or not result.assignment.is_in_plan.any():
         return ""
     replicas = pluralize(bound.replicas, "replica")
