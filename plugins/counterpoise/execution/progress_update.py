@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 
 from counterpoise.execution.conditions import find_conditions, since
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
+from counterpoise.execution.readings import kept_readings
 from counterpoise.execution.throttling.targets import (
     default_rate,
     missing_changes,
@@ -29,7 +30,7 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy, ThrottleBackOffPolicy
 from counterpoise.model.run import Progress
-from counterpoise.model.run_progress import Link, Readings, RunProgress
+from counterpoise.model.run_progress import Link, RunProgress
 
 _SOON_SECONDS = 15
 _STILL_AFTER = timedelta(seconds=5)
@@ -82,19 +83,8 @@ def update_progress(
         under_replicated_at_start=base.under_replicated_at_start,
         unavailable_at_start=base.unavailable_at_start,
     )
-    run_progress = _with_readings(run_progress, observation)
+    run_progress = replace(run_progress, readings=kept_readings(observation))
     return _with_progress_conditions(previous, run_progress, observation, is_lowered=is_lowered)
-
-
-def _with_readings(run_progress: RunProgress, observation: Observation) -> RunProgress:
-    """Return the progress with what the next observation need not ask again."""
-    versions = observation.conditions.versions
-    responsive = versions.keys() - observation.unresponsive_broker_ids
-    readings = Readings(
-        log_dirs={str(b): reading for b, reading in observation.log_dirs.items()},
-        versions={str(b): versions[b] for b in responsive},
-    )
-    return replace(run_progress, readings=readings)
 
 
 def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgress:
@@ -328,10 +318,11 @@ def _has_same_copies(
 
 def _was_measured(base: RunProgress, move: Move, observation: Observation) -> bool:
     """Return what `is_measured` said at the observation before, with the leader of now."""
-    copying = map(str, observation.copying_brokers(move))
-    leader = base.readings.log_dirs.get(str(observation.leader_of(move)))
-    is_leader_known = leader is None or str(move.topic_partition) in leader.sizes
-    return is_leader_known and all(broker_id in base.readings.log_dirs for broker_id in copying)
+    log_dirs = base.readings.log_dirs
+    leader = log_dirs.get(str(observation.leader_of(move)))
+    if leader is not None and str(move.topic_partition) not in leader.sizes:
+        return False
+    return log_dirs.keys() >= set(map(str, observation.copying_brokers(move)))
 
 
 def _followed(link: Link, before: Link, *, is_lowered: bool) -> Link:

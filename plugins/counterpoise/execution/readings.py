@@ -18,11 +18,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from counterpoise.execution.observation import Observation
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import BrokerVersion, LogDirDescription
-from counterpoise.model.run_progress import LogDirReading, RunProgress, VersionReading
+from counterpoise.model.run_progress import (
+    LogDirReading,
+    Readings,
+    RunProgress,
+    VersionReading,
+)
 
 _BROKERS_AT_ONCE: Final = 20
 _MAX_AGE: Final = timedelta(seconds=45)  # at the next observation it is a minute
@@ -152,3 +158,13 @@ def read_versions(
 
 def _version_reading(version: BrokerVersion, now: datetime) -> VersionReading:
     return VersionReading(now, version.api_ranges, version.metadata_version)
+
+
+def kept_readings(observation: Observation) -> Readings:
+    """Return what the next observation need not ask again."""
+    versions = observation.conditions.versions
+    responsive = versions.keys() - observation.unresponsive_broker_ids
+    return Readings(
+        log_dirs={str(b): reading for b, reading in observation.log_dirs.items()},
+        versions={str(b): versions[b] for b in responsive},
+    )

@@ -131,6 +131,7 @@ def explain(result: PlanningResult) -> RebalancePlan:
     """Return the plan document; one without moves says in `reason` why nothing moves."""
     snapshot, request = result.snapshot, result.request
     moves = moves_of(result)
+    lower_bound, goal_bound = result.bounds
     return RebalancePlan(
         cluster=snapshot.cluster,
         cluster_id=snapshot.cluster_id,
@@ -142,8 +143,8 @@ def explain(result: PlanningResult) -> RebalancePlan:
         reason="" if moves else reason_for_empty_plan(result),
         settings_before=settings_before(snapshot.throttles, moves),
         figures=figures_of(result, with_network_in=_is_any_for_traffic(moves)),
-        lower_bound=result.lower_bound,
-        goal_bound=result.goal_bound,
+        lower_bound=lower_bound,
+        goal_bound=goal_bound,
         warnings=warnings_of(result),
         scope=request.scope,
         budget=request.budget,

@@ -2,7 +2,7 @@
 
     figures = figures_of(result, with_network_in=True)
     evening_bound(result).replicas      # for the whole goal
-    reached_bound(result).replicas      # for what this plan reaches
+    reached_bound(result, evening_bound(result)).replicas      # for what this plan reaches
 
 Best means in the figures: what no plan could do better, whatever it moved. Where racks have
 different numbers of brokers it is uneven itself.
@@ -136,16 +136,19 @@ def _evened(result: PlanningResult, loads: Ints) -> Ints:
 # -- lower bounds
 
 
-def reached_bound(result: PlanningResult) -> LowerBound:
+def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
     """Return what any plan copies that gets as far as this one.
 
-    Known exactly where the plan is the best there is. Else, where counts or bytes are less even
-    than they could be: what arrives at each broker more than leaves it. The plan itself shows that
-    no more than it copies is needed.
+    `needed` is what the whole goal takes. What the plan takes is known exactly where it is the best
+    there is. Else, where counts or bytes are less even than they could be, it is what arrives at
+    each broker more than leaves it. The plan itself shows that no more than it copies is needed.
     """
-    needed, after, before = evening_bound(result), result.after, result.before
+    after, before = result.after, result.before
     if after.bound is not None:
-        return replace(needed, replicas=after.bound.replicas, bytes=after.bound.bytes)
+        # The program's sizes are rounded: a plan in the band takes what the whole goal takes.
+        known_bytes = 0 if len(result.out_of_band) else needed.bytes
+        copied_bytes = max(after.bound.bytes, known_bytes)
+        return replace(needed, replicas=after.bound.replicas, bytes=copied_bytes)
     best = result.best_counts[result.sharing]
     counts, sizes = after.counts[result.sharing], result.cluster.size_bytes
     is_even = int((counts * counts).sum()) <= int((best * best).sum())

@@ -132,12 +132,9 @@ class PlanningResult:
     left_out: ClusterArrays | None = None
 
     @cached_property
-    def lower_bound(self) -> LowerBound:
-        return self.goal.lower_bound(self)
-
-    @cached_property
-    def goal_bound(self) -> LowerBound | None:
-        return self.goal.goal_bound(self)
+    def bounds(self) -> tuple[LowerBound, LowerBound | None]:
+        """Return the bound for what the plan reaches, and that of the whole goal if it is more."""
+        return self.goal.bounds(self)
 
     @cached_property
     def best_counts(self) -> Ints:

@@ -13,7 +13,6 @@ import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.movement import COORDINATOR_TOPICS
-from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED
@@ -22,8 +21,12 @@ from counterpoise.planning.explanation.planning_result import (
     as_range,
     is_worse,
 )
+from counterpoise.planning.explanation.traffic_warnings import (
+    rates_unknown,
+    traffic_outside_band,
+    traffic_unknown,
+)
 from counterpoise.planning.placing.targets import badly_racked
-from counterpoise.planning.placing.traffic import MIN_KNOWN_PERCENT
 from counterpoise.units import format_bytes
 
 IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
@@ -134,16 +137,6 @@ def _unknown_sizes(result: PlanningResult) -> str:
     )
 
 
-def _rates_unknown(result: PlanningResult) -> str:
-    by_count = result.request.policy.leader_weight is not LeaderWeight.BYTES_IN
-    if by_count or result.cluster.is_rate_known.any():
-        return ""
-    return (
-        "leaders are to be weighed by bytes-in, but the snapshot has no rates; "
-        "they are even in number instead"
-    )
-
-
 # -- what will not be even
 
 
@@ -217,28 +210,6 @@ def _bytes_outside_band(result: PlanningResult) -> str:
     )
 
 
-def _traffic_unknown(result: PlanningResult) -> str:
-    cluster = result.cluster
-    if not result.goal.evens_replicas or not cluster.bytes_in.any() or result.evens_traffic:
-        return ""
-    unknown_count = int((~cluster.is_rate_known).sum())
-    return (
-        f"traffic is not evened: the rates of {unknown_count} of {cluster.partition_count} "
-        f"partitions are not known, and {MIN_KNOWN_PERCENT} % have to be"
-    )
-
-
-def _traffic_outside_band(result: PlanningResult) -> str:
-    if not result.evens_traffic or not len(result.out_of_traffic_band):
-        return ""
-    percent = result.request.policy.bytes_in_tolerance_percent
-    return (
-        f"{_brokers(result, result.out_of_traffic_band)} will take in (as leader and as follower) "
-        f"more than {percent} % away from the fair share; the rates of the partitions or the moves "
-        f"this goal allows leave no better{_or_rebalance(result)}"
-    )
-
-
 def _full_disks(result: PlanningResult) -> str:
     """Name the brokers that would have got more if their fullest log dir allowed it."""
     after = result.after
@@ -299,7 +270,7 @@ def _leaders_uneven(result: PlanningResult) -> str:
 
 def _goal_not_reached(result: PlanningResult) -> str:
     """Say what the whole goal would take, where the plan stops before it."""
-    bound = result.goal_bound
+    _, bound = result.bounds
     if bound is None or not result.assignment.is_in_plan.any():
         return ""
     replicas = pluralize(bound.replicas, "replica")
@@ -396,12 +367,12 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _left_alone_uneven,
     _counts_not_reached,
     _bytes_outside_band,
-    _traffic_unknown,
-    _traffic_outside_band,
+    traffic_unknown,
+    traffic_outside_band,
     _full_disks,
     _cordoned,
     _leaders_uneven,
-    _rates_unknown,
+    rates_unknown,
     _min_insync_is_all,
     _coordinators,
     _tiered,

@@ -110,9 +110,9 @@ class PlanningGoal:
         copied_bytes = int((copies * result.cluster.size_bytes).sum())
         return LowerBound(int(copies.sum()), copied_bytes, result.min_leader_range)
 
-    def goal_bound(self, result: "PlanningResult") -> LowerBound | None:
-        """Return the least that the whole goal takes; None where the plan reaches it."""
-        return None
+    def bounds(self, result: "PlanningResult") -> tuple[LowerBound, LowerBound | None]:
+        """Return the bound for what the plan reaches, and that of the whole goal if it is more."""
+        return self.lower_bound(result), None
 
     def reason(self, result: "PlanningResult") -> str:
         """Return one sentence that says why nothing moves, and what would help."""

@@ -136,13 +136,11 @@ class EveningGoal(PlanningGoal):
         """Make the cluster as even as the goal can in one go."""
         raise NotImplementedError
 
-    def lower_bound(self, result: PlanningResult) -> LowerBound:
-        return reached_bound(result)
-
-    def goal_bound(self, result: PlanningResult) -> LowerBound | None:
-        needed, reached = evening_bound(result), result.lower_bound
+    def bounds(self, result: PlanningResult) -> tuple[LowerBound, LowerBound | None]:
+        needed = evening_bound(result)
+        reached = reached_bound(result, needed)
         is_more = needed.replicas > reached.replicas or needed.bytes > reached.bytes
-        return needed if is_more else None
+        return reached, needed if is_more else None
 
     def reason(self, result: PlanningResult) -> str:
         counts, best = result.after.counts[result.sharing], result.ideal_counts[result.sharing]
