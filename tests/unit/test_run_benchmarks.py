@@ -37,7 +37,15 @@ def test_the_median_of_the_ratios_counts(ours: tuple[float, ...], is_met: bool) 
         for pair, seconds in enumerate(ours)
         for one in (felt(pair, OURS, seconds), felt(pair, KAFKAS, 1.0), felt(pair, IDLE, 0.1))
     ]
-    assert [check.is_met for check in checks(pairs)] == [True, is_met, True, is_met, True]
+    assert [check.is_met for check in checks(pairs)] == [True, is_met, True, is_met, True, True]
+
+
+def test_a_machine_without_room_has_no_figures() -> None:
+    found = checks([felt(1, IDLE, 50.0), felt(1, OURS, 1.0), felt(1, KAFKAS, 1.0)])
+    missed = [str(check) for check in found if not check.is_met]
+    assert missed == [
+        "MISS  producer p99 while nothing moves 50.00 s (at most 1): the machine has room"
+    ]
 
 
 def test_a_failed_record_is_a_missed_target() -> None:
