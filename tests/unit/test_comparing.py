@@ -31,7 +31,7 @@ def test_plans_stand_beside_each_other_and_nothing_is_written(shell: CommandLine
         *("--rate", "1kB/s"),
     )
     assert typed.code == 0
-    for expected in ("add-brokers 4", "rebalance", "bytes copied", "takes about", "network in"):
+    for expected in ("add-brokers 4", "rebalance", "bytes copied", "takes about", "bytes in"):
         assert expected in typed.out
     assert [path.name for path in shell.folder.iterdir()] == ["state.json"]
 
