@@ -17,6 +17,7 @@ Limits: where several paths would do, one is chosen, the shortest first.
 """
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -74,47 +75,48 @@ def _serve_counts(counts: Ints, sources: Ints, destinations: Ints, is_open: Flag
 def _paths(counts: list[int], moves: Counter[_Arc]) -> Counter[_Arc]:
     """Return, for each arc, how many of its moves are on paths that make counts more even."""
     surplus: Counter[int] = Counter()
-    for (source, destination), number in moves.items():
-        surplus[source] += number
-        surplus[destination] -= number
+    for (tail, head), number in moves.items():
+        surplus[tail] += number
+        surplus[head] -= number
     serving: Counter[_Arc] = Counter()
     left = +moves
+    heads: dict[int, list[int]] = {}
+    for tail, head in sorted(left):
+        heads.setdefault(tail, []).append(head)
     sources = sorted((b for b in surplus if surplus[b] > 0), key=lambda b: (-counts[b], b))
-    for start in sources:
-        while surplus[start] > 0:
-            path = _shortest_path(left, surplus, start)
+    for source in sources:
+        while surplus[source] > 0:
+            path = _shortest_path(left, heads, surplus, source)
             destination = path[-1]
             links = list(pairwise(path))
-            number = min(surplus[start], -surplus[destination], *(left[link] for link in links))
-            gaining = max(0, min(number, (counts[start] - counts[destination]) // 2))
+            number = min(surplus[source], -surplus[destination], *(left[link] for link in links))
+            gaining = max(0, min(number, (counts[source] - counts[destination]) // 2))
             for link in links:
                 serving[link] += gaining
                 left[link] -= number
-            for broker, change in ((start, -number), (destination, number)):
+            for broker, change in ((source, -number), (destination, number)):
                 counts[broker] += change
                 surplus[broker] += change
     return serving
 
 
-def _shortest_path(left: Counter[_Arc], surplus: Counter[int], start: int) -> list[int]:
+def _shortest_path(
+    left: Counter[_Arc], heads: Mapping[int, Sequence[int]], surplus: Counter[int], source: int
+) -> list[int]:
     """Return the brokers of a path to one that ends up with more replicas; there is always one."""
-    following: dict[int, list[int]] = {}
-    for (source, destination), number in sorted(left.items()):
-        if number > 0:
-            following.setdefault(source, []).append(destination)
-    came_from, layer = {start: start}, [start]
+    came_from, layer = {source: source}, [source]
     while layer:
         reached = []
         for broker in layer:
-            for other in following.get(broker, ()):
-                if other not in came_from:
+            for other in heads.get(broker, ()):
+                if other not in came_from and left[broker, other]:
                     came_from[other] = broker
                     reached.append(other)
         for broker in reached:
             if surplus[broker] < 0:
                 path = [broker]
-                while path[-1] != start:
+                while path[-1] != source:
                     path.append(came_from[path[-1]])
                 return path[::-1]
         layer = reached
-    raise AssertionError(f"broker {start} gives more than it gets, and nobody gets it")
+    raise AssertionError(f"broker {source} gives more than it gets, and nobody gets it")
