@@ -113,8 +113,11 @@ def test_an_expired_approval_a_wrong_rate_and_a_full_store_change_nothing(
     expired_at = time.time() + 1
     wait_until(lambda: time.time() > expired_at, "the approval to expire", 10)
     assert "expired" in shell.type("execute", plan).err
-    (shell.folder / "store-file").write_text("")
-    shell.environment["COUNTERPOISE_STORE"] = str(shell.folder / "store-file")
+    (shell.folder / "other").mkdir()
+    (shell.folder / "other" / "history").write_text("a file where a folder should be")
+    shell.environment["COUNTERPOISE_STORE"] = str(shell.folder / "other" / "history")
+    assert shell.type("snapshot", "--cluster", "demo").code == 2
+    shell.environment["COUNTERPOISE_STORE"] = str(shell.folder / "other")
     assert shell.type("snapshot", "--cluster", "demo").code == 3
     assert configs(kafka) == before
     assert not ongoing_reassignments(kafka)
