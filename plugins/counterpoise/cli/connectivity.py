@@ -235,8 +235,11 @@ def summary(examined: "Examination") -> dict[str, Any]:
 def _endpoint_summary(check: EndpointCheck) -> dict[str, Any]:
     certificate = None
     if check.certificate:
-        expires_at = check.certificate.expires_at.isoformat()
-        certificate = asdict(check.certificate) | {"expires_at": expires_at}
+        issued_at, expires_at = check.certificate.issued_at, check.certificate.expires_at
+        certificate = asdict(check.certificate) | {
+            "issued_at": issued_at.isoformat() if issued_at else None,
+            "expires_at": expires_at.isoformat(),
+        }
     return {
         "address": check.address,
         "answered": check.is_reachable,
