@@ -113,14 +113,15 @@ def _measured(ground: Contest, arguments: argparse.Namespace) -> list[Felt]:
     """What clients felt in each phase of all pairs, printed as a table."""
     out = ground.folder / "latencies"
     phases: list[Phase] = []
+    felt: list[Felt] = []
     try:
         with _clients(ground, out):
             for pair in range(1, arguments.pairs + 1):
                 for phase in _measured_pair(ground, pair):
                     phases.append(phase)
     finally:  # what was measured before something failed took minutes
-        rows = _read_rows(out)
-        felt = [feel(phase, rows) for phase in phases]
+        rows = _read_rows(out) if out.exists() else []  # none where the clients were killed
+        felt += [feel(phase, rows) for phase in phases if rows]
         print(load_line())
         print(f"{format_rate(ground.rate)}, {ground.ideal_seconds:.1f} s of copying at best")
         print(table([HEADINGS, *map(_cells, felt)], is_markdown=arguments.markdown))
