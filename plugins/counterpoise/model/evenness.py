@@ -120,6 +120,23 @@ class ByteBand:
         margin = (self.highest - self.lowest) >> _INNER_MARGIN_SHIFT
         return ByteBand(self.fair, self.lowest + margin, self.highest - margin)
 
+    def narrowed(self, percent: int) -> "ByteBand":
+        """Return the band that is as wide as so much of this one, around the fair share."""
+        slack = (self.highest - self.fair) * percent // 100
+        return ByteBand(self.fair, self.fair - slack, self.fair + slack)
+
+    def outside_of_two(self, held: Ints, source: int, destination: int, shifts: Ints) -> Ints:
+        """Return how far two brokers are outside together after each of the shifts.
+
+        A shift is what the destination gets from the source.
+        """
+        source_load, destination_load = held[source] - shifts, held[destination] + shifts
+        too_few = np.maximum(0, self.lowest[source] - source_load)
+        too_few += np.maximum(0, self.lowest[destination] - destination_load)
+        too_many = np.maximum(0, source_load - self.highest[source])
+        too_many += np.maximum(0, destination_load - self.highest[destination])
+        return np.asarray(too_few + too_many)
+
     def bytes_outside(self, held_bytes: Ints) -> Ints:
         """Return per broker how many bytes it holds too few or too many; 0 inside the band."""
         too_few = self.lowest - held_bytes

@@ -98,6 +98,13 @@ class Candidates:
         counts = np.bincount(brokers[brokers >= 0], minlength=self.broker_count)
         return counts.astype(np.int64)
 
+    def led_bytes(self, leaders: Ints) -> Ints:
+        """Return bytes-in that each broker leads; `leaders` may have NOBODY among them."""
+        loads = np.zeros(self.broker_count, dtype=np.int64)
+        has_leader = leaders >= 0
+        np.add.at(loads, leaders[has_leader], self.bytes_in[has_leader])
+        return loads
+
     def of_broker(self, broker: int) -> Ints:
         """Return the partitions that a broker may lead, in order."""
         return self._partitions_at(self._by_broker, broker)

@@ -26,12 +26,15 @@ import numpy as np
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.planning.traffic_search import (
+    AIM_PERCENT,
+    MAX_PARTNERS,
+    min_gain_of,
+    pairs_with,
+    sample_by_rate,
+)
 from counterpoise.planning.water_filling import fill
 
-_AIM_PERCENT: Final = 75  # of the tolerance, so that slightly other rates start nothing new
-_MIN_GAINS_IN_MEAN: Final = 2000
-_MAX_PARTNERS: Final = 12
-_MAX_CANDIDATES: Final = 200  # partitions of a pair of brokers, in each direction
 _MAX_COST: Final = 15  # of two changes is below it, and above its negative
 
 
@@ -53,15 +56,12 @@ class _Search:
 
     def best_exchange(self, broker: int) -> _Exchange | None:
         above = self.loads - self.band.fair
-        is_heavy = bool(above[broker] > 0)
-        others = self.candidates.eligible_brokers
-        others = others[others != broker]
-        order = np.lexsort((others, above[others] if is_heavy else -above[others]))
-        found = []
-        for other in others[order][:_MAX_PARTNERS].tolist():
-            ends = (broker, other) if is_heavy else (other, broker)
-            if above[ends[0]] > above[ends[1]]:
-                found.append(self.best_of_pair(*ends))
+        eligible = self.candidates.eligible_brokers
+        found = [
+            self.best_of_pair(heavy, light)
+            for heavy, light in pairs_with(broker, eligible, above, MAX_PARTNERS)
+            if above[heavy] > above[light]
+        ]
         return max(filter(None, found), key=lambda exchange: exchange.score, default=None)
 
     def best_of_pair(self, heavy: int, light: int) -> _Exchange | None:
@@ -70,9 +70,11 @@ class _Search:
             return None
         rates = self.candidates.bytes_in
         shifts = np.subtract.outer(rates[going], rates[returning])
-        gains = self.outside(heavy, light, 0) - self.outside(heavy, light, shifts)
-        min_gain = max(1, int(self.band.fair.max()) // _MIN_GAINS_IN_MEAN)
-        is_usable = (gains >= min_gain) & self.keeps_topics(going, returning, heavy, light)
+        no_shift = np.zeros((1, 1), dtype=np.int64)
+        gains = self.band.outside_of_two(self.loads, heavy, light, no_shift)
+        gains = gains - self.band.outside_of_two(self.loads, heavy, light, shifts)
+        is_usable = gains >= min_gain_of(self.band)
+        is_usable &= self.keeps_topics(going, returning, heavy, light)
         if not is_usable.any():
             return None
         costs = np.add.outer(
@@ -89,10 +91,7 @@ class _Search:
         """Return what a broker leads and another one may lead, by rate, in even steps."""
         partitions = self.candidates.shared_by(broker, other)
         partitions = partitions[self.leaders[partitions] == broker]
-        order = np.lexsort((partitions, self.candidates.bytes_in[partitions]))
-        if len(order) > _MAX_CANDIDATES:
-            order = order[np.linspace(0, len(order) - 1, _MAX_CANDIDATES).astype(np.int64)]
-        return np.asarray(partitions[order])
+        return np.asarray(partitions[sample_by_rate(partitions, self.candidates.bytes_in)])
 
     def keeps_topics(self, going: Ints, returning: Ints, heavy: int, light: int) -> Flags:
         topics = self.candidates.topics
@@ -105,16 +104,6 @@ class _Search:
         may_go, may_return = is_harmless(going, heavy, light), is_harmless(returning, light, heavy)
         is_same_topic = topics[going][:, None] == topics[returning][None, :]
         return np.asarray(is_same_topic | (may_go[:, None] & may_return[None, :]))
-
-    def outside(self, heavy: int, light: int, shifts: Ints | int) -> Ints:
-        band = self.band
-        heavy_load, light_load = self.loads[heavy] - shifts, self.loads[light] + shifts
-        return np.asarray(
-            np.maximum(0, heavy_load - band.highest[heavy])
-            + np.maximum(0, band.lowest[heavy] - heavy_load)
-            + np.maximum(0, light_load - band.highest[light])
-            + np.maximum(0, band.lowest[light] - light_load)
-        )
 
     def take(self, exchange: _Exchange) -> None:
         self.pass_on(exchange.going, exchange.source, exchange.destination)
@@ -133,16 +122,15 @@ def even_leader_traffic(candidates: Candidates, leaders: Ints, tolerance_percent
     `leaders` have one broker per partition; those that are not free stay.
     """
     leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
-    loads = _loads(candidates, leaders)
+    loads = candidates.led_bytes(leaders)
     fair = _fair_shares(candidates, loads)
     band, eligible = ByteBand.around(fair, tolerance_percent), candidates.is_eligible
     if not band.bytes_outside(loads)[eligible].any():
         return leaders
-    slack = (band.highest - fair) * _AIM_PERCENT // 100
     cells = candidates.topics * candidates.broker_count + leaders
     shape = candidates.topic_count, candidates.broker_count
     counts = np.bincount(cells[leaders >= 0], minlength=shape[0] * shape[1]).reshape(shape)
-    aim = ByteBand(fair, fair - slack, fair + slack)
+    aim = band.narrowed(AIM_PERCENT)
     search = _Search(candidates, leaders, loads, counts.astype(np.int64), aim)
     is_hopeless, has_changed = ~eligible, False
     while True:
@@ -160,21 +148,14 @@ def even_leader_traffic(candidates: Candidates, leaders: Ints, tolerance_percent
             return search.leaders
 
 
-def _loads(candidates: Candidates, leaders: Ints) -> Ints:
-    loads = np.zeros(candidates.broker_count, dtype=np.int64)
-    has_leader = leaders >= 0
-    np.add.at(loads, leaders[has_leader], candidates.bytes_in[has_leader])
-    return loads
-
-
 def _fair_shares(candidates: Candidates, loads: Ints) -> Ints:
     """Return the most even loads between what each broker has to lead and what it may lead."""
     brokers, rates = candidates.eligible_brokers, candidates.bytes_in
-    lower = _loads(candidates, np.where(candidates.is_free, NOBODY, candidates.leaders_now))
+    fixed = candidates.led_bytes(np.where(candidates.is_free, NOBODY, candidates.leaders_now))
     choices = (candidates.replicas >= 0).sum(axis=1)
     only_choice = np.where(choices == 1, candidates.replicas.max(axis=1), NOBODY)
-    lower += _loads(candidates, only_choice)
-    upper = _loads(candidates, np.where(candidates.is_free, NOBODY, candidates.leaders_now))
+    lower = fixed + candidates.led_bytes(only_choice)
+    upper = fixed.copy()
     rows, columns = np.nonzero(candidates.replicas >= 0)
     np.add.at(upper, candidates.replicas[rows, columns], rates[rows])
     fair = loads.copy()

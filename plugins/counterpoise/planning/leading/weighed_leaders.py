@@ -60,7 +60,7 @@ class _Target:
     def of(cls, candidates: Candidates) -> "_Target":
         brokers, rates = candidates.eligible_brokers, candidates.bytes_in
         fixed_leaders = np.where(candidates.is_free, NOBODY, candidates.leaders_now)
-        lower = _loads(candidates, fixed_leaders)
+        lower = candidates.led_bytes(fixed_leaders)
         upper = lower.copy()
         partitions, columns = np.nonzero(candidates.replicas >= 0)
         np.add.at(upper, candidates.replicas[partitions, columns], rates[partitions])
@@ -114,7 +114,7 @@ class _Leadership:
 
     @classmethod
     def of(cls, candidates: Candidates, target: _Target, leaders: Ints) -> "_Leadership":
-        loads, counts = _loads(candidates, leaders), candidates.counts(leaders)
+        loads, counts = candidates.led_bytes(leaders), candidates.counts(leaders)
         return cls(candidates, target, leaders.copy(), loads, counts)
 
     def bytes_off(self, loads: Ints) -> _Floats:
@@ -186,13 +186,6 @@ def even_bytes_in(candidates: Candidates, leaders: Ints, ignorable_permille: int
     for changes in _improvements(leadership):
         leadership.take(changes)
     return leadership.leaders
-
-
-def _loads(candidates: Candidates, leaders: Ints) -> Ints:
-    loads = np.zeros(candidates.broker_count, dtype=np.int64)
-    has_leader = leaders >= 0
-    np.add.at(loads, leaders[has_leader], candidates.bytes_in[has_leader])
-    return loads
 
 
 def _is_even(leadership: _Leadership, ignorable_permille: int) -> bool:

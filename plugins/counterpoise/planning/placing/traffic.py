@@ -25,10 +25,9 @@ looks at those whose rates lie evenly between the lowest and the highest.
 """
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
@@ -37,17 +36,20 @@ from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
 from counterpoise.planning.placing.targets import byte_band, rack_bounds
 from counterpoise.planning.placing.topics import TopicShares
+from counterpoise.planning.traffic_search import (
+    AIM_PERCENT,
+    MAX_PARTNERS,
+    min_gain_of,
+    pairs_with,
+    sample_by_rate,
+)
 from counterpoise.planning.water_filling import fill_racks
 
 MIN_KNOWN_PERCENT: Final = 90  # of the partitions have a rate: with fewer nothing is evened
-_AIM_PERCENT: Final = 75  # of the tolerance
-_MIN_GAINS_IN_MEAN: Final = 2000
-_MAX_CANDIDATES: Final = 200  # replicas of one broker that are looked at for another one
-_MAX_PARTNERS: Final = 12
 _MAX_PARTNERS_FOR_ARRIVALS: Final = 4
 _MAX_EXCHANGES_PER_BROKER: Final = 50
 
-_Matrix: TypeAlias = NDArray[np.float64]
+_NO_SHIFT: Final = np.zeros((1, 1), dtype=np.int64)
 
 
 def knows_traffic(cluster: ClusterArrays) -> bool:
@@ -92,13 +94,12 @@ def even_traffic(
     traffic = traffic_per_broker(placement)
     if not band.bytes_outside(traffic)[roles.sharing].any():
         return {}
-    slack = (band.highest - band.fair) * _AIM_PERCENT // 100
     search = _Search(
         placement=placement,
         roles=roles,
         shares=TopicShares.of(placement, roles, placement.counts),
         bytes=byte_band(placement, roles, policy.bytes_tolerance_percent),
-        band=ByteBand(band.fair, band.fair - slack, band.fair + slack),
+        band=band.narrowed(AIM_PERCENT),
         traffic=traffic,
         may_copy=may_copy,
         gains={},
@@ -185,15 +186,13 @@ class _Search:
     def best_exchange(self, movable_replicas: MovableReplicas, broker: int) -> _Exchange | None:
         """Return what gains most per byte copied between a broker and some at the other end."""
         above_fair = self.traffic - self.band.fair
-        is_heavy = bool(above_fair[broker] > 0)
-        others = np.flatnonzero(self.roles.sharing & (np.arange(len(above_fair)) != broker))
-        order = np.lexsort((others, above_fair[others] if is_heavy else -above_fair[others]))
-        max_partners = _MAX_PARTNERS if self.may_copy else _MAX_PARTNERS_FOR_ARRIVALS
-        found = []
-        for other in others[order][:max_partners].tolist():
-            ends = (broker, other) if is_heavy else (other, broker)
-            if above_fair[ends[0]] > above_fair[ends[1]]:
-                found.append(self.best_of_pair(movable_replicas, *ends))
+        sharing = np.flatnonzero(self.roles.sharing)
+        max_partners = MAX_PARTNERS if self.may_copy else _MAX_PARTNERS_FOR_ARRIVALS
+        found = [
+            self.best_of_pair(movable_replicas, heavy, light)
+            for heavy, light in pairs_with(broker, sharing, above_fair, max_partners)
+            if above_fair[heavy] > above_fair[light]
+        ]
         return max(filter(None, found), key=lambda exchange: exchange.score, default=None)
 
     def best_of_pair(
@@ -210,7 +209,7 @@ class _Search:
         copied = _pairwise(going.copied, returning.copied, np.add)
         is_usable = self.keeps_bytes(going, returning, heavy, light)
         is_usable &= _keeps_topics(going, returning)
-        is_usable &= gains >= self.min_gain
+        is_usable &= gains >= min_gain_of(self.band)
         is_usable[:, -1] &= may_move
         if not self.may_copy:
             is_usable &= copied <= 0
@@ -230,10 +229,6 @@ class _Search:
             int(gains[row, column]),
             float(scores[row, column]),
         )
-
-    @property
-    def min_gain(self) -> int:
-        return max(1, int(self.band.fair.max(initial=0)) // _MIN_GAINS_IN_MEAN)
 
     def choices(self, movable_replicas: MovableReplicas, source: int, destination: int) -> _Choices:
         """Return what a broker may give another one in this plan, by rate."""
@@ -263,10 +258,7 @@ class _Search:
         """Return what a broker may give by rate, from the lowest to the highest, in even steps."""
         if source not in self.samples:
             replicas = movable_replicas.of(source)
-            rates = self.placement.cluster.bytes_in[replicas.partitions]
-            order = np.lexsort((replicas.partitions, rates))
-            if len(order) > _MAX_CANDIDATES:
-                order = order[np.linspace(0, len(order) - 1, _MAX_CANDIDATES).astype(np.int64)]
+            order = sample_by_rate(replicas.partitions, self.placement.cluster.bytes_in)
             self.samples[source] = replicas.only(order)
         replicas = self.samples[source]
         return replicas.only(~self.placement.touched[replicas.partitions])
@@ -274,15 +266,15 @@ class _Search:
     def gains_of(self, going: _Choices, returning: _Choices, heavy: int, light: int) -> Ints:
         """Return how much less the two brokers would be outside of the band."""
         shifts = _pairwise(going.rates, returning.rates, np.subtract)
-        now = _outside(self.band, self.traffic, heavy, light, np.zeros((1, 1), dtype=np.int64))
-        return np.asarray(now - _outside(self.band, self.traffic, heavy, light, shifts))
+        now = self.band.outside_of_two(self.traffic, heavy, light, _NO_SHIFT)
+        return np.asarray(now - self.band.outside_of_two(self.traffic, heavy, light, shifts))
 
     def keeps_bytes(self, going: _Choices, returning: _Choices, heavy: int, light: int) -> Flags:
         """Return whether the bytes of the two brokers would stay as near to their band."""
         shifts = _pairwise(going.sizes, returning.sizes, np.subtract)
         held = self.placement.bytes_held
-        now = _outside(self.bytes, held, heavy, light, np.zeros((1, 1), dtype=np.int64))
-        return np.asarray(_outside(self.bytes, held, heavy, light, shifts) <= now)
+        now = self.bytes.outside_of_two(held, heavy, light, _NO_SHIFT)
+        return np.asarray(self.bytes.outside_of_two(held, heavy, light, shifts) <= now)
 
     def take(self, exchange: _Exchange) -> None:
         source, destination = exchange.source, exchange.destination
@@ -310,18 +302,6 @@ class _Search:
 def _pairwise(going: Ints, returning: Ints, combine: np.ufunc) -> Ints:
     """Return a row per replica that goes, a column per one that returns, and one for none."""
     return np.asarray(combine.outer(going, np.append(returning, 0)))
-
-
-def _outside(band: ByteBand, held: Ints, heavy: int, light: int, shifts: Ints) -> Ints:
-    """Return how far two brokers are outside of their band when so much goes from one to the
-    other.
-    """
-    heavy_load, light_load = held[heavy] - shifts, held[light] + shifts
-    too_few = np.maximum(0, band.lowest[heavy] - heavy_load)
-    too_few += np.maximum(0, band.lowest[light] - light_load)
-    too_many = np.maximum(0, heavy_load - band.highest[heavy])
-    too_many += np.maximum(0, light_load - band.highest[light])
-    return np.asarray(too_few + too_many)
 
 
 def _keeps_topics(going: _Choices, returning: _Choices) -> Flags:
