@@ -16,28 +16,45 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.planning import make_plan
 from tests.support.placement_oracle import OracleCase, Placed, best_placement
-from tests.support.small_clusters import ORACLE_GOALS, draw_case, executed
+from tests.support.small_clusters import ORACLE_GOALS, draw_case, executed, with_constraints
 
 CLUSTERS = int(os.environ.get("COUNTERPOISE_ORACLE_CLUSTERS", "4"))
 SEED = int(os.environ.get("COUNTERPOISE_ORACLE_SEED", random.SystemRandom().randrange(10**9)))
 
 
+@pytest.mark.parametrize("is_constrained", (False, True), ids=("free", "constrained"))
 @pytest.mark.parametrize("goal", ORACLE_GOALS)
-def test_no_plan_is_worse_than_the_best_in_racks_or_counts_or_copies_much_more(goal: Goal) -> None:
+def test_no_plan_is_worse_than_the_best_in_racks_or_counts_or_copies_much_more(
+    goal: Goal, is_constrained: bool
+) -> None:
     for seed in range(SEED, SEED + CLUSTERS):
-        case = draw_case(random.Random(seed), goal, partitions=(8, 16))
+        chance = random.Random(seed)
+        case = draw_case(chance, goal, partitions=(8, 16))
+        if is_constrained:
+            case = with_constraints(chance, case)
         plan = planned(case)
         if plan is None:
             continue
         found, best, name = Placed.of(case, plan), best_placement(case, plan), f"{goal} {seed}"
-        assert found.unplaced <= best.unplaced, name
-        assert found.racks >= best.racks, name
-        if (found.unplaced, found.racks) == (best.unplaced, best.racks):
-            assert found.squares <= best.squares, name
+        assert found.priorities[:5] <= best.priorities[:5], name
+        assert keeps_constraints(case, plan), name
         if found.priorities == best.priorities and best.is_proven:
             assert found.copied_bytes <= 1.2 * best.copied_bytes + case.ignorable_bytes, name
         again = planned(executed(case, plan))
         assert again is None or again.moves == (), f"{name}: planned again"
+
+
+def keeps_constraints(case: OracleCase, plan: RebalancePlan) -> bool:
+    """Whether every replica that comes goes where the constraints allow one."""
+    closed = set(case.request.policy.constraints.no_new_replicas_on)
+    return all(
+        set(move.adding) <= case.allowed((move.topic, move.partition)) - closed
+        for move in plan.moves
+    ) and all(
+        figure.replicas_after <= max(most, figure.replicas_before)
+        for figure in plan.figures
+        if (most := case.request.policy.constraints.max_replicas_per_broker) is not None
+    )
 
 
 def planned(case: OracleCase) -> RebalancePlan | None:

@@ -7,10 +7,12 @@ of how we plan.
 The order of priorities, each as good as it can be before the next one counts:
 
     1. replicas that find no place (a drain, a higher replication factor)
-    2. racks per partition, over all partitions
-    3. squares of the replicas per broker
-    4. bytes outside the band, over all brokers
-    5. bytes copied
+    2. replicas outside of the broker set of their topic
+    3. racks per partition, over all partitions
+    4. replicas of a topic that a broker lacks, which is to lead some of it
+    5. squares of the replicas per broker
+    6. bytes outside the band, over all brokers
+    7. bytes copied
 
 A case is read from a document and a request alone. The fair share of bytes, around which the band
 lies, is taken from the plan's figures: it is a definition, and this is about how near a plan comes.
@@ -26,7 +28,8 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.request import Goal, PlanRequest, matching
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.topic_patterns import matching
 
 Key = tuple[str, int]
 _WORK = 60.0  # of one step, in the solver's own unit
@@ -95,6 +98,34 @@ class OracleCase:
             and (not self.leaving or self.before[key] & self.leaving)
         }
 
+    def allowed(self, key: Key) -> set[int]:
+        """Brokers on which replicas of the topic may stand, by the broker sets."""
+        sets = self.request.policy.constraints.broker_sets
+
+        def set_of_broker(broker: int) -> int:
+            rack = self.racks[broker]
+            members = (n for n, s in enumerate(sets) if broker in s.broker_ids or rack in s.racks)
+            return next(members, -1)
+
+        topic_set = next((n for n, s in enumerate(sets) if matching(s.topics, [key[0]])), -1)
+        return {broker for broker in self.racks if set_of_broker(broker) == topic_set}
+
+    @cached_property
+    def max_counts(self) -> dict[int, int]:
+        """The most replicas of partitions that count, on each able broker."""
+        most = self.request.policy.constraints.max_replicas_per_broker
+        if most is None:
+            return {}
+        others = Counter(b for key in set(self.rows) - self.in_share for b in self.before[key])
+        now = Counter(b for key in self.in_share for b in self.before[key])
+        return {b: max(most - others[b], now[b]) for b in self.able}
+
+    def min_of_topic(self, topic: str) -> int:
+        """How many replicas of a topic each able broker of its set needs, to lead some."""
+        constraints = self.request.policy.constraints.min_topic_leaders
+        least = (c.leaders_per_broker for c in constraints if matching(c.topics, [topic]))
+        return max(least, default=0)
+
     @cached_property
     def rooms(self) -> dict[int, int]:
         found = {}
@@ -133,7 +164,9 @@ class Placed:
     """The figures of one placement, in the order of priorities."""
 
     unplaced: int
+    outside: int
     racks: int  # of all partitions together: the more the better
+    lacking: int
     squares: int
     bytes_outside: int
     copied_bytes: int
@@ -141,21 +174,27 @@ class Placed:
     counts: tuple[tuple[int, int], ...] = ()
 
     @property
-    def priorities(self) -> tuple[int, int, int, int]:
+    def priorities(self) -> tuple[int, int, int, int, int, int]:
         """The figures that come before bytes copied: the smaller the better."""
-        return self.unplaced, -self.racks, self.squares, self.bytes_outside
+        counts = self.lacking, self.squares
+        return self.unplaced, self.outside, -self.racks, *counts, self.bytes_outside
 
     @classmethod
     def of(cls, case: OracleCase, plan: RebalancePlan) -> "Placed":
         moved = {(move.topic, move.partition): move.replicas_after for move in plan.moves}
         after = {key: frozenset(moved.get(key, old)) for key, old in case.before.items()}
         staying = {key: new - case.leaving for key, new in after.items()}
-        counts = Counter(b for key in case.in_share for b in after[key])
+        counts = Counter(b for key in case.in_share for b in after[key] & case.allowed(key))
         held: Counter[int] = Counter()
         for key in case.in_share:
-            held.update(dict.fromkeys(after[key], case.rows[key][4]))
+            held.update(dict.fromkeys(after[key] & case.allowed(key), case.rows[key][4]))
         bands = bands_of(case, plan)
+        by_topic = Counter((key[0], b) for key in case.in_share for b in after[key])
         return cls(
+            outside=sum(len(staying[key] - case.allowed(key)) for key in case.free),
+            lacking=sum(
+                max(0, least - by_topic[topic, broker]) for topic, broker, least in least_of(case)
+            ),
             unplaced=sum(case.factor(key) - len(staying[key]) for key in case.free),
             racks=sum(len({case.racks[b] for b in staying[key]}) for key in case.free),
             squares=sum(counts[b] ** 2 for b in case.able),
@@ -164,6 +203,17 @@ class Placed:
             ),
             copied_bytes=plan.copied_bytes,
         )
+
+
+def least_of(case: OracleCase) -> list[tuple[str, int, int]]:
+    """Return (topic, broker, least replicas) where a broker is to lead some of a topic."""
+    first_of_topic = {key[0]: key for key in sorted(case.in_share, reverse=True)}
+    return [
+        (topic, broker, least)
+        for topic, key in sorted(first_of_topic.items())
+        if (least := case.min_of_topic(topic))
+        for broker in sorted(case.able & case.allowed(key))
+    ]
 
 
 def bands_of(case: OracleCase, plan: RebalancePlan) -> dict[int, tuple[int, int]]:
@@ -212,31 +262,55 @@ class _Model:
         gaining, losing = case.may_gain(anyone=anyone), case.may_lose(anyone=anyone)
         self.stands: dict[tuple[Key, int], Any] = {}
         self.unplaced: list[Any] = []
+        self.outside: list[Any] = []
         self.racks: list[Any] = []
         for key in sorted(case.free):
             self._add_partition(key, gaining, losing)
-        fixed = Counter(b for key in case.in_share - case.free for b in case.before[key])
+        left_alone = case.in_share - case.free
+        fixed = Counter(b for key in left_alone for b in case.before[key])
+        own = Counter(b for key in left_alone for b in case.before[key] & case.allowed(key))
         self.counts, self.squares = {}, []
         for broker in sorted(case.able):
             chosen = sum(self._on(broker).values())
             units = [self.model.new_bool_var("") for _ in range(len(case.free))]
-            self.model.add(chosen == sum(units))
-            first = fixed[broker]
+            self.model.add(sum(self._own_on(broker).values()) == sum(units))
+            first = own[broker]
             self.squares += [unit * (2 * (first + n) + 1) for n, unit in enumerate(units)]
             self.squares.append(first * first)
             for earlier, later in itertools.pairwise(units):
                 self.model.add(earlier >= later)
-            self.counts[broker] = chosen + first
+            self.counts[broker] = sum(self._own_on(broker).values()) + first
+            if broker in case.max_counts:
+                self.model.add(chosen + fixed[broker] <= case.max_counts[broker])
             if broker in limits:
                 now = sum(broker in case.before[key] for key in case.in_share)
-                self.model.add(chosen + first <= max(limits[broker], now))
+                self.model.add(chosen + fixed[broker] <= max(limits[broker], now))
+
+        self.lacking = [self._lacking(*least) for least in least_of(case)]
+
+    def _lacking(self, topic: str, broker: int, least: int) -> Any:
+        fixed = self.case.in_share - self.case.free
+        held = sum(key[0] == topic and broker in self.case.before[key] for key in fixed)
+        chosen = [var for key, var in self._on(broker).items() if key[0] == topic]
+        missing = self.model.new_int_var(0, least, "")
+        self.model.add(held + sum(chosen) + missing >= least)
+        return missing
 
     def _on(self, broker: int) -> dict[Key, Any]:
         return {key: var for (key, b), var in self.stands.items() if b == broker}
 
+    def _own_on(self, broker: int) -> dict[Key, Any]:
+        """What counts for the broker's share: of the topics of its broker set."""
+        on_broker = self._on(broker).items()
+        return {key: var for key, var in on_broker if broker in self.case.allowed(key)}
+
     def _add_partition(self, key: Key, gaining: set[int], losing: set[int]) -> None:
         case, old, size = self.case, self.case.before[key], self.case.rows[key][4]
-        row = {}
+        row, allowed = {}, case.allowed(key)
+        if case.request.goal is Goal.ADD_BROKERS:
+            losing = losing & allowed
+        gaining = gaining & allowed
+        gaining -= set(case.request.policy.constraints.no_new_replicas_on)
         for broker in case.racks:
             fits = case.rooms.get(broker, size) >= size
             if broker in old or (broker in gaining and fits):
@@ -248,6 +322,7 @@ class _Model:
         staying = {b: var for b, var in row.items() if b not in case.leaving}
         for broker in case.leaving & set(row):
             self.model.add(row[broker] == 0)
+        self.outside += [var for b, var in staying.items() if b not in allowed]
         self.unplaced.append(case.factor(key) - sum(staying.values()))
         for rack in set(case.racks.values()):
             is_there = self.model.new_bool_var("")
@@ -258,29 +333,35 @@ class _Model:
     def best(self, bands: Mapping[int, tuple[int, int]]) -> Placed:
         case, sizes = self.case, {key: row[4] for key, row in self.case.rows.items()}
         unplaced = self._least(sum(self.unplaced))
+        outside = self._least(sum(self.outside))
         racks = -self._least(-sum(self.racks))
+        lacking = self._least(sum(self.lacking))
         squares = self._least(sum(self.squares))
         counts = tuple((b, self._value(count)) for b, count in self.counts.items())
-        outside = []
+        out_of_band = []
         for broker, (low, high) in bands.items():
-            fixed = sum(sizes[k] for k in case.in_share - case.free if broker in case.before[k])
-            held = fixed + sum(sizes[key] * var for key, var in self._on(broker).items())
+            left_alone = case.in_share - case.free
+            fixed = sum(sizes[k] for k in left_alone if broker in case.before[k] & case.allowed(k))
+            held = fixed + sum(sizes[key] * var for key, var in self._own_on(broker).items())
             out = self.model.new_int_var(0, 1 << 50, "")
             self.model.add(held - out <= high)
             self.model.add(held + out >= low)
-            outside.append(out)
+            out_of_band.append(out)
         copies = {
             cell: var for cell, var in self.stands.items() if cell[1] not in case.before[cell[0]]
         }
         for broker, room in case.rooms.items():
             arriving = [sizes[key] * var for (key, b), var in copies.items() if b == broker]
             self.model.add(sum(arriving) <= room)
-        bytes_outside = self._least(sum(outside)) if outside else 0
+        bytes_outside = self._least(sum(out_of_band)) if out_of_band else 0
         copied = self._least(sum(sizes[key] * var for (key, _), var in copies.items()))
-        return Placed(unplaced, racks, squares, bytes_outside, copied, self.is_proven, counts)
+        found = unplaced, outside, racks, lacking, squares, bytes_outside, copied
+        return Placed(*found, self.is_proven, counts)
 
     def _least(self, objective: Any) -> int:
         """Return the least value, and keep it from now on."""
+        if isinstance(objective, int):
+            return objective
         self.model.minimize(objective)
         self.solver = cp_model.CpSolver()
         self.solver.parameters.num_workers = 1
@@ -297,4 +378,4 @@ class _Model:
         return value
 
     def _value(self, expression: Any) -> int:
-        return int(self.solver.value(expression))
+        return expression if isinstance(expression, int) else int(self.solver.value(expression))

@@ -8,8 +8,10 @@ rack.
 """
 
 import random
+from dataclasses import replace
 from typing import Any
 
+from counterpoise.model.constraints import BrokerSet, Constraints, MinTopicLeaders
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal, PlanRequest, Scope
 from tests.support.placement_oracle import OracleCase
@@ -38,6 +40,28 @@ def draw_case(
             broker |= {"disk_total_bytes": total, "disk_usable_bytes": total - held}
     document = {"cluster": "small", "brokers": brokers, "partitions": rows}
     return OracleCase(document, _request(chance, goal, brokers, rows, new))
+
+
+def with_constraints(chance: random.Random, case: OracleCase) -> OracleCase:
+    """The same case with one to three constraints; some are more than the cluster can keep."""
+    ids = sorted(broker["id"] for broker in case.document["brokers"])
+    topics = sorted({row[0] for row in case.document["partitions"]})
+    replicas = sum(len(row[2]) for row in case.document["partitions"])
+    kinds: dict[str, Any] = {
+        "broker_sets": _broker_sets(chance, ids, topics),
+        "min_topic_leaders": (MinTopicLeaders((chance.choice(topics),), 1),),
+        "max_replicas_per_broker": replicas // len(ids) + chance.randint(1, 4),
+        "no_new_replicas_on": tuple(chance.sample(ids, 1)),
+    }
+    chosen = chance.sample(sorted(kinds), chance.randint(1, 3))
+    constraints = Constraints(**{name: kinds[name] for name in chosen})
+    policy = replace(case.request.policy, constraints=constraints)
+    return OracleCase(case.document, replace(case.request, policy=policy))
+
+
+def _broker_sets(chance: random.Random, ids: list[int], topics: list[str]) -> tuple[BrokerSet, ...]:
+    in_set = tuple(chance.sample(ids, max(3, len(ids) // 2)))
+    return (BrokerSet("some", tuple(topics[::2]), in_set),)
 
 
 def executed(case: OracleCase, plan: RebalancePlan) -> OracleCase:

@@ -21,7 +21,8 @@ from benchmarks.judge import judge
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import to_reassignment_json
-from counterpoise.model.request import Goal, PlanRequest, Scope, matching
+from counterpoise.model.request import Goal, PlanRequest, Scope
+from counterpoise.model.topic_patterns import matching
 from counterpoise.planning import make_plan
 
 GOALS = (Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.LEADERS, Goal.REBALANCE)

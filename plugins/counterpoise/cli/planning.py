@@ -84,6 +84,36 @@ _OPTIONS = (
         "PERCENT",
         "how far from its fair share of bytes a broker may be",
     ),
+    (
+        "broker_sets",
+        "--broker-sets",
+        "'pay-*=1,2,3;*=4,5,6'",
+        "topics that stand on these brokers only: ids, or names of racks",
+    ),
+    (
+        "min_topic_leaders",
+        "--min-topic-leaders",
+        "'orders-*=1'",
+        "how many partitions of each of these topics every broker is to lead at least",
+    ),
+    (
+        "max_replicas_per_broker",
+        "--max-replicas-per-broker",
+        "N",
+        "no broker gets more replicas than this",
+    ),
+    (
+        "max_leader_bytes_in_per_second",
+        "--max-leader-bytes-in",
+        "50MB/s",
+        "the most that producers may write to the leaders of one broker",
+    ),
+    (
+        "no_new_replicas_on",
+        "--no-new-replicas-on",
+        "4,5",
+        "brokers that get no replica they do not have, such as those that are drained by hand",
+    ),
 )
 
 

@@ -12,39 +12,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import time, timedelta
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 from typing import Annotated, Final
 
+from counterpoise.model.constraints import Constraints
 from counterpoise.model.json_values import Range
 from counterpoise.model.severity import Severity, Waiver
-
-
-class Written(Enum):
-    """How a value is written in the file, where its type does not say so."""
-
-    RATE = auto()  # 50MB/s
-    BYTES = auto()  # 500GB
-    TOPIC_PATTERNS = auto()  # a list of names and patterns
-    CRON = auto()  # five fields: minute, hour, day of month, month, day of week
-    TIME_ZONE = auto()  # Europe/Berlin
-    APPROVERS = auto()  # a list of names and groups: [alice, "group:sre"]; empty: everybody
-    PEOPLE = auto()  # the same, and never empty
-    PEOPLE_OR_ROLES = auto()  # the same, with roles of Airflow: ["airflow-role:Viewer"]
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """The key in the file, where it is not the name of the field."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class AtLeast:
-    """The shortest duration that may be written, as it is written: `AtLeast("30s")`."""
-
-    duration: str
-
+from counterpoise.model.written import AtLeast, Key, Written
 
 PERCENT: Final = Range(1, 100)
 Percent = Annotated[int, PERCENT]
@@ -79,13 +53,17 @@ class BalancePolicy:
     disk_limit_percent: Percent = 85  # of each log dir, at any moment of a move
     # an improvement smaller than this part of the mean is not worth a plan
     ignorable_permille: Annotated[int, Range(0, 100)] = 2
+    constraints: Constraints = field(default_factory=Constraints)
 
     @property
     def digest(self) -> str:
         """Return what names this policy inside a plan: 16 hex digits of a SHA-256."""
         values = asdict(self)
+        # Earlier versions did not know these two.
         if self.bytes_in_tolerance_percent == _BYTES_IN_TOLERANCE_PERCENT:
-            del values["bytes_in_tolerance_percent"]  # which earlier versions did not know
+            del values["bytes_in_tolerance_percent"]
+        if self.constraints == Constraints():
+            del values["constraints"]
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

@@ -8,14 +8,16 @@ other and the cluster is for the planner to say.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from counterpoise.errors import InputError
+from counterpoise.model.constraints import BrokerSet, Constraints, MinTopicLeaders
 from counterpoise.model.policy import PERCENT, BalancePolicy, LeaderWeight
 from counterpoise.model.request import PLANNED_GOALS, Budget, Goal, PlanRequest, Scope
-from counterpoise.units import parse_bytes
+from counterpoise.model.words import join_ids, name_brokers, pluralize
+from counterpoise.units import format_rate, parse_bytes, parse_rate
 
 _BROKER_ID: Final = re.compile(r"\d{1,10}", re.ASCII)
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._*?-]+")
@@ -33,12 +35,14 @@ class RebalanceRequest:
     replication_factor: int | None = None
     leader_weight: LeaderWeight | None = None
     bytes_tolerance_percent: int | None = None
+    constraints: Constraints = field(default_factory=Constraints)  # beside those of the policy
 
     def request(self, policy: BalancePolicy) -> PlanRequest:
         """Return the request under a policy; what is requested replaces what the policy says."""
         chosen: dict[str, Any] = {
             "leader_weight": self.leader_weight,
             "bytes_tolerance_percent": self.bytes_tolerance_percent,
+            "constraints": policy.constraints.and_also(self.constraints),
         }
         return PlanRequest(
             goal=self.goal,
@@ -65,7 +69,25 @@ class RebalanceRequest:
                 f"leaders are evened by {wanted.leader_weight}, as requested; "
                 f"the policy says {policy.leader_weight}"
             )
+        found += [f"made with {words}, as requested" for words in _in_words(self.constraints)]
         return tuple(found)
+
+
+def _in_words(constraints: Constraints) -> Iterator[str]:
+    """Yield what each constraint that is set asks for."""
+    for broker_set in constraints.broker_sets:
+        places = join_ids([*broker_set.broker_ids, *broker_set.racks])
+        yield f"topics {', '.join(broker_set.topics)} on {places} only"
+    for part in constraints.min_topic_leaders:
+        leaders = pluralize(part.leaders_per_broker, "leader")
+        yield f"at least {leaders} per broker of each topic {', '.join(part.topics)}"
+    if constraints.max_replicas_per_broker is not None:
+        yield f"at most {pluralize(constraints.max_replicas_per_broker, 'replica')} per broker"
+    if constraints.max_leader_bytes_in_per_second is not None:
+        rate = format_rate(constraints.max_leader_bytes_in_per_second)
+        yield f"at most {rate} of bytes-in to the leaders of a broker"
+    if constraints.no_new_replicas_on:
+        yield f"no new replicas on {name_brokers(constraints.no_new_replicas_on)}"
 
 
 def read_rebalance_request(
@@ -102,6 +124,13 @@ def read_rebalance_request(
         replication_factor=read.get("replication_factor"),
         leader_weight=read.get("leader_weight"),
         bytes_tolerance_percent=read.get("bytes_tolerance_percent"),
+        constraints=Constraints(
+            broker_sets=read.get("broker_sets") or (),
+            min_topic_leaders=read.get("min_topic_leaders") or (),
+            max_replicas_per_broker=read.get("max_replicas_per_broker"),
+            max_leader_bytes_in_per_second=read.get("max_leader_bytes_in_per_second"),
+            no_new_replicas_on=read.get("no_new_replicas_on") or (),
+        ),
     )
 
 
@@ -163,6 +192,43 @@ def _leader_weight(value: object, where: str) -> LeaderWeight:
     return LeaderWeight(str(value))
 
 
+def _broker_sets(value: object, where: str) -> tuple[BrokerSet, ...]:
+    """Return the sets of `pay-*=1,2,3` or `pay-*=rack-a;*=4,5,6`."""
+    found = []
+    for topic, places in _assignments(value, where, "topics=brokers, like 'pay-*=1,2,3'"):
+        broker_ids = tuple(int(place) for place in places if _BROKER_ID.fullmatch(place))
+        racks = tuple(place for place in places if not _BROKER_ID.fullmatch(place))
+        found.append(BrokerSet(topic, (topic,), broker_ids, racks))
+    return tuple(found)
+
+
+def _min_topic_leaders(value: object, where: str) -> tuple[MinTopicLeaders, ...]:
+    """Return the numbers of `orders=1;payments-*=2`."""
+    form = "topics=leaders per broker, like 'orders-*=1'"
+    count = _whole(1, 10**4)
+    return tuple(
+        MinTopicLeaders((topic,), count(",".join(numbers), where))
+        for topic, numbers in _assignments(value, where, form)
+    )
+
+
+def _assignments(value: object, where: str, form: str) -> list[tuple[str, list[str]]]:
+    """Return each pattern with the words behind its `=`."""
+    parts = value if isinstance(value, list | tuple) else str(value).split(";")
+    found = []
+    for part in map(str, parts):
+        pattern, equals, words = part.partition("=")
+        names = [word.strip() for word in words.split(",")]
+        if not equals or not all(names):
+            raise InputError(f"{where} {part!r}: write {form}")
+        found.append((read_pattern(pattern.strip(), where), names))
+    return found
+
+
+def _rate(value: object, where: str) -> int:
+    return parse_rate(str(value), where=where)
+
+
 _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "goal": _goal,
     "broker_ids": _broker_ids,
@@ -175,4 +241,9 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "max_partitions": _whole(1, 10**9),
     "leader_weight": _leader_weight,
     "bytes_tolerance_percent": _whole(PERCENT.lowest, PERCENT.highest),
+    "broker_sets": _broker_sets,
+    "min_topic_leaders": _min_topic_leaders,
+    "max_replicas_per_broker": _whole(1, 10**7),
+    "max_leader_bytes_in_per_second": _rate,
+    "no_new_replicas_on": _broker_ids,
 }

@@ -6,14 +6,13 @@
 Topic patterns are names in which `*` stands for any text and `?` for one character.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from fnmatch import translate
 from typing import Final
 
 from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.topic_patterns import matching
 
 
 class Goal(StrEnum):
@@ -84,9 +83,3 @@ class PlanRequest:
     scope: Scope = field(default_factory=Scope)
     budget: Budget = field(default_factory=Budget)
     replication_factor: int | None = None  # of the goal of that name
-
-
-def matching(patterns: Iterable[str], topics: Iterable[str]) -> frozenset[str]:
-    """Return the topics that any of the patterns matches."""
-    any_pattern = re.compile("|".join(map(translate, patterns)) or r"(?!)")
-    return frozenset(topic for topic in topics if any_pattern.match(topic))

@@ -36,6 +36,10 @@ def _integer(title: str, description: str, **bounds: Any) -> Param:
     return Param(None, type=["null", "integer"], title=title, description=description, **bounds)
 
 
+def _text(title: str, description: str) -> Param:
+    return Param(None, type=["null", "string"], title=title, description=description)
+
+
 def rebalance_form() -> dict[str, Any]:
     """Return the fields, made anew for each Dag: Airflow writes what was filled in into them."""
     return {
@@ -83,5 +87,29 @@ def rebalance_form() -> dict[str, Any]:
             "how far from its fair share of bytes a broker may be; empty: as the policy says",
             minimum=1,
             maximum=100,
+        ),
+        **_constraints(),
+    }
+
+
+def _constraints() -> dict[str, Any]:
+    """Return what a plan keeps to beside the constraints of the policy."""
+    return {
+        "broker_sets": _text(
+            "Broker sets",
+            "topics that stand on some brokers only, like pay-*=1,2,3;*=4,5,6",
+        ),
+        "min_topic_leaders": _text(
+            "Leaders of a topic per broker",
+            "at least so many, like orders-*=1;payments=2",
+        ),
+        "max_replicas_per_broker": _integer(
+            "Replicas per broker", "no broker gets more", minimum=1
+        ),
+        "max_leader_bytes_in_per_second": _text(
+            "Bytes-in of the leaders of a broker", "at most so much, like 50MB/s"
+        ),
+        "no_new_replicas_on": _broker_ids(
+            "No new replicas on", "brokers that get no replica they do not have"
         ),
     }

@@ -11,6 +11,7 @@ rows in the snapshot: this is where "same input, same plan" begins. Limits: size
 not known count as 0.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,8 +28,10 @@ from counterpoise.model.columns import (
     numbers_of,
     one_chunk,
 )
+from counterpoise.model.constraints import BrokerSet, MinTopicLeaders
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Scope
+from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import MAX_NAMES, join_names
 
 UNBOUNDED = 1 << 60
@@ -64,6 +67,9 @@ class ClusterArrays:
     headroom_bytes: Ints  # may arrive before a log dir can be past the policy's limit
     cordoned_dirs: Ints  # log dirs that take no new replicas (KIP-1066)
     open_dirs: Ints  # log dirs that do; both are 0 where the snapshot tells of none
+    takes_none: Flags  # no replica that it does not have, by a constraint
+    max_counts: Ints  # replicas that it may hold, by a constraint
+    broker_sets: Ints  # the number of its broker set; all have the same where there are no sets
 
     topics: pa.Array
     topic_numbers: Ints  # a number per topic name, in order
@@ -83,7 +89,9 @@ class ClusterArrays:
     is_left_to_repair: Flags  # keeps a replica on a dead broker, so no copy beside it could end
 
     topic_names: tuple[str, ...]
+    topic_sets: Ints  # the number of the broker set on which its replicas are to stand
     min_insync_replicas: Ints  # 0 when not known
+    min_topic_leaders: Ints  # of each broker that may lead, by a constraint; 0 for none
 
     def only(self, is_kept: Flags) -> "ClusterArrays":
         """Return the same brokers with some of the partitions."""
@@ -105,7 +113,11 @@ class ClusterArrays:
         Kafka does not refuse to assign replicas to a broker whose log dirs are all cordoned.
         """
         is_closed = (self.cordoned_dirs > 0) & (self.open_dirs == 0)
-        return np.asarray(self.is_live & self.is_in_scope & ~is_closed)
+        return np.asarray(self.is_live & self.is_in_scope & ~is_closed & ~self.takes_none)
+
+    @property
+    def sets_of_partitions(self) -> Ints:
+        return np.asarray(self.topic_sets[self.topic_numbers])
 
     @property
     def may_reorder(self) -> Flags:
@@ -190,6 +202,8 @@ def read_cluster(
     is_in_scope = list(map(scope.may_touch_broker, broker_ids.tolist()))
     planned_topics = scope.topics_in(topic_names, policy)
     requested_topics = scope.topics_in(topic_names)
+    constraints = policy.constraints
+    max_count = constraints.max_replicas_per_broker
     return ClusterArrays(
         broker_ids=broker_ids,
         racks=_rack_numbers(broker_ids, snapshot),
@@ -200,6 +214,9 @@ def read_cluster(
         headroom_bytes=headroom_bytes,
         cordoned_dirs=_count_dirs(broker_ids, snapshot, is_cordoned=True),
         open_dirs=_count_dirs(broker_ids, snapshot, is_cordoned=False),
+        takes_none=np.isin(broker_ids, np.array(constraints.no_new_replicas_on, dtype=np.int64)),
+        max_counts=np.full_like(broker_ids, UNBOUNDED if max_count is None else max_count),
+        broker_sets=_broker_sets(broker_ids, snapshot, constraints.broker_sets),
         topics=topics,
         topic_numbers=topic_numbers,
         numbers=numbers_of(table["partition"], missing=NOBODY),
@@ -217,7 +234,9 @@ def read_cluster(
         is_leaderless=(leader_ids < 0) & (leader_ids >= 0).any(),
         is_left_to_repair=np.zeros(len(table), dtype=np.bool_),
         topic_names=topic_names,
+        topic_sets=_topic_sets(topic_names, constraints.broker_sets),
         min_insync_replicas=_min_insync(topic_names, snapshot),
+        min_topic_leaders=_min_topic_leaders(topic_names, constraints.min_topic_leaders),
     )
 
 
@@ -226,6 +245,40 @@ def all_topics(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     described = snapshot.topics["topic"].to_pylist()
     with_partitions = snapshot.partitions["topic"].unique().to_pylist()
     return tuple(sorted({*described, *with_partitions}))
+
+
+def _broker_sets(
+    broker_ids: Ints, snapshot: ClusterSnapshot, broker_sets: Sequence[BrokerSet]
+) -> Ints:
+    """Return the number of the first set that has each broker; the number after all, if none."""
+    numbers = np.full_like(broker_ids, len(broker_sets))
+    for position, broker_id in enumerate(broker_ids.tolist()):
+        rack = snapshot.racks.get(broker_id)
+        for number, broker_set in enumerate(broker_sets):
+            if broker_set.has(broker_id, rack):
+                numbers[position] = number
+                break
+    return numbers
+
+
+def _topic_sets(topic_names: tuple[str, ...], broker_sets: Sequence[BrokerSet]) -> Ints:
+    """Return the number of the first set with a pattern for each topic, as for brokers."""
+    numbers = np.full(len(topic_names), len(broker_sets), dtype=np.int64)
+    for number in reversed(range(len(broker_sets))):
+        members = matching(broker_sets[number].topics, topic_names)
+        numbers[_is_member(topic_names, members)] = number
+    return numbers
+
+
+def _min_topic_leaders(
+    topic_names: tuple[str, ...], constraints: Sequence[MinTopicLeaders]
+) -> Ints:
+    """Return, per topic, the highest number that a constraint asks for."""
+    numbers = np.zeros(len(topic_names), dtype=np.int64)
+    for constraint in constraints:
+        is_concerned = _is_member(topic_names, matching(constraint.topics, topic_names))
+        numbers[is_concerned] = np.maximum(numbers[is_concerned], constraint.leaders_per_broker)
+    return numbers
 
 
 def _sorted_partitions(snapshot: ClusterSnapshot) -> pa.Table:

@@ -21,6 +21,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
+from counterpoise.planning.broker_sets import parts_of
 from counterpoise.planning.explanation.planning_result import FinalAssignment, PlanningResult
 from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
@@ -67,22 +68,24 @@ def plan_to_reach(
     is_changed = (replicas != cluster.replicas).any(axis=1)
     is_in_plan = is_changed | (is_wanted & is_led_by_another)
     live = cluster.is_live
+    roles = Roles(
+        destinations=live,
+        sources=live,
+        leaving=np.zeros_like(live),
+        staying=live,
+        sharing=live,
+        leading=live,
+    )
     result = PlanningResult(
         snapshot=snapshot,
         goal=Imported(),
         request=PlanRequest(Goal.IMPORTED, policy=policy),
         cluster=cluster,
-        roles=Roles(
-            destinations=live,
-            sources=live,
-            leaving=np.zeros_like(live),
-            staying=live,
-            sharing=live,
-            leading=live,
-        ),
+        roles=roles,
         before=Placement.of(cluster),
         after=Placement.of(cluster, replicas.copy()),
         assignment=FinalAssignment(cluster, cluster.replicas, replicas, is_in_plan),
+        parts=parts_of(cluster, roles, Imported().within),
     )
     return explain(result)
 

@@ -37,7 +37,7 @@ class Roles:
         """Return the roles as if every broker that shares could give and receive: no goal does
         better.
         """
-        return self.but(destinations=self.sharing, sources=self.sharing)
+        return self.but(destinations=self.sharing, sources=self.sharing | self.leaving)
 
     @property
     def is_demoted(self) -> Flags:

@@ -13,12 +13,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.columns import Ints
 from counterpoise.model.plan import Move, MoveReason, RebalancePlan
 from counterpoise.model.request import PlanRequest
 from counterpoise.planning.arrays import read_cluster
+from counterpoise.planning.broker_sets import parts_of, put_together, with_room
 from counterpoise.planning.budget import keep_changes_within, keep_copies_within
+from counterpoise.planning.constraint_checks import refuse_impossible_constraints
 from counterpoise.planning.explanation.figures import figures_of
+from counterpoise.planning.explanation.minimum_gain import is_worth_copying, is_worth_moving
 from counterpoise.planning.explanation.moves import (
     moves_of,
     reason_for_empty_plan,
@@ -27,8 +33,6 @@ from counterpoise.planning.explanation.moves import (
 from counterpoise.planning.explanation.planning_result import (
     FinalAssignment,
     PlanningResult,
-    is_worth_copying,
-    is_worth_moving,
 )
 from counterpoise.planning.explanation.warnings import warnings_of
 from counterpoise.planning.goals import goal_named
@@ -52,10 +56,12 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     cluster = read_cluster(snapshot, request.policy, request.scope)
     left_out = cluster.only(~cluster.is_requested)
     if goal.shares_scope:
-        cluster = cluster.only(cluster.is_requested)
+        max_counts = np.maximum(0, cluster.max_counts - left_out.load(left_out.replicas))
+        cluster = replace(cluster.only(cluster.is_requested), max_counts=max_counts)
     cluster = replace(cluster, is_left_to_repair=goal.left_to_repair(cluster, request))
     roles = goal.roles(cluster, cluster.flags(request.broker_ids))
     before = Placement.of(cluster)
+    parts = parts_of(cluster, roles, goal.within)
     unchanged = PlanningResult(
         snapshot=snapshot,
         goal=goal,
@@ -66,11 +72,13 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         before=before,
         after=before,
         assignment=FinalAssignment.unchanged(cluster),
+        parts=parts,
     )
+    refuse_impossible_constraints(unchanged)
     goal.refuse_impossible(unchanged)
 
     placement = before.copy()
-    traffic_gains = _place(goal, placement, roles, request)
+    traffic_gains = _place_parts(unchanged, placement)
     result = replace(unchanged, after=placement, traffic_gains=traffic_gains)
     goal.refuse_unplaced(result)
     if not is_worth_copying(result):
@@ -82,6 +90,36 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     if is_worth_moving(result):
         return explain(result)
     return explain(unchanged)
+
+
+def _place_parts(
+    result: PlanningResult, placement: Placement, *, may_give_all: bool = True
+) -> dict[int, int]:
+    """Move replicas in each broker set; return what traffic gains, by partition.
+
+    Without `may_give_all`, no broker gets room from replicas that are to leave it for another set.
+    """
+    goal, request = result.goal, result.request
+    if not result.has_sets:
+        return _place(goal, placement, result.roles, request)
+    traffic_gains: dict[int, int] = {}
+    placed = []
+    parts = with_room(result.parts, placement.cluster.max_counts, may_give_all=may_give_all)
+    for part in parts:
+        after = part.of(placement)
+        gains = _place(goal, after, part.roles, request)
+        rows = np.flatnonzero(part.rows)
+        traffic_gains |= {int(rows[row]): gain for row, gain in gains.items()}
+        placed.append(after)
+    put_together(placement, result.parts, placed)
+    if not may_give_all:
+        return traffic_gains
+    most = np.maximum(placement.cluster.max_counts, result.before.counts)
+    if (placement.counts > most).any():
+        # What was to leave for another set found no place there.
+        placement.reset_to(result.before.replicas.copy())
+        return _place_parts(result, placement, may_give_all=False)
+    return traffic_gains
 
 
 def _place(
@@ -113,14 +151,24 @@ def _place(
 
 def _with_leaders(result: PlanningResult) -> FinalAssignment:
     """Return the replicas that were placed, with the leaders that are chosen over them."""
+    roles, cluster = result.roles, result.cluster
+    first, is_free = result.after.replicas[:, 0].copy(), np.zeros(cluster.partition_count, np.bool_)
+    for part, of_part in zip(result.parts, result.results_by_part, strict=True):
+        candidates, first[part.rows] = _lead(of_part)
+        is_free[part.rows] = candidates.is_free
+    demoted = roles.sharing & ~roles.leading
+    elects = result.goal.elects
+    return FinalAssignment.of(result.after, first, is_free=is_free, elects=elects, last=demoted)
+
+
+def _lead(result: PlanningResult) -> tuple[Candidates, Ints]:
+    """Return the candidates and the broker that is chosen to lead each partition."""
     placement, roles, goal = result.after, result.roles, result.goal
     may_change = goal.may_change_leader(result.cluster, roles)
     candidates = Candidates.of(placement, roles.leading, may_change, elects=goal.elects)
     evens_traffic = result.evens_traffic and goal.copies_for_traffic
-    leaders = choose_leaders(candidates, result.request.policy, evens_traffic=evens_traffic)
-    demoted = roles.sharing & ~roles.leading
-    is_free = candidates.is_free
-    return FinalAssignment.of(placement, leaders, is_free=is_free, elects=goal.elects, last=demoted)
+    policy = result.request.policy
+    return candidates, choose_leaders(candidates, policy, evens_traffic=evens_traffic)
 
 
 def _is_any_for_traffic(moves: Iterable[Move]) -> bool:

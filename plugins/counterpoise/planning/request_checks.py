@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.request import (
-    GOALS_WITH_BROKERS,
-    Goal,
-    PlanRequest,
-    matching,
-)
+from counterpoise.model.request import GOALS_WITH_BROKERS, Goal, PlanRequest
+from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import all_topics
 

@@ -5,7 +5,8 @@
 Names, types, ranges and defaults are those of `model/policy.py`; here is how each type is read.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import time, timedelta
 from enum import StrEnum
@@ -19,21 +20,21 @@ import yaml
 
 from counterpoise.errors import InputError
 from counterpoise.model.calendar import check_window
+from counterpoise.model.constraints import BrokerSet, Constraints
 from counterpoise.model.json_values import Range
 from counterpoise.model.policy import (
-    AtLeast,
     AuditPolicy,
     ClusterPolicy,
     HistoryPolicy,
-    Key,
     MaintenanceWindow,
-    Written,
 )
+from counterpoise.model.written import AtLeast, Key, Written
 from counterpoise.settings.audits import read_audit
 from counterpoise.settings.people import approvers, named_people
 from counterpoise.settings.sections import (
     Section,
     amount,
+    broker_ids,
     choice,
     duration,
     duration_from,
@@ -49,7 +50,7 @@ from counterpoise.units import format_seconds
 
 Reader = Callable[[yaml.Node, str], Any]
 
-_UNIT: Final = "_bytes_per_second"  # a rate brings its unit along
+_UNITS: Final = ("_bytes_per_second", "_per_second")  # a rate brings its unit along
 _KEPT: Final = ("keep_all", "keep_hourly", "keep_daily")
 
 
@@ -76,6 +77,8 @@ def _values(type_: Any, section: Section) -> dict[str, Any]:
     values = {field.name: _value(section, field, hints[field.name]) for field in fields(type_)}
     if type_ is HistoryPolicy:
         _check_order(section, values)
+    if type_ is Constraints:
+        _check_sets(section, values["broker_sets"])
     section.finish()
     return values
 
@@ -83,7 +86,9 @@ def _values(type_: Any, section: Section) -> dict[str, Any]:
 def _value(section: Section, field: Field[Any], hint: Any) -> Any:
     """Return the value of one field: what its key has, else its default, else None."""
     type_, marks = _type_and_marks(hint)
-    key = field.name.removesuffix(_UNIT)
+    key = field.name
+    for unit in _UNITS:
+        key = key.removesuffix(unit)
     for mark in marks:
         if isinstance(mark, Key):
             key = mark.name
@@ -142,6 +147,20 @@ def _check_order(part: Section, values: Mapping[str, timedelta]) -> None:
             )
 
 
+def _check_sets(section: Section, broker_sets: Sequence[BrokerSet]) -> None:
+    """Check that each set has brokers, and no broker id or rack is in two sets."""
+    places: Counter[int | str] = Counter()
+    for broker_set in broker_sets:
+        places.update({*broker_set.broker_ids, *broker_set.racks})
+        if not broker_set.broker_ids and not broker_set.racks:
+            section.complain(
+                "broker_sets",
+                f"broker set {broker_set.name!r} has no brokers; give broker_ids or racks",
+            )
+    for place in sorted(map(str, (place for place, count in places.items() if count > 1))):
+        section.complain("broker_sets", f"{place} is in two broker sets; a broker is in one")
+
+
 def _cron(node: yaml.Node, name: str) -> str:
     words = text(node, name)
     check_window(MaintenanceWindow(words, lasts=timedelta(hours=1)), where=name)
@@ -164,12 +183,14 @@ _PLAIN: Final[Mapping[Any, Reader]] = {
     bool: truth,
     timedelta: duration,
     time: time_of_day,
+    str: text,
     tuple[str, ...]: texts,
 }
 _WRITTEN: Final[Mapping[Written, Reader]] = {
     Written.RATE: rate,
     Written.BYTES: amount,
     Written.TOPIC_PATTERNS: patterns,
+    Written.BROKER_IDS: broker_ids,
     Written.CRON: _cron,
     Written.TIME_ZONE: _time_zone,
     Written.APPROVERS: approvers,

@@ -220,6 +220,15 @@ def whole(lowest: int, highest: int) -> Callable[[yaml.Node, str], int]:
     return parse
 
 
+_BROKER_ID: Final = whole(0, 2**31 - 1)
+
+
+def broker_ids(node: yaml.Node, name: str) -> tuple[int, ...]:
+    if not isinstance(node, yaml.SequenceNode):
+        raise InputError(f"{name} must be a list of broker ids, like [1, 2, 3]")
+    return tuple(_BROKER_ID(item, name) for item in node.value)
+
+
 def truth(node: yaml.Node, name: str) -> bool:
     word = text(node, name)
     if word not in _TRUTHS:

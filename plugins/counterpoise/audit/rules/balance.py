@@ -34,8 +34,9 @@ from counterpoise.model import subjects
 from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, share_not_preferred
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.policy import LeaderWeight
-from counterpoise.model.request import Goal, matching
+from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
+from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import join_ids, list_brokers, pluralize, verb
 from counterpoise.units import format_bytes, format_rate
 

@@ -21,8 +21,8 @@ from counterpoise.audit.unavailable_data import unavailable
 from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.inspection import InspectionItem
-from counterpoise.model.request import matching
 from counterpoise.model.severity import Severity
+from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import join_ids, pluralize
 
 _REPORTERS: Final = "metric.reporters"

@@ -74,7 +74,7 @@ def figures_of(result: PlanningResult, *, with_network_in: bool) -> tuple[Broker
     columns = {
         "leaders_before": cluster.leader_load(cluster.leaders_now),
         "leaders_after": result.leader_counts,
-        "leaders_best": _evened(result, result.leader_counts),
+        "leaders_best": result.by_broker(lambda part: _evened(part, part.leader_counts)),
         "replicas_before": before.counts,
         "replicas_after": after.counts,
         "replicas_best": result.best_counts,
@@ -84,10 +84,12 @@ def figures_of(result: PlanningResult, *, with_network_in: bool) -> tuple[Broker
         "bytes_peak": before.bytes_held + after.arriving,
     }
     if cluster.is_rate_known.any():
-        bytes_in_after = cluster.leader_load(result.assignment.leaders, cluster.bytes_in)
+        bytes_in_after = _bytes_in_after(result)
         columns["bytes_in_before"] = cluster.leader_load(cluster.leaders_now, cluster.bytes_in)
         columns["bytes_in_after"] = bytes_in_after
-        columns["bytes_in_best"] = _evened(result, bytes_in_after)
+        columns["bytes_in_best"] = result.by_broker(
+            lambda part: _evened(part, _bytes_in_after(part))
+        )
     if cluster.is_rate_known.any() and with_network_in:
         columns["network_in_before"] = traffic_per_broker(before)
         columns["network_in_after"] = traffic_per_broker(after)
@@ -124,6 +126,10 @@ def _add_left_out(columns: dict[str, Ints], left_out: ClusterArrays) -> None:
     }
     for name in columns:
         columns[name] = columns[name] + loads[name.rpartition("_")[0]]
+
+
+def _bytes_in_after(result: PlanningResult) -> Ints:
+    return result.cluster.leader_load(result.assignment.leaders, result.cluster.bytes_in)
 
 
 def _evened(result: PlanningResult, loads: Ints) -> Ints:
@@ -168,11 +174,21 @@ def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
 
 def _racks_missing(result: PlanningResult, placement: Placement) -> Ints:
     """Return, per partition that may change, on how many more racks it could be."""
-    return placement.racks_missing(result.roles.staying) * result.cluster.may_change
+    return result.racks_missing(placement) * result.cluster.may_change
 
 
 def evening_bound(result: PlanningResult) -> LowerBound:
-    """Return the bounds for goals about evenness: of counts and bytes, or of rack cures."""
+    """Return the bounds for goals about evenness; of all broker sets together."""
+    bounds = [_evening_bound(part) for part in result.results_by_part]
+    return LowerBound(
+        replicas=sum(bound.replicas for bound in bounds),
+        bytes=sum(bound.bytes for bound in bounds),
+        leaders_max_minus_min=result.min_leader_range,
+    )
+
+
+def _evening_bound(result: PlanningResult) -> LowerBound:
+    """Return the bounds of one broker set: of counts and bytes, or of rack cures."""
     cures = _racks_missing(result, result.before)
     sizes, percent = result.cluster.size_bytes, result.request.policy.bytes_tolerance_percent
     weights = disk_weights(result.cluster, result.roles)

@@ -2,39 +2,29 @@
 
     assignment = FinalAssignment.of(placement, first, is_free=is_free, elects=True, last=demoted)
     result.best_counts, result.out_of_band
-    is_worth_moving(result)
 
-Moves, figures, warnings and reasons are all written from it. A gain that nobody would notice counts
-as balanced, so that clusters do not churn:
-
-    for each measure: gain = what is uneven before - what is uneven after
-    worth moving: any gain is more than `ignorable_permille` of what it is measured against
-
-Worked example: 10,000 replicas, 2 permille, so 20 may be ignored. If the counts of replicas per
-broker are uneven by 30 before (squared distances from the mean) and by 5 after, the gain is 25: the
-plan is worth it.
+Moves, figures, warnings and reasons are all written from it. Where there are broker sets, what is
+best is that of each set.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
-from counterpoise.model.evenness import ByteBand, highest_share, units_misplaced
+from counterpoise.model.evenness import ByteBand
 from counterpoise.model.plan import Deferred, LowerBound
-from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.planning.broker_sets import BrokerSetPart
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.small import best_counts
 from counterpoise.planning.placing.targets import byte_band, count_targets, spread_bounds
-from counterpoise.planning.placing.topics import TopicShares
 from counterpoise.planning.placing.traffic import (
     knows_traffic,
     traffic_band,
@@ -91,6 +81,12 @@ class FinalAssignment:
             is_in_plan |= is_free & is_led_by_another
         return cls(cluster, before, replicas, is_in_plan)
 
+    def only(self, part: BrokerSetPart) -> "FinalAssignment":
+        """Return the rows of a broker set."""
+        rows = part.rows
+        columns = self.before[rows], self.replicas[rows], self.is_in_plan[rows]
+        return FinalAssignment(part.cluster, *columns)
+
     @classmethod
     def unchanged(cls, cluster: ClusterArrays) -> "FinalAssignment":
         is_in_plan = np.zeros(cluster.partition_count, dtype=np.bool_)
@@ -125,11 +121,59 @@ class PlanningResult:
     before: Placement
     after: Placement
     assignment: FinalAssignment
+    parts: tuple[BrokerSetPart, ...]
     deferred: Deferred = field(default_factory=Deferred)  # by the budget, for a later plan
     # bytes per second, by partition that is copied for the sake of traffic
     traffic_gains: Mapping[int, int] = field(default_factory=dict)
     # Partitions that the request leaves out, where what it names is evened out among itself.
     left_out: ClusterArrays | None = None
+
+    @cached_property
+    def results_by_part(self) -> "tuple[PlanningResult, ...]":
+        """Return a result for each broker set: this one where there are no sets."""
+        return tuple(map(self._of_part, self.parts)) if self.has_sets else (self,)
+
+    @property
+    def has_sets(self) -> bool:
+        """Return whether broker sets keep any topics from any brokers."""
+        return not all(part.brokers.all() for part in self.parts)
+
+    def _of_part(self, part: BrokerSetPart) -> "PlanningResult":
+        return replace(
+            self,
+            cluster=part.cluster,
+            roles=part.roles,
+            before=part.of(self.before),
+            after=part.of(self.after),
+            assignment=self.assignment.only(part),
+            traffic_gains={},
+            parts=(part.alone,),
+        )
+
+    def by_broker(self, of: Callable[["PlanningResult"], Ints]) -> Ints:
+        """Return one entry per broker: that of its broker set's own result."""
+        if not self.has_sets:
+            return of(self)
+        total = np.zeros(self.cluster.broker_count, dtype=np.int64)
+        for part, result in zip(self.parts, self.results_by_part, strict=True):
+            total[part.brokers] = of(result)[part.brokers]
+        return total
+
+    def _band_by_broker(self, of: Callable[["PlanningResult"], ByteBand]) -> ByteBand:
+        return ByteBand(
+            fair=self.by_broker(lambda result: of(result).fair),
+            lowest=self.by_broker(lambda result: of(result).lowest),
+            highest=self.by_broker(lambda result: of(result).highest),
+        )
+
+    def racks_missing(self, placement: Placement) -> Ints:
+        """Return, per partition, on how many more racks the brokers of its set would allow it."""
+        if not self.has_sets:
+            return placement.racks_missing(self.roles.staying)
+        missing = np.zeros(self.cluster.partition_count, dtype=np.int64)
+        for part in self.parts:
+            missing[part.rows] = part.of(placement).racks_missing(part.roles.staying)
+        return missing
 
     @cached_property
     def bounds(self) -> tuple[LowerBound, LowerBound | None]:
@@ -141,28 +185,16 @@ class PlanningResult:
         """Return replicas per broker if all that share could give and receive: as even as racks
         allow.
         """
-        exact = best_counts(self.after, self.roles)
-        return count_targets(self.after, self.roles.unrestricted) if exact is None else exact
+        return self.by_broker(_best_counts)
 
     @cached_property
     def ideal_counts(self) -> Ints:
         """Return replicas per broker if nothing had to be left alone: as even as racks allow."""
-        counts, sharing, placement = self.after.counts, self.sharing, self.after
-        everything = np.ones(self.cluster.partition_count, dtype=np.bool_)
-        sizes = self.cluster.rack_sizes(self.roles.staying)
-        one_each = everything.astype(np.int64)
-        return fill_racks(
-            total=int(counts.sum()),
-            lower=np.where(sharing, 0, counts),
-            upper=np.where(sharing, UNBOUNDED, counts),
-            current=counts,
-            racks=self.cluster.racks,
-            rack_bounds=spread_bounds(placement.replica_counts, everything, one_each, sizes),
-        )
+        return self.by_broker(_ideal_counts)
 
     @cached_property
     def band(self) -> ByteBand:
-        return byte_band(self.after, self.roles, self.request.policy.bytes_tolerance_percent)
+        return self._band_by_broker(_byte_band)
 
     @cached_property
     def out_of_band(self) -> Ints:
@@ -176,8 +208,7 @@ class PlanningResult:
 
     @cached_property
     def traffic_band(self) -> ByteBand:
-        percent = self.request.policy.bytes_in_tolerance_percent
-        return traffic_band(self.after, self.roles, percent)
+        return self._band_by_broker(_traffic_band)
 
     @cached_property
     def out_of_traffic_band(self) -> Ints:
@@ -193,23 +224,17 @@ class PlanningResult:
     @cached_property
     def free_destinations(self) -> Ints:
         """Return, per partition, how many destinations have no replica of it before."""
-        destinations = self.roles.destinations
-        return int(destinations.sum()) - self.before.count_on(destinations)
+        free = np.zeros(self.cluster.partition_count, dtype=np.int64)
+        for part, result in zip(self.parts, self.results_by_part, strict=True):
+            destinations = part.roles.destinations
+            free[part.rows] = int(destinations.sum()) - result.before.count_on(destinations)
+        return free
 
     @property
     def min_leader_range(self) -> int:
         """Return the least that the largest and the smallest count of leaders can differ by."""
-        cluster, roles, leaders_now = self.cluster, self.roles, self.cluster.leaders_now
-        is_led_in_scope = (leaders_now >= 0) & np.append(cluster.is_in_scope, False)[leaders_now]
-        is_free = self.goal.may_change_leader(cluster, roles) & is_led_in_scope
-        if not self.goal.moves_replicas:
-            is_free &= self.before.count_on(roles.leading) > 0
-        fixed = cluster.leader_load(np.where(is_free, NOBODY, leaders_now))[roles.leading]
-        if not len(fixed):
-            return 0
-        total = int(fixed.sum() + is_free.sum())
-        counts = fill(total, fixed, np.full(len(fixed), UNBOUNDED), fixed)
-        return int(np.ptp(counts))
+        counts = np.concatenate([_even_leader_counts(part) for part in self.results_by_part])
+        return int(np.ptp(counts)) if len(counts) else 0
 
     @property
     def sharing(self) -> Flags:
@@ -249,115 +274,44 @@ def is_worse(counts: Ints, best: Ints) -> bool:
     return int(np.ptp(counts)) > max(1, int(np.ptp(best))) + tolerated
 
 
-# -- minimum gain
+def _best_counts(result: PlanningResult) -> Ints:
+    exact = best_counts(result.after, result.roles)
+    return count_targets(result.after, result.roles.unrestricted) if exact is None else exact
 
 
-def is_worth_moving(result: PlanningResult) -> bool:
-    """Return whether any measure that goals about evenness serve gains more than may be ignored.
-
-    True for all other goals, and for the part of a plan that a budget leaves.
-    """
-    if result.goal.copy_reason is not None or result.deferred.partitions:
-        return True
-    return _is_noticed(result, chain(_replica_gains(result), _leader_gains(result)))
-
-
-def is_worth_copying(result: PlanningResult) -> bool:
-    """Return whether the replicas alone, whoever leads, are worth what they copy."""
-    if result.goal.copy_reason is not None or not result.goal.moves_replicas:
-        return True
-    return _is_noticed(result, _replica_gains(result))
+def _ideal_counts(result: PlanningResult) -> Ints:
+    counts, sharing = result.after.counts, result.sharing
+    everything = np.ones(result.cluster.partition_count, dtype=np.bool_)
+    sizes = result.cluster.rack_sizes(result.roles.staying)
+    one_each = everything.astype(np.int64)
+    return fill_racks(
+        total=int(counts.sum()),
+        lower=np.where(sharing, 0, counts),
+        upper=np.where(sharing, UNBOUNDED, counts),
+        current=counts,
+        racks=result.cluster.racks,
+        rack_bounds=spread_bounds(result.after.replica_counts, everything, one_each, sizes),
+    )
 
 
-def _is_noticed(result: PlanningResult, gains: Iterator[tuple[int, int]]) -> bool:
-    permille = result.request.policy.ignorable_permille
-    return any(gain > total * permille // 1000 for gain, total in gains)
+def _byte_band(result: PlanningResult) -> ByteBand:
+    return byte_band(result.after, result.roles, result.request.policy.bytes_tolerance_percent)
 
 
-def _replica_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
-    """Yield the gain in each measure of replicas, and what it is measured against."""
-    roles, before, after = result.roles, result.before, result.after
-    replica_count = int(after.counts.sum())
-    racks_gained = before.racks_missing(roles.staying) - after.racks_missing(roles.staying)
-    yield int(racks_gained.sum()), 0
-    replicas_misplaced = _misplaced(before.counts, roles.sharing)
-    yield replicas_misplaced - _misplaced(after.counts, roles.sharing), replica_count
-    bytes_gained = _bytes_outside(before, result) - _bytes_outside(after, result)
-    yield bytes_gained, int(after.bytes_held.sum())
-    yield _above_topic_share(before, result) - _above_topic_share(after, result), replica_count
-    if result.evens_traffic:
-        outside = _traffic_outside(before, result) - _traffic_outside(after, result)
-        yield outside, int(traffic_per_broker(after).sum())
+def _traffic_band(result: PlanningResult) -> ByteBand:
+    percent = result.request.policy.bytes_in_tolerance_percent
+    return traffic_band(result.after, result.roles, percent)
 
 
-def _leader_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
-    """Yield the gain in each measure of leaders, and what it is measured against."""
-    cluster, roles, partition_count = result.cluster, result.roles, result.cluster.partition_count
-    leaders_before, leaders_after = cluster.leaders_now, result.assignment.leaders
-    rows_before, rows_after = cluster.replicas, result.assignment.replicas
-    leaders_misplaced = _misplaced(cluster.leader_load(leaders_before), roles.leading)
-    yield leaders_misplaced - _misplaced(result.leader_counts, roles.leading), partition_count
-    leaders_above = _leaders_above_share(result, leaders_before)
-    yield leaders_above - _leaders_above_share(result, leaders_after), partition_count
-    not_preferred = _not_preferred(rows_before, leaders_before)
-    yield not_preferred - _not_preferred(rows_after, leaders_after), partition_count
-    if result.request.policy.leader_weight is LeaderWeight.BYTES_IN:
-        gained = _bytes_in_above(result, leaders_before, 0)
-        gained -= _bytes_in_above(result, leaders_after, 0)
-        yield gained, int(cluster.bytes_in.sum())
-    if result.evens_traffic:
-        percent = result.request.policy.bytes_in_tolerance_percent
-        gained = _bytes_in_above(result, leaders_before, percent)
-        gained -= _bytes_in_above(result, leaders_after, percent)
-        yield gained, int(cluster.bytes_in.sum())
-
-
-def _bytes_outside(placement: Placement, result: PlanningResult) -> int:
-    """Return the bytes that would have to move for every broker to be in its band."""
-    percent = result.request.policy.bytes_tolerance_percent
-    band = byte_band(placement, result.roles, percent)
-    bytes_outside = band.bytes_outside(placement.bytes_held)
-    return int(bytes_outside[result.sharing].sum())
-
-
-def _traffic_outside(placement: Placement, result: PlanningResult) -> int:
-    outside = result.traffic_band.bytes_outside(traffic_per_broker(placement))
-    return int(outside[result.sharing].sum())
-
-
-def _misplaced(counts: Ints, is_counted: Flags) -> int:
-    return units_misplaced(counts[is_counted].tolist())
-
-
-def _above_topic_share(placement: Placement, result: PlanningResult) -> int:
-    """Return the replicas above the highest share of their topic, over all topics and brokers."""
-    shares = TopicShares.of(placement, result.roles, placement.counts)
-    total = 0
-    for broker in np.flatnonzero(result.sharing).tolist():
-        above = placement.topic_counts[:, broker] - shares.highest(broker)
-        total += int(np.maximum(0, above).sum())
-    return total
-
-
-def _leaders_above_share(result: PlanningResult, leaders: Ints) -> int:
-    """Return the leaders above the highest share of their topic, over all topics and brokers."""
-    cluster = result.cluster
-    has_leader = leaders >= 0
-    cells = cluster.topic_numbers[has_leader] * cluster.broker_count + leaders[has_leader]
-    used_cells, counts = np.unique(cells, return_counts=True)
-    partition_counts = np.bincount(cluster.topic_numbers, minlength=len(cluster.topic_names))
-    shares = highest_share(partition_counts, int(result.roles.leading.sum()))
-    topics = used_cells // cluster.broker_count
-    return int(np.maximum(0, counts - shares[topics]).sum())
-
-
-def _bytes_in_above(result: PlanningResult, leaders: Ints, tolerance_percent: int) -> int:
-    """Return the bytes per second that leaders take in above the mean and the tolerance."""
-    bytes_in = result.cluster.leader_load(leaders, result.cluster.bytes_in)[result.roles.leading]
-    highest = int(bytes_in.sum()) * (100 + tolerance_percent) // (100 * max(1, len(bytes_in)))
-    return int(np.maximum(0, bytes_in - highest).sum())
-
-
-def _not_preferred(replicas: Ints, leaders: Ints) -> int:
-    """Return the partitions that another replica than the preferred one leads."""
-    return int(((leaders >= 0) & (replicas[:, 0] != leaders)).sum())
+def _even_leader_counts(result: PlanningResult) -> Ints:
+    """Return leaders of the brokers that may lead, as even as any replica sets would allow."""
+    cluster, roles, leaders_now = result.cluster, result.roles, result.cluster.leaders_now
+    is_led_in_scope = (leaders_now >= 0) & np.append(cluster.is_in_scope, False)[leaders_now]
+    is_free = result.goal.may_change_leader(cluster, roles) & is_led_in_scope
+    if not result.goal.moves_replicas:
+        is_free &= result.before.count_on(roles.leading) > 0
+    fixed = cluster.leader_load(np.where(is_free, NOBODY, leaders_now))[roles.leading]
+    if not len(fixed):
+        return fixed
+    total = int(fixed.sum() + is_free.sum())
+    return fill(total, fixed, np.full(len(fixed), UNBOUNDED), fixed)

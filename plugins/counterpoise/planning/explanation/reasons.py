@@ -32,8 +32,8 @@ _Arc: TypeAlias = tuple[int, int]  # from a broker to another
 
 def evening_reasons(result: PlanningResult, copied: Ints) -> list[MoveReason]:
     """Return the reason of each partition that is copied."""
-    assignment, staying = result.assignment, result.roles.staying
-    racks_gained = result.before.racks_missing(staying) - result.after.racks_missing(staying)
+    assignment = result.assignment
+    racks_gained = result.racks_missing(result.before) - result.racks_missing(result.after)
     is_for_racks = racks_gained[copied] > 0
     # In a row as many replicas come as go, so the pairs are in the same order.
     rows, columns = np.nonzero(assignment.is_removed[copied])

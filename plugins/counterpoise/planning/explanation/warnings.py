@@ -16,6 +16,14 @@ from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED
+from counterpoise.planning.explanation.constraint_warnings import (
+    few_topic_leaders,
+    full_brokers,
+    leaders_above_limit,
+    no_new_replicas,
+    topics_outside_sets,
+    unknown_brokers,
+)
 from counterpoise.planning.explanation.planning_result import (
     PlanningResult,
     as_range,
@@ -26,7 +34,6 @@ from counterpoise.planning.explanation.traffic_warnings import (
     traffic_outside_band,
     traffic_unknown,
 )
-from counterpoise.planning.placing.targets import badly_racked
 from counterpoise.units import format_bytes
 
 IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
@@ -145,7 +152,7 @@ def _racks_not_repaired(result: PlanningResult) -> str:
     if result.request.goal is not Goal.REBALANCE:
         end += "; goal rebalance can repair that"
     return result.name_partitions(
-        badly_racked(result.after, result.roles.staying),
+        np.flatnonzero(result.racks_missing(result.after)),
         f"has more replicas in one rack than needed, {end}",
         f"have more replicas in one rack than needed, {end}",
     )
@@ -153,8 +160,7 @@ def _racks_not_repaired(result: PlanningResult) -> str:
 
 def _racks_lost(result: PlanningResult) -> str:
     """Name partitions that the plan itself takes to fewer racks."""
-    staying = result.roles.staying
-    is_lost = result.after.racks_missing(staying) > result.before.racks_missing(staying)
+    is_lost = result.racks_missing(result.after) > result.racks_missing(result.before)
     why = "since no broker of another rack has room for a replica, or none is in scope"
     return result.name_partitions(
         np.flatnonzero(is_lost & result.assignment.is_in_plan),
@@ -169,6 +175,11 @@ def _uneven_racks(result: PlanningResult) -> str:
     reached = int(np.ptp(result.after.counts[result.sharing]))
     if high - low <= 1 or reached < high - low or not result.goal.evens_replicas:
         return ""
+    if result.has_sets:
+        return (
+            f"replicas per broker cannot be more even than {low} to {high}: each broker set holds "
+            "the replicas of its own topics; more brokers in the set that holds most would help"
+        )
     return (
         f"replicas per broker cannot be more even than {low} to {high}: the racks have different "
         "numbers of brokers and each needs its part of every partition; one more broker in the "
@@ -380,4 +391,10 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _goal_not_reached,
     _not_proven,
     _undone,
+    unknown_brokers,
+    topics_outside_sets,
+    no_new_replicas,
+    full_brokers,
+    few_topic_leaders,
+    leaders_above_limit,
 )

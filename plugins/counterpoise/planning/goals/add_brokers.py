@@ -3,6 +3,8 @@
 from collections.abc import Sequence, Set
 from typing import ClassVar
 
+import numpy as np
+
 from counterpoise.errors import InputError
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.request import Goal, PlanRequest
@@ -36,10 +38,15 @@ class AddBrokers(EveningGoal):
 
     def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
         roles = super().roles(cluster, named)
-        return roles.but(destinations=roles.sharing & named, sources=roles.sharing & ~named)
+        return roles.but(destinations=roles.destinations & named, sources=roles.sharing & ~named)
+
+    def within(self, roles: Roles, part: ClusterArrays, brokers: Flags) -> Roles:
+        roles = super().within(roles, part, brokers)
+        return roles.but(sources=roles.sources & brokers)
 
     def one_round(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         even_out(placement, roles, request, self.max_counts(placement, roles))
 
     def max_counts(self, placement: Placement, roles: Roles) -> Ints:
-        return fair_counts(placement, roles, best_counts(placement, roles))
+        fair = fair_counts(placement, roles, best_counts(placement, roles))
+        return np.minimum(fair, super().max_counts(placement, roles))

@@ -69,6 +69,19 @@ class PlanningGoal:
             leading=able,
         )
 
+    def within(self, roles: Roles, part: ClusterArrays, brokers: Flags) -> Roles:
+        """Return what brokers do for the partitions of one broker set, which has `brokers`.
+
+        `part` has these partitions. Replicas on other brokers stay, as far as the goal is not about
+        them.
+        """
+        return roles.but(
+            destinations=roles.destinations & brokers,
+            staying=roles.staying & brokers,
+            sharing=roles.sharing & brokers,
+            leading=roles.leading & brokers,
+        )
+
     def left_to_repair(self, cluster: ClusterArrays, request: PlanRequest) -> Flags:
         """Return, per partition, whether it would keep a replica on a dead broker beside a new one.
 

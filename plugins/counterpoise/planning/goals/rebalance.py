@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand, highest_share
 from counterpoise.model.plan import LowerBound
 from counterpoise.model.policy import BalancePolicy
@@ -34,6 +34,7 @@ from counterpoise.planning.goals.goal import PlanningGoal, is_on_dead
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.counts import level_counts
+from counterpoise.planning.placing.drain import drain
 from counterpoise.planning.placing.small import (
     is_affordable,
     is_small,
@@ -52,6 +53,7 @@ from counterpoise.planning.placing.targets import (
     count_targets,
     repair_racks,
 )
+from counterpoise.planning.placing.topic_minimum import bring_topics, lacking_topics
 from counterpoise.planning.placing.topics import TopicShares
 
 _MAX_ROUNDS = 50
@@ -73,7 +75,7 @@ class EveningGoal(PlanningGoal):
 
     def max_counts(self, placement: Placement, roles: Roles) -> Ints:
         """Return the most replicas that each broker may hold in the end."""
-        return np.full(placement.cluster.broker_count, UNBOUNDED)
+        return placement.cluster.max_counts
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         def choose() -> ReplicaChoice:
@@ -87,15 +89,18 @@ class EveningGoal(PlanningGoal):
 
         if is_small(placement) and place_best(placement, choose(), find_band, roles.sharing):
             return
+        if roles.leaving.any():
+            drain(placement, roles, request.policy, placement.cluster.may_change)
         self.place_in_rounds(placement, roles, request)
         if self._may_be_better(placement, roles) and is_affordable(placement, roles):
             make_counts_best(placement, choose())
             trade_arrivals(placement, roles, find_band(placement))
+        bring_topics(placement, roles)
 
     def _may_be_better(self, placement: Placement, roles: Roles) -> bool:
         """Return whether racks or counts are worse than their bounds."""
         counts = placement.counts[roles.sharing]
-        if placement.racks_missing(roles.staying).any():
+        if placement.racks_missing(roles.staying).any() or lacking_topics(placement, roles):
             return True
         if int(np.ptp(counts)) <= 1:
             return False
@@ -171,6 +176,12 @@ class Rebalance(EveningGoal):
         "more partitions, other sizes, brokers in the racks that lack some, or a wider scope "
         "would help"
     )
+
+    def within(self, roles: Roles, part: ClusterArrays, brokers: Flags) -> Roles:
+        """Return roles in which brokers outside of the set give its replicas away."""
+        misplaced = part.load(np.where(part.may_change[:, None], part.replicas, NOBODY)) > 0
+        leaving = roles.sources & ~brokers & misplaced
+        return super().within(roles, part, brokers).but(leaving=leaving)
 
     def topic_limits(self, placement: Placement, roles: Roles, request: PlanRequest) -> Ints:
         limits = super().topic_limits(placement, roles, request)

@@ -12,6 +12,9 @@ By number (the default):
        bytes-in within the tolerance, and leave counts and topics as they are.
 By bytes-in: `weighed_leaders` starts from the same flow and evens out the bytes from producers per
 broker, then the counts; a local optimum, since the exact one is NP-hard.
+Constraints come after that: `min_leaders` chooses the leaders of the topics that a broker leads too
+little of, and the others are evened around them; `leader_limit` brings brokers below what they may
+lead.
 
 Limits: replicas that are out of sync are not chosen (`candidates`); what is promised holds for the
 others. Choosing again once the chosen leaders lead changes nothing.
@@ -25,7 +28,9 @@ from counterpoise.model.columns import Ints
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
 from counterpoise.planning.leading.candidates import Candidates
 from counterpoise.planning.leading.leader_flow import even_leaders
+from counterpoise.planning.leading.leader_limit import keep_below
 from counterpoise.planning.leading.leader_traffic import even_leader_traffic
+from counterpoise.planning.leading.min_leaders import lead_topic, topics_below
 from counterpoise.planning.leading.topic_leaders import even_topics
 from counterpoise.planning.leading.weighed_leaders import even_bytes_in
 
@@ -43,17 +48,35 @@ def choose_leaders(
     With `evens_traffic`, leaders chosen by number bring bytes-in within the tolerance, too.
     When no rate of bytes-in is known, leaders are chosen by number, whatever the policy says.
     """
-    free_rates = candidates.bytes_in[candidates.free_partitions]
-    if not len(free_rates):
+    if not len(candidates.free_partitions):
         return candidates.preferred
-    leaders = even_leaders(candidates)
-    if policy.leader_weight is LeaderWeight.BYTES_IN and free_rates.any():
-        leaders = even_bytes_in(candidates, leaders, policy.ignorable_permille)
-    else:
-        leaders = even_topics(candidates, leaders)
-        if evens_traffic:
-            leaders = _with_even_traffic(candidates, leaders, policy.bytes_in_tolerance_percent)
+    leaders = _choose(candidates, policy, evens_traffic=evens_traffic)
+    below = topics_below(candidates, leaders)
+    if len(below):
+        rows = np.flatnonzero(candidates.is_free & np.isin(candidates.topics, below))
+        for topic in below.tolist():
+            of_topic = rows[candidates.topics[rows] == topic]
+            if len(of_topic):
+                leaders[of_topic] = lead_topic(candidates, of_topic)
+        others = candidates.with_leaders(rows, leaders[rows])
+        if len(others.free_partitions):
+            chosen = _choose(others, policy, evens_traffic=evens_traffic)
+            leaders = np.where(others.is_free, chosen, leaders)
+    limit = policy.constraints.max_leader_bytes_in_per_second
+    if limit is not None:
+        leaders = keep_below(candidates, leaders, limit)
     return np.where(candidates.is_free, leaders, candidates.preferred)
+
+
+def _choose(candidates: Candidates, policy: BalancePolicy, *, evens_traffic: bool) -> Ints:
+    """Return leaders that are even by what the policy says; one partition or more is free."""
+    leaders = even_leaders(candidates)
+    if policy.leader_weight is LeaderWeight.BYTES_IN and candidates.knows_rates:
+        return even_bytes_in(candidates, leaders, policy.ignorable_permille)
+    leaders = even_topics(candidates, leaders)
+    if evens_traffic:
+        leaders = _with_even_traffic(candidates, leaders, policy.bytes_in_tolerance_percent)
+    return leaders
 
 
 def _with_even_traffic(candidates: Candidates, leaders: Ints, tolerance_percent: int) -> Ints:

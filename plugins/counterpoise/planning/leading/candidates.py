@@ -8,7 +8,7 @@ replica is in sync once the move is done. A replica that is out of sync may not:
 have to wait until it has caught up.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -31,7 +31,8 @@ class Candidates:
     bytes_in: Ints  # per second; 0 where not known
     # one entry per broker
     is_eligible: Flags
-    topic_count: int
+    # one entry per topic
+    min_topic_leaders: Ints  # on every eligible broker
 
     @classmethod
     def of(
@@ -63,8 +64,18 @@ class Candidates:
             topics=cluster.topic_numbers,
             bytes_in=cluster.bytes_in,
             is_eligible=is_eligible,
-            topic_count=len(cluster.topic_names),
+            min_topic_leaders=cluster.min_topic_leaders,
         )
+
+    def with_leaders(self, partitions: Ints, leaders: Ints) -> "Candidates":
+        """Return candidates in which these brokers lead these partitions, without a choice."""
+        replicas, leaders_now = self.replicas.copy(), self.leaders_now.copy()
+        replicas[partitions], leaders_now[partitions] = NOBODY, leaders
+        return replace(self, replicas=replicas, leaders_now=leaders_now)
+
+    @property
+    def topic_count(self) -> int:
+        return len(self.min_topic_leaders)
 
     @property
     def broker_count(self) -> int:
@@ -82,6 +93,11 @@ class Candidates:
     @cached_property
     def free_partitions(self) -> Ints:
         return np.flatnonzero(self.is_free)
+
+    @property
+    def knows_rates(self) -> bool:
+        """Return whether any partition with a choice has a rate above 0."""
+        return bool(self.bytes_in[self.free_partitions].any())
 
     def alternatives(self, partitions: Ints, leaders: Ints | int) -> tuple[Ints, Ints]:
         """Return every choice of another leader, as two columns: rows of `partitions`, brokers.

@@ -6,7 +6,8 @@
     1. least bytes outside the band, over all brokers that count
     2. with no more than that: least bytes copied, then fewest replicas copied
 
-Racks: every partition is on as many racks as in the flow's answer. Counts: choices whose sum of
+Racks: every partition is on as many racks as in the flow's answer; where a constraint keeps some
+from as many as they could be on, so many in all. Counts: choices whose sum of
 squared counts is least differ by at most 1 per broker (Frank and Murota, Decreasing minimization on
 M-convex sets: they are a matroid's bases, shifted), so each broker holds one replica more or less
 than in the flow's answer, or as many, and the squares add up to no more.
@@ -103,6 +104,10 @@ class _Program:
         held = self._flow @ in_rack.T
         limits = np.maximum(self._choice.stack_limits, held).tolist()
         brokers_of_rack = [np.flatnonzero(is_in_rack).tolist() for is_in_rack in in_rack]
+        racks_held = (held > 0).sum(axis=1)
+        racks_possible = (((self._choice.may_stand & ~self._choice.leaving) @ in_rack.T) > 0).sum(1)
+        reaches_all = bool((racks_held >= np.minimum(racks_possible, factors)).all())
+        all_covered: list[cp_model.IntVar] = []
         for row, variables in enumerate(self._variables):
             self._model.add(sum(variables) == factors[row])
             for broker in np.flatnonzero(self._choice.leaving & ~self._flow[row]).tolist():
@@ -114,7 +119,11 @@ class _Program:
                 self._model.add(in_this_rack >= is_covered)
                 self._model.add(in_this_rack <= limits[row][rack])
                 covered.append(is_covered)
-            self._model.add(sum(covered) >= int((held[row] > 0).sum()))
+            all_covered += covered
+            if reaches_all:
+                self._model.add(sum(covered) >= int(racks_held[row]))
+        if not reaches_all:
+            self._model.add(sum(all_covered) >= int(racks_held.sum()))
 
     def _add_topics(self) -> None:
         """Keep topics as little concentrated as the limits say, or as in the flow's answer."""
@@ -126,6 +135,10 @@ class _Program:
             limits = np.maximum(limits, self._flow[rows].sum(axis=0))
             for broker in np.flatnonzero(limits < len(rows)).tolist():
                 self._model.add(sum(self._on(broker, rows)) <= int(limits[broker]))
+            needed = self._choice.min_topic_counts[topic] - others
+            needed = np.minimum(needed, self._flow[rows].sum(axis=0))
+            for broker in np.flatnonzero(needed > 0).tolist():
+                self._model.add(sum(self._on(broker, rows)) >= int(needed[broker]))
 
     def _add_counts(self) -> None:
         counts = self._flow.sum(axis=0).tolist()

@@ -42,6 +42,7 @@ class ReplicaChoice:
     staying: Flags  # brokers
     max_counts: Ints  # per broker, of all partitions
     topic_limits: Ints  # per topic: no broker should get more of its replicas
+    min_topic_counts: Ints  # per topic: each broker should have so many of its replicas
 
     @classmethod
     def to_even(
@@ -116,8 +117,9 @@ class ReplicaChoice:
             must_stand=must_stand,
             leaving=roles.leaving,
             staying=roles.staying,
-            max_counts=np.full(placement.cluster.broker_count, UNBOUNDED),
+            max_counts=placement.cluster.max_counts,
             topic_limits=np.full(len(placement.cluster.topic_names), UNBOUNDED),
+            min_topic_counts=placement.cluster.min_topic_leaders,
         )
 
     @property

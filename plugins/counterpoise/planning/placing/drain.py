@@ -99,6 +99,7 @@ class _Destinations:
         placement, row = self.placement, self.placement.replicas[partition]
         topic = int(placement.cluster.topic_numbers[partition])
         has_room = placement.room[self.brokers] >= placement.cluster.size_bytes[partition]
+        has_room &= placement.counts[self.brokers] < placement.cluster.max_counts[self.brokers]
         is_able = np.append(has_room, False)
         is_able[self.number_of[row]] = False
         able = np.flatnonzero(is_able)

@@ -8,6 +8,7 @@
         a replica that finds no other place than on a broker that leaves
         racks    - for the first replica of a partition in a rack, + for one above the stack limit
         limits   + for each replica above the most that a broker may hold
+                 - for each replica that a topic lacks on a broker (`min_topic_leaders`)
         counts   2k + 1 for the broker's replica number k + 1: the sum of these is the square of k
         topics   + for each replica above what the policy allows (`topics_max_above_share`)
         bytes    size of the replica, where it is copied
@@ -84,7 +85,8 @@ class _Weights:
         above = copies * (partitions + 1)  # for sizes of one unit
         counts = above * (2 * brokers if has_limits else 1)
         limits = counts * (2 * max_count + 3)
-        racks = limits * 3
+        has_minimum = bool(choice.min_topic_counts.any())
+        racks = limits * (3 + 2 * brokers * has_minimum)
         unplaced = racks * 2 * (partitions + 1) if choice.may_lack_place else racks
         bits = max(1, _COST_BITS - (2 * unplaced * node_count).bit_length())
         largest = int(sizes.max(initial=0))
@@ -209,16 +211,18 @@ def _add_topics(arcs: _Arcs, choice: ReplicaChoice, network: _Network, weights: 
     units = np.arange(len(cells)) - np.repeat(np.cumsum(capacities) - capacities, capacities)
     counts_before = fixed[cells] + units
     is_above = counts_before >= choice.topic_limits[topics[cells]]
-    costs = counts_before + is_above * weights.topics_above
+    is_below = counts_before < choice.min_topic_counts[topics[cells]]
+    costs = counts_before + is_above * weights.topics_above - is_below * weights.limits
     arcs.add(network.first_cell + cells, brokers[cells], 1, costs)
 
 
 def _add_counts(arcs: _Arcs, choice: ReplicaChoice, network: _Network, weights: _Weights) -> None:
     """Add the arcs from each broker to the sink: one for each further replica."""
     cluster, is_chosen = choice.start.cluster, ~choice.must_stand & choice.may_stand
-    capacities = is_chosen.sum(axis=0)
     fixed = choice.fixed_counts + choice.must_stand.sum(axis=0)
     now = choice.start.counts
+    room = np.maximum(cluster.max_counts, now) - fixed  # a constraint, and not only a limit
+    capacities = np.minimum(is_chosen.sum(axis=0), room)
     allowed = np.maximum(choice.max_counts, now) - fixed
     brokers = np.repeat(np.arange(cluster.broker_count), capacities)
     units = np.arange(len(brokers)) - np.repeat(np.cumsum(capacities) - capacities, capacities)

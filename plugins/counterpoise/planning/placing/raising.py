@@ -127,6 +127,7 @@ class _Brokers:
     counts: list[int]
     over_fair: list[int]  # bytes held, less the fair share of all bytes
     room: list[int]
+    max_counts: list[int]
     rack_groups: dict[tuple[int, ...], list[list[int]]]  # by the racks of a row, the best first
 
     @classmethod
@@ -142,6 +143,7 @@ class _Brokers:
             counts=placement.counts.tolist(),
             over_fair=(placement.bytes_held - fair_bytes).tolist(),
             room=placement.room.tolist(),
+            max_counts=placement.cluster.max_counts.tolist(),
             rack_groups={},
         )
 
@@ -172,7 +174,8 @@ class _Brokers:
 
     def _may_take(self, entry: _Entry, row: list[int], size: int) -> bool:
         broker = entry[-1]
-        return broker not in row and self.room[broker] >= size
+        has_room = self.room[broker] >= size and self.counts[broker] < self.max_counts[broker]
+        return broker not in row and has_room
 
     def _rack_groups_of(self, row: list[int]) -> list[list[int]]:
         """Return racks that can receive, grouped by how many replicas of the row they have."""

@@ -205,6 +205,7 @@ class _Search:
         returning = self.choices(movable_replicas, light, heavy)
         counts = self.placement.counts
         may_move = bool(counts[heavy] > counts[light])
+        may_move &= bool(counts[light] < self.placement.cluster.max_counts[light])
         gains = self.gains_of(going, returning, heavy, light)
         copied = _pairwise(going.copied, returning.copied, np.add)
         is_usable = self.keeps_bytes(going, returning, heavy, light)

@@ -32,6 +32,7 @@ from counterpoise.validation.rules.goals import (
 )
 from counterpoise.validation.rules.limits import (
     budget_respected,
+    constraints_kept,
     disks_not_overfilled,
     excluded_topics_untouched,
     scope_respected,
@@ -52,7 +53,7 @@ from counterpoise.validation.violation import CheckedPlan, Complaint, Violation
 Rule = Callable[[CheckedPlan], Iterator[Complaint]]
 
 # A person may want these all the same, and writes a reassignment that breaks them: a warning then.
-OVERRIDABLE_RULES: Final = ("racks_not_worse", "min_isr_reachable")
+OVERRIDABLE_RULES: Final = ("racks_not_worse", "min_isr_reachable", "constraints_kept")
 # Only the snapshot that a plan was made from has exactly its sizes and rates.
 RULES_OF_ONE_SNAPSHOT: Final = ("figures_agree",)
 
@@ -79,6 +80,7 @@ RULES: Final[tuple[Rule, ...]] = (
     leaders_move_no_bytes,
     demoted_brokers_lead_nothing,
     excluded_topics_untouched,
+    constraints_kept,
     scope_respected,
     budget_respected,
     disks_not_overfilled,

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.columns import flat_lists
-from counterpoise.model.request import Goal, matching
+from counterpoise.model.request import Goal
+from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import list_brokers
 from counterpoise.validation.violation import (
     CheckedPlan,

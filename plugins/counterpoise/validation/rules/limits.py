@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from counterpoise.model.plan import Move
-from counterpoise.model.request import matching
+from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import list_brokers, verb
 from counterpoise.units import format_bytes
 from counterpoise.validation.violation import CheckedPlan, Complaint, PartitionRow, about
@@ -14,6 +14,33 @@ def excluded_topics_untouched(checked: CheckedPlan) -> Iterator[Complaint]:
     for move in checked.plan.moves:
         if move.topic in excluded:
             yield about(move, "is of a topic that the policy excludes")
+
+
+def constraints_kept(checked: CheckedPlan) -> Iterator[Complaint]:
+    """Require that replicas go only to brokers of their topic's set, that take new ones, and that
+    no broker gets more than it may hold.
+    """
+    constraints, racks = checked.policy.constraints, checked.snapshot.racks
+    closed = set(constraints.no_new_replicas_on)
+    brokers = [(broker_id, racks.get(broker_id)) for broker_id in sorted(checked.live)]
+    allowed_by_topic: dict[str, frozenset[int]] = {}
+    for move in checked.plan.moves:
+        if move.topic not in allowed_by_topic:
+            allowed_by_topic[move.topic] = constraints.brokers_of(move.topic, brokers)
+        if outside := sorted(set(move.adding) - allowed_by_topic[move.topic]):
+            what = f"would add replicas on {list_brokers(outside)}, outside of its broker set"
+            yield about(move, what)
+        if added := sorted(closed & set(move.adding)):
+            what = f"would add replicas on {list_brokers(added)}; no_new_replicas_on has them"
+            yield about(move, what)
+    max_count = constraints.max_replicas_per_broker
+    for figure in checked.plan.figures:
+        if max_count is not None and figure.replicas_after > max(max_count, figure.replicas_before):
+            message = (
+                f"broker {figure.broker_id} would hold {figure.replicas_after} replicas, more than "
+                f"max_replicas_per_broker {max_count}"
+            )
+            yield Complaint(f"broker {figure.broker_id}", message)
 
 
 def scope_respected(checked: CheckedPlan) -> Iterator[Complaint]:

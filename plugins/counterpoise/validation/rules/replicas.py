@@ -101,8 +101,11 @@ def racks_not_worse(checked: CheckedPlan) -> Iterator[Complaint]:
 
 def _able_to_hold(checked: CheckedPlan, move: Move, row: PartitionRow) -> list[int]:
     """Return brokers that have a replica and keep it, and those in scope with room for one."""
+    brokers = [(b, checked.snapshot.racks.get(b)) for b in checked.live - checked.leaving]
     destinations = [
-        b for b in checked.live - checked.leaving if checked.plan.scope.may_touch_broker(b)
+        b
+        for b in checked.policy.constraints.brokers_of(move.topic, brokers)
+        if checked.plan.scope.may_touch_broker(b)
     ]
     with_room = [
         b for b in destinations if checked.room_left.get(b, move.size_bytes) >= move.size_bytes

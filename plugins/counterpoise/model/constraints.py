@@ -1,0 +1,85 @@
+"""Constraints: what every plan keeps to, whatever its goal. A part of the balance policy.
+
+    Constraints(broker_sets=(BrokerSet("payments", topics=("pay-*",), broker_ids=(1, 2, 3)),))
+
+A topic belongs to the first broker set with a pattern that matches, and stands on the brokers of
+that set only. Topics that no set names stand on the brokers that no set names. A broker is in one
+set. Compare Cruise Control's BrokerSetAwareGoal, MinTopicLeadersPerBrokerGoal and
+ReplicaCapacityGoal.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from counterpoise.model.json_values import Range
+from counterpoise.model.topic_patterns import matching
+from counterpoise.model.written import Written
+
+REST: Final = "(all others)"  # the set of the topics and brokers that no set names
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSet:
+    """Brokers on which the replicas of some topics stand; broker ids, or all brokers of racks."""
+
+    name: str
+    topics: Annotated[tuple[str, ...], Written.TOPIC_PATTERNS]
+    broker_ids: Annotated[tuple[int, ...], Written.BROKER_IDS] = ()
+    racks: tuple[str, ...] = ()
+
+    def has(self, broker_id: int, rack: str | None) -> bool:
+        """Return whether a broker with that id, or in that rack, is in the set."""
+        return broker_id in self.broker_ids or rack in self.racks
+
+
+@dataclass(frozen=True, slots=True)
+class MinTopicLeaders:
+    """Every broker that may lead leads so many partitions of each of the topics, or more."""
+
+    topics: Annotated[tuple[str, ...], Written.TOPIC_PATTERNS]
+    leaders_per_broker: Annotated[int, Range(1, 10**4)]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    broker_sets: tuple[BrokerSet, ...] = ()
+    min_topic_leaders: tuple[MinTopicLeaders, ...] = ()
+    max_replicas_per_broker: Annotated[int, Range(1, 10**7)] | None = None
+    # what producers may write to the leaders of one broker: a share of its network
+    max_leader_bytes_in_per_second: Annotated[int, Written.RATE] | None = None
+    # brokers, drained by hand or about to leave, that get no replica they do not have
+    no_new_replicas_on: Annotated[tuple[int, ...], Written.BROKER_IDS] = ()
+
+    def brokers_of(self, topic: str, brokers: Sequence[tuple[int, str | None]]) -> frozenset[int]:
+        """Return those of the brokers (id, rack) on which replicas of a topic may stand."""
+        own = next((s for s in self.broker_sets if matching(s.topics, [topic])), None)
+        sets = ((broker_id, self.set_of(broker_id, rack)) for broker_id, rack in brokers)
+        return frozenset(broker_id for broker_id, of_broker in sets if of_broker is own)
+
+    def set_of(self, broker_id: int, rack: str | None) -> BrokerSet | None:
+        """Return the broker set that a broker is in; None where it is in none."""
+        return next((s for s in self.broker_sets if s.has(broker_id, rack)), None)
+
+    def and_also(self, other: "Constraints") -> "Constraints":
+        """Return both: what the other asks for can only be more. Its broker sets come first."""
+        return Constraints(
+            broker_sets=(*other.broker_sets, *self.broker_sets),
+            min_topic_leaders=(*self.min_topic_leaders, *other.min_topic_leaders),
+            max_replicas_per_broker=_smaller(
+                self.max_replicas_per_broker, other.max_replicas_per_broker
+            ),
+            max_leader_bytes_in_per_second=_smaller(
+                self.max_leader_bytes_in_per_second, other.max_leader_bytes_in_per_second
+            ),
+            no_new_replicas_on=(*self.no_new_replicas_on, *other.no_new_replicas_on),
+        )
+
+
+def _smaller(limit: int | None, other: int | None) -> int | None:
+    return min((value for value in (limit, other) if value is not None), default=None)
+
+
+def names_of_sets(sets: Iterable[BrokerSet]) -> tuple[str, ...]:
+    """Return the names of the sets, and REST for what no set names."""
+    return (*(broker_set.name for broker_set in sets), REST)

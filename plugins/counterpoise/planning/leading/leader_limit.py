@@ -1,0 +1,112 @@
+"""No broker leads more bytes-in than it may (`max_leader_bytes_in_per_second`), where that can be.
+
+    leaders = keep_below(candidates, leaders, limit)
+
+    for the broker that is furthest above the limit:
+        another broker leads one of its partitions instead, for a lower rate of its own: the counts
+        of leaders stay; else it just gives one away
+        of these what brings it nearest to the limit, at the fewest changes; none may pass the limit
+    until none is above, or nothing helps the others
+
+Worked example: the limit is 50 MB/s; brokers 1 and 2 lead 40 + 20 and 15 + 15 MB/s. Broker 1 gives
+the 20 for a 15: 55 and 35 MB/s. Then it gives 40 for 20: 35 and 55, which is above; 40 cannot go.
+So it gives away the 15: 40 and 50 MB/s.
+
+Limits: a local search, and a partition whose own rate is above the limit stays so: a warning says.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from counterpoise.model.columns import Ints
+from counterpoise.planning.leading.candidates import Candidates
+
+_MAX_CHANGES_PER_PARTITION = 4
+
+
+class _Change(NamedTuple):
+    going: int  # a partition
+    returning: int | None
+    destination: int
+    key: tuple[int, int, int, int]  # the smallest is the best
+
+
+def keep_below(candidates: Candidates, leaders: Ints, limit: int) -> Ints:
+    """Return leaders with as little above the limit as the search finds.
+
+    `leaders` have one broker per partition; those that are not free stay.
+    """
+    leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
+    loads = candidates.led_bytes(leaders)
+    is_hopeless = ~candidates.is_eligible
+    for _ in range(_MAX_CHANGES_PER_PARTITION * len(leaders)):
+        above = np.where(is_hopeless, 0, loads - limit)
+        worst = int(np.argmax(above))
+        if above[worst] <= 0:
+            break
+        change = _best_change(candidates, leaders, loads, limit, worst)
+        if change is None:
+            is_hopeless[worst] = True
+            continue
+        leaders[change.going] = change.destination
+        if change.returning is not None:
+            leaders[change.returning] = worst
+        loads = candidates.led_bytes(leaders)
+    return leaders
+
+
+def _best_change(
+    candidates: Candidates, leaders: Ints, loads: Ints, limit: int, broker: int
+) -> _Change | None:
+    """Return the change that brings a broker nearest to the limit from above, or below it."""
+    led = candidates.of_broker(broker)
+    led = led[leaders[led] == broker]
+    found = []
+    for destination in candidates.eligible_brokers.tolist():
+        going = np.intersect1d(led, candidates.of_broker(destination))
+        if destination == broker or not len(going):
+            continue
+        back = candidates.shared_by(broker, destination)
+        back = back[leaders[back] == destination]
+        found += _changes(candidates, loads, limit, (broker, destination), going, back)
+    usable = (change for change in found if _keeps_topics(candidates, leaders, change, broker))
+    return min(usable, key=lambda change: change.key, default=None)
+
+
+def _changes(
+    candidates: Candidates, loads: Ints, limit: int, ends: tuple[int, int], going: Ints, back: Ints
+) -> list[_Change]:
+    """Return the best exchanges and the best gifts from the first of two brokers to the other."""
+    rates, (source, destination) = candidates.bytes_in, ends
+    room = limit - int(loads[destination])
+    excess = int(loads[source]) - limit
+    shifts = np.subtract.outer(rates[going], np.append(rates[back], 0))
+    is_usable = (shifts > 0) & (shifts <= room)
+    found = []
+    for is_gift in (False, True):
+        columns = slice(len(back), None) if is_gift else slice(0, len(back))
+        left_above = np.where(is_usable[:, columns], np.maximum(0, excess - shifts[:, columns]), -1)
+        rows, numbers = np.nonzero(left_above >= 0)
+        if not len(rows):
+            continue
+        over = left_above[rows, numbers]
+        best = int(np.lexsort((numbers, rows, shifts[:, columns][rows, numbers], over))[0])
+        partition = int(going[rows[best]])
+        returning = None if is_gift else int(back[numbers[best]])
+        key = (int(over[best]), int(is_gift), partition, destination)
+        found.append(_Change(partition, returning, destination, key))
+    return found
+
+
+def _keeps_topics(candidates: Candidates, leaders: Ints, change: _Change, source: int) -> bool:
+    """Return whether both brokers keep the leaders of a topic that they have to have."""
+    giving = [(change.going, source)]
+    if change.returning is not None:
+        giving.append((change.returning, change.destination))
+    for partition, broker in giving:
+        topic = candidates.topics[partition]
+        least = candidates.min_topic_leaders[topic]
+        if least and int((leaders[candidates.topics == topic] == broker).sum()) <= least:
+            return False
+    return True
