@@ -196,13 +196,30 @@ class Placed:
                 max(0, least - by_topic[topic, broker]) for topic, broker, least in least_of(case)
             ),
             unplaced=sum(case.factor(key) - len(staying[key]) for key in case.free),
-            racks=sum(len({case.racks[b] for b in staying[key]}) for key in case.free),
+            racks=sum(racks_of(case, key, staying[key]) for key in case.free),
             squares=sum(counts[b] ** 2 for b in case.able),
             bytes_outside=sum(
                 max(0, low - held[b], held[b] - up) for b, (low, up) in bands.items()
             ),
             copied_bytes=plan.copied_bytes,
         )
+
+
+def racks_of(case: OracleCase, key: Key, brokers: frozenset[int]) -> int:
+    """The racks of the replicas, less the replicas above the highest stack that may be."""
+    stacks = Counter(case.racks[b] for b in brokers)
+    return len(stacks) - sum(max(0, n - stack_limit(case, key, r)) for r, n in stacks.items())
+
+
+def stack_limit(case: OracleCase, key: Key, rack: str | None) -> int:
+    """The most replicas in a rack: as many as the most even stacks, or the highest now, have."""
+    staying = case.live - case.leaving
+    sizes = Counter(case.racks[b] for b in staying & case.allowed(key))
+    factor, height = case.factor(key), 1
+    while height < factor and sum(min(n, height) for n in sizes.values()) < factor:
+        height += 1
+    now = Counter(case.racks[b] for b in case.before[key] - case.leaving)
+    return max(min(height, sizes[rack]), max(now.values(), default=1))
 
 
 def least_of(case: OracleCase) -> list[tuple[str, int, int]]:
@@ -329,6 +346,9 @@ class _Model:
             members = [var for b, var in staying.items() if case.racks[b] == rack]
             self.model.add(sum(members) >= is_there)
             self.racks.append(is_there)
+            above = self.model.new_int_var(0, len(members), "")
+            self.model.add(sum(members) - above <= stack_limit(case, key, rack))
+            self.racks.append(-above)
 
     def best(self, bands: Mapping[int, tuple[int, int]]) -> Placed:
         case, sizes = self.case, {key: row[4] for key, row in self.case.rows.items()}

@@ -8,6 +8,9 @@ it is for the goal to say (`PlanningGoal.within`). So racks, counts, bytes and l
 in each set as they are in a cluster of its own. What stands outside of its set counts for no
 broker's share: it is to go.
 
+Limits: where brokers are full (`max_replicas_per_broker`) and replicas are outside of their sets,
+what one set may do depends on what leaves for another; the result is then not proven.
+
 Worked example: topics pay-* on brokers 1 and 2, all others on 3 and 4; pay-0 stands on [1, 3]. In
 the part of pay-*, brokers 1 and 2 share, and broker 3 has to give pay-0 away.
 """

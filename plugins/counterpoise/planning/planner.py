@@ -20,7 +20,7 @@ from counterpoise.model.columns import Ints
 from counterpoise.model.plan import Move, MoveReason, RebalancePlan
 from counterpoise.model.request import PlanRequest
 from counterpoise.planning.arrays import read_cluster
-from counterpoise.planning.broker_sets import parts_of, put_together, with_room
+from counterpoise.planning.broker_sets import BrokerSetPart, parts_of, put_together, with_room
 from counterpoise.planning.budget import keep_changes_within, keep_copies_within
 from counterpoise.planning.constraint_checks import refuse_impossible_constraints
 from counterpoise.planning.explanation.figures import figures_of
@@ -92,33 +92,44 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     return explain(unchanged)
 
 
-def _place_parts(
-    result: PlanningResult, placement: Placement, *, may_give_all: bool = True
-) -> dict[int, int]:
+def _place_parts(result: PlanningResult, placement: Placement) -> dict[int, int]:
     """Move replicas in each broker set; return what traffic gains, by partition.
 
-    Without `may_give_all`, no broker gets room from replicas that are to leave it for another set.
+    Each set counts on what is to leave its brokers for another set. Where that finds no place there
+    and a broker would hold more replicas than it may, nothing is counted on: replicas leave first,
+    and the sets are planned again from there for as long as that changes anything.
     """
-    goal, request = result.goal, result.request
     if not result.has_sets:
-        return _place(goal, placement, result.roles, request)
+        return _place(result.goal, placement, result.roles, result.request)
+    traffic_gains = _place_each(result, placement, result.parts)
+    most = np.maximum(placement.cluster.max_counts, result.before.counts)
+    if not (placement.counts > most).any():
+        return traffic_gains
+    traffic_gains = {}
+    placement.reset_to(result.before.replicas.copy())
+    for _ in range(_MAX_TURNS):
+        again = placement.as_cluster()
+        parts = parts_of(again.cluster, result.roles, result.goal.within)
+        parts = with_room(parts, again.cluster.max_counts, may_give_all=False)
+        traffic_gains |= _place_each(result, again, parts)
+        if (again.replicas == placement.replicas).all():
+            break
+        placement.reset_to(again.replicas)
+    return traffic_gains
+
+
+def _place_each(
+    result: PlanningResult, placement: Placement, parts: tuple[BrokerSetPart, ...]
+) -> dict[int, int]:
     traffic_gains: dict[int, int] = {}
     placed = []
-    parts = with_room(result.parts, placement.cluster.max_counts, may_give_all=may_give_all)
     for part in parts:
         after = part.of(placement)
-        gains = _place(goal, after, part.roles, request)
+        gains = _place(result.goal, after, part.roles, result.request)
         rows = np.flatnonzero(part.rows)
         traffic_gains |= {int(rows[row]): gain for row, gain in gains.items()}
         placed.append(after)
-    put_together(placement, result.parts, placed)
-    if not may_give_all:
-        return traffic_gains
-    most = np.maximum(placement.cluster.max_counts, result.before.counts)
-    if (placement.counts > most).any():
-        # What was to leave for another set found no place there.
-        placement.reset_to(result.before.replicas.copy())
-        return _place_parts(result, placement, may_give_all=False)
+    put_together(placement, parts, placed)
     return traffic_gains
 
 

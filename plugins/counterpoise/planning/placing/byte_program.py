@@ -18,7 +18,8 @@ out of the band; the first copies 5 GB, the second 11, so the first is chosen.
 
 Limits: a solver's work grows with luck, not only with size. It stops after as many steps as
 `_WORK_LIMIT` says (counted by the solver, not by a clock: the same answer on every machine); the
-answer says whether it was proven. Sizes count in units of 2^-22 of the largest.
+answer says whether it was proven. Sizes count in units of 2^-22 of the largest. To be nearer to the
+band by less than that, or than a ten-thousandth of what is outside, is not worth a copy.
 """
 
 import math
@@ -55,7 +56,7 @@ def within_band(
     program = _Program(choice, chosen, is_counted)
     outside = program.add_band(band)
     first = program.solve(outside, chosen)
-    program.limit(outside, first.value)
+    program.limit(outside, first.value + program.rounding + int(first.value * _GAP))
     second = program.solve(program.copying_costs(), first.chosen)
     is_proven = first.is_proven and second.is_proven
     return BandAnswer(second.chosen, is_proven, program.bytes_of(second.bound))
@@ -178,6 +179,11 @@ class _Program:
             ]
             self._model.add(sum(map(mul, replicas, new_sizes)) <= int(room[broker]))
         return sum(outside)
+
+    @property
+    def rounding(self) -> int:
+        """Return by how much sizes in units can be too large, over all replicas."""
+        return self._choice.replica_count if self._unit > 1 else 0
 
     def limit(self, expression: "cp_model.LinearExprT", value: int) -> None:
         self._model.add(expression <= value)
