@@ -193,7 +193,8 @@ class Placed:
         return cls(
             outside=sum(len(staying[key] - case.allowed(key)) for key in case.free),
             lacking=sum(
-                max(0, least - by_topic[topic, broker]) for topic, broker, least in least_of(case)
+                max(0, least - by_topic[topic, broker])
+                for topic, broker, least in topic_minima(case)
             ),
             unplaced=sum(case.factor(key) - len(staying[key]) for key in case.free),
             racks=sum(racks_of(case, key, staying[key]) for key in case.free),
@@ -222,7 +223,7 @@ def stack_limit(case: OracleCase, key: Key, rack: str | None) -> int:
     return max(min(height, sizes[rack]), max(now.values(), default=1))
 
 
-def least_of(case: OracleCase) -> list[tuple[str, int, int]]:
+def topic_minima(case: OracleCase) -> list[tuple[str, int, int]]:
     """Return (topic, broker, least replicas) where a broker is to lead some of a topic."""
     first_of_topic = {key[0]: key for key in sorted(case.in_share, reverse=True)}
     return [
@@ -303,7 +304,7 @@ class _Model:
                 now = sum(broker in case.before[key] for key in case.in_share)
                 self.model.add(chosen + fixed[broker] <= max(limits[broker], now))
 
-        self.lacking = [self._lacking(*least) for least in least_of(case)]
+        self.lacking = [self._lacking(*minimum) for minimum in topic_minima(case)]
 
     def _lacking(self, topic: str, broker: int, least: int) -> Any:
         fixed = self.case.in_share - self.case.free

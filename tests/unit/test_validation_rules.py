@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.constraints import Constraints
 from counterpoise.model.plan import BrokerFigure, Deferred, LowerBound, Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Budget, Goal, Scope
@@ -15,7 +16,9 @@ from counterpoise.validation.violation import CheckedPlan
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 
-POLICY = BalancePolicy(excluded_topics=("secret-*",))
+POLICY = BalancePolicy(
+    excluded_topics=("secret-*",), constraints=Constraints(no_new_replicas_on=(6,))
+)
 SNAPSHOT = cluster(
     """
     orders-0: 1 2 3 size=100 rate=7
@@ -24,7 +27,7 @@ SNAPSHOT = cluster(
     secret-keys-0: 1 2 3 size=10
     lost-0: 5 @none size=30
     """,
-    racks="1=a 2=b 3=c 4=a !5=b",
+    racks="1=a 2=b 3=c 4=a !5=b 6=a",
     disks="4=0/1000,600/1000,!",
     name="shop",
 )
@@ -35,6 +38,7 @@ BEFORE = {
     3: ("c", 0, 4, 320, 0),
     4: ("a", 0, 0, 0, 0),
     5: ("b", 0, 2, 40, 0),
+    6: ("a", 0, 0, 0, 0),
 }
 GOOD = Move(
     "orders",
@@ -154,6 +158,7 @@ BREAKERS = {
     "leaders_move_no_bytes": plan_of(GOOD, goal=Goal.DEMOTE_BROKERS, brokers=(1,)),
     "demoted_brokers_lead_nothing": plan_of(OTHER, goal=Goal.DEMOTE_BROKERS, brokers=(3,)),
     "excluded_topics_untouched": plan_of(SECRET),
+    "constraints_kept": plan_of(replace(GOOD, replicas_after=(6, 2, 3))),
     "scope_respected": plan_of(GOOD, scope=Scope(topics=("inventory-*",))),
     "budget_respected": plan_of(GOOD, budget=Budget(max_bytes=99)),
     "disks_not_overfilled": plan_of(replace(GOOD, size_bytes=100)),

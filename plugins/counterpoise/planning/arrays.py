@@ -11,7 +11,7 @@ rows in the snapshot: this is where "same input, same plan" begins. Limits: size
 not known count as 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -185,7 +185,7 @@ def read_cluster(
     snapshot: ClusterSnapshot, policy: BalancePolicy, scope: Scope | None = None
 ) -> ClusterArrays:
     """Return the columns of a snapshot, in canonical order."""
-    scope = scope or Scope()
+    scope, constraints = scope or Scope(), policy.constraints
     table = _sorted_partitions(snapshot)
     replica_ids, replica_counts = matrix_of(table["replicas"])
     isr_ids = matrix_of(table["isr"])[0]
@@ -196,27 +196,12 @@ def read_cluster(
 
     topic_names = all_topics(snapshot)
     topic_numbers = _topic_numbers(topics, topic_names)
-    registered = np.array(snapshot.registered_broker_ids, dtype=np.int64)
-    broker_ids = np.union1d(registered, replica_ids[replica_ids >= 0])
-    disk_bytes, headroom_bytes = _disks(broker_ids, snapshot, policy)
-    is_in_scope = list(map(scope.may_touch_broker, broker_ids.tolist()))
+    broker_ids = np.union1d(_ids(snapshot.registered_broker_ids), replica_ids[replica_ids >= 0])
     planned_topics = scope.topics_in(topic_names, policy)
     requested_topics = scope.topics_in(topic_names)
-    constraints = policy.constraints
-    max_count = constraints.max_replicas_per_broker
     return ClusterArrays(
         broker_ids=broker_ids,
-        racks=_rack_numbers(broker_ids, snapshot),
-        is_live=np.isin(broker_ids, np.array(snapshot.live_broker_ids, dtype=np.int64)),
-        is_registered=np.isin(broker_ids, registered),
-        is_in_scope=np.array(is_in_scope, dtype=np.bool_),
-        disk_bytes=disk_bytes,
-        headroom_bytes=headroom_bytes,
-        cordoned_dirs=_count_dirs(broker_ids, snapshot, is_cordoned=True),
-        open_dirs=_count_dirs(broker_ids, snapshot, is_cordoned=False),
-        takes_none=np.isin(broker_ids, np.array(constraints.no_new_replicas_on, dtype=np.int64)),
-        max_counts=np.full_like(broker_ids, UNBOUNDED if max_count is None else max_count),
-        broker_sets=_broker_sets(broker_ids, snapshot, constraints.broker_sets),
+        **_of_brokers(broker_ids, snapshot, policy, scope),
         topics=topics,
         topic_numbers=topic_numbers,
         numbers=numbers_of(table["partition"], missing=NOBODY),
@@ -238,6 +223,32 @@ def read_cluster(
         min_insync_replicas=_min_insync(topic_names, snapshot),
         min_topic_leaders=_min_topic_leaders(topic_names, constraints.min_topic_leaders),
     )
+
+
+def _of_brokers(
+    broker_ids: Ints, snapshot: ClusterSnapshot, policy: BalancePolicy, scope: Scope
+) -> dict[str, Ints | Flags]:
+    """Return the columns of brokers, by the name of the field."""
+    constraints = policy.constraints
+    disk_bytes, headroom_bytes = _disks(broker_ids, snapshot, policy)
+    is_in_scope = list(map(scope.may_touch_broker, broker_ids.tolist()))
+    return {
+        "racks": _rack_numbers(broker_ids, snapshot),
+        "is_live": np.isin(broker_ids, _ids(snapshot.live_broker_ids)),
+        "is_registered": np.isin(broker_ids, _ids(snapshot.registered_broker_ids)),
+        "is_in_scope": np.array(is_in_scope, dtype=np.bool_),
+        "disk_bytes": disk_bytes,
+        "headroom_bytes": headroom_bytes,
+        "cordoned_dirs": _count_dirs(broker_ids, snapshot, is_cordoned=True),
+        "open_dirs": _count_dirs(broker_ids, snapshot, is_cordoned=False),
+        "takes_none": np.isin(broker_ids, _ids(constraints.no_new_replicas_on)),
+        "max_counts": np.full_like(broker_ids, constraints.max_replicas_per_broker or UNBOUNDED),
+        "broker_sets": _broker_sets(broker_ids, snapshot, constraints.broker_sets),
+    }
+
+
+def _ids(broker_ids: Iterable[int]) -> Ints:
+    return np.array(sorted(broker_ids), dtype=np.int64)
 
 
 def all_topics(snapshot: ClusterSnapshot) -> tuple[str, ...]:

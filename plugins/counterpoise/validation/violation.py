@@ -113,6 +113,38 @@ class CheckedPlan:
         return received
 
     @cached_property
+    def allowed_by_topic(self) -> Mapping[str, frozenset[int]]:
+        """Return, for the topics of the plan, the live brokers of their broker set."""
+        racks, constraints = self.snapshot.racks, self.policy.constraints
+        brokers = [(broker_id, racks.get(broker_id)) for broker_id in sorted(self.live)]
+        topics = {move.topic for move in self.plan.moves}
+        return {topic: constraints.brokers_of(topic, brokers) for topic in sorted(topics)}
+
+    def able_to_receive(self, move: Move) -> list[int]:
+        """Return brokers in scope that stay, have room for a replica, and may have one more."""
+        constraints, plan = self.policy.constraints, self.plan
+        max_count = constraints.max_replicas_per_broker
+        full = {
+            figure.broker_id
+            for figure in plan.figures
+            if max_count is not None and figure.replicas_after >= max_count
+        }
+        closed = full | set(constraints.no_new_replicas_on) | self.leaving | self.cordoned
+        return [
+            broker_id
+            for broker_id in sorted(self.allowed_by_topic[move.topic] - closed)
+            if plan.scope.may_touch_broker(broker_id)
+            and self.room_left.get(broker_id, move.size_bytes) >= move.size_bytes
+        ]
+
+    @cached_property
+    def cordoned(self) -> frozenset[int]:
+        """Return the brokers whose log dirs are all cordoned (KIP-1066)."""
+        dirs = [row for row in self.snapshot.log_dirs.to_pylist() if row["error"] is None]
+        is_open = {row["broker_id"] for row in dirs if not row["is_cordoned"]}
+        return frozenset(row["broker_id"] for row in dirs) - is_open
+
+    @cached_property
     def room_left(self) -> Mapping[int, int]:
         """Return by broker the bytes that stay free below the policy's limit on its fullest log dir
         once all that it receives has arrived there; less than 0 when it is too full.

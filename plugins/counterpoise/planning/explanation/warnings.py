@@ -39,8 +39,8 @@ from counterpoise.units import format_bytes
 IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
 IS_LEADERLESS: Final = "without a leader to copy from; bring a broker back"
 HAS_NO_DESTINATION: Final = (
-    "for which no other live broker in scope has room; add brokers or disk, widen the scope, or "
-    "raise disk_limit_percent"
+    "for which no other live broker in scope has room and no constraint is against it; add brokers "
+    "or disk, widen the scope, or raise disk_limit_percent"
 )
 _IS_LEFT_TO_REPAIR = "left to goal repair: with a replica on a dead broker no copy could end"
 _USUAL_REPLICATION_FACTOR = 3

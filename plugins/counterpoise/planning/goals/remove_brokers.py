@@ -106,8 +106,9 @@ class RemoveBrokers(DrainingGoal):
         others = f" (and {len(unplaced) - 1} more)" if len(unplaced) > 1 else ""
         raise RefusedError(
             f"{_leaving_brokers(result)} cannot be emptied: {cluster.name(largest)} "
-            f"({size}){others} fits on no broker below {request.policy.disk_limit_percent} % full; "
-            "add brokers or disk, keep fewer bytes (retention), or raise disk_limit_percent"
+            f"({size}){others} fits on no broker below {request.policy.disk_limit_percent} % full"
+            f"{_within_constraints(request)}; add brokers or disk, keep fewer bytes (retention), "
+            "or raise disk_limit_percent"
         )
 
     def reason(self, result: PlanningResult) -> str:
@@ -117,6 +118,17 @@ class RemoveBrokers(DrainingGoal):
             f"already done: no replica is left on these brokers{result.in_scope}, and "
             f"leaders are as even as they can be ({result.leaders_per_broker})"
         )
+
+
+def _within_constraints(request: PlanRequest) -> str:
+    """Return which constraints leave a replica fewer brokers; "" when none does."""
+    constraints = request.policy.constraints
+    names = [
+        name
+        for name in ("broker_sets", "max_replicas_per_broker", "no_new_replicas_on")
+        if getattr(constraints, name)
+    ]
+    return f" and within {', '.join(names)}" if names else ""
 
 
 def _refuse_voters(result: PlanningResult) -> None:

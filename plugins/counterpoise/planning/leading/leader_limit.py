@@ -5,12 +5,11 @@
     for the broker that is furthest above the limit:
         another broker leads one of its partitions instead, for a lower rate of its own: the counts
         of leaders stay; else it just gives one away
-        of these what brings it nearest to the limit, at the fewest changes; none may pass the limit
-    until none is above, or nothing helps the others
+        of these what leaves least above the limit on both brokers, an exchange before a gift
+    until none is above, or nothing helps
 
-Worked example: the limit is 50 MB/s; brokers 1 and 2 lead 40 + 20 and 15 + 15 MB/s. Broker 1 gives
-the 20 for a 15: 55 and 35 MB/s. Then it gives 40 for 20: 35 and 55, which is above; 40 cannot go.
-So it gives away the 15: 40 and 50 MB/s.
+Worked example: the limit is 50 MB/s; brokers 1 and 2 lead 40 + 20 and 15 + 10 MB/s. Broker 1 gives
+the 20 for the 10: 50 and 35 MB/s, and each leads two partitions as before.
 
 Limits: a local search, and a partition whose own rate is above the limit stays so: a warning says.
 """
@@ -59,7 +58,7 @@ def keep_below(candidates: Candidates, leaders: Ints, limit: int) -> Ints:
 def _best_change(
     candidates: Candidates, leaders: Ints, loads: Ints, limit: int, broker: int
 ) -> _Change | None:
-    """Return the change that brings a broker nearest to the limit from above, or below it."""
+    """Return the change that takes most off what two brokers lead above the limit."""
     led = candidates.of_broker(broker)
     led = led[leaders[led] == broker]
     found = []
@@ -79,18 +78,18 @@ def _changes(
 ) -> list[_Change]:
     """Return the best exchanges and the best gifts from the first of two brokers to the other."""
     rates, (source, destination) = candidates.bytes_in, ends
-    room = limit - int(loads[destination])
-    excess = int(loads[source]) - limit
     shifts = np.subtract.outer(rates[going], np.append(rates[back], 0))
-    is_usable = (shifts > 0) & (shifts <= room)
+    above_now = max(0, int(loads[source]) - limit) + max(0, int(loads[destination]) - limit)
+    above = np.maximum(0, loads[source] - shifts - limit)
+    above += np.maximum(0, loads[destination] + shifts - limit)
+    is_usable = above < above_now
     found = []
     for is_gift in (False, True):
         columns = slice(len(back), None) if is_gift else slice(0, len(back))
-        left_above = np.where(is_usable[:, columns], np.maximum(0, excess - shifts[:, columns]), -1)
-        rows, numbers = np.nonzero(left_above >= 0)
+        rows, numbers = np.nonzero(is_usable[:, columns])
         if not len(rows):
             continue
-        over = left_above[rows, numbers]
+        over = above[:, columns][rows, numbers] - above_now
         best = int(np.lexsort((numbers, rows, shifts[:, columns][rows, numbers], over))[0])
         partition = int(going[rows[best]])
         returning = None if is_gift else int(back[numbers[best]])

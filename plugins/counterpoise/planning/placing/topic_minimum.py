@@ -46,8 +46,8 @@ def bring_topics(placement: Placement, roles: Roles) -> None:
 def _bring_one(movable_replicas: MovableReplicas, topic: int, broker: int) -> None:
     placement = movable_replicas.placement
     counts = placement.topic_counts[topic]
-    most_first = np.lexsort((np.arange(len(counts)), -counts))
-    for source in most_first.tolist():
+    by_count = np.lexsort((np.arange(len(counts)), -counts))
+    for source in by_count.tolist():
         if counts[source] <= placement.cluster.min_topic_leaders[topic]:
             return
         going = _of_topic(movable_replicas, topic, source, broker)

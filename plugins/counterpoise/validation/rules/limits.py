@@ -20,14 +20,12 @@ def constraints_kept(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require that replicas go only to brokers of their topic's set, that take new ones, and that
     no broker gets more than it may hold.
     """
-    constraints, racks = checked.policy.constraints, checked.snapshot.racks
+    constraints = checked.policy.constraints
     closed = set(constraints.no_new_replicas_on)
-    brokers = [(broker_id, racks.get(broker_id)) for broker_id in sorted(checked.live)]
-    allowed_by_topic: dict[str, frozenset[int]] = {}
     for move in checked.plan.moves:
-        if move.topic not in allowed_by_topic:
-            allowed_by_topic[move.topic] = constraints.brokers_of(move.topic, brokers)
-        if outside := sorted(set(move.adding) - allowed_by_topic[move.topic]):
+        if outside := sorted(
+            set(move.adding) & checked.live - checked.allowed_by_topic[move.topic]
+        ):
             what = f"would add replicas on {list_brokers(outside)}, outside of its broker set"
             yield about(move, what)
         if added := sorted(closed & set(move.adding)):

@@ -45,12 +45,10 @@ def _is_as_near_as_can_be(checked: CheckedPlan, move: Move, row: PartitionRow) -
     wanted = checked.plan.replication_factor or 0
     held = len(row.replicas)
     number = len(move.replicas_after)
-    in_scope = checked.plan.scope.may_touch_broker
     if checked.plan.deferred.partitions:
         return min(held, wanted) <= number <= max(held, wanted)
     if held <= number < wanted:
-        others = [b for b in checked.live - set(move.replicas_after) if in_scope(b)]
-        return all(checked.room_left.get(b, move.size_bytes) < move.size_bytes for b in others)
+        return set(checked.able_to_receive(move)) <= set(move.replicas_after)
     if not wanted < number <= held:
         return False
     one_fewer = number - 1
@@ -101,17 +99,9 @@ def racks_not_worse(checked: CheckedPlan) -> Iterator[Complaint]:
 
 def _able_to_hold(checked: CheckedPlan, move: Move, row: PartitionRow) -> list[int]:
     """Return brokers that have a replica and keep it, and those in scope with room for one."""
-    brokers = [(b, checked.snapshot.racks.get(b)) for b in checked.live - checked.leaving]
-    destinations = [
-        b
-        for b in checked.policy.constraints.brokers_of(move.topic, brokers)
-        if checked.plan.scope.may_touch_broker(b)
-    ]
-    with_room = [
-        b for b in destinations if checked.room_left.get(b, move.size_bytes) >= move.size_bytes
-    ]
-    keeping = [b for b in row.replicas if b not in checked.leaving]
-    return [*with_room, *move.adding, *keeping]
+    allowed = checked.allowed_by_topic[move.topic]
+    keeping = [b for b in row.replicas if b not in checked.leaving and b in allowed]
+    return [*checked.able_to_receive(move), *move.replicas_after, *keeping]
 
 
 def nothing_under_reassignment(checked: CheckedPlan) -> Iterator[Complaint]:

@@ -1,0 +1,217 @@
+"""Constraints of plans, as policy and per request: kept by every goal, and said when they bind."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from counterpoise.errors import ConfigurationError
+from counterpoise.model.document import to_document
+from counterpoise.settings import parse_settings
+from tests.support.command_line import CommandLine, Typed
+from tests.support.pictures import cluster
+
+RACKS = "1=a 2=b 3=c 4=a 5=b 6=c"
+# Twelve partitions of two topics on brokers 1 to 3; 4 to 6 are empty.
+LINES = [
+    f"{topic}-{n}: {' '.join('123123'[n % 3 : n % 3 + 2])} size={1000 + n} rate={rate}"
+    for topic, rate in (("pay", 300), ("web", 100))
+    for n in range(6)
+]
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    snapshot = cluster("\n".join(LINES), racks=RACKS, name="demo")
+    (tmp_path / "state.json").write_text(json.dumps(to_document(snapshot)))
+    return CommandLine.in_folder(tmp_path, capsys)
+
+
+def plan(shell: CommandLine, goal: str, *more: str, code: int = 0) -> Typed:
+    typed = shell.type(
+        *("plan", "--state", shell.folder / "state.json", "--goal", goal, *more),
+        *("--out", shell.folder / "plan.json"),
+    )
+    assert typed.code == code, typed.err
+    return typed
+
+
+def replicas_after(shell: CommandLine) -> dict[str, list[int]]:
+    state = json.loads((shell.folder / "state.json").read_text())
+    after = {f"{row[0]}-{row[1]}": row[2] for row in state["partitions"]}
+    for move in json.loads((shell.folder / "plan.json").read_text())["moves"]:
+        after[f"{move['topic']}-{move['partition']}"] = move["replicas_after"]
+    return after
+
+
+def counts_after(shell: CommandLine) -> Counter[int]:
+    return Counter(b for replicas in replicas_after(shell).values() for b in replicas)
+
+
+def test_topics_of_a_broker_set_move_to_its_brokers_and_all_others_off_them(
+    shell: CommandLine,
+) -> None:
+    typed = plan(shell, "rebalance", "--broker-sets", "pay*=1,2,3")
+    for name, replicas in replicas_after(shell).items():
+        assert set(replicas) <= ({1, 2, 3} if name.startswith("pay") else {4, 5, 6}), name
+    assert set(counts_after(shell).values()) == {4}
+    assert "made with topics pay* on 1, 2, 3 only, as requested" in " ".join(typed.out.split())
+
+
+def test_a_broker_set_is_named_by_racks_too(shell: CommandLine) -> None:
+    plan(shell, "rebalance", "--broker-sets", "pay*=a,b")
+    for name, replicas in replicas_after(shell).items():
+        assert set(replicas) <= ({1, 2, 4, 5} if name.startswith("pay") else {3, 6}), name
+
+
+def test_new_brokers_get_replicas_of_their_own_set_only(shell: CommandLine) -> None:
+    sets = "web*=1,2,6;pay*=1,2,3,4,5"
+    typed = plan(shell, "add-brokers", "--brokers", "4,5", "--broker-sets", sets)
+    # Broker 3 has replicas of web, and is not in its set.
+    assert "outside of the broker set of their topic" in " ".join(typed.out.split())
+    moves = json.loads((shell.folder / "plan.json").read_text())["moves"]
+    copied = [m for m in moves if set(m["replicas_after"]) - set(m["replicas_before"])]
+    assert copied
+    assert {move["topic"] for move in copied} == {"pay"}
+
+
+def test_a_drain_stays_within_the_set_and_says_what_stands_outside(shell: CommandLine) -> None:
+    typed = plan(shell, "remove-brokers", "--brokers", "1", "--broker-sets", "pay*=1,2,4,5")
+    for name, replicas in replicas_after(shell).items():
+        assert 1 not in replicas
+        arrived = set(replicas) & {4, 5, 6}
+        assert arrived <= ({4, 5} if name.startswith("pay") else {6}), name
+    assert "outside of the broker set of their topic" in " ".join(typed.out.split())
+
+
+def test_no_broker_gets_more_replicas_than_it_may(shell: CommandLine) -> None:
+    plan(shell, "remove-brokers", "--brokers", "1", "--max-replicas-per-broker", "8")
+    assert max(counts_after(shell).values()) <= 8
+    typed = plan(
+        *(shell, "remove-brokers", "--brokers", "1,4,5,6", "--max-replicas-per-broker", "8"),
+        code=1,
+    )
+    assert "max_replicas_per_broker" in typed.err
+
+
+def test_closed_brokers_get_nothing_new(shell: CommandLine) -> None:
+    typed = plan(shell, "rebalance", "--no-new-replicas-on", "4,5")
+    counts = counts_after(shell)
+    assert counts[4] == counts[5] == 0
+    assert max(counts[b] for b in (1, 2, 3, 6)) == 6
+    assert "no_new_replicas_on" in typed.out
+
+
+def test_every_broker_leads_some_of_a_topic(shell: CommandLine) -> None:
+    plan(shell, "rebalance", "--min-topic-leaders", "pay=1")
+    leaders = Counter(
+        replicas[0] for name, replicas in replicas_after(shell).items() if name.startswith("pay")
+    )
+    assert set(leaders) == {1, 2, 3, 4, 5, 6}
+
+
+def test_no_broker_leads_more_bytes_in_than_it_may(shell: CommandLine) -> None:
+    rates = {"t-0: 1 2": 900, "t-1: 1 2": 800, "t-2: 2 1": 100, "t-3: 2 1": 100}
+    lines = [f"{line} size=9 rate={rate * 1000}" for line, rate in rates.items()]
+    document = to_document(cluster("\n".join(lines), racks="1=a 2=b", name="demo"))
+    (shell.folder / "state.json").write_text(json.dumps(document))
+    plan(shell, "leaders", code=1)  # even by number
+    plan(shell, "leaders", "--max-leader-bytes-in", "1MB/s")
+    leaders = {name: replicas[0] for name, replicas in replicas_after(shell).items()}
+    assert leaders["t-0"] != leaders["t-1"]
+    assert sorted(leaders.values()) == [1, 1, 2, 2]
+    typed = plan(shell, "leaders", "--max-leader-bytes-in", "850kB/s")
+    assert "more than 850 kB/s of bytes-in (up to 1.0 MB/s)" in " ".join(typed.out.split())
+
+
+@pytest.mark.parametrize(
+    ("goal", "more", "expected"),
+    (
+        (
+            "rebalance",
+            ("--broker-sets", "pay=9"),
+            "broker set pay has 0 live brokers, and topic pay of it 2 replicas per partition",
+        ),
+        (
+            "rebalance",
+            ("--broker-sets", "pay=1"),
+            "broker set pay has 1 live broker, and topic pay of it 2 replicas per partition",
+        ),
+        (
+            "rebalance",
+            ("--broker-sets", "pay=1,2,3,4,5,6"),
+            "has 0 live brokers, and topic web of it 2 replicas per partition",
+        ),
+        (
+            "rebalance",
+            ("--max-replicas-per-broker", "3"),
+            "cannot hold 24 replicas with so few each; allow 4 or more",
+        ),
+        (
+            "leaders",
+            ("--min-topic-leaders", "pay=2"),
+            "topic pay has 6 partitions, and 6 brokers with at least 2 leaders of it need 12",
+        ),
+        (
+            "add-brokers",
+            ("--brokers", "4", "--no-new-replicas-on", "4"),
+            "broker 4 cannot be added: no_new_replicas_on",
+        ),
+        ("rebalance", ("--broker-sets", "pay"), "write topics=brokers, like 'pay-*=1,2,3'"),
+        ("rebalance", ("--broker-sets", "p/y=1"), "is no topic"),
+        ("rebalance", ("--min-topic-leaders", "pay=many"), "must be a whole number"),
+        ("rebalance", ("--max-leader-bytes-in", "fast"), "--max-leader-bytes-in"),
+        ("rebalance", ("--no-new-replicas-on", "x"), "write broker ids like 7,8"),
+    ),
+)
+def test_what_cannot_be_is_refused_with_what_would_help(
+    shell: CommandLine, goal: str, more: tuple[str, ...], expected: str
+) -> None:
+    typed = plan(shell, goal, *more, code=2)
+    assert expected in " ".join(typed.err.split())
+    assert not (shell.folder / "plan.json").exists()
+
+
+POLICY = """
+clusters:
+  demo:
+    connection: kafka_demo
+    policy:
+      balance:
+        constraints:
+          broker_sets:
+            - {name: payments, topics: ["pay*"], broker_ids: [1, 2, 3]}
+            - {name: rest, topics: ["*"], racks: [d]}
+          min_topic_leaders:
+            - {topics: [web], leaders_per_broker: 1}
+          max_replicas_per_broker: 4000
+          max_leader_bytes_in: 50MB/s
+          no_new_replicas_on: [7]
+"""
+
+
+def test_the_policy_has_them() -> None:
+    constraints = parse_settings(POLICY, where="x.yaml").cluster("demo").policy.balance.constraints
+    assert [broker_set.name for broker_set in constraints.broker_sets] == ["payments", "rest"]
+    assert constraints.broker_sets[1].racks == ("d",)
+    assert constraints.min_topic_leaders[0].leaders_per_broker == 1
+    assert constraints.max_leader_bytes_in_per_second == 50_000_000
+    assert constraints.no_new_replicas_on == (7,)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    (
+        ("broker_ids: [1, 2, 3]", "broker_ids: [1, two]", "'two' must be a whole number"),
+        ("racks: [d]", "broker_ids: [3]", "3 is in two broker sets; a broker is in one"),
+        (", racks: [d]", "", "broker set 'rest' has no brokers"),
+        ("max_replicas_per_broker: 4000", "max_replicas_per_broker: 0", "from 1 to"),
+        ("leaders_per_broker: 1", "leaders: 1", "unknown key 'leaders'"),
+    ),
+)
+def test_a_wrong_policy_is_refused_with_its_line(old: str, new: str, expected: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        parse_settings(POLICY.replace(old, new), where="x.yaml")
+    assert expected in str(error.value)
+    assert "line 1" in str(error.value) or "line 8" in str(error.value)
