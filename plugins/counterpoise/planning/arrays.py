@@ -13,6 +13,7 @@ not known count as 0.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -227,7 +228,7 @@ def read_cluster(
 
 def _of_brokers(
     broker_ids: Ints, snapshot: ClusterSnapshot, policy: BalancePolicy, scope: Scope
-) -> dict[str, Ints | Flags]:
+) -> dict[str, Any]:
     """Return the columns of brokers, by the name of the field."""
     constraints = policy.constraints
     disk_bytes, headroom_bytes = _disks(broker_ids, snapshot, policy)
