@@ -7,6 +7,7 @@ many, set COUNTERPOISE_ORACLE_SEED=123 and COUNTERPOISE_ORACLE_CLUSTERS=100.
 import json
 import os
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +43,17 @@ def test_no_plan_is_worse_than_the_best_in_racks_or_counts_or_copies_much_more(
             assert found.copied_bytes <= 1.2 * best.copied_bytes + case.ignorable_bytes, name
         again = planned(executed(case, plan))
         assert again is None or again.moves == (), f"{name}: planned again"
+
+
+def test_a_thorough_search_copies_fewer_bytes_for_the_same() -> None:
+    case = draw_case(random.Random(4), Goal.REBALANCE, partitions=(180, 220))
+    snapshot = from_document_text(json.dumps(case.document))
+    usual = make_plan(snapshot, case.request)
+    thorough = make_plan(snapshot, replace(case.request, is_thorough=True))
+    found, better = Placed.of(case, usual), Placed.of(case, thorough)
+    assert better.priorities <= found.priorities
+    assert better.copied_bytes < 0.8 * found.copied_bytes
+    assert thorough.lower_bound.bytes > 0.999 * better.copied_bytes
 
 
 def keeps_constraints(case: OracleCase, plan: RebalancePlan) -> bool:

@@ -35,6 +35,7 @@ class RebalanceRequest:
     replication_factor: int | None = None
     leader_weight: LeaderWeight | None = None
     bytes_tolerance_percent: int | None = None
+    is_thorough: bool = False
     constraints: Constraints = field(default_factory=Constraints)  # beside those of the policy
 
     def request(self, policy: BalancePolicy) -> PlanRequest:
@@ -53,6 +54,7 @@ class RebalanceRequest:
             scope=self.scope,
             budget=self.budget,
             replication_factor=self.replication_factor,
+            is_thorough=self.is_thorough,
         )
 
     def deviations(self, policy: BalancePolicy) -> tuple[str, ...]:
@@ -124,6 +126,7 @@ def read_rebalance_request(
         replication_factor=read.get("replication_factor"),
         leader_weight=read.get("leader_weight"),
         bytes_tolerance_percent=read.get("bytes_tolerance_percent"),
+        is_thorough=bool(read.get("is_thorough")),
         constraints=Constraints(
             broker_sets=read.get("broker_sets") or (),
             min_topic_leaders=read.get("min_topic_leaders") or (),
@@ -225,6 +228,12 @@ def _assignments(value: object, where: str, form: str) -> list[tuple[str, list[s
     return found
 
 
+def _truth(value: object, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"{where}: {value!r} must be true or false")
+    return value
+
+
 def _rate(value: object, where: str) -> int:
     return parse_rate(str(value), where=where)
 
@@ -241,6 +250,7 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "max_partitions": _whole(1, 10**9),
     "leader_weight": _leader_weight,
     "bytes_tolerance_percent": _whole(PERCENT.lowest, PERCENT.highest),
+    "is_thorough": _truth,
     "broker_sets": _broker_sets,
     "min_topic_leaders": _min_topic_leaders,
     "max_replicas_per_broker": _whole(1, 10**7),

@@ -83,3 +83,4 @@ class PlanRequest:
     scope: Scope = field(default_factory=Scope)
     budget: Budget = field(default_factory=Budget)
     replication_factor: int | None = None  # of the goal of that name
+    is_thorough: bool = False  # solve clusters of some hundred replicas, for up to 20 s

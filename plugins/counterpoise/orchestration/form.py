@@ -88,6 +88,12 @@ def rebalance_form() -> dict[str, Any]:
             minimum=1,
             maximum=100,
         ),
+        "is_thorough": Param(
+            False,
+            type="boolean",
+            title="Search thoroughly",
+            description="solve clusters of up to 600 replicas instead of 220, for up to 20 s",
+        ),
         **_constraints(),
     }
 

@@ -34,6 +34,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Scope
 from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import MAX_NAMES, join_names
+from counterpoise.planning.search_limits import USUAL, SearchLimits
 
 UNBOUNDED = 1 << 60
 _OF_PARTITIONS = (
@@ -90,6 +91,7 @@ class ClusterArrays:
     is_left_to_repair: Flags  # keeps a replica on a dead broker, so no copy beside it could end
 
     topic_names: tuple[str, ...]
+    search: SearchLimits
     topic_sets: Ints  # the number of the broker set on which its replicas are to stand
     min_insync_replicas: Ints  # 0 when not known
     min_topic_leaders: Ints  # of each broker that may lead, by a constraint; 0 for none
@@ -220,6 +222,7 @@ def read_cluster(
         is_leaderless=(leader_ids < 0) & (leader_ids >= 0).any(),
         is_left_to_repair=np.zeros(len(table), dtype=np.bool_),
         topic_names=topic_names,
+        search=USUAL,
         topic_sets=_topic_sets(topic_names, constraints.broker_sets),
         min_insync_replicas=_min_insync(topic_names, snapshot),
         min_topic_leaders=_min_topic_leaders(topic_names, constraints.min_topic_leaders),

@@ -124,6 +124,12 @@ class Placement:
         cluster = replace(self.cluster, replicas=replicas.copy(), headroom_bytes=self.room)
         return Placement.of(cluster, replicas)
 
+    def take_over(self, other: "Placement") -> None:
+        """Set the replicas of another placement of the same cluster, with their bound."""
+        self.widen(other.replicas.shape[1])
+        self.reset_to(other.replicas.copy())
+        self.bound = other.bound
+
     @property
     def original(self) -> Ints:
         """Return the replicas before, as wide as `replicas`."""

@@ -41,6 +41,7 @@ from counterpoise.planning.leading import Candidates, choose_leaders
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.traffic import even_traffic, knows_traffic
 from counterpoise.planning.request_checks import check_request
+from counterpoise.planning.search_limits import THOROUGH
 
 _MAX_TURNS: Final = 20  # of the goal and of traffic
 
@@ -54,6 +55,8 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     goal = goal_named(request.goal)
     check_request(goal, request, snapshot)
     cluster = read_cluster(snapshot, request.policy, request.scope)
+    if request.is_thorough:
+        cluster = replace(cluster, search=THOROUGH)
     left_out = cluster.only(~cluster.is_requested)
     if goal.shares_scope:
         max_counts = np.maximum(0, cluster.max_counts - left_out.load(left_out.replicas))

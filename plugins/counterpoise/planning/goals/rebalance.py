@@ -14,6 +14,7 @@ a state that another planning would leave as it is: to plan again moves nothing.
 after the first round.
 """
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -38,6 +39,7 @@ from counterpoise.planning.placing.drain import drain
 from counterpoise.planning.placing.small import (
     is_affordable,
     is_small,
+    is_usual,
     make_counts_best,
     place_best,
 )
@@ -87,8 +89,24 @@ class EveningGoal(PlanningGoal):
         def find_band(after: Placement) -> ByteBand:
             return byte_band(after, roles, request.policy.bytes_tolerance_percent)
 
-        if is_small(placement) and place_best(placement, choose(), find_band, roles.sharing):
+        solved = placement.copy()
+        is_solved = is_small(placement) and place_best(solved, choose(), find_band, roles.sharing)
+        if is_solved and (solved.bound is None or solved.bound.is_reached or is_usual(placement)):
+            placement.take_over(solved)
             return
+        self._place_large(placement, roles, request, choose, find_band)
+        if is_solved and not _is_better(placement, solved, roles, request.policy):
+            placement.take_over(solved)
+
+    def _place_large(
+        self,
+        placement: Placement,
+        roles: Roles,
+        request: PlanRequest,
+        choose: Callable[[], ReplicaChoice],
+        find_band: Callable[[Placement], ByteBand],
+    ) -> None:
+        """Come near to the best, as clusters of any size can."""
         if roles.leaving.any():
             drain(placement, roles, request.policy, placement.cluster.may_change)
         self.place_in_rounds(placement, roles, request)
@@ -228,6 +246,14 @@ def _unevenness(placement: Placement, roles: Roles, policy: BalancePolicy) -> _U
         shares = TopicShares.of(placement, roles, placement.counts)
         topics = topics_above(placement, roles, shares, policy.topics_max_above_share)
     return racks, squared_counts, topics, int(bytes_outside.sum())
+
+
+def _is_better(found: Placement, other: Placement, roles: Roles, policy: BalancePolicy) -> bool:
+    """Return whether one is more even than the other, or as even for fewer bytes."""
+    evenness = _unevenness(found, roles, policy), _unevenness(other, roles, policy)
+    if evenness[0] != evenness[1]:
+        return evenness[0] < evenness[1]
+    return int(found.arriving.sum()) < int(other.arriving.sum())
 
 
 def _is_even(placement: Placement, roles: Roles, unevenness: _Unevenness) -> bool:

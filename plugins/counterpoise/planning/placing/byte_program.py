@@ -17,7 +17,7 @@ GB. To exchange 4 for 1 leaves 9 and 7 GB, to exchange 8 for 3 leaves 7 and 9 GB
 out of the band; the first copies 5 GB, the second 11, so the first is chosen.
 
 Limits: a solver's work grows with luck, not only with size. It stops after as many steps as
-`_WORK_LIMIT` says (counted by the solver, not by a clock: the same answer on every machine); the
+`SearchLimits` say (counted by the solver, not by a clock: the same answer on every machine); the
 answer says whether it was proven. Sizes count in units of 2^-22 of the largest. To be nearer to the
 band by less than that, or than a ten-thousandth of what is outside, is not worth a copy.
 """
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 _SIZE_BITS: Final = 22
-_WORK_LIMIT: Final = 0.8  # of each step, in the solver's own unit, which takes about a second
 _GAP: Final = 1e-4  # so near to the bound counts as proven
 
 
@@ -79,6 +78,7 @@ class _Program:
     def __init__(self, choice: ReplicaChoice, chosen: Flags, is_counted: Flags) -> None:
         from ortools.sat.python import cp_model
 
+        self._work = choice.start.cluster.search.work
         self._choice, self._flow, self._is_counted = choice, chosen, is_counted
         self._model = cp_model.CpModel()
         self._cells: dict[tuple[int, int], cp_model.IntVar] = {
@@ -220,7 +220,7 @@ class _Program:
         solver.parameters.random_seed = 1
         solver.parameters.linearization_level = 2
         solver.parameters.relative_gap_limit = _GAP
-        solver.parameters.max_deterministic_time = _WORK_LIMIT
+        solver.parameters.max_deterministic_time = self._work
         status = solver.solve(self._model)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             name = solver.status_name(status)

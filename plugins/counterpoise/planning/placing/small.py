@@ -6,9 +6,9 @@
     1. racks, counts and least bytes by a flow (`flow`)
     2. if that leaves bytes outside the band: an integer program (`byte_program`)
 
-Limits: up to `MAX_REPLICAS` replicas to choose. What is larger, or would fill a disk too far, is
-left to the ways of large clusters, which come near; False says so. Where they leave racks or counts
-less even than can be, `make_counts_best` finds the nearest choice that is.
+Limits: up to as many replicas to choose as `SearchLimits` say. What is larger, or would fill a disk
+too far, is left to the ways of large clusters, which come near; False says so. Where they leave
+racks or counts less even than can be, `make_counts_best` finds the nearest choice that is.
 """
 
 from collections.abc import Callable
@@ -25,15 +25,22 @@ from counterpoise.planning.placing.flow import (
     copy_fewest_replicas,
     nearest_to,
 )
+from counterpoise.planning.search_limits import USUAL
 
-MAX_REPLICAS: Final = 220
 _MAX_CELLS: Final = 300_000  # partitions x brokers of a flow that takes some seconds
 
 
 def is_small(placement: Placement, is_chosen: Flags | None = None) -> bool:
     """Return whether the replicas that are chosen, of some partitions or of all, are so few."""
     is_chosen = placement.cluster.may_change if is_chosen is None else is_chosen
-    return int(placement.replica_counts[is_chosen].sum()) <= MAX_REPLICAS
+    replica_count = int(placement.replica_counts[is_chosen].sum())
+    return replica_count <= placement.cluster.search.max_replicas
+
+
+def is_usual(placement: Placement) -> bool:
+    """Return whether the solver is trusted with the cluster without more time than usual."""
+    may_change = placement.cluster.may_change
+    return int(placement.replica_counts[may_change].sum()) <= USUAL.max_replicas
 
 
 def is_affordable(placement: Placement, roles: Roles) -> bool:
