@@ -40,6 +40,15 @@ def _text(title: str, description: str) -> Param:
     return Param(None, type=["null", "string"], title=title, description=description)
 
 
+def _thorough() -> Param:
+    return Param(
+        False,
+        type="boolean",
+        title="Search thoroughly",
+        description="solve clusters of up to 600 replicas instead of 220, for up to 20 s",
+    )
+
+
 def rebalance_form() -> dict[str, Any]:
     """Return the fields, made anew for each Dag: Airflow writes what was filled in into them."""
     return {
@@ -88,12 +97,7 @@ def rebalance_form() -> dict[str, Any]:
             minimum=1,
             maximum=100,
         ),
-        "is_thorough": Param(
-            False,
-            type="boolean",
-            title="Search thoroughly",
-            description="solve clusters of up to 600 replicas instead of 220, for up to 20 s",
-        ),
+        "is_thorough": _thorough(),
         **_constraints(),
     }
 
