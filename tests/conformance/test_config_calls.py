@@ -5,6 +5,7 @@ import pytest
 from counterpoise.errors import BrokerUnresponsiveError
 from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT
 from counterpoise.model.kafka import (
+    CORDONED_LOG_DIRS,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
@@ -129,3 +130,17 @@ def test_min_insync_replicas_of_a_topic_has_a_source(cluster: Cluster) -> None:
     assert cluster.alter(resource, "min.insync.replicas", SET, "0") == "INVALID_CONFIG"
     assert cluster.alter(resource, "min.insync.replicas", SET, "many") == "INVALID_CONFIG"
     assert cluster.altered(resource, "min.insync.replicas", DELETE) == before
+
+
+def test_log_dirs_are_cordoned_and_free_again(cluster: Cluster) -> None:
+    """KIP-1066: brokers that know it show an empty default; those before 4.3 show no such key."""
+    at_rest = cluster.admin.describe_configs([broker(4)], [CORDONED_LOG_DIRS])[broker(4)]
+    if cluster.version < (4, 3):
+        assert at_rest == {}
+        return
+    default = ConfigValue("", ConfigSource.DEFAULT)
+    assert at_rest == {CORDONED_LOG_DIRS: default}
+    assert cluster.alter(broker(4), CORDONED_LOG_DIRS, SET, "*") == ""
+    cluster.wait_until(lambda: shows(cluster, broker(4), CORDONED_LOG_DIRS, "*"), "the cordon")
+    assert cluster.alter(broker(4), CORDONED_LOG_DIRS, DELETE) == ""
+    cluster.wait_until(lambda: cluster.config(broker(4), CORDONED_LOG_DIRS) == default, "no cordon")

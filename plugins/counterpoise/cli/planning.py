@@ -34,6 +34,7 @@ from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
 from counterpoise.units import parse_rate
 
 _NOTHING_TO_MOVE = 1
+_SWITCHES = ("is_thorough", "cordons_brokers")
 _GOALS = "\n".join(("goals:", *(f"  {goal:<20}{GOAL_TEXTS[goal]}" for goal in PLANNED_GOALS)))
 
 # The field of a rebalance request, its option, how it is typed, and what it is for.
@@ -177,6 +178,13 @@ def _add_plan(commands: Commands) -> None:
     for field, option, metavar, meaning in _OPTIONS:
         parser.add_argument(option, dest=field, metavar=metavar, help=meaning)
     parser.add_argument(
+        "--cordon",
+        dest="cordons_brokers",
+        action="store_true",
+        help="with goal remove-brokers: cordon the log dirs of these brokers while the plan runs "
+        "(Kafka 4.3, KIP-1066), so that no new topic is placed there; restored as throttles are",
+    )
+    parser.add_argument(
         "--thorough",
         dest="is_thorough",
         action="store_true",
@@ -189,7 +197,7 @@ def _add_plan(commands: Commands) -> None:
 
 def _plan(arguments: argparse.Namespace, console: Console) -> int:
     option_names = {field: option for field, option, _, _ in _OPTIONS}
-    values = {field: getattr(arguments, field) for field in (*option_names, "is_thorough")}
+    values = {field: getattr(arguments, field) for field in (*option_names, *_SWITCHES)}
     if comparing.is_asked_for(arguments):
         _refuse_output(arguments)
         rate = _rate(arguments)

@@ -97,7 +97,8 @@ class DecisionInputs:
     def throttles_for(
         self, moves: Iterable[Move], remaining: Iterable[Move] = ()
     ) -> WantedThrottles:
-        return wanted_throttles(moves, self.run_progress.rate_bytes_per_second, remaining)
+        rate, cordoned = self.run_progress.rate_bytes_per_second, self.plan.cordoned_broker_ids
+        return wanted_throttles(moves, rate, remaining, cordoned)
 
     def missing_changes(self, throttles: WantedThrottles) -> tuple[ConfigChange, ...]:
         """Return the changes after which these throttles are in force; () when they are."""

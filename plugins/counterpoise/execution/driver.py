@@ -89,7 +89,11 @@ class Driver:
         log: Callable[[str], None],
     ) -> None:
         plan = options.plan
-        throttles = wanted_throttles(plan.moves, options.rate_bytes_per_second)
+        throttles = wanted_throttles(
+            plan.moves,
+            options.rate_bytes_per_second,
+            cordoned_broker_ids=plan.cordoned_broker_ids,
+        )
         self._admin = admin
         self._ledger = ledger
         self._journal: Journal = ledger.journal(options.run_id)

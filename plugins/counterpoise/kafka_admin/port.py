@@ -22,6 +22,7 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (
+    CORDONED_LOG_DIRS,
     LIST_KEYS,
     RATE_KEYS,
     BrokerVersion,
@@ -186,7 +187,8 @@ class ClusterAdmin(ClusterReader, Protocol):
 def read_throttle_keys(
     reader: ClusterReader, resources: Iterable[ConfigResource]
 ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
-    """Return the throttle keys (KIP-73) of topics and brokers, by resource and key.
+    """Return the keys that a run may set: throttles (KIP-73) of topics and brokers, and what
+    cordons log dirs of brokers (KIP-1066), by resource and key.
 
     Unknown topics and unresponsive brokers are left out. Topics and brokers are read in parallel,
     so an unresponsive broker costs its timeout once.
@@ -196,7 +198,7 @@ def read_throttle_keys(
     brokers = [resource for resource in wanted if resource.is_broker]
     with ThreadPoolExecutor(1) as pool:
         of_topics = pool.submit(reader.describe_configs, topics, LIST_KEYS)
-        of_brokers = reader.describe_configs(brokers, RATE_KEYS)
+        of_brokers = reader.describe_configs(brokers, (*RATE_KEYS, CORDONED_LOG_DIRS))
         return {**of_topics.result(), **of_brokers}
 
 

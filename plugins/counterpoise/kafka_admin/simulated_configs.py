@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from counterpoise.model.kafka import (
+    CORDONED_LOG_DIRS,
     EVERY_BROKER,
     FOLLOWER_REPLICAS,
     LEADER_REPLICAS,
@@ -54,6 +55,7 @@ _DEFAULTS: Final = {
     },
     # Kafka's defaults; a test that needs others fills `static`.
     ConfigResourceType.BROKER: {
+        CORDONED_LOG_DIRS: "",
         MIN_ISR: "1",
         UNCLEAN: "false",
         "default.replication.factor": "1",
@@ -77,6 +79,7 @@ class SimulatedConfigs:
     broker_defaults: dict[str, str] = field(default_factory=dict)
     # server.properties, by broker.
     static: dict[int, dict[str, str]] = field(default_factory=dict)
+    knows_cordons: bool = True  # KIP-1066, from 4.3 on
 
     def describe(
         self, resource: ConfigResource, keys: Sequence[str] | None
@@ -88,6 +91,8 @@ class SimulatedConfigs:
         levels = self._levels(resource)
         if keys is None:
             keys = list(dict.fromkeys(key for level, _ in levels for key in level))
+        if not self.knows_cordons:
+            keys = [key for key in keys if key != CORDONED_LOG_DIRS]
         values = {key: _value(levels, key) for key in keys}
         return {key: value for key, value in values.items() if value is not None}
 

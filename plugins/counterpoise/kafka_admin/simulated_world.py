@@ -93,6 +93,9 @@ class SimulatedWorld:
 
     # -- building
 
+    def __post_init__(self) -> None:
+        self.configs.knows_cordons = self.kafka_version >= (4, 3)
+
     @classmethod
     def like(cls, snapshot: ClusterSnapshot) -> Self:
         """Return a cluster as in `snapshot`, ongoing reassignments included.

@@ -36,6 +36,7 @@ class RebalanceRequest:
     leader_weight: LeaderWeight | None = None
     bytes_tolerance_percent: int | None = None
     is_thorough: bool = False
+    cordons_brokers: bool = False
     constraints: Constraints = field(default_factory=Constraints)  # beside those of the policy
 
     def request(self, policy: BalancePolicy) -> PlanRequest:
@@ -55,6 +56,7 @@ class RebalanceRequest:
             budget=self.budget,
             replication_factor=self.replication_factor,
             is_thorough=self.is_thorough,
+            cordons_brokers=self.cordons_brokers,
         )
 
     def deviations(self, policy: BalancePolicy) -> tuple[str, ...]:
@@ -127,6 +129,7 @@ def read_rebalance_request(
         leader_weight=read.get("leader_weight"),
         bytes_tolerance_percent=read.get("bytes_tolerance_percent"),
         is_thorough=bool(read.get("is_thorough")),
+        cordons_brokers=bool(read.get("cordons_brokers")),
         constraints=Constraints(
             broker_sets=read.get("broker_sets") or (),
             min_topic_leaders=read.get("min_topic_leaders") or (),
@@ -251,6 +254,7 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "leader_weight": _leader_weight,
     "bytes_tolerance_percent": _whole(PERCENT.lowest, PERCENT.highest),
     "is_thorough": _truth,
+    "cordons_brokers": _truth,
     "broker_sets": _broker_sets,
     "min_topic_leaders": _min_topic_leaders,
     "max_replicas_per_broker": _whole(1, 10**7),

@@ -40,13 +40,22 @@ def _text(title: str, description: str) -> Param:
     return Param(None, type=["null", "string"], title=title, description=description)
 
 
-def _thorough() -> Param:
-    return Param(
-        False,
-        type="boolean",
-        title="Search thoroughly",
-        description="solve clusters of up to 600 replicas instead of 220, for up to 20 s",
-    )
+def _switches() -> dict[str, Any]:
+    return {
+        "cordons_brokers": _switch(
+            "Cordon the brokers",
+            "with goal remove-brokers: their log dirs take no new replicas while the plan runs "
+            "(Kafka 4.3, KIP-1066)",
+        ),
+        "is_thorough": _switch(
+            "Search thoroughly",
+            "solve clusters of up to 600 replicas instead of 220, for up to 20 s",
+        ),
+    }
+
+
+def _switch(title: str, description: str) -> Param:
+    return Param(False, type="boolean", title=title, description=description)
 
 
 def rebalance_form() -> dict[str, Any]:
@@ -97,8 +106,8 @@ def rebalance_form() -> dict[str, Any]:
             minimum=1,
             maximum=100,
         ),
-        "is_thorough": _thorough(),
         **_constraints(),
+        **_switches(),
     }
 
 

@@ -47,7 +47,9 @@ def stop_from_plan(
             options = ExecutionOptions(run_id, plan, rate_bytes_per_second=1, limits=limits)
             driver = Driver(admin, ledger, options, now_utc, log)
             driver.check_cluster()
-            resources = wanted_throttles(plan.moves, rate_bytes_per_second=0).resources
+            cordoned = plan.cordoned_broker_ids
+            throttles = wanted_throttles(plan.moves, 0, cordoned_broker_ids=cordoned)
+            resources = throttles.resources
             configs = read_throttle_keys(admin, resources)
             with ledger.journal(run_id).step() as step:
                 # Without the ledger nobody knows what was submitted: each move and its way back

@@ -36,6 +36,7 @@ def check_request(goal: "PlanningGoal", request: PlanRequest, snapshot: ClusterS
     _check_brokers_left(goal, request, live)
     _check_budget(request)
     _check_factor_given(request)
+    _check_cordon(request)
     goal.check(request)
 
 
@@ -200,6 +201,13 @@ def _check_budget(request: PlanRequest) -> None:
                 f"{option} {limit}: a plan that may change nothing is no plan; give 1 or more, "
                 "or leave it out"
             )
+
+
+def _check_cordon(request: PlanRequest) -> None:
+    if request.cordons_brokers and request.goal is not Goal.REMOVE_BROKERS:
+        raise InputError(
+            f"--cordon is for goal remove-brokers, not for {request.goal}; leave it out"
+        )
 
 
 def _check_factor_given(request: PlanRequest) -> None:

@@ -15,6 +15,7 @@ from counterpoise.execution.commands import Command, Finish, KeyChange, Restore,
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import (
+    EVERY_LOG_DIR,
     Configs,
     WantedThrottles,
     dynamic_value,
@@ -23,7 +24,7 @@ from counterpoise.execution.throttling.targets import (
     wanted_throttles,
 )
 from counterpoise.execution.waits_for_cluster import UnrestoredKeys
-from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, ConfigChange, ConfigOperation
+from counterpoise.model.kafka import LIST_KEYS, ConfigChange, ConfigOperation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import TouchedKey
 
@@ -122,11 +123,11 @@ def _is_of_dead_broker(touched: TouchedKey, observation: Observation) -> bool:
 def restoring_change(touched: TouchedKey, configs: Configs) -> ConfigChange | None:
     """Return the change that brings a key back to what it was; None when nothing of ours is in it.
 
-    A rate that is no longer ours was changed by somebody else and stays as it is. Of a list
-    `0:4,7:9` of which `0:4` is ours, only that entry is removed.
+    A rate, or what cordons log dirs, that is no longer ours was changed by somebody else and stays
+    as it is. Of a list `0:4,7:9` of which `0:4` is ours, only that entry is removed.
     """
     present = dynamic_value(configs, *touched.resource_key)
-    if touched.key in RATE_KEYS:
+    if touched.key not in LIST_KEYS:
         return _restoring_rate(touched, present)
     return _restoring_list(touched, present)
 
@@ -174,7 +175,7 @@ def keys_to_restore(plan: RebalancePlan, configs: Configs) -> tuple[TouchedKey, 
     before_values = {
         (setting.resource, setting.key): setting.value for setting in plan.settings_before
     }
-    throttles = wanted_throttles(plan.moves, rate_bytes_per_second=0)
+    throttles = wanted_throttles(plan.moves, 0, cordoned_broker_ids=plan.cordoned_broker_ids)
     topic_ids = {move.topic: move.topic_id for move in plan.moves}
     keys = []
     for resource, key in sorted(throttles.rates):
@@ -182,6 +183,10 @@ def keys_to_restore(plan: RebalancePlan, configs: Configs) -> tuple[TouchedKey, 
         present = dynamic_value(configs, resource, key)
         if present is not None and present != before:
             keys.append(TouchedKey(resource, key, "", before, written_value=present))
+    for resource, key in sorted(throttles.cordons):
+        # What it was before stands in the ledger alone.
+        if dynamic_value(configs, resource, key) == EVERY_LOG_DIR:
+            keys.append(TouchedKey(resource, key, "", None, written_value=EVERY_LOG_DIR))
     for (resource, key), wanted in throttles.lists.items():
         before = before_values.get((resource, key))
         if dynamic_value(configs, resource, key) in (None, before):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from counterpoise.model.kafka import (
+    CORDONED_LOG_DIRS,
     EVERY_BROKER,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -38,6 +39,7 @@ from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import TouchedKey
 
 EVERY_REPLICA: Final = "*"
+EVERY_LOG_DIR: Final = "*"
 _DYNAMIC_SOURCE: Final = {
     ConfigResourceType.BROKER: ConfigSource.DYNAMIC_BROKER,
     ConfigResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC,
@@ -54,15 +56,17 @@ class WantedThrottles:
     rates: frozenset[ResourceKey]
     lists: Mapping[ResourceKey, tuple[str, ...]]
     later_lists: frozenset[ResourceKey] = frozenset()  # of moves that are still to come
+    cordons: frozenset[ResourceKey] = frozenset()  # of brokers that are emptied
 
     @property
     def keys(self) -> frozenset[ResourceKey]:
         """Return every key that is needed now, or later."""
-        return self.rates | self.lists.keys() | self.later_lists
+        return self.rates | self.lists.keys() | self.later_lists | self.cordons
 
     @property
     def resources(self) -> tuple[ConfigResource, ...]:
-        return tuple(sorted({resource for resource, _ in (*self.rates, *self.lists)}))
+        keys = (*self.rates, *self.lists, *self.cordons)
+        return tuple(sorted({resource for resource, _ in keys}))
 
 
 def broker_resource(broker_id: int) -> ConfigResource:
@@ -74,12 +78,18 @@ def topic_resource(name: str) -> ConfigResource:
 
 
 def wanted_throttles(
-    moves: Iterable[Move], rate_bytes_per_second: int, remaining: Iterable[Move] = ()
+    moves: Iterable[Move],
+    rate_bytes_per_second: int,
+    remaining: Iterable[Move] = (),
+    cordoned_broker_ids: Iterable[int] = (),
 ) -> WantedThrottles:
     """Return the throttles under which these moves may be submitted; copying nothing needs none.
 
-    Brokers have their rates also for the `remaining` moves, which no list names yet.
+    Brokers have their rates also for the `remaining` moves, which no list names yet. As long as
+    there are any moves, the log dirs of cordoned brokers take no new replicas (KIP-1066).
     """
+    moves, remaining = tuple(moves), tuple(remaining)
+    cordoned = cordoned_broker_ids if moves or remaining else ()
     # Names and ids first, resources once each: a plan may have a hundred thousand moves.
     rate_brokers: dict[str, set[int]] = {key: set() for key in RATE_KEYS}
     entries_by_list: dict[tuple[str, str], list[str]] = {}
@@ -100,6 +110,7 @@ def wanted_throttles(
         frozenset(rates),
         {(topic_resource(topic), key): tuple(entries) for (topic, key), entries in lists},
         frozenset((topic_resource(topic), key) for topic in later_topics for key in LIST_KEYS),
+        frozenset((broker_resource(broker_id), CORDONED_LOG_DIRS) for broker_id in cordoned),
     )
 
 
@@ -177,6 +188,9 @@ def missing_changes(
         absent = [entry for entry in wanted if entry not in present]
         if absent and EVERY_REPLICA not in present:
             changes.append(ConfigChange(resource, key, ConfigOperation.APPEND, ",".join(absent)))
+    for resource, key in sorted(throttles.cordons):
+        if resource in configs and dynamic_value(configs, resource, key) != EVERY_LOG_DIR:
+            changes.append(ConfigChange(resource, key, ConfigOperation.SET, EVERY_LOG_DIR))
     return tuple(changes)
 
 

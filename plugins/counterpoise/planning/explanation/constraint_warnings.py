@@ -112,5 +112,35 @@ def leaders_above_limit(result: PlanningResult) -> str:
     )
 
 
+def cordoned_log_dirs(result: PlanningResult) -> str:
+    """Name brokers that take no new replicas, and those that choose a log dir that does."""
+    cluster = result.cluster
+    if not result.goal.moves_replicas:
+        return ""
+    has_cordoned = cluster.is_live & cluster.is_in_scope & (cluster.cordoned_dirs > 0)
+    closed = np.flatnonzero(has_cordoned & ~cluster.takes_replicas)
+    partly = np.flatnonzero(has_cordoned & cluster.takes_replicas & result.roles.destinations)
+    sentences = []
+    if len(closed):
+        sentences.append(
+            f"{_brokers(result, closed)} can take no new replicas: all log dirs are cordoned; "
+            "delete cordoned.log.dirs when the drain has ended"
+        )
+    if len(partly):
+        sentences.append(
+            f"{_brokers(result, partly)} have log dirs that are cordoned; which of the others new "
+            "replicas go to is chosen by the broker"
+        )
+    return "; ".join(sentences)
+
+
+def cordons(result: PlanningResult) -> str:
+    request = result.request
+    if not request.cordons_brokers:
+        return ""
+    brokers = list_brokers(sorted(request.broker_ids))
+    return f"the log dirs of {brokers} are cordoned while the plan runs: no new topic goes there"
+
+
 def _brokers(result: PlanningResult, positions: np.ndarray) -> str:
     return list_brokers(result.cluster.broker_ids[positions].tolist())

@@ -17,6 +17,8 @@ from counterpoise.model.request import Goal, Scope
 from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.explanation.constraint_warnings import (
+    cordoned_log_dirs,
+    cordons,
     few_topic_leaders,
     full_brokers,
     leaders_above_limit,
@@ -240,28 +242,6 @@ def _full_disks(result: PlanningResult) -> str:
     )
 
 
-def _cordoned(result: PlanningResult) -> str:
-    """Name brokers that take no new replicas, and those that choose a log dir that does."""
-    cluster = result.cluster
-    if not result.goal.moves_replicas:
-        return ""
-    has_cordoned = cluster.is_live & cluster.is_in_scope & (cluster.cordoned_dirs > 0)
-    closed = np.flatnonzero(has_cordoned & ~cluster.takes_replicas)
-    partly = np.flatnonzero(has_cordoned & cluster.takes_replicas & result.roles.destinations)
-    sentences = []
-    if len(closed):
-        sentences.append(
-            f"{_brokers(result, closed)} can take no new replicas: all log dirs are cordoned; "
-            "delete cordoned.log.dirs when the drain has ended"
-        )
-    if len(partly):
-        sentences.append(
-            f"{_brokers(result, partly)} have log dirs that are cordoned; which of the others new "
-            "replicas go to is chosen by the broker"
-        )
-    return "; ".join(sentences)
-
-
 def _leaders_uneven(result: PlanningResult) -> str:
     counts = result.leader_counts[result.roles.leading]
     if np.ptp(counts) <= 1:
@@ -381,7 +361,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     traffic_unknown,
     traffic_outside_band,
     _full_disks,
-    _cordoned,
+    cordoned_log_dirs,
     _leaders_uneven,
     rates_unknown,
     _min_insync_is_all,
@@ -391,6 +371,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _goal_not_reached,
     _not_proven,
     _undone,
+    cordons,
     unknown_brokers,
     topics_outside_sets,
     no_new_replicas,

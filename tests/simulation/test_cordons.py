@@ -1,0 +1,145 @@
+"""Runs that cordon the log dirs of the brokers they empty (KIP-1066), and leave no cordon behind."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from counterpoise.errors import HaltedError, RefusedError
+from counterpoise.model.control import Control
+from counterpoise.model.kafka import CORDONED_LOG_DIRS, ConfigChange, ConfigOperation
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.run import RunState
+from counterpoise.planning import make_plan
+from tests.support.crashes import Countdown, Crash, crashing_run
+from tests.support.pictures import cluster
+from tests.support.runs import (
+    FOUR_BROKERS,
+    SimulatedRun,
+    at_broker,
+    let_step_locks_run_out,
+    own_configs,
+)
+
+PICTURE = "\n".join(f"orders-{n}: 1 2 3 size=3000000" for n in range(4))
+REQUEST = PlanRequest(Goal.REMOVE_BROKERS, (1,), cordons_brokers=True)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> SimulatedRun:
+    return draining(tmp_path)
+
+
+def draining(folder: Path) -> SimulatedRun:
+    folder.mkdir(exist_ok=True)
+    return SimulatedRun.make(folder, PICTURE, request=REQUEST)
+
+
+def cordoned(run: SimulatedRun) -> dict[int, str | None]:
+    found = {b: own_configs(run.cluster).get(at_broker(b), {}) for b in (1, 2, 3, 4)}
+    return {b: values.get(CORDONED_LOG_DIRS) for b, values in found.items()}
+
+
+def set_cordon(run: SimulatedRun, value: str) -> None:
+    change = ConfigChange(at_broker(1), CORDONED_LOG_DIRS, ConfigOperation.SET, value)
+    assert run.cluster.configs.alter(at_broker(1), [change]) == ""
+
+
+def test_the_brokers_are_cordoned_before_anything_moves_and_only_while_it_does(
+    run: SimulatedRun,
+) -> None:
+    run.until_moving(run.driver())
+    assert cordoned(run) == {1: "*", 2: None, 3: None, 4: None}
+    names = [call.name for call in run.cluster.calls]
+    assert names.index("alter_configs") < names.index("alter_reassignments")
+    assert run.go() is RunState.DONE
+    assert own_configs(run.cluster) == {}
+    assert run.placement() == run.planned_placement()
+
+
+def test_what_was_cordoned_before_is_so_again(run: SimulatedRun) -> None:
+    set_cordon(run, "/data/1,/data/2")
+    run.until_moving(run.driver())
+    assert cordoned(run)[1] == "*"
+    assert run.go() is RunState.DONE
+    assert own_configs(run.cluster) == {at_broker(1): {CORDONED_LOG_DIRS: "/data/1,/data/2"}}
+
+
+def test_what_was_cordoned_whole_before_is_none_of_ours(run: SimulatedRun) -> None:
+    set_cordon(run, "*")
+    assert run.go() is RunState.DONE
+    assert cordoned(run)[1] == "*"
+    keys = [touched.key for touched in run.ledger.journal(run.run_id).touched()]
+    assert CORDONED_LOG_DIRS not in keys
+
+
+def test_what_somebody_sets_meanwhile_stays(run: SimulatedRun) -> None:
+    driver = run.driver()
+    run.until_moving(driver)
+    run.ask(Control.CANCEL)
+    set_cordon(run, "/data/1")
+    with pytest.raises(HaltedError):
+        run.repeat(driver.step)
+    assert run.end(driver) is RunState.HALTED
+    assert cordoned(run)[1] == "/data/1"
+
+
+def test_a_cancelled_run_leaves_no_cordon(run: SimulatedRun) -> None:
+    driver = run.driver()
+    run.until_moving(driver)
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        run.repeat(driver.step)
+    assert run.end(driver) is RunState.HALTED
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_broker_that_dies_cordoned_is_restored_when_it_returns(run: SimulatedRun) -> None:
+    driver = run.driver()
+    run.until_moving(driver)
+    run.ask(Control.CANCEL)
+    run.cluster.kill_broker(1)
+    with pytest.raises(HaltedError):
+        run.repeat(driver.step)
+    assert run.end(driver) is RunState.HALTED
+    assert cordoned(run)[1] == "*"
+    run.cluster.restart_broker(1)
+    run.cluster.advance(60)
+    restored, pending = run.restore_pending()
+    assert CORDONED_LOG_DIRS in {touched.key for touched in restored}
+    assert pending == ()
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_crash_at_any_write_leaves_no_cordon_once_the_run_has_ended(tmp_path: Path) -> None:
+    crashes, crashed = 0, True
+    while crashed:
+        run = draining(tmp_path / str(crashes))
+        try:
+            crashing_run(run, Countdown(crashes))
+            crashed = False
+        except Crash:
+            let_step_locks_run_out(run.ledger)
+            assert run.run.state is RunState.DONE or run.go() is RunState.DONE
+        assert run.placement() == run.planned_placement(), f"crash {crashes}"
+        assert own_configs(run.cluster) == {}, f"crash {crashes}"
+        crashes += 2
+    assert crashes > 12
+
+
+def test_brokers_that_cannot_be_cordoned_are_refused_before_anything_changes(
+    run: SimulatedRun,
+) -> None:
+    run.cluster.configs.knows_cordons = False
+    with pytest.raises(RefusedError, match="cannot be cordoned: .* Kafka 4.3 on"):
+        run.driver().open()
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_plan_without_moves_and_the_way_back_cordon_nothing() -> None:
+    empty = make_plan(cluster("t-0: 2 3", racks=FOUR_BROKERS), REQUEST)
+    assert not empty.cordons_brokers
+    plan = make_plan(cluster(PICTURE, racks=FOUR_BROKERS), REQUEST)
+    assert plan.cordons_brokers
+    assert type(plan).from_json(plan.to_json()) == plan
+    assert replace(plan, cordons_brokers=False).fingerprint != plan.fingerprint
