@@ -75,6 +75,10 @@ class StepLockHeldError(RunConflictError):
     """Another process holds the run's step lock; if it died, the lock expires soon."""
 
 
+class StepExpiredError(RunConflictError):
+    """The process was stopped for longer than its step lock holds: what it knows may be old."""
+
+
 class HaltedError(RefusedError):
     """The run halted for a reason that a person has to look into."""
 

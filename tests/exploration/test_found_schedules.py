@@ -5,7 +5,11 @@ has to be printed anew.
 """
 
 from tests.exploration.paths import At, replay
-from tests.exploration.scenarios import EXECUTOR_AND_CANCEL, UNDO_AFTER_HALT
+from tests.exploration.scenarios import (
+    EXECUTOR_AND_CANCEL,
+    EXECUTOR_AND_FOREIGN_REASSIGNMENT,
+    UNDO_AFTER_HALT,
+)
 
 
 def test_a_task_that_froze_between_two_reads_revives_no_cancelled_run() -> None:
@@ -14,3 +18,11 @@ def test_a_task_that_froze_between_two_reads_revives_no_cancelled_run() -> None:
 
 def test_a_change_of_lists_that_comes_20_seconds_late_is_taken_back() -> None:
     replay(UNDO_AFTER_HALT, At("executor", "alter_configs", 1, "late"))
+
+
+def test_a_task_that_froze_before_it_submitted_sends_nothing_of_what_it_knew() -> None:
+    replay(
+        EXECUTOR_AND_FOREIGN_REASSIGNMENT,
+        At("executor", "together", 6, "freeze"),
+        At("executor's successor", "held_step", 1, "then executor"),
+    )

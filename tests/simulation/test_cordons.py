@@ -1,4 +1,4 @@
-"""Runs that cordon the log dirs of the brokers they empty (KIP-1066), and leave no cordon behind."""
+"""Runs that cordon the log dirs of the brokers they empty (KIP-1066): no cordon is left behind."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -131,7 +131,7 @@ def test_brokers_that_cannot_be_cordoned_are_refused_before_anything_changes(
     run: SimulatedRun,
 ) -> None:
     run.cluster.configs.knows_cordons = False
-    with pytest.raises(RefusedError, match="cannot be cordoned: .* Kafka 4.3 on"):
+    with pytest.raises(RefusedError, match="cannot be cordoned"):
         run.driver().open()
     assert own_configs(run.cluster) == {}
 

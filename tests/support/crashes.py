@@ -95,9 +95,9 @@ class CrashingStep(CrashingProxy):
         return getattr(self._target, name)
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self, *, is_current: bool = False) -> Iterator[None]:
         self._countdown.tick()
-        with self._target.together():
+        with self._target.together(is_current=is_current):
             yield
 
     def of_run(self, run_id: str) -> "CrashingStep":

@@ -27,6 +27,7 @@ from counterpoise.execution.commands import (
     Wait,
 )
 from counterpoise.execution.observation import Observation
+from counterpoise.execution.observe import changed_moves
 from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
 from counterpoise.execution.throttling.targets import default_rate, keys_touched_by, list_entries
@@ -174,6 +175,10 @@ class CommandExecutor:
         if not ready:
             self._log("nothing is submitted yet: the throttle has not reached every broker")
             return READ_BACK_SECONDS
+        step.check()
+        if changed := changed_moves(self._admin, ready, observation):
+            self._log(f"{_count(changed)} changed meanwhile: observing again")
+            return READ_BACK_SECONDS
         targets = {move.topic_partition: observation.next_target(move) for move in ready}
         wait_seconds = self._reassign("moving", _count(ready), targets, step)
         is_copying = any(observation.adding_replicas(move) for move in ready)
@@ -183,8 +188,9 @@ class CommandExecutor:
         """Submit or cancel reassignments in one call; return the seconds to wait.
 
         Without an answer they may be applied now or much later: which broker was asked is kept.
+        Raises StepExpiredError where the process was stopped since the step's last write.
         """
-        with step.together():
+        with step.together(is_current=True):
             self.record_event(kind, text, step)
             step.submitting(targets)
         try:

@@ -19,6 +19,7 @@ from counterpoise.errors import (
     ClusterError,
     HaltedError,
     RunConflictError,
+    StepExpiredError,
     WrongClusterError,
 )
 from counterpoise.execution.closing import end_state
@@ -150,6 +151,8 @@ class Driver:
                 raise self._halt(command, inputs, step)
             try:
                 wait_seconds = self._apply(command, inputs, step)
+            except StepExpiredError as error:
+                return self._observe_again(error)
             except ClusterError as error:
                 if error.retryable:
                     step.check()  # nothing is sent after the deadline of a step that was lost
@@ -178,12 +181,18 @@ class Driver:
                 return self._close(inputs, command, late_calls, step)
             try:
                 return self._apply(command, inputs, step)
+            except StepExpiredError as error:
+                return self._observe_again(error)
             except ClusterError as error:
                 if error.retryable:
                     step.check()
                     raise
                 self._log(str(error))  # sent again, for as long as its patience
                 return OBSERVE_AGAIN_SECONDS
+
+    def _observe_again(self, error: StepExpiredError) -> float:
+        self._log(f"{error}: nothing was sent; observing again")
+        return OBSERVE_SOON_SECONDS
 
     def _begin_to_settle(self, step: "Step") -> None:
         """Go over to SETTLING; that changes of the run had no effect yet says nothing of those that

@@ -38,7 +38,7 @@ from counterpoise.model.kafka import (
     Reassignment,
     TopicDescription,
 )
-from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.run import Submission
 from counterpoise.model.run_progress import RunProgress, VersionReading
 
@@ -125,6 +125,35 @@ def _unanswering_brokers(submissions: Iterable[Submission]) -> set[ConfigResourc
     """Return the brokers that were sent a call and did not answer it."""
     broker_ids = {submission.asked_broker_id for submission in submissions}
     return {broker_resource(broker_id) for broker_id in broker_ids if broker_id is not None}
+
+
+def changed_moves(
+    reader: ClusterReader, moves: Sequence[Move], observation: Observation
+) -> tuple[Move, ...]:
+    """Return those of the moves whose partitions are not as they were observed.
+
+    Read right before a call: between an observation and what follows from it a process may have
+    been stopped, and somebody else may have moved a partition meanwhile.
+    """
+    reassignments = reader.list_reassignments()
+    topics = reader.describe_topics(sorted({move.topic for move in moves}))
+    present = {
+        TopicPartition(topic.topic, partition.partition): (topic.topic_id, partition.replicas)
+        for topic in topics
+        for partition in topic.partitions
+    }
+
+    def is_changed(move: Move) -> bool:
+        observed = observation.partitions.get(move.topic_partition)
+        if observed is None:
+            return True
+        as_observed = observed.topic_id, observed.description.replicas
+        is_as_observed = present.get(move.topic_partition) == as_observed
+        return not is_as_observed or (
+            reassignments.get(move.topic_partition) != observed.reassignment
+        )
+
+    return tuple(filter(is_changed, moves))
 
 
 @dataclass(frozen=True, slots=True)

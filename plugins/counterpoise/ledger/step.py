@@ -82,19 +82,25 @@ class Step:
             pass
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """Make one transaction of all that is written inside."""
-        with self._writing():
+    def together(self, *, is_current: bool = False) -> Iterator[None]:
+        """Make one transaction of all that is written inside.
+
+        With `is_current`, raise StepExpiredError where the lock has run out since the last write,
+        although nobody else took it: what was read before may be old.
+        """
+        with self._writing(is_current=is_current):
             yield
 
     @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
+    def _writing(self, *, is_current: bool = False) -> Iterator[sa.Connection]:
         lock = self.lock
         if lock.connection is not None:
             yield lock.connection
             return
         with lock.transactions.chaining(lock.cluster) as lock.connection:
             try:
+                if is_current:
+                    lock.check_current(lock.connection)
                 lock.extend(lock.connection)
                 yield lock.connection
             finally:

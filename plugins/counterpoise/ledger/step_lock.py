@@ -4,6 +4,7 @@
     lock.take()                         # StepLockHeldError: another process is at work
     with transactions.writing() as connection:
         lock.extend(connection)         # RunConflictError: another copy has taken over
+        lock.check_current(connection)  # StepExpiredError: nobody did, but its time has run out
     lock.release()
 
 The lock of a run, which workers before schema 0004 know alone, is held as well.
@@ -15,7 +16,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from counterpoise.errors import RunConflictError, StepLockHeldError
+from counterpoise.errors import RunConflictError, StepExpiredError, StepLockHeldError
 from counterpoise.ledger.schema import runs, step_locks
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.run import STEP_LOCK_SECONDS
@@ -61,7 +62,7 @@ class StepLock:
         self._extend_deadline(taken_at)
 
     def extend(self, connection: sa.Connection) -> None:
-        """Hold the lock for longer, within a transaction.
+        """Hold the lock for longer, within a transaction; also one that nobody took when it ended.
 
         Raises RunConflictError when it has gone to somebody else.
         """
@@ -79,6 +80,15 @@ class StepLock:
                 f"{self._subject}: another copy of this task has taken over; this one stops"
             )
         self._extend_deadline(extended_at)
+
+    def check_current(self, connection: sa.Connection) -> None:
+        """Raise StepExpiredError when the lock's time has run out, whoever took it since."""
+        held = sa.select(step_locks.c.until).where(*self._is_ours)
+        until = connection.scalar(held)
+        if until is not None and until <= database_seconds(connection):
+            raise StepExpiredError(
+                f"{self._subject}: this process was stopped for more than {STEP_LOCK_SECONDS} s"
+            )
 
     def release(self) -> None:
         with self.transactions.writing() as connection:

@@ -93,6 +93,14 @@ def rebalance_form() -> dict[str, Any]:
             "the others are only counted",
         ),
         "max_partitions": _integer("At most so many partitions", "changed; as above", minimum=1),
+        **_evenness(),
+        **_constraints(),
+        **_switches(),
+    }
+
+
+def _evenness() -> dict[str, Any]:
+    return {
         "leader_weight": Param(
             "",
             type="string",
@@ -106,8 +114,6 @@ def rebalance_form() -> dict[str, Any]:
             minimum=1,
             maximum=100,
         ),
-        **_constraints(),
-        **_switches(),
     }
 
 
