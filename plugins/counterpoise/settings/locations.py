@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from counterpoise.errors import InputError
-from counterpoise.input_files import MAX_SETTINGS_BYTES, read_input_text
+from counterpoise.input_files import ONE_LINE, read_input_text
 from counterpoise.model.safe_text import is_broken_text
 from counterpoise.units import format_bytes
 
@@ -81,7 +81,7 @@ class Address:
     def _told_by_command(self) -> str:
         try:
             exit_code, output = _output_of(shlex.split(self.text))
-            told = output.decode() if len(output) <= MAX_SETTINGS_BYTES else ""
+            told = output.decode() if len(output) <= ONE_LINE.max_bytes else ""
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it cannot be read as words, or as text"
             raise InputError(f"{self.variable}: the command cannot be used ({reason})") from None
@@ -89,10 +89,10 @@ class Address:
             raise InputError(
                 f"{self.variable}: the command did not end within {_COMMAND_SECONDS} s"
             ) from None
-        if len(output) > MAX_SETTINGS_BYTES:
+        if len(output) > ONE_LINE.max_bytes:
             raise InputError(
                 f"{self.variable}: the command wrote more than "
-                f"{format_bytes(MAX_SETTINGS_BYTES)}, where a URL was wanted"
+                f"{format_bytes(ONE_LINE.max_bytes)}, where a URL was wanted"
             )
         if exit_code:
             raise InputError(
@@ -107,7 +107,7 @@ class Address:
                 f"{self.variable} wants the path of a file, and has a URL: that belongs in "
                 f"{self.variable.removesuffix(_FILE)}"
             )
-        return read_input_text(Path(self.text), f"{self.variable}:", MAX_SETTINGS_BYTES)
+        return read_input_text(Path(self.text), f"{self.variable}:", ONE_LINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ def _output_of(words: list[str]) -> tuple[int, bytearray]:
     assert child.stdout is not None, "the child is started with a pipe"
     with child, child.stdout as stream:
         try:
-            while len(output) <= MAX_SETTINGS_BYTES:
+            while len(output) <= ONE_LINE.max_bytes:
                 seconds_left = max(0.0, deadline - time.monotonic())
                 if not select.select([stream], [], [], seconds_left)[0]:
                     raise subprocess.TimeoutExpired(words[0], _COMMAND_SECONDS)
