@@ -278,6 +278,35 @@ def test_signals_end_a_command_without_a_word(number: signal.Signals, folder: Pa
     assert (process.returncode, out, err) == (-number, b"", b"")
 
 
+INTERRUPTED_CLOSING = """
+import os, signal
+from sqlalchemy.engine.default import DefaultDialect
+close = DefaultDialect.do_close
+def interrupted(self, connection):
+    close(self, connection)
+    os.kill(os.getpid(), signal.{name})
+DefaultDialect.do_close = interrupted
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_arguments_are_read_is_quiet(number: signal.Signals, folder: Path) -> None:
+    before = f"""
+import os, signal
+from counterpoise.cli import main
+main.build_parser = lambda: os.kill(os.getpid(), signal.{number.name})
+"""
+    ended = typed(folder, "show", "plan.json", before=before)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-number, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_ledger_is_closed_is_quiet(number: signal.Signals, folder: Path) -> None:
+    (folder / "clusters.yaml").write_text("clusters: {}\n")
+    ended = typed(folder, "ledger", "migrate", before=INTERRUPTED_CLOSING.format(name=number.name))
+    assert (ended.returncode, ended.stderr) == (-number, "")
+
+
 def test_ctrl_c_while_modules_load_is_quiet(folder: Path) -> None:
     before = """
 import importlib.abc, os, signal, sys

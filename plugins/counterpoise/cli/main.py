@@ -156,7 +156,7 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
         print(_sanitized(f"counterpoise {arguments.command}: {error}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as signal:
-        return TERMINATED if isinstance(signal, Terminated) else INTERRUPTED
+        return _code_of(signal)
     except Exception as error:  # noqa: BLE001 # the last resort
         return report_unexpected(error, arguments.command)
     return code
@@ -197,5 +197,12 @@ def _console() -> Console:
 def run() -> None:
     """Run in a process of its own."""
     with prepared_streams():
-        code = main(sys.argv[1:])
+        try:
+            code = main(sys.argv[1:])
+        except KeyboardInterrupt as signal:  # before there is a command
+            code = _code_of(signal)
     end(code)
+
+
+def _code_of(signal: KeyboardInterrupt) -> int:
+    return TERMINATED if isinstance(signal, Terminated) else INTERRUPTED
