@@ -132,6 +132,16 @@ def test_a_pipe_with_a_reader_gets_the_plan(folder: Path) -> None:
     assert json.loads((folder / "got").read_text())["fingerprint"]
 
 
+@pytest.mark.parametrize("words", [("show", "-"), ("plan", "--state", "-"), (*PLAN, "--out", "-")])
+def test_a_dash_is_no_file(words: tuple[str, ...], folder: Path) -> None:
+    """Other tools take it for stdin or stdout."""
+    ended = typed(folder, *words)
+    assert ended.returncode == 2
+    assert "/dev/stdin" in ended.stderr and "/dev/stdout" in ended.stderr
+    assert not (folder / "-").exists()
+    assert "demo" in in_shell(folder, "cat plan.json | counterpoise show /dev/stdin").stdout
+
+
 def test_a_socket_and_a_folder_are_refused(folder: Path) -> None:
     (folder / "folder").mkdir()
     with socket.socket(socket.AF_UNIX) as listener:

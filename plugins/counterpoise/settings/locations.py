@@ -12,6 +12,7 @@ asked when the store or the ledger is used for the first time, not before.
 """
 
 import os
+import re
 import select
 import shlex
 import subprocess
@@ -36,6 +37,9 @@ _EARLIER_DEFAULTS: Final = {
     _STORE: "var/store",
     _LEDGER: "var/ledger.db",
 }
+_IN_MEMORY: Final = re.compile(
+    r"sqlite(\+\w+)?:(//)?/?((file:)?(:memory:)?(\?.*)?|.*[?&]mode=memory(&.*)?)"
+)
 _SPARK_CONF: Final = "COUNTERPOISE_SPARK_CONF"
 _SPARK_ENVIRONMENT: Final = "COUNTERPOISE_SPARK_ENV"
 _COMMAND, _FILE = "_CMD", "_FILE"  # what the name of a variable ends in
@@ -181,8 +185,14 @@ class Locations:
 
     @property
     def ledger(self) -> str:
-        """Return the ledger's URL, secret. Raises InputError where nothing tells it."""
-        return self.ledger_address.read()
+        """Return the ledger's URL, secret. Raises InputError where nothing tells one that stays."""
+        url = self.ledger_address.read()
+        if _IN_MEMORY.fullmatch(url):
+            raise InputError(
+                f"{self.ledger_address.variable}: this ledger is in memory, and what is written "
+                "into it is gone when the command ends; write it like sqlite:///var/ledger.db"
+            )
+        return url
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Locations":
