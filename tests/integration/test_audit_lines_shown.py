@@ -167,7 +167,7 @@ def check_plans(found: Found, operator: Operator, *rules: str) -> None:
     assert set(rules) <= set(found), f"did not fire: {set(rules) - set(found)}"
     commands = {command_of(row["plan"]) for rule in rules for row in found[rule]}
     for command in sorted(commands):
-        assert "copies" in operator.paste([command]), command
+        assert "plan for demo: " in operator.paste([command]), command
 
 
 def command_of(plan: Mapping[str, Any]) -> str:
