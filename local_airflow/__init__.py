@@ -83,6 +83,11 @@ class LocalAirflow:
         """Return the process of each component that was started and not killed."""
         return self._processes
 
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Return the environment in which Airflow's own commands work on this one."""
+        return self._variables
+
     def check(self) -> None:
         """Raise ChildFailedError, with the end of its log, when a component has died."""
         for name, process in self._processes.items():

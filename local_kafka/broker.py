@@ -8,11 +8,14 @@ only, so a change needs a restart.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from local_processes import free_ports
+
 HOST = "127.0.0.1"
+CONTROLLERS = 3  # among brokers, where none is a controller only
 
 # For a small machine, and for tests: Kafka creates no topics and moves no leaders by itself.
 DEFAULT_PROPERTIES: Mapping[str, str] = {
@@ -73,6 +76,7 @@ class BrokerSpec:
     properties: Mapping[str, str] = field(default_factory=dict)
     log_dirs: int = 1  # number of data directories
     listeners: tuple[Listener, ...] = ()
+    is_only_controller: bool = False  # a controller without a broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,13 @@ class BrokerHome:
     def address(self) -> str:
         """Return host:port of the first listener for clients."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def voter(self) -> str | None:
+        """Return `id@host:port` of a controller; None: it is no controller."""
+        if self.controller_port is None:
+            return None
+        return f"{self.spec.broker_id}@{HOST}:{self.controller_port}"
 
     @property
     def server_log(self) -> Path:
@@ -124,23 +135,47 @@ class BrokerHome:
         listeners = [f"PLAINTEXT://{self.address}"]
         advertised = [f"PLAINTEXT://{self.address}"]
         protocols = ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"]
-        if self.controller_port is not None:
-            listeners.append(f"CONTROLLER://{HOST}:{self.controller_port}")
         for listener in self.spec.listeners:
             listeners.append(f"{listener.name}://{listener.address}")
             advertised.append(f"{listener.name}://{listener.advertised or listener.address}")
             protocols.append(f"{listener.name}:{listener.protocol}")
+        roles = ["broker"]
+        if self.spec.is_only_controller:
+            listeners, roles = [], []
+        if self.controller_port is not None:
+            listeners.append(f"CONTROLLER://{HOST}:{self.controller_port}")
+            roles.append("controller")
         return {
-            "process.roles": "broker" if self.controller_port is None else "broker,controller",
+            "process.roles": ",".join(roles),
             "node.id": str(self.spec.broker_id),
             **({} if self.spec.rack is None else {"broker.rack": self.spec.rack}),
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners),
-            "advertised.listeners": ",".join(advertised),
+            **({"advertised.listeners": ",".join(advertised)} if "broker" in roles else {}),
             "listener.security.protocol.map": ",".join(protocols),
             "log.dirs": ",".join(map(str, self.log_directories)),
         }
+
+
+def choose_homes(
+    directory: Path, specs: Sequence[BrokerSpec], *, with_controllers: bool
+) -> list[BrokerHome]:
+    """Return a home with free ports for each spec; only `with_controllers` some are controllers."""
+    dedicated = [spec for spec in specs if spec.is_only_controller]
+    combined = specs[: CONTROLLERS if len(specs) >= CONTROLLERS else 1]
+    controllers = (dedicated or combined) if with_controllers else ()
+    taken = {listener.port for spec in specs for listener in spec.listeners}
+    ports = iter([p for p in free_ports(2 * len(specs) + len(taken)) if p not in taken])
+    return [
+        BrokerHome(
+            spec,
+            directory / f"broker-{spec.broker_id}",
+            next(ports),
+            next(ports) if spec in controllers else None,
+        )
+        for spec in specs
+    ]
 
 
 def brokers_in_racks(*racks: str) -> tuple[BrokerSpec, ...]:

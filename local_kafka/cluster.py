@@ -7,8 +7,9 @@
         kafka.kill_broker(1)
 
 The first three brokers are also controllers (with fewer than three brokers, the first), so any
-single broker may die. Later ones are brokers only. No broker outlives this process (see
-`local_processes`). One thread uses one cluster.
+single broker may die. Later ones are brokers only; where a spec is one of a controller without a
+broker, all brokers are. No broker outlives this process (see `local_processes`). One thread uses
+one cluster.
 
 Limits: 256 MiB of heap are enough for a few hundred partitions per broker; use `heap="-Xmx1g"` for
 thousands.
@@ -30,12 +31,12 @@ from confluent_kafka.admin import AdminClient
 from counterpoise.errors import CounterpoiseError
 from counterpoise.java_runtime import java_executable
 from local_kafka.broker import (
-    HOST,
     LIGHT_JVM,
     BrokerHome,
     BrokerSpec,
     Listener,
     brokers_in_racks,
+    choose_homes,
     internal_topic_factors,
     jvm_environment,
     write_log4j,
@@ -49,14 +50,13 @@ from local_kafka.jars import (
     locked,
     options_to_write_archive,
 )
-from local_processes import Process, free_ports, run, start, wait_until
+from local_processes import Process, run, start, wait_until
 
 DEFAULT_HEAP = "-Xmx256m"
 START_TIMEOUT_SECONDS = 120.0
 STOP_GRACE_SECONDS = 30.0
 # Brokers that end together cannot shut down in order, since their controllers end, too.
 ORPHAN_GRACE_SECONDS = 1.0
-CONTROLLERS = 3
 
 
 class LocalKafkaError(CounterpoiseError):
@@ -82,7 +82,8 @@ class LocalKafka:
         self.version = version
         self.cluster_id = _new_cluster_id()
         self._specs = _specs(brokers)
-        self._properties = {**internal_topic_factors(len(self._specs)), **(properties or {})}
+        broker_count = sum(not spec.is_only_controller for spec in self._specs)
+        self._properties = {**internal_topic_factors(broker_count), **(properties or {})}
         self._heap = heap
         self._jvm_options = tuple(jvm_options)
         self._homes: dict[int, BrokerHome] = {}
@@ -155,7 +156,11 @@ class LocalKafka:
     @property
     def live_brokers(self) -> tuple[int, ...]:
         """Return the ids of the brokers that run and are not frozen."""
-        running_ids = {b for b, process in self._processes.items() if process.poll() is None}
+        running_ids = {
+            node_id
+            for node_id, process in self._processes.items()
+            if process.poll() is None and not self._homes[node_id].spec.is_only_controller
+        }
         return tuple(sorted(running_ids - self._frozen))
 
     @property
@@ -275,22 +280,8 @@ class LocalKafka:
         """Choose each broker's directory and ports, write its files and format its storage."""
         self.directory.mkdir(parents=True, exist_ok=True)
         write_log4j(self.directory / "tools-log4j2.xml", "SYSTEM_ERR", "WARN")
-        taken = {listener.port for spec in specs for listener in spec.listeners}
-        ports = iter([p for p in free_ports(2 * len(specs) + len(taken)) if p not in taken])
-        controller_count = CONTROLLERS if len(specs) >= CONTROLLERS else 1
-        if self._voters:
-            controller_count = 0
-        homes = []
-        for index, spec in enumerate(specs):
-            port = next(ports)
-            controller_port = next(ports) if index < controller_count else None
-            directory = self.directory / f"broker-{spec.broker_id}"
-            homes.append(BrokerHome(spec, directory, port, controller_port))
-        voters = [
-            f"{home.spec.broker_id}@{HOST}:{home.controller_port}"
-            for home in homes
-            if home.controller_port
-        ]
+        homes = choose_homes(self.directory, specs, with_controllers=not self._voters)
+        voters = [home.voter for home in homes if home.voter]
         self._voters = self._voters or ",".join(voters)
         for home in homes:
             home.write_files(self._voters, self._properties)

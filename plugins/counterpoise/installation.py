@@ -36,6 +36,7 @@ from counterpoise.settings import (
     Locations,
     Settings,
     check_worker_variables,
+    limit_inputs,
     read_settings,
 )
 from counterpoise.storage import Store
@@ -247,10 +248,7 @@ class Installation:
 
 
 def connect_by_discovery(settings: ConnectionSettings) -> ClusterAdmin:
-    """Connect to the first bootstrap address that answers, and warn of those that did not.
-
-    Raises ClusterUnreachableError.
-    """
+    """Connect to the first address that answers; warn of others. Raises ClusterUnreachableError."""
     for warning in settings.warnings:
         _LOGGER.warning("%s", warning)
     admin = connect(settings)
@@ -265,6 +263,9 @@ def connect_by_discovery(settings: ConnectionSettings) -> ClusterAdmin:
     return admin
 
 
+read_limits_of_inputs = limit_inputs  # for commands that need no installation
+
+
 def open_installation(
     *,
     connections: Connections | None = None,
@@ -273,13 +274,13 @@ def open_installation(
     may_migrate_ledger: bool = True,
     may_make_ledger: bool = True,
 ) -> Installation:
-    """Return the installation that the environment describes.
+    """Return what the environment describes, by default with the connections of the command line.
 
-    `connections` are those of the command line by default. Without `may_migrate_ledger`, as for
-    pages, the ledger is neither made nor migrated; without `may_make_ledger`, as for commands about
-    runs that are in it, none is made at the default place.
+    Without `may_migrate_ledger`, as for pages, the ledger is neither made nor migrated; without
+    `may_make_ledger`, as for commands about its runs, none is made at the default place.
     """
     locations = Locations.from_environment(environment)
+    limit_inputs(environment)
     return Installation(
         locations,
         connections or FileConnections(locations.connections, environment),
@@ -305,7 +306,7 @@ _TYPED: Final = "bootstrap"  # the id of a connection that nobody configured
 
 @dataclass(frozen=True)
 class _OneConnection:
-    """The connection of `--bootstrap`: plaintext, no login. Anything more needs a connection."""
+    """That of `--bootstrap`: plaintext, no login. Anything more needs a connection."""
 
     addresses: str = field(repr=False)  # where somebody may have put a password
 
@@ -324,9 +325,7 @@ class _OneConnection:
 
 
 def open_address(addresses: str, name: str) -> Installation:
-    """Return an installation with one cluster under any name: nothing is looked up in settings or
-    ledger, so no policy holds. For looking at a cluster, and for an emergency stop.
-    """
+    """Return one cluster under any name, without a policy: to look at it, and to stop at once."""
     cluster = ClusterSettings(name, _TYPED, _TYPED, None, ClusterPolicy())
     return open_installation(
         connections=_OneConnection.typed(addresses),

@@ -150,6 +150,30 @@ def test_a_static_rate_is_shown_as_static(cluster: Cluster) -> None:
     }
 
 
+def test_a_static_rate_is_shown_behind_the_dynamic_default_in_force(cluster: Cluster) -> None:
+    """The default of all brokers is in force also where server.properties has a rate."""
+    key = full_partition(cluster, 1, 2)
+    cluster.altered(topic(key.topic), FOLLOWER_REPLICAS, SET, "*")
+    cluster.set_default(FOLLOWER_RATE, "100000000")
+    try:
+        of_every_broker = ConfigValue("100000000", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        cluster.wait_until(
+            lambda: cluster.config(broker(5), FOLLOWER_RATE) == of_every_broker, "the default"
+        )
+        shown = cluster.admin.describe_configs([broker(5), broker(4)], RATE_KEYS)
+        assert shown[broker(5)][FOLLOWER_RATE].hidden_static == "0"
+        assert shown[broker(5)][LEADER_RATE].hidden_static is None, "the static one is shown"
+        assert shown[broker(4)][FOLLOWER_RATE].hidden_static is None
+        assert cluster.refusal(key, (1, 5)) == ""
+        cluster.wait_until(lambda: not cluster.is_moving(key), "the move")
+    finally:
+        cluster.set_default(FOLLOWER_RATE, None)
+    static = ConfigValue("0", ConfigSource.STATIC_BROKER)
+    cluster.wait_until(
+        lambda: cluster.config(broker(5), FOLLOWER_RATE) == static, "the default to be gone"
+    )
+
+
 def test_in_sync_replicas_are_not_throttled(cluster: Cluster) -> None:
     key = full_partition(cluster, 1, 2)
     for list_key in (LEADER_REPLICAS, FOLLOWER_REPLICAS):

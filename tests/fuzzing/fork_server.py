@@ -1,17 +1,20 @@
 """Runs commands in processes that are copies of one that has loaded everything already.
 
     python -m tests.fuzzing.fork_server         # a JSON object a line in, one out
-    {"words": [...], "folder": "...", "environment": {...}, "terminal": false} -> {"status": 0}
+    {"words": [...], "folder": "...", "environment": {...}, "terminal": false, "interrupt": null}
+    -> {"status": 0}
 
 A copy costs milliseconds, and has its own streams, signals, current directory and limits: 10 s of
 processor time, 4 GB of memory.
 """
 
+import importlib
 import json
 import os
 import pty
 import resource
 import sys
+import time
 import traceback
 from typing import Any, Final, NoReturn
 
@@ -25,14 +28,29 @@ CRASHED: Final = 250  # an exception that even the last resort let through
 
 def serve() -> None:
     pipeline.plan_from  # noqa: B018 # loads what plans are made with
+    importlib.import_module("matplotlib.font_manager")  # lists the fonts, once
     _say("ready")
     for line in sys.stdin:
         case = json.loads(line)
         child = os.fork()
         if child == 0:
             _run(case)
-        _, status = os.waitpid(child, 0)
+        status = _wait_for(child, case["interrupt"])
         _say(json.dumps({"status": os.waitstatus_to_exitcode(status)}))
+
+
+def _wait_for(child: int, interrupt: tuple[float, int] | None) -> int:
+    """Return how the child ended, after a signal where one is wanted."""
+    if interrupt:
+        seconds, number = interrupt
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return status
+            time.sleep(0.01)
+        os.kill(child, number)
+    return os.waitpid(child, 0)[1]
 
 
 def _say(line: str) -> None:

@@ -38,9 +38,7 @@ FILES: Final = {
     "connections.yaml": CONNECTIONS,
 }
 PARSERS: Final = dict(leaf_commands(build_parser()))
-# Commands that start Spark, or wait for a person, are left to their own tests.
-LEFT_OUT: Final = {"report"}
-NAMES: Final = sorted(PARSERS.keys() - LEFT_OUT)
+NAMES: Final = sorted(PARSERS)
 
 ODD: Final = st.sampled_from(
     (
@@ -140,7 +138,7 @@ def test_arguments(commands: Commands, data: st.DataObject) -> None:
     words = name.split()
     writes = []
     for action in PARSERS[name]._actions:
-        if action.dest == "help" or action.dest in ("follow", "watch"):
+        if action.dest == "help":
             continue
         if action.option_strings and not action.required and data.draw(st.booleans()):
             continue

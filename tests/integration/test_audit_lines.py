@@ -31,6 +31,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.kafka import ConfigResourceType as Type
 from local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill
 from local_processes import wait_until
+from tests.support.audit_lines import BY_COMMANDS, IN_FILES
 from tests.support.command_line import CommandLine
 from tests.support.faults import NOTICED_SOON
 from tests.support.kafka_facts import ON_A_SHARED_DISK
@@ -60,28 +61,6 @@ TOPICS: Final = (
     TopicSpec("strict", [(1, 2), (2, 3)], configs={MIN_ISR: "2"}),
     TopicSpec("own", THREE, configs={MIN_ISR: "1", UNCLEAN: "true"}),
     TopicSpec("moving", [(1, 2)]),
-)
-# Rules whose lines mend the finding; those that are edits of files first.
-IN_FILES: Final = (
-    "auto-create-topics",
-    "auto-leader-rebalance",
-    "default-replication-factor",
-    "internal-replication-factor",
-    "static-configs-differ",
-    "throttle-rate-without-effect",
-)
-BY_COMMANDS: Final = (
-    "broker-fenced",
-    "cordoned-log-dirs",
-    "dynamic-config-drift",
-    "leaders-not-preferred",
-    "leftover-throttle",
-    "min-insync-1",
-    "min-insync-blocks",
-    "quorum-static",
-    "reassignment-old",
-    "throttle-rate-of-all-brokers",
-    "unclean-leader-election",
 )
 
 

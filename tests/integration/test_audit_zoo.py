@@ -86,8 +86,22 @@ def one_rack() -> Healthy:
     return Healthy(brokers_in_racks("a", "a", "a"), careful(3, 2), topics, (ONE_RACK,))
 
 
+def dedicated_controller() -> Healthy:
+    """One controller without a broker; brokers do not know its configs."""
+    controller = BrokerSpec(101, "a", is_only_controller=True)
+    waiver = "{rule: quorum-size, reason: one controller in this room, subjects: [quorum]}"
+    brokers = (controller, *brokers_in_racks("a", "b", "c"))
+    return Healthy(brokers, careful(3, 2), (TopicSpec("orders", IN_TURN),), (waiver,))
+
+
 ONE_RACK: Final = "{rule: quorum-one-rack, reason: one room, subjects: [quorum]}"
-CLUSTERS: Final = (three_and_a_scratch_topic, two_on_purpose, racks_that_differ, one_rack)
+CLUSTERS: Final = (
+    three_and_a_scratch_topic,
+    two_on_purpose,
+    racks_that_differ,
+    one_rack,
+    dedicated_controller,
+)
 
 
 @pytest.fixture(params=CLUSTERS, ids=lambda make: make.__name__)

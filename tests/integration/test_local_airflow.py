@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import httpx
@@ -10,6 +11,9 @@ import pytest
 from local_airflow import AirflowApi, LocalAirflow
 from local_airflow.api import AirflowApiError
 from local_processes import ChildFailedError, wait_until
+from tests.support.audit_lines import SILENT
+from tests.support.audits import findings_of
+from tests.support.rule_pairs import PAIRS
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 HELLO = """\
@@ -33,6 +37,8 @@ def test_a_local_airflow_from_start_to_end(tmp_path: Path) -> None:
     (dags / "hello.py").write_text(
         HELLO.replace("schedule=None", 'schedule=None, params={"name": "nobody"}')
     )
+    paused = HELLO.replace("schedule=None", "schedule=None, is_paused_upon_creation=True")
+    (dags / "kafka_snapshot.py").write_text(paused.replace("hello", "kafka_snapshot"))
     with LocalAirflow(tmp_path / "home", dags=dags, plugins=PLUGINS) as airflow:
         pids = [
             pid
@@ -42,6 +48,7 @@ def test_a_local_airflow_from_start_to_end(tmp_path: Path) -> None:
         assert stat.S_IMODE(airflow.home.passwords_file.stat().st_mode) == 0o600
         check_a_run(airflow.api("alice"))
         check_who_may_do_what(airflow)
+        check_what_the_audit_proposes(airflow)
         check_a_death_is_told(airflow)
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
@@ -63,6 +70,23 @@ def check_who_may_do_what(airflow: LocalAirflow) -> None:
     for page in ("reports", "runs/x/plan", "openapi.json", "docs"):
         answer = httpx.get(f"{airflow.base_url}/counterpoise/{page}", trust_env=False)
         assert answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.NOT_FOUND), page
+
+
+def check_what_the_audit_proposes(airflow: LocalAirflow) -> None:
+    """The line for snapshots that no Dag run takes, pasted as it stands."""
+    (finding,) = findings_of(SILENT, PAIRS[SILENT][0]())
+    _, line = finding.fix
+    shown = subprocess.run(
+        ["bash", "-c", line],
+        env=dict(airflow.variables),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert shown.returncode == 0, shown.stderr
+    rows = [line.split("|") for line in shown.stdout.splitlines() if line.startswith("kafka_snap")]
+    assert [[cell.strip() for cell in row] for row in rows] == [["kafka_snapshot", "True"]]
 
 
 def check_a_death_is_told(airflow: LocalAirflow) -> None:

@@ -104,7 +104,7 @@ def installation_of(
     locations = Locations.from_environment(
         {
             "COUNTERPOISE_STORE": opened.root_uri,
-            "COUNTERPOISE_LEDGER": "sqlite://",
+            "COUNTERPOISE_LEDGER": "sqlite:////nowhere/ledger.db",  # never opened
             "COUNTERPOISE_SPARK_MASTER": master,
             "COUNTERPOISE_SPARK_JOBS": str(JOBS),
         }

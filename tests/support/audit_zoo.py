@@ -207,6 +207,13 @@ def during_a_run() -> AuditFacts:
     return facts(cluster, snapshot=snapshot_of(cluster), active_run_id="demo-1")
 
 
+def one_large_partition() -> AuditFacts:
+    """It is somewhere, and no plan makes that much better."""
+    picture = topics_in_turn(range(1, 7), INTERNAL)
+    large = f"large-0: 1 2 3 size={500 * GB} rate=10000"
+    return facts(healthy(f"{picture}\n{large}", racks=racks_in_turn(6)))
+
+
 def emptied() -> AuditFacts:
     """A run has emptied broker 4, which is about to be stopped."""
     picture = topics_in_turn((1, 2, 3), ("orders", *INTERNAL))
@@ -234,5 +241,6 @@ ZOO: Final[Mapping[str, Callable[[], AuditFacts]]] = {
     ),
     "two replicas by waiver": waived_pairs,
     "a run under way": during_a_run,
+    "one large partition": one_large_partition,
     "a broker that a run emptied": emptied,
 }

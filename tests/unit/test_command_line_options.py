@@ -1,11 +1,7 @@
-"""What every command has: examples, --json, --quiet; and completion in shells."""
+"""What every command has: examples, --json, --quiet."""
 
 import json
-import os
 import shlex
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -65,48 +61,6 @@ def test_requests_are_values_too(shell: CommandLine) -> None:
     assert (frozen["control"], frozen["cluster"], frozen["run_id"]) == ("freeze", "demo", None)
     assert frozen["until"] and frozen["why"] == "release"
     assert json.loads(shell.type("ledger", "migrate", "--json").out)["states"]
-
-
-COMPLETE = """
-source "$1"
-COMP_LINE="$2"; COMP_POINT=${#2}; COMP_TYPE=9; read -ra COMP_WORDS <<<"$2"
-[[ "$2" == *" " ]] && COMP_WORDS+=("")
-COMP_CWORD=$((${#COMP_WORDS[@]}-1)); COMPREPLY=()
-_python_argcomplete counterpoise
-printf '%s\\n' "${COMPREPLY[@]}"
-"""
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("counterpoise unf", {"unfreeze "}),
-        ("counterpoise plan --re", {"--replication-factor", "--reassignment-json"}),
-        ("counterpoise audit --cluster ", {"orders-eu", "orders-us"}),
-        ("counterpoise report --cluster orders-e", {"orders-eu "}),
-    ],
-)
-def test_bash_completes(line: str, expected: set[str], shell: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "clusters.yaml").write_text(
-        "clusters: {orders-eu: {connection: a}, orders-us: {connection: b}}\n"
-    )
-    script = tmp_path / "completion"
-    script.write_text(shell.type("completion", "bash").out)
-    command = tmp_path / "bin" / "counterpoise"
-    command.parent.mkdir()
-    code = "from counterpoise.cli.start import run; run()"
-    command.write_text(f"#!/bin/bash\nexec {sys.executable} -c '{code}' \"$@\"\n")
-    command.chmod(0o755)
-    environment = shell.environment | {"PATH": f"{command.parent}:{os.environ['PATH']}"}
-    ended = subprocess.run(
-        [shutil.which("bash") or "bash", "--norc", "-c", COMPLETE, "bash", str(script), line],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert set(ended.stdout.splitlines()) == expected, ended.stderr
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])

@@ -132,6 +132,16 @@ def test_a_pipe_with_a_reader_gets_the_plan(folder: Path) -> None:
     assert json.loads((folder / "got").read_text())["fingerprint"]
 
 
+@pytest.mark.parametrize("words", [("show", "-"), ("plan", "--state", "-"), (*PLAN, "--out", "-")])
+def test_a_dash_is_no_file(words: tuple[str, ...], folder: Path) -> None:
+    """Other tools take it for stdin or stdout."""
+    ended = typed(folder, *words)
+    assert ended.returncode == 2
+    assert "/dev/stdin" in ended.stderr and "/dev/stdout" in ended.stderr
+    assert not (folder / "-").exists()
+    assert "demo" in in_shell(folder, "cat plan.json | counterpoise show /dev/stdin").stdout
+
+
 def test_a_socket_and_a_folder_are_refused(folder: Path) -> None:
     (folder / "folder").mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -276,6 +286,35 @@ def test_signals_end_a_command_without_a_word(number: signal.Signals, folder: Pa
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (-number, b"", b"")
+
+
+INTERRUPTED_CLOSING = """
+import os, signal
+from sqlalchemy.engine.default import DefaultDialect
+close = DefaultDialect.do_close
+def interrupted(self, connection):
+    close(self, connection)
+    os.kill(os.getpid(), signal.{name})
+DefaultDialect.do_close = interrupted
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_arguments_are_read_is_quiet(number: signal.Signals, folder: Path) -> None:
+    before = f"""
+import os, signal
+from counterpoise.cli import main
+main.build_parser = lambda: os.kill(os.getpid(), signal.{number.name})
+"""
+    ended = typed(folder, "show", "plan.json", before=before)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-number, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_ledger_is_closed_is_quiet(number: signal.Signals, folder: Path) -> None:
+    (folder / "clusters.yaml").write_text("clusters: {}\n")
+    ended = typed(folder, "ledger", "migrate", before=INTERRUPTED_CLOSING.format(name=number.name))
+    assert (ended.returncode, ended.stderr) == (-number, "")
 
 
 def test_ctrl_c_while_modules_load_is_quiet(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Files without an end, pipes that nobody writes, archives that unpack to more than fits."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -11,11 +12,12 @@ import pytest
 
 from counterpoise import input_files
 from counterpoise.errors import InputError
-from counterpoise.input_files import file_complaint, read_input, read_input_text
+from counterpoise.input_files import SizeLimit, file_complaint, read_input, read_input_text
 from tests.support.broken import documents
 from tests.support.command_line import CommandLine
 
-_LIMIT = 1_000
+_BYTES = 1_000
+_LIMIT = SizeLimit(fixed_bytes=_BYTES)
 
 
 @pytest.fixture
@@ -31,9 +33,9 @@ def pipe_in(folder: Path) -> Path:
 
 def test_a_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    path.write_bytes(b"x" * _LIMIT)
-    assert read_input(path, "document", _LIMIT) == b"x" * _LIMIT
-    path.write_bytes(b"x" * (_LIMIT + 1))
+    path.write_bytes(b"x" * _BYTES)
+    assert read_input(path, "document", _LIMIT) == b"x" * _BYTES
+    path.write_bytes(b"x" * (_BYTES + 1))
     with pytest.raises(InputError, match=r"^document .*state\.json: it is larger than 1\.0 kB"):
         read_input(path, "document", _LIMIT)
 
@@ -52,7 +54,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"\0" * 10**7, compresslevel=1))
     assert path.stat().st_size < 10**5
     with pytest.raises(InputError, match="larger than"):
-        read_input(path, "", 10**6, unpack=True)
+        read_input(path, "", SizeLimit(fixed_bytes=10**6), unpack=True)
 
 
 def test_a_device_without_an_end_is_refused() -> None:
@@ -74,6 +76,37 @@ def test_a_pipe_that_nobody_writes_is_one_message(
     monkeypatch.setattr(input_files, "_PATIENCE_SECONDS", 0.05)
     with pytest.raises(InputError, match="nothing came out of this pipe"):
         read_input(pipe_in(tmp_path), "plan", _LIMIT)
+
+
+def test_waiting_for_a_pipe_is_told_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(input_files, "_UNNOTICED_SECONDS", 0.05)
+    path = pipe_in(tmp_path)
+    writer = threading.Timer(0.2, path.write_text, args=("written",))
+    writer.start()
+    assert read_input_text(path, "plan", _LIMIT) == "written"
+    writer.join()
+    told = f"'plan {path}': nothing comes out of this pipe yet: waiting for up to 60 s"
+    assert [record.getMessage() for record in caplog.records] == [told]
+
+
+def test_a_pipe_that_drips_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_files, "_DEADLINE_SECONDS", 0.3)
+    path = pipe_in(tmp_path)
+    is_over = threading.Event()
+
+    def drip() -> None:
+        with path.open("wb", buffering=0) as stream, contextlib.suppress(BrokenPipeError):
+            while not is_over.wait(0.05):
+                stream.write(b"x")
+
+    writer = threading.Thread(target=drip)
+    writer.start()
+    with pytest.raises(InputError, match=r"this pipe was still being written after 0 s"):
+        read_input(path, "plan", _LIMIT)
+    is_over.set()
+    writer.join()
 
 
 def test_what_is_no_text_is_told_without_the_text(tmp_path: Path) -> None:
@@ -120,19 +153,65 @@ def test_no_command_reads_without_an_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(input_files, "_PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr("counterpoise.cli.common.MAX_DOCUMENT_BYTES", 10**6)
     monkeypatch.chdir(tmp_path)
     pipe_in(tmp_path)
     (tmp_path / "bomb.json.gz").write_bytes(gzip.compress(b" " * 10**7))
     with (tmp_path / "sparse.json").open("wb") as file:
         file.truncate(10**7)
     (tmp_path / "state.json").write_text(documents.TEXT)
-    shell.configure("127.0.0.1:1")
+    shell.configure("127.0.0.1:1", extra="inputs: {max_document: 1MB}\n")
     there = {"ENDLESS": endless, "STATE": "state.json"}
     typed = shell.type(*(there.get(word, word) for word in words))
     assert typed.code == 2, typed.err
     assert endless in typed.err and "Traceback" not in typed.err
-    assert "larger than 1.0 MB" in typed.err or "nothing came out" in typed.err
+    told = "larger than 1.0 MB (inputs.max_document in clusters.yaml allows more)"
+    assert told in typed.err or "nothing came out" in typed.err
+
+
+def test_the_settings_say_how_large_documents_and_plans_may_be(
+    shell: CommandLine, tmp_path: Path
+) -> None:
+    state, plan = tmp_path / "state.json", tmp_path / "plan.json"
+    state.write_text(documents.TEXT + " " * 2_000_000)
+    words = ("plan", "--state", state, "--goal", "leaders", "--out", plan)
+    shell.configure("127.0.0.1:1", extra="inputs: {max_document: 1.5MB}\n")
+    refused = shell.type(*words)
+    assert refused.code == 2
+    assert f"{state}: it is larger than 1.5 MB (inputs.max_document in clusters" in refused.err
+    shell.configure("127.0.0.1:1", extra="inputs: {max_document: 3MB}\n")
+    assert shell.type(*words).code in (0, 1)
+
+
+def test_the_settings_say_how_large_connections_and_certificates_may_be(
+    shell: CommandLine, tmp_path: Path
+) -> None:
+    for key, name in (("max_connections", "connections.yaml"), ("max_certificates", "ca.pem")):
+        ca = tmp_path / "ca.pem"
+        shell.configure("127.0.0.1:1", extra=f"inputs: {{{key}: 2MB}}\n")
+        settings = f"bootstrap.servers: '127.0.0.1:1', ssl.ca.location: '{ca}'"
+        (tmp_path / "connections.yaml").write_text(
+            f"kafka: {{{settings}, security.protocol: SSL}}\n"
+        )
+        ca.write_text("")
+        with (tmp_path / name).open("a") as file:
+            file.write("\n" * 2_000_001)
+        typed = shell.type("audit", "--cluster", "demo")
+        assert typed.code == 2
+        assert f"larger than 2.0 MB (inputs.{key} in clusters.yaml allows more)" in typed.err
+
+
+@pytest.mark.parametrize(
+    ("inputs", "complaint"),
+    [
+        ("{max_document: 1kB}", "'1kB' is too little; it must be at least 1.0 MB"),
+        ("{max_document: -1}", "max_document"),
+        ("{max_plan: 1GB}", "max_plan"),
+    ],
+)
+def test_limits_that_cannot_be(inputs: str, complaint: str, shell: CommandLine) -> None:
+    shell.configure("127.0.0.1:1", extra=f"inputs: {inputs}\n")
+    typed = shell.type("audit", "--cluster", "demo")
+    assert typed.code == 2 and complaint in typed.err and "line 4" in typed.err
 
 
 @pytest.mark.parametrize("name", ["clusters.yaml", "connections.yaml"])

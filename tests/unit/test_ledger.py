@@ -324,7 +324,9 @@ def test_a_wait_for_a_locked_ledger_is_told(
         other.execute("PRAGMA locking_mode=EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
         other.execute("CREATE TABLE other(x)")
-        with pytest.raises(LedgerError, match="database is locked"):
+        with pytest.raises(
+            LedgerError, match="database is locked: another process kept it for 0 s"
+        ):
             Ledger.open(url, now_utc, migrate=migrate)
     assert f"the ledger {url} is locked by another process" in caplog.text
     Ledger.open(url, now_utc, migrate=migrate).close()

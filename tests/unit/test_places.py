@@ -98,6 +98,28 @@ def test_what_earlier_versions_found_in_the_current_directory_is_not_passed_over
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        *("sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite+pysqlite:///:memory:"),
+        *("sqlite:///file::memory:?uri=true", "sqlite:///file:x?mode=memory&uri=true"),
+    ],
+)
+def test_a_ledger_that_forgets_is_refused(url: str, shell: CommandLine) -> None:
+    """A freeze that holds until the command ends would be worse than none."""
+    shell.configure("127.0.0.1:1")
+    config = {"COUNTERPOISE_CONFIG": str(shell.folder / "clusters.yaml")}
+    shell.environment |= config | {"COUNTERPOISE_LEDGER": url}
+    typed = shell.type("freeze", "demo", "--until", "8h", "--why", "release")
+    assert typed.code == 2 and "COUNTERPOISE_LEDGER: this ledger is in memory" in typed.err
+
+
+@pytest.mark.parametrize("name", ["memory.db", "a:memory:b.db", "x?mode=memorys"])
+def test_a_ledger_in_a_file_is_none(name: str) -> None:
+    url = f"sqlite:////x/{name}"
+    assert Locations.from_environment(NAMED | {"COUNTERPOISE_LEDGER": url}).ledger == url
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ("status",),

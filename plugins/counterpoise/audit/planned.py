@@ -4,10 +4,11 @@
     outlooks = {one: ... for one in wanted}          # the planner's, made by the caller
     findings = with_outlooks(findings, outlooks, facts)
 
-A finding about balance stands only where a plan improves what it is about: brokers in racks a, a,
-b, c hold uneven numbers of replicas at three replicas each, and no plan can change that. Any other
-finding stands as it is, and says what the plan brings, or why there is none. While a run of ours is
-under way no plan is asked for, and balance is an info: the run is what changes it.
+A finding about balance stands only where a plan takes away a tenth of the difference that it is
+about: brokers in racks a, a, b, c hold uneven numbers of replicas at three replicas each, and no
+plan can change that; one partition of 500 GB is on some broker after any plan. Any other finding
+stands as it is, and says what the plan brings, or why there is none. While a run of ours is under
+way no plan is asked for, and balance is an info: the run is what changes it.
 
 Limits: one plan for all topics that want the same factor; the sentence of each counts its own.
 """
@@ -24,6 +25,7 @@ from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_bytes, format_rate
 
+_NOTICED_PERCENT = 10  # of the difference between the brokers
 _IMPROVES = {rule.id: rule.improves for rule in RULES}
 _IN_WORDS = {
     Measure.LEADERS: "leaders per broker",
@@ -111,7 +113,9 @@ def _is_improved(plan: RebalancePlan, measure: Measure | None) -> bool:
     if measure is None or measure is Measure.ANYTHING:
         return True
     before, after = _spread(plan, f"{measure}_before"), _spread(plan, f"{measure}_after")
-    return after[1] - after[0] < before[1] - before[0]
+    difference = before[1] - before[0]
+    gain = difference - (after[1] - after[0])
+    return gain > 0 and gain * 100 >= difference * _NOTICED_PERCENT
 
 
 def _spread(plan: RebalancePlan, name: str) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from counterpoise import queries
 from counterpoise.cli.output_files import path_argument
 from counterpoise.cli.streams import is_unicode
 from counterpoise.errors import CounterpoiseError, InputError
-from counterpoise.input_files import MAX_DOCUMENT_BYTES, read_input_text
+from counterpoise.input_files import DOCUMENTS, read_input_text
 from counterpoise.installation import Installation, open_bootstrap_installation, open_installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
@@ -230,7 +230,7 @@ def installation_for_run(arguments: argparse.Namespace) -> tuple[Installation, R
 
 def read_text(path: Path, what: str) -> str:
     """Read a text file, gzipped when its name ends in .gz. Raises InputError."""
-    return read_input_text(path, what, MAX_DOCUMENT_BYTES, unpack=True)
+    return read_input_text(path, what, DOCUMENTS, unpack=True)
 
 
 def read_state(path: Path) -> ClusterSnapshot:

@@ -46,6 +46,7 @@ from counterpoise.cli.streams import (
 )
 from counterpoise.cli.unexpected import report_unexpected
 from counterpoise.errors import CounterpoiseError
+from counterpoise.installation import read_limits_of_inputs
 from counterpoise.model.safe_text import is_broken_text, one_line
 
 _EPILOG = (
@@ -144,6 +145,7 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
         parser.error(one_line(f"{broken[0]!r} is no text in UTF-8"))
     arguments = parser.parse_args([_as_value(word) for word in argv])
     try:
+        read_limits_of_inputs()
         check_outputs(arguments)
         with _without_output() if arguments.quiet else contextlib.nullcontext():
             code = int(arguments.run(arguments, safe_console(console or _console())))
@@ -154,7 +156,7 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
         print(_sanitized(f"counterpoise {arguments.command}: {error}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as signal:
-        return TERMINATED if isinstance(signal, Terminated) else INTERRUPTED
+        return _code_of(signal)
     except Exception as error:  # noqa: BLE001 # the last resort
         return report_unexpected(error, arguments.command)
     return code
@@ -195,5 +197,12 @@ def _console() -> Console:
 def run() -> None:
     """Run in a process of its own."""
     with prepared_streams():
-        code = main(sys.argv[1:])
+        try:
+            code = main(sys.argv[1:])
+        except KeyboardInterrupt as signal:  # before there is a command
+            code = _code_of(signal)
     end(code)
+
+
+def _code_of(signal: KeyboardInterrupt) -> int:
+    return TERMINATED if isinstance(signal, Terminated) else INTERRUPTED

@@ -39,6 +39,8 @@ def path_argument(text: str) -> Path:
     """Return the path of an argument. Raises ArgumentTypeError for none."""
     if not text.strip():
         raise argparse.ArgumentTypeError("it is empty; give the path of a file")
+    if text == "-":  # elsewhere stdin or stdout; here it would be a file of that name
+        raise argparse.ArgumentTypeError("- is no file; write /dev/stdin, /dev/stdout or ./-")
     return Path(text)
 
 

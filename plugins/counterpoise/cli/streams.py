@@ -13,6 +13,7 @@ is opened would get its number, and what is printed.
 import codecs
 import contextlib
 import io
+import logging
 import os
 import select
 import signal
@@ -109,6 +110,8 @@ def _stream(handle: int, before: TextIO | None, *, raises: bool) -> io.TextIOWra
 def _interrupt(number: int, _frame: object) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # It would log this very exception, where it closes a connection just now.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 

@@ -132,6 +132,7 @@ def describe_request(resources: Sequence[ConfigResource], keys: Sequence[str] | 
     """Return a DescribeConfigs request for these keys; None means every key."""
     resource_type = DescribeConfigsRequest.DescribeConfigsResource
     wanted_keys = None if keys is None else list(keys)
+    is_about_brokers = all(resource.is_broker for resource in resources)
     return DescribeConfigsRequest(
         resources=[
             resource_type(
@@ -141,7 +142,8 @@ def describe_request(resources: Sequence[ConfigResource], keys: Sequence[str] | 
             )
             for resource in resources
         ],
-        include_synonyms=False,
+        # The levels below the one in force; of thousands of topics they would be a large response.
+        include_synonyms=is_about_brokers,
         min_version=1,  # version 0 does not have the source of a value
     )
 
@@ -167,12 +169,25 @@ def _values_by_resource(
             )
             raise ClusterError(f"the configs of {resource.type} {resource.name}: {reason}")
         values[resource] = {
-            entry.name: ConfigValue(
-                entry.value, _SOURCES.get(entry.config_source, ConfigSource.OTHER)
+            entry.name: _value_of(
+                entry, of_one_broker=resource.is_broker and resource != EVERY_BROKER
             )
             for entry in result.configs
         }
     return values
+
+
+def _value_of(entry: Any, *, of_one_broker: bool) -> ConfigValue:
+    source = _SOURCES.get(entry.config_source, ConfigSource.OTHER)
+    hidden = None
+    if of_one_broker and source is not ConfigSource.STATIC_BROKER:
+        levels = {
+            _SOURCES.get(synonym.source): synonym.value
+            for synonym in entry.synonyms or ()
+            if synonym.name == entry.name
+        }
+        hidden = levels.get(ConfigSource.STATIC_BROKER)
+    return ConfigValue(entry.value, source, hidden)
 
 
 def alter_configs(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from counterpoise.errors import ConfigurationError, InputError
-from counterpoise.input_files import MAX_CERTIFICATES_BYTES, file_complaint, read_input_text
+from counterpoise.input_files import CERTIFICATES, file_complaint, read_input_text
 from counterpoise.kafka_admin.connection_rules import (
     GSSAPI,
     HOST_NAMES,
@@ -172,7 +172,7 @@ def _certificate_principal(given: Mapping[str, str]) -> str:
         location = given.get("ssl.certificate.location")
         pem = given.get("ssl.certificate.pem", "")
         if location:
-            pem = read_input_text(Path(location), "", MAX_CERTIFICATES_BYTES)
+            pem = read_input_text(Path(location), "", CERTIFICATES)
         if not pem:
             return _ANONYMOUS
         subject = x509.load_pem_x509_certificate(pem.encode()).subject

@@ -27,7 +27,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from counterpoise.errors import ClusterError, InputError
-from counterpoise.input_files import read_input_text
+from counterpoise.input_files import ONE_LINE, read_input_text
 from counterpoise.kafka_admin.connection_rules import (
     CLIENT_ID,
     CLIENT_SECRET,
@@ -42,7 +42,7 @@ from counterpoise.kafka_admin.connection_rules import (
 from counterpoise.kafka_admin.tls_context import https_context
 
 _FETCH_SECONDS: Final = 5.0
-_MAX_BYTES: Final = 1_000_000  # of a response or a file
+_MAX_BYTES: Final = 1_000_000  # of a response
 _DEFAULT_LIFE_SECONDS: Final = 300.0  # of a token that does not say how long it is valid
 _UNSECURED_LIFE_SECONDS: Final = 3600.0
 _RENEWED_AFTER: Final = 0.8  # of a token's life, as librdkafka does
@@ -150,7 +150,7 @@ def _from_url(url: str, context: ssl.SSLContext) -> Token:
 
 def _from_file(path: str) -> Token:
     try:
-        text = read_input_text(Path(path), f'token_file in "{TOKEN_CONFIG}":', _MAX_BYTES)
+        text = read_input_text(Path(path), f'token_file in "{TOKEN_CONFIG}":', ONE_LINE)
     except InputError as error:
         raise TokenError(f"no token: {error}") from None
     return _token_in(text, path)

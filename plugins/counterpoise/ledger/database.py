@@ -218,8 +218,20 @@ def _wait_for_lock(connection: Any, statement: str, where: str) -> None:
             "the ledger %s is locked by another process: waiting for up to %d s", where, seconds
         )
         connection.execute(f"PRAGMA busy_timeout={seconds * 1000}")
-        connection.execute(statement)
+        try:
+            connection.execute(statement)
+        except sqlite3.OperationalError as still:
+            raise _still_locked(still) from None
     connection.execute(f"PRAGMA busy_timeout={_LOCK_WAIT_SECONDS * 1000}")
+
+
+def _still_locked(error: sqlite3.OperationalError) -> sqlite3.OperationalError:
+    told = sqlite3.OperationalError(
+        f"{error}: another process kept it for {_LOCK_WAIT_SECONDS} s; end that process, or try "
+        "again when it has ended"
+    )
+    told.sqlite_errorcode, told.sqlite_errorname = error.sqlite_errorcode, error.sqlite_errorname
+    return told
 
 
 def _text_of(stored: bytes) -> str:

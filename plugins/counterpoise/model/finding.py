@@ -51,6 +51,7 @@ class WantedPlan:
             words += ["--replication-factor", str(self.replication_factor)]
         if self.leader_weight is not None:
             words += ["--leader-weight", str(self.leader_weight)]
+        words += ["--out", "plan.json"]
         return " ".join(map(shell_word, words))
 
 

@@ -27,8 +27,8 @@ the first snapshots are there; so are rules about the configs of controllers tha
 the first is the usual one.
 
 A finding that a plan should mend is checked against the planner, with one plan for each goal that is asked for. A
-finding about balance is reported only where a plan makes it better; any other stands, and says what a plan would
-bring, or why there is none.
+finding about balance is reported only where a plan takes away a tenth of the difference; any other stands, and says
+what a plan would bring, or why there is none.
 
 Lines to paste are whole commands of Kafka's tools, or lines of `server.properties`; comments say which file, and what
 has to be done first. Where there is nothing to paste that mends a finding, "shows more, and changes nothing" stands

@@ -166,7 +166,7 @@ def _rack_spread(balance: LeaderBalance, rack: RackBalance) -> Evenness | None:
 
 def plan_command(cluster: str, wanted: WantedRebalance) -> str:
     """Return the command line that makes the plan, ready for a shell."""
-    return f"{WantedPlan(wanted.goal, wanted.broker_ids).command(cluster)} --out plan.json"
+    return WantedPlan(wanted.goal, wanted.broker_ids).command(cluster)
 
 
 def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:

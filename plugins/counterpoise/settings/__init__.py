@@ -9,6 +9,7 @@ secrets live here: a cluster names connections, and these come from Airflow or f
 
 from counterpoise.settings.clusters import ClusterSettings, Settings, parse_settings, read_settings
 from counterpoise.settings.connections import FileConnections
+from counterpoise.settings.input_limits import limit_inputs
 from counterpoise.settings.locations import Locations, check_worker_variables
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Locations",
     "Settings",
     "check_worker_variables",
+    "limit_inputs",
     "parse_settings",
     "read_settings",
 ]

@@ -4,17 +4,22 @@ together.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
 from counterpoise.errors import ConfigurationError, InputError
-from counterpoise.input_files import MAX_YAML_BYTES, read_input_text
+from counterpoise.input_files import (
+    CLUSTERS,
+    MIN_LIMIT_BYTES,
+    InputLimits,
+    read_input_text,
+)
 from counterpoise.model.person import People
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.settings.people import check_policy, read_people
 from counterpoise.settings.policies import read_policy
-from counterpoise.settings.sections import Section, compose, line_of, text, whole
+from counterpoise.settings.sections import Section, amount_from, compose, line_of, text, whole
 
 CLUSTER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
@@ -35,6 +40,7 @@ class Settings:
     clusters: Mapping[str, ClusterSettings]
     fleet_max_moves_in_flight: int | None = None  # over all clusters
     people: People = field(default_factory=People)
+    inputs: InputLimits = field(default_factory=InputLimits)
 
     def named(
         self, cluster_id: str, pinned_by_ledger: Mapping[str, str] | None = None
@@ -62,7 +68,7 @@ def read_settings(path: Path) -> Settings:
     Raises InputError when it cannot be read, ConfigurationError when it is malformed.
     """
     try:
-        content = read_input_text(path, "", MAX_YAML_BYTES)
+        content = read_input_text(path, "", CLUSTERS)
     except InputError as error:
         raise InputError(f"{error}; COUNTERPOISE_CONFIG names another file") from None
     return parse_settings(content, where=str(path))
@@ -75,12 +81,14 @@ def parse_settings(content: str, *, where: str) -> Settings:
     clusters: dict[str, ClusterSettings] = {}
     fleet_limit: int | None = None
     people = People()
+    inputs = InputLimits()
     top = Section(root, "the file", complaints) if root else None
     if top is None:
         complaints.append('line 1: the file is empty; it needs "clusters:"')
     else:
         fleet_limit = _fleet_limit(top.section("fleet"))
         people = read_people(top)
+        inputs = _input_limits(top.section("inputs"))
         listed = top.section("clusters", required=True)
         if listed:
             clusters = {
@@ -90,7 +98,7 @@ def parse_settings(content: str, *, where: str) -> Settings:
         top.finish()
     if complaints:
         raise ConfigurationError(where, tuple(sorted(dict.fromkeys(complaints), key=line_of)))
-    return Settings(where, clusters, fleet_limit, people)
+    return Settings(where, clusters, fleet_limit, people, inputs)
 
 
 def _fleet_limit(section: Section | None) -> int | None:
@@ -99,6 +107,20 @@ def _fleet_limit(section: Section | None) -> int | None:
     limit = section.value("max_moves_in_flight", whole(1, 10**6), None)
     section.finish()
     return limit
+
+
+def _input_limits(section: Section | None) -> InputLimits:
+    if section is None:
+        return InputLimits()
+    limit = amount_from(MIN_LIMIT_BYTES)
+    limits = InputLimits(
+        **{
+            key.name: section.value(key.name, limit, getattr(InputLimits(), key.name))
+            for key in fields(InputLimits)
+        }
+    )
+    section.finish()
+    return limits
 
 
 def _cluster(

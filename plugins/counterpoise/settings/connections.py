@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from counterpoise.errors import InputError
-from counterpoise.input_files import MAX_YAML_BYTES, read_input_text
+from counterpoise.input_files import CONNECTIONS, read_input_text
 from counterpoise.kafka_admin.connection import holds_secret
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.settings.sections import compose
@@ -69,7 +69,7 @@ class FileConnections:
             return {}
         except OSError:
             pass  # reading it says why
-        content = read_input_text(self.path, "", MAX_YAML_BYTES)
+        content = read_input_text(self.path, "", CONNECTIONS)
         node = compose(content, where=str(self.path))
         try:
             listed = _Constructor("").construct_document(node) if node else {}

@@ -12,6 +12,7 @@ asked when the store or the ledger is used for the first time, not before.
 """
 
 import os
+import re
 import select
 import shlex
 import subprocess
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from counterpoise.errors import InputError
-from counterpoise.input_files import MAX_SETTINGS_BYTES, read_input_text
+from counterpoise.input_files import ONE_LINE, read_input_text
 from counterpoise.model.safe_text import is_broken_text
 from counterpoise.units import format_bytes
 
@@ -36,6 +37,9 @@ _EARLIER_DEFAULTS: Final = {
     _STORE: "var/store",
     _LEDGER: "var/ledger.db",
 }
+_IN_MEMORY: Final = re.compile(
+    r"sqlite(\+\w+)?:(//)?/?((file:)?(:memory:)?(\?.*)?|.*[?&]mode=memory(&.*)?)"
+)
 _SPARK_CONF: Final = "COUNTERPOISE_SPARK_CONF"
 _SPARK_ENVIRONMENT: Final = "COUNTERPOISE_SPARK_ENV"
 _COMMAND, _FILE = "_CMD", "_FILE"  # what the name of a variable ends in
@@ -81,7 +85,7 @@ class Address:
     def _told_by_command(self) -> str:
         try:
             exit_code, output = _output_of(shlex.split(self.text))
-            told = output.decode() if len(output) <= MAX_SETTINGS_BYTES else ""
+            told = output.decode() if len(output) <= ONE_LINE.max_bytes else ""
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it cannot be read as words, or as text"
             raise InputError(f"{self.variable}: the command cannot be used ({reason})") from None
@@ -89,10 +93,10 @@ class Address:
             raise InputError(
                 f"{self.variable}: the command did not end within {_COMMAND_SECONDS} s"
             ) from None
-        if len(output) > MAX_SETTINGS_BYTES:
+        if len(output) > ONE_LINE.max_bytes:
             raise InputError(
                 f"{self.variable}: the command wrote more than "
-                f"{format_bytes(MAX_SETTINGS_BYTES)}, where a URL was wanted"
+                f"{format_bytes(ONE_LINE.max_bytes)}, where a URL was wanted"
             )
         if exit_code:
             raise InputError(
@@ -107,7 +111,7 @@ class Address:
                 f"{self.variable} wants the path of a file, and has a URL: that belongs in "
                 f"{self.variable.removesuffix(_FILE)}"
             )
-        return read_input_text(Path(self.text), f"{self.variable}:", MAX_SETTINGS_BYTES)
+        return read_input_text(Path(self.text), f"{self.variable}:", ONE_LINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +185,14 @@ class Locations:
 
     @property
     def ledger(self) -> str:
-        """Return the ledger's URL, secret. Raises InputError where nothing tells it."""
-        return self.ledger_address.read()
+        """Return the ledger's URL, secret. Raises InputError where nothing tells one that stays."""
+        url = self.ledger_address.read()
+        if _IN_MEMORY.fullmatch(url):
+            raise InputError(
+                f"{self.ledger_address.variable}: this ledger is in memory, and what is written "
+                "into it is gone when the command ends; write it like sqlite:///var/ledger.db"
+            )
+        return url
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Locations":
@@ -267,7 +277,7 @@ def _output_of(words: list[str]) -> tuple[int, bytearray]:
     assert child.stdout is not None, "the child is started with a pipe"
     with child, child.stdout as stream:
         try:
-            while len(output) <= MAX_SETTINGS_BYTES:
+            while len(output) <= ONE_LINE.max_bytes:
                 seconds_left = max(0.0, deadline - time.monotonic())
                 if not select.select([stream], [], [], seconds_left)[0]:
                     raise subprocess.TimeoutExpired(words[0], _COMMAND_SECONDS)

@@ -18,7 +18,7 @@ import yaml
 
 from counterpoise.errors import ConfigurationError, InputError
 from counterpoise.model.rebalance_request import read_pattern
-from counterpoise.units import parse_bytes, parse_duration, parse_rate
+from counterpoise.units import format_bytes, parse_bytes, parse_duration, parse_rate
 
 Value = TypeVar("Value")
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -174,6 +174,21 @@ def rate(node: yaml.Node, name: str) -> int:
 
 def amount(node: yaml.Node, name: str) -> int:
     return parse_bytes(text(node, name), where=name)
+
+
+def amount_from(lowest: int) -> Callable[[yaml.Node, str], int]:
+    """Return a reader of amounts of at least `lowest` bytes."""
+
+    def parse(node: yaml.Node, name: str) -> int:
+        found = amount(node, name)
+        if found < lowest:
+            raise InputError(
+                f"{name}: {text(node, name)!r} is too little; it must be at least "
+                f"{format_bytes(lowest)}"
+            )
+        return found
+
+    return parse
 
 
 def duration(node: yaml.Node, name: str) -> timedelta:

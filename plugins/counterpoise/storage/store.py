@@ -26,11 +26,10 @@ from pyarrow import fs
 from pyarrow import parquet as pq
 
 from counterpoise.errors import CounterpoiseError, InputError, StoreError
-from counterpoise.input_files import MAX_DOCUMENT_BYTES
+from counterpoise.input_files import DOCUMENTS
 from counterpoise.model.files import StoredFile
 from counterpoise.storage.folders import files_below
 from counterpoise.storage.opening import open_uri
-from counterpoise.units import format_bytes
 
 _SNAPSHOT_ID = "snapshot_id"
 _UNFINISHED = ".part"
@@ -78,13 +77,11 @@ class Store:
         pq.write_table(table, buffer, compression="zstd", coerce_timestamps="us")
         self.write_bytes(path, buffer.getvalue())
 
-    def read_bytes(self, path: str, *, max_bytes: int | None = MAX_DOCUMENT_BYTES) -> bytes:
-        """Return a file's bytes. Raises StoreError, also for one larger than `max_bytes`."""
+    def read_bytes(self, path: str, *, is_document: bool = True) -> bytes:
+        """Return a file's bytes. Raises StoreError, also for a document that is too large."""
         with self._naming_failures("read", path), self._opened(path) as file:
-            if max_bytes is not None and file.size() > max_bytes:
-                raise StoreError(
-                    f"{self.uri(path)} is larger than {format_bytes(max_bytes)}, and was not read"
-                )
+            if is_document and DOCUMENTS.is_exceeded_by(file.size()):
+                raise StoreError(f"{self.uri(path)}: {DOCUMENTS.complaint}, and was not read")
             return bytes(file.read())
 
     def read_text(self, path: str) -> str:
@@ -100,7 +97,7 @@ class Store:
         """
         if snapshot_id is None:
             try:
-                return pq.read_table(io.BytesIO(self.read_bytes(path, max_bytes=None)))
+                return pq.read_table(io.BytesIO(self.read_bytes(path, is_document=False)))
             except pa.ArrowException as error:
                 raise StoreError(
                     f"{self.uri(path)} is not a complete Parquet file: {error}"

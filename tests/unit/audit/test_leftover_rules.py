@@ -128,6 +128,25 @@ def test_a_default_rate_of_all_brokers_is_in_force() -> None:
     )
 
 
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_static_rate_behind_a_dynamic_one_is_told_with_the_one_in_force(is_own: bool) -> None:
+    cluster = with_static(2, FOLLOWER_RATE, "1000")
+    if is_own:
+        cluster.configs.dynamic[BROKER_2] = {FOLLOWER_RATE: "5000"}
+        level = "the broker's own"
+    else:
+        cluster.configs.broker_defaults[FOLLOWER_RATE] = "5000"
+        level = "the default of all brokers"
+        assert the_only("throttle-rate-of-all-brokers", facts(cluster)).evidence.rows == (
+            (FOLLOWER_RATE, "5000"),
+        )
+    found = the_only("throttle-rate-without-effect", facts(cluster))
+    assert found.evidence.rows == (("2", FOLLOWER_RATE, "1000", f"5000 ({level})"),)
+    assert found.fix == (
+        f"# remove {FOLLOWER_RATE} from server.properties of broker 2, then restart it",
+    )
+
+
 def test_rates_where_they_have_no_effect() -> None:
     in_a_file = the_only(
         "throttle-rate-without-effect", facts(with_static(3, FOLLOWER_RATE, "1000"))

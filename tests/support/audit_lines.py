@@ -1,0 +1,128 @@
+"""What is done in tests with the lines that each rule of the audit gives to paste.
+
+    executed = {*IN_FILES, *BY_COMMANDS, *FOR_CLIENTS, *SHOWN, *WITH_A_PLAN}
+    NOT_EXECUTED["racks-missing"]        # why there is nothing that could be executed
+
+A rule stands in one of these tables: `tests/unit/audit/test_lines.py` says which one is missing.
+`tests/integration/test_audit_lines*.py` do with the lines what the tables say.
+"""
+
+from typing import Final
+
+# Lines that mend the finding: edits of server.properties, and commands.
+IN_FILES: Final = (
+    "auto-create-topics",
+    "auto-leader-rebalance",
+    "default-replication-factor",
+    "internal-replication-factor",
+    "static-configs-differ",
+    "throttle-rate-without-effect",
+)
+BY_COMMANDS: Final = (
+    "broker-fenced",
+    "cordoned-log-dirs",
+    "dynamic-config-drift",
+    "leaders-not-preferred",
+    "leftover-throttle",
+    "min-insync-1",
+    "min-insync-blocks",
+    "quorum-static",
+    "reassignment-old",
+    "throttle-rate-of-all-brokers",
+    "unclean-leader-election",
+)
+FEATURES: Final = "features-below-possible"
+HOT_TOPIC: Final = "hot-topic-few-partitions"
+STALLED: Final = "reassignment-stalled"
+SILENT: Final = "snapshots-silent"
+ONE_BY_ONE: Final = (FEATURES, HOT_TOPIC, STALLED, SILENT)  # each has a test of its own
+
+# Lines for the configuration of clients, of which ours is one.
+FOR_CLIENTS: Final = ("bootstrap-few-addresses", "bootstrap-dead-address")
+
+# Lines that only show something, and what their output has to contain, as a pattern.
+SHOWN: Final = {
+    "confluent-balancer": r"Topic: _confluent-command\s",
+    "cruise-control": r"Topic: __CruiseControlMetrics\s",
+    "eligible-leaders": r"Topic: strict\s.*\n?.*Elr: \d",
+    "group-idle-members": r"GROUP\s+CONSUMER-ID[^\n]*\n(?:billing\s[^\n]*\n){2}",
+    "partitions-at-min-isr": r"Topic: orders\s+Partition: 0\s",
+    "partitions-offline": r"Topic: single\s+Partition: 0\s+Leader: none",
+    "partitions-under-min-isr": r"Topic: strict\s+Partition: 0\s",
+    "partitions-under-replicated": r"Topic: orders\s+Partition: 0\s",
+    "quorum-no-margin": r"NodeId\s.*LastCaughtUpTimestamp\s(?:.*\n)*3\s",
+    "quorum-size": r"CurrentVoters:.*1.*2.*3",
+    "quorum-voter-lags": r"NodeId\s.*LastCaughtUpTimestamp\s(?:.*\n)*3\s",
+    "strimzi": r"Topic: __strimzi_store_topic\s",
+}
+# The same for rules that do not fire in a sandbox, with the reason: their lines are those of a
+# simulated cluster whose brokers and topics have the same names.
+SHOWN_ANYHOW: Final = {
+    "log-dirs-uneven": (r'"logDir":', "all log dirs of this machine are on one disk"),
+    "metadata-differs": (
+        r"\n3\s+127\.0\.0\.1:",
+        "takes a broker that answers clients and is cut off from the controllers",
+    ),
+    "mixed-versions": (
+        r"id: 3 [^$]*Feature: metadata.version",
+        "a local cluster has one release of Kafka",
+    ),
+    "quorum-observer-lags": (
+        r"NodeId\s.*LastCaughtUpTimestamp\s",
+        "a broker that is behind for as long as this is fenced, and another rule tells of it",
+    ),
+    "replica-long-out-of-sync": (
+        r"^\s*$",  # nothing is under-replicated
+        "takes a replica that lags through three snapshots on a broker that is live",
+    ),
+    "snapshots-set-aside": (r"cluster demo \(", "takes a cluster that contradicts itself"),
+}
+
+# The line is the command of a plan.
+WITH_A_PLAN: Final = (
+    "idle-broker",
+    "leaders-uneven",
+    "replicas-uneven",
+    "replication-factor-1",
+    "replication-factor-low",
+    "replication-factor-mixed",
+    "topic-leaders-uneven",
+)
+
+_PLACE: Final = "names a file and a key; the value is one that only people know"
+_DECISION: Final = "what to do is a decision of people, or work on machines"
+_CLIENTS: Final = "gives clients the same line as bootstrap-dead-address"
+NOT_EXECUTED: Final = {
+    "advertised-duplicate": _PLACE,
+    "advertised-ip-address": _PLACE,
+    "advertised-loopback": _PLACE,
+    "advertised-unreachable": _PLACE,
+    "advertised-wrong-broker": _PLACE,
+    "bootstrap-one-rack": _CLIENTS,
+    "bootstrap-other-cluster": _CLIENTS,
+    "bootstrap-removed-broker": _CLIENTS,
+    "bytes-in-uneven": "its plan takes a history of traffic: test_load_on_brokers.py",
+    "bytes-uneven": "its plan takes gigabytes: a difference below is none",
+    "certificate-expires": _DECISION,
+    "certificate-other-host": _DECISION,
+    "controllers-combined": _DECISION,
+    "disk-full-soon": _PLACE,
+    "disk-nearly-full": _PLACE,
+    "listener-names-differ": _PLACE,
+    "listener-not-in-map": _PLACE,
+    "listener-security-differs": _PLACE,
+    "log-dir-offline": _DECISION,
+    "not-answered": _DECISION,
+    "partitions-in-one-rack": "its plan is that of a cluster whose racks are of several brokers",
+    "partitions-per-broker": _DECISION,
+    "quorum-one-rack": _DECISION,
+    "racks-missing": _PLACE,
+    "racks-single": _DECISION,
+    "racks-uneven": _DECISION,
+    "retention-cannot-fit": _PLACE,
+    "retention-without-end": _PLACE,
+    "rights-refused": _PLACE,
+    "topic-fewer-partitions-than-brokers": _DECISION,
+    "topics-over-provisioned": _DECISION,
+    "waiver-expired": _DECISION,
+}
