@@ -1,6 +1,6 @@
 """The scenarios: small worlds, and who acts in them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -46,6 +46,12 @@ def two_moves(snapshot: ClusterSnapshot) -> RebalancePlan:
     )
 
 
+def one_move(snapshot: ClusterSnapshot) -> RebalancePlan:
+    return plan_by_hand(
+        snapshot, Goal.REBALANCE, move("orders-0", "1 2 3", "4 2 3", size=1_000_000)
+    )
+
+
 @contextmanager
 def small_world() -> Iterator[Stage]:
     with Stage.open(simulated(PICTURE, racks=RACKS), CLUSTERS) as stage:
@@ -58,11 +64,18 @@ def world_with_a_dead_broker() -> Iterator[Stage]:
         yield stage
 
 
-def _begin(stage: Stage) -> Executor:
+def _begin(
+    stage: Stage, make_plan: Callable[[ClusterSnapshot], RebalancePlan] = two_moves
+) -> Executor:
     stage.history = History.of(stage.cluster, {}, RATE)
     installation = stage.installation()
-    plan = two_moves(pipeline.fresh_snapshot(installation, CLUSTER, stage.now))
+    plan = make_plan(pipeline.fresh_snapshot(installation, CLUSTER, stage.now))
     return approved(installation, stage, plan)
+
+
+def _two_executors(stage: Stage) -> list[Actor]:
+    executor = _begin(stage, one_move)
+    return _cast(Actor("executor", executor), Actor("other executor", executor, wakes_at=0.5))
 
 
 def _two_executors_and_a_watch(stage: Stage) -> list[Actor]:
@@ -211,6 +224,7 @@ def _cast(*actors: Actor) -> list[Actor]:
     return list(actors)
 
 
+TWO_EXECUTORS: Final = Scenario("two_executors", small_world, _two_executors)
 TWO_EXECUTORS_AND_A_WATCH: Final = Scenario(
     "two_executors_and_a_watch", small_world, _two_executors_and_a_watch
 )
@@ -240,6 +254,7 @@ RESUME_BESIDE_PENDING_RESTORES: Final = Scenario(
 )
 UNDO_AFTER_HALT: Final = Scenario("undo_after_halt", small_world, _undo_after_halt)
 SCENARIOS: Final = (
+    TWO_EXECUTORS,
     TWO_EXECUTORS_AND_A_WATCH,
     EXECUTOR_AND_CANCEL,
     EXECUTOR_AND_FOREIGN_THROTTLE,

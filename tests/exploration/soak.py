@@ -16,7 +16,7 @@ from typing import Final
 from tests.exploration.explorer import Found, explore
 from tests.exploration.paths import Budget, Scenario
 from tests.exploration.sampling import sample
-from tests.exploration.scenarios import SCENARIOS, TWO_EXECUTORS_AND_A_WATCH
+from tests.exploration.scenarios import SCENARIOS, TWO_EXECUTORS
 
 _BUDGETS: Final = (Budget(preemptions=2), Budget(preemptions=1, faults=1))
 _A_FAULT: Final = Budget(faults=1)  # `make test` has it for scenarios without one of their own
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     names = [scenario.name for scenario in SCENARIOS]
     parser.add_argument("--scenario", choices=names, help="only this one (default: all)")
-    parser.add_argument("--minutes", type=float, default=5.0, help="for each exploration")
+    parser.add_argument("--minutes", type=float, default=30.0, help="for each exploration")
     parser.add_argument(
         "--sample-minutes", type=float, default=2.0, help="for random schedules of each scenario"
     )
@@ -49,7 +49,7 @@ def _explorations(scenario: Scenario, asked: argparse.Namespace) -> Iterator[Fou
     budgets = list(_BUDGETS)
     if scenario.has_fault:
         budgets.insert(0, _A_FAULT)
-    if scenario is TWO_EXECUTORS_AND_A_WATCH:
+    if scenario is TWO_EXECUTORS:
         budgets.append(_THREE)
     for budget in budgets:
         yield explore(scenario, budget, max_seconds=60 * asked.minutes)
