@@ -19,7 +19,7 @@ from .dag_runs import (
     put_question,
     run_of_dag_run,
 )
-from .diagnosing import Examination, examine, leader_watch
+from .diagnosing import Examination, examine, leader_watch, try_connection
 from .emergency_stop import stop_from_plan
 from .executing import execute_step, execution, open_run, opened_run, settle_step
 from .places import Place, places
@@ -89,6 +89,7 @@ __all__ = [
     "snapshot_to_plan_on",
     "stop_from_plan",
     "submit_plan",
+    "try_connection",
     "undo_plan",
     "validate",
     "verdict",
