@@ -90,6 +90,22 @@ def test_a_plugins_folder_with_the_plugin_in_it_does_no_harm(installed: Installe
     assert "already registered" not in done.stdout + done.stderr
 
 
+def test_self_check_runs_the_spark_job_of_the_package_and_finds_plugin_and_dags(
+    installed: Installed,
+) -> None:
+    """No component of Airflow runs, and no cluster is configured: that is what is red."""
+    assert installed.run("airflow", "dags", "reserialize").returncode == 0
+    assert installed.run("counterpoise", "ledger", "migrate").returncode == 0
+    done = installed.run("counterpoise", "self-check", "--json")
+    found = {check["what"]: check for check in json.loads(done.stdout)["checks"]}
+    failures = {what for what, check in found.items() if check["state"] == "failed"}
+    components = {"airflow scheduler", "airflow dag-processor", "airflow triggerer"}
+    assert failures == {"settings", "airflow dags", *components}, done.stdout
+    assert "paused" in found["airflow dags"]["detail"]
+    assert "counterpoise==" in found["airflow plugin"]["detail"]
+    assert "a job of one row" in found["spark"]["detail"]
+
+
 def test_planning_runs_without_a_source_tree(installed: Installed) -> None:
     cluster = {
         "brokers": [{"id": 1, "rack": "a"}, {"id": 2, "rack": "b"}, {"id": 3, "rack": "c"}],

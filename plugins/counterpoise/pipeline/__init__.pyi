@@ -33,6 +33,7 @@ from .planning import (
     undo_plan,
 )
 from .reports import propose, report_balance, report_fleet
+from .self_check import self_check
 from .snapshots import checked_snapshot, due_clusters, fresh_snapshot, snapshot, write_data_docs
 from .verifying import find_problems, next_removal, removal_verdict, report_run, verdict, verify
 from .watching import WatchReport, watch_throttles
@@ -84,6 +85,7 @@ __all__ = [
     "report_run",
     "run_of_dag_run",
     "second_approval_question",
+    "self_check",
     "settle_step",
     "snapshot",
     "snapshot_to_plan_on",

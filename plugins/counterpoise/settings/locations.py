@@ -11,6 +11,7 @@ COUNTERPOISE_LEDGER_CMD="vault read ...", COUNTERPOISE_LEDGER_FILE=/run/secrets/
 asked when the store or the ledger is used for the first time, not before.
 """
 
+import atexit
 import os
 import re
 import select
@@ -275,6 +276,8 @@ def _output_of(words: list[str]) -> tuple[int, bytearray]:
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     assert child.stdout is not None, "the child is started with a pipe"
+    # For a process that ends while a thread of it still waits.
+    atexit.register(child.kill)
     with child, child.stdout as stream:
         try:
             while len(output) <= ONE_LINE.max_bytes:
@@ -286,6 +289,7 @@ def _output_of(words: list[str]) -> tuple[int, bytearray]:
                 output += block
         finally:
             child.kill()
+            atexit.unregister(child.kill)
     return child.returncode, output
 
 
