@@ -173,18 +173,21 @@ def _check_ledger(installation: Installation) -> Iterable[CheckResult]:
 
 def _check_store(installation: Installation) -> Iterable[CheckResult]:
     place = place_of_store(installation)
-    folder = f"self-check-{uuid.uuid4().hex}"
-    path = f"{folder}/probe.txt"
     started_at = time.monotonic()
     store = installation.archive.store
+    name = uuid.uuid4().hex
+    # Of a folder in an object store a marker stays: one for all checks.
+    folder = f"self-check-{name}" if store.is_local else "self-check"
+    path = f"{folder}/{name}.txt"
     try:
-        store.write_text(path, folder)
-        wrong = [] if store.read_text(path) == folder else ["what was read is not what was written"]
+        store.write_text(path, name)
+        wrong = [] if store.read_text(path) == name else ["what was read is not what was written"]
         wrong += [] if path in store.list(folder) else ["a file that was written is not listed"]
     finally:
         store.delete(path)
-        store.delete_folder(folder)
-    wrong += ["a file that was deleted is still listed"] if store.list(folder) else []
+        if store.is_local:
+            store.delete_folder(folder)
+    wrong += ["a file that was deleted is still listed"] if path in store.list(folder) else []
     if wrong:
         remedy = "use a store that shows a file as soon as it is written, to every component"
         yield failed("store", f"{place.where}: {'; '.join(wrong)}", remedy)
