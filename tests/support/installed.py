@@ -8,6 +8,7 @@ those of requirements.txt.
 """
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,7 @@ def install(folder: Path) -> Installed:
     _must_run([_BIN / "uv", "venv", "--python", sys.executable, folder / "env"], "uv venv")
     install_command: list[str | Path] = [
         *(_BIN / "uv", "pip", "install", "--python", folder / "env" / "bin" / "python"),
-        *("--constraint", ROOT / "requirements.txt"),
+        *("--constraint", _constraints(folder)),
         f"counterpoise[spark,postgres,s3] @ {wheel.as_uri()}",
         "apache-airflow",
     ]
@@ -76,6 +77,18 @@ def install(folder: Path) -> Installed:
     migrated = installed.run("airflow", "db", "migrate")
     assert migrated.returncode == 0, migrated.stdout + migrated.stderr
     return installed
+
+
+def _constraints(folder: Path) -> Path:
+    """Return the tested versions, made of the lock as docs/deploying.md has it."""
+    document = (ROOT / "docs" / "deploying.md").read_text()
+    (line,) = re.findall(r"^    (grep .*) > constraints\.txt$", document, re.MULTILINE)
+    made = local_processes.run(["sh", "-c", line], name="grep", timeout_seconds=60, cwd=ROOT)
+    pinned = made.stdout.split()
+    assert len(pinned) == (ROOT / "requirements.txt").read_text().count("==")
+    path = folder / "constraints.txt"
+    path.write_text("\n".join(pinned))
+    return path
 
 
 def _variables(folder: Path) -> dict[str, str]:
