@@ -38,6 +38,7 @@ from local_processes import Process, wait_until
 ROOT: Final = Path(__file__).resolve().parents[2]
 COMPOSE: Final = ROOT / "docker-compose.yaml"
 USER: Final = 1000
+HOME: Final = Path("/home") / "counterpoise"  # of that user, in the image
 _CONTAINER: Final = Path(__file__).with_name("container.py")
 _VENV: Final = Path(sys.prefix)
 _VARIABLE: Final = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
@@ -45,7 +46,7 @@ _MADE_FOR_US: Final = re.compile(r"install --directory --owner=counterpoise (.*)
 _DOCKERFILE: Final = (ROOT / "Dockerfile").read_text()
 _IMAGE: Final = {  # what Docker sets, and the Dockerfile
     "PATH": f"/image/bin:{_VENV / 'bin'}:/usr/local/bin:/usr/bin:/bin",
-    "HOME": "/home/counterpoise",
+    "HOME": str(HOME),
     **dict(re.findall(r"(\w+)=(\S+)", re.findall(r"^ENV (.*)$", _DOCKERFILE, re.MULTILINE)[0])),
 }
 _PACKAGES: Final = Path(sysconfig.get_path("purelib"))
@@ -175,13 +176,13 @@ class ComposeRun:
             "volumes": [self._mounted(volume) for volume in declared.get("volumes", [])],
             "tmpfs": tmpfs,
             "files": {
-                "/etc/passwd": f"counterpoise:x:{USER}:{USER}::/home/counterpoise:/bin/sh\n",
+                "/etc/passwd": f"counterpoise:x:{USER}:{USER}::{HOME}:/bin/sh\n",
                 "/etc/hosts": self._hosts(service),
                 "/etc/nsswitch.conf": "passwd: files\nhosts: files dns\n",
                 "/etc/resolv.conf": "",
                 "/image/bin/counterpoise": (ROOT / "docker" / "counterpoise").read_text(),
                 "/image/server.properties": _kafka_properties(environment),
-                "/home/counterpoise/.keep": "",
+                f"{HOME}/.keep": "",
             },
         }
 
