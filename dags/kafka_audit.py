@@ -11,13 +11,13 @@ import os
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Asset, dag, get_current_context, task
+from airflow.sdk import dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from counterpoise.model.safe_text import one_line
+from counterpoise.orchestration.assets import FLEET_SNAPSHOT
 from counterpoise.orchestration.installation import airflow_installation
 
-FLEET_SNAPSHOT = Asset("fleet_snapshot", uri="counterpoise://snapshot/fleet")
 CRON = os.environ.get("COUNTERPOISE_AUDIT_SCHEDULE")
 
 

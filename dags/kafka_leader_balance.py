@@ -9,13 +9,11 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import Asset, dag, get_current_context, task
+from airflow.sdk import dag, get_current_context, task
 
+from counterpoise.orchestration.assets import FLEET_SNAPSHOT, REBALANCE_WANTED
 from counterpoise.orchestration.handover import request_rebalance
 from counterpoise.orchestration.installation import airflow_installation
-
-FLEET_SNAPSHOT = Asset("fleet_snapshot", uri="counterpoise://snapshot/fleet")
-REBALANCE_WANTED = Asset("rebalance_wanted", uri="counterpoise://rebalance/wanted")
 
 
 @dag(

@@ -10,15 +10,15 @@ removal.
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Asset, PartitionedAssetTimetable, chain, dag, setup, task, teardown
+from airflow.sdk import PartitionedAssetTimetable, chain, dag, setup, task, teardown
 
 from counterpoise.orchestration import handover
 from counterpoise.orchestration.approval import RecordedApproval
+from counterpoise.orchestration.assets import REBALANCE_WANTED
 from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.stepping import StepUntilDone, execute_step, settle_step
 
-REBALANCE_WANTED = Asset("rebalance_wanted", uri="counterpoise://rebalance/wanted")
 WORK = ("plan", "validate", "approve", "approve_second", "open_run", "execute", "verify")
 ENDS = ("settle", "report")
 

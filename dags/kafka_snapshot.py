@@ -11,13 +11,11 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import Asset, dag, get_current_context, task
+from airflow.sdk import dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
+from counterpoise.orchestration.assets import CLUSTER_SNAPSHOT, FLEET_SNAPSHOT
 from counterpoise.orchestration.installation import airflow_installation
-
-CLUSTER_SNAPSHOT = Asset("cluster_snapshot", uri="counterpoise://snapshot/cluster")
-FLEET_SNAPSHOT = Asset("fleet_snapshot", uri="counterpoise://snapshot/fleet")
 
 SCHEDULE = os.environ.get("COUNTERPOISE_SNAPSHOT_SCHEDULE") or "0 * * * *"
 

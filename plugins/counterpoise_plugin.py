@@ -1,35 +1,11 @@
-"""What Counterpoise adds to Airflow: its reports, behind Airflow's login.
+"""The plugin, for an Airflow whose plugins folder is this one.
 
-Limits: the api-server reads this at its start; after a change, restart it.
+Limits: where the package is installed Airflow finds the plugin there, and this file adds nothing.
 """
 
-from functools import partial
+from counterpoise.entry_points.plugin import is_entry_point
 
-from airflow.plugins_manager import AirflowPlugin
+if not is_entry_point():
+    from counterpoise.entry_points.plugin import CounterpoisePlugin
 
-from counterpoise import installation
-from counterpoise.web.app import build_app
-
-_OPEN_FOR_PAGES = partial(installation.open_worker_installation, may_migrate_ledger=False)
-
-
-class CounterpoisePlugin(AirflowPlugin):
-    """Pages, and where Airflow shows them."""
-
-    name = "counterpoise"
-    fastapi_apps = [  # noqa: RUF012 - Airflow's own form
-        {
-            "app": build_app(_OPEN_FOR_PAGES),
-            "url_prefix": "/counterpoise",
-            "name": "counterpoise",
-        }
-    ]
-    external_views = [  # noqa: RUF012 - Airflow's own form
-        {
-            "name": "Balance reports",
-            "href": "/counterpoise/reports",
-            "destination": "nav",
-            "category": "browse",
-            "url_route": "balance-reports",
-        }
-    ]
+    __all__ = ["CounterpoisePlugin"]

@@ -44,7 +44,6 @@ from counterpoise.storage import Store
 if TYPE_CHECKING:
     from counterpoise.ledger import Ledger
 
-
 _LOGGER = safe_logger(__name__)
 
 
@@ -196,7 +195,7 @@ class Installation:
 
     def connectivity_settings(self, name: str) -> ConnectionSettings:
         """Return the settings of the connection that reads."""
-        return self._connection(self.cluster(name).connection_id)
+        return self.connection_settings(self.cluster(name).connection_id)
 
     def security_protocol(self, name: str) -> str:
         return self.connectivity_settings(name).security_protocol
@@ -211,13 +210,14 @@ class Installation:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _connection(self, connection_id: str) -> ConnectionSettings:
+    def connection_settings(self, connection_id: str) -> ConnectionSettings:
+        """Return the settings of a connection. Raises InputError where they cannot be used."""
         return ConnectionSettings.parse(
             self.connections.settings_for(connection_id), where=f"connection {connection_id}"
         )
 
     def _operator_connection(self, name: str) -> ConnectionSettings:
-        settings = self._connection(self.cluster(name).operator_connection_id)
+        settings = self.connection_settings(self.cluster(name).operator_connection_id)
         return replace(settings, needed_acls=OPERATOR_ACLS)
 
     @contextmanager

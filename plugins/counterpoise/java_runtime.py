@@ -67,7 +67,7 @@ class Java:
 
 def java_executable() -> Path:
     """Return the `java` to run Kafka with. Raises NoJavaError."""
-    return _find().executable
+    return find_java().executable
 
 
 def spark_java_home() -> Path:
@@ -75,7 +75,7 @@ def spark_java_home() -> Path:
 
     Raises NoJavaError.
     """
-    java = _find()
+    java = find_java()
     return java.home if _has_vector_module(java.executable) else _wrapper_home(java)
 
 
@@ -91,7 +91,8 @@ def cache_directory() -> Path:
     return base / "counterpoise"
 
 
-def _find() -> Java:
+def find_java() -> Java:
+    """Return the Java that Kafka and Spark are run with. Raises NoJavaError."""
     rejected: list[str] = []
     for source, executable in _candidates():
         try:
@@ -193,7 +194,7 @@ def _main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python -m counterpoise.java_runtime [--check]\n")
         return 2
     try:
-        java = _find()
+        java = find_java()
     except NoJavaError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -96,19 +96,23 @@ def run_job(
     conf: Mapping[str, str] | None = None,
     pass_on: Collection[str] = (),
     log: Callable[[str], None],
+    timeout_seconds: float | None = None,
 ) -> None:
     """Run `script` to its end.
 
     `conf` overrides the settings made here, such as `spark.driver.memory`; `pass_on` names further
     environment variables that the job needs. Raises SparkJobError when the job does not end with 0,
-    NoJavaError when there is no Java for Spark.
+    or not within `timeout_seconds`, and NoJavaError when there is no Java for Spark.
     """
     if not script.is_file():
         raise SparkJobError(f"the Spark job {script} does not exist", 2)
     with tempfile.TemporaryDirectory(prefix="counterpoise-spark-") as scratch:
         command = _command(script.resolve(), arguments, master, conf or {}, Path(scratch))
         lines: deque[str] = deque(maxlen=_MAX_LINES_KEPT)
-        with _child(command, _environment(master, pass_on)) as child:
+        with (
+            _child(command, _environment(master, pass_on)) as child,
+            _ended_after(timeout_seconds, child) as is_late,
+        ):
             assert child.stdout is not None, "the child is started with a pipe"
             for raw_line in child.stdout:
                 line = raw_line.rstrip()
@@ -118,6 +122,10 @@ def run_job(
                 if not _STACK.match(line):
                     log(line)
             exit_status = child.wait()
+    if is_late.is_set():
+        raise SparkJobError(
+            f"the Spark job {script.name} did not end within {timeout_seconds:g} s", exit_status
+        )
     if exit_status:
         raise SparkJobError(_failure(script, exit_status, lines), exit_status)
 
@@ -239,6 +247,27 @@ def _child(
             yield child
         finally:
             _end_group(child)
+
+
+@contextmanager
+def _ended_after(
+    timeout_seconds: float | None, child: "subprocess.Popen[str]"
+) -> Iterator[threading.Event]:
+    """End the child when its time is over; the event says whether it was."""
+    is_late = threading.Event()
+
+    def end() -> None:
+        is_late.set()
+        _signal_group(child.pid, signal.SIGKILL)
+
+    timer = threading.Timer(timeout_seconds or 0, end)
+    timer.daemon = True
+    if timeout_seconds is not None:
+        timer.start()
+    try:
+        yield is_late
+    finally:
+        timer.cancel()
 
 
 def _end_group(child: subprocess.Popen[str]) -> None:

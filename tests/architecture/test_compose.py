@@ -1,6 +1,6 @@
 """docker-compose.yaml starts what the native run starts: same commands, same variables.
 
-It cannot be started here.
+It cannot be started here; tests/integration/test_compose_services.py runs its services.
 """
 
 import os
@@ -18,6 +18,7 @@ from local_airflow.components import COMMANDS, MIGRATE, PLACE_VARIABLES, SHARED_
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yaml"
 DOCKERFILE = ROOT / "Dockerfile"
+PROFILES = ("broker-4", "object-store", "smoke")
 SECRETS = (
     "POSTGRES_PASSWORD",
     "AIRFLOW_DATABASE_PASSWORD",
@@ -28,7 +29,9 @@ SECRETS = (
 )
 # What a place with containers has to say on top: databases over a network, and where our own things
 # lie.
-ON_TOP = re.compile(r"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC|AIRFLOW_CONN_\w+|COUNTERPOISE_\w+")
+ON_TOP = re.compile(
+    r"AWS_\w+|AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC|AIRFLOW_CONN_\w+|COUNTERPOISE_\w+"
+)
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +131,26 @@ def test_services_that_stay_up_say_whether_they_are_healthy(services: dict[str, 
     assert {name for name in services if "healthcheck" in services[name]} == staying
 
 
+def test_what_is_ours_can_write_only_to_its_volumes(services: dict[str, Any]) -> None:
+    ours = [service for service in services.values() if "counterpoise" in service["image"]]
+    assert len(ours) >= len(COMMANDS) + 3
+    assert all(service["read_only"] and service["tmpfs"] == ["/tmp"] for service in ours)
+
+
+def test_images_of_others_may_be_named_by_digest(services: dict[str, Any]) -> None:
+    images = {service["image"] for service in services.values()}
+    assert all(re.fullmatch(r"\$\{\w+_IMAGE:-\S+:\S+\}", image) for image in images)
+
+
+def test_the_smoke_job_runs_once_and_only_when_asked_for(services: dict[str, Any]) -> None:
+    smoke = services["smoke"]
+    assert (smoke["restart"], smoke["profiles"]) == ("no", ["smoke"])
+    awaited = {"api-server", "scheduler", "dag-processor", "triggerer", "spark-worker"}
+    assert awaited <= smoke["depends_on"].keys()
+    conditions = {each["condition"] for each in smoke["depends_on"].values()}
+    assert conditions == {"service_healthy"}
+
+
 def test_no_secret_stands_in_the_file() -> None:
     text = COMPOSE.read_text()
     assert set(re.findall(r"\$\{(\w+):\?", text)) == set(SECRETS)
@@ -148,7 +171,9 @@ def _config(
     environment = {key: value for key, value in os.environ.items() if key not in SECRETS} | secrets
     # An empty .env file, so that one of the developer's own does not answer instead.
     (scratch / "empty.env").touch()
-    command = [program, "--env-file", str(scratch / "empty.env"), "--file", str(COMPOSE), "config"]
+    profiles = [word for name in PROFILES for word in ("--profile", name)]
+    files = ["--env-file", str(scratch / "empty.env"), "--file", str(COMPOSE)]
+    command = [program, *files, *profiles, "config"]
     return subprocess.run(
         command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60
     )
@@ -158,6 +183,7 @@ def test_docker_compose_accepts_the_file(docker_compose: str, tmp_path: Path) ->
     done = _config(docker_compose, dict.fromkeys(SECRETS, "x"), tmp_path)
     assert done.returncode == 0, done.stderr
     assert "postgresql+psycopg://airflow:x@postgres/airflow" in done.stdout
+    assert "demo.smoke" in done.stdout
 
 
 @pytest.mark.parametrize("missing", SECRETS)

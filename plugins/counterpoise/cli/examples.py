@@ -65,6 +65,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "counterpoise audit --cluster orders-eu --fail-at warning",
         "counterpoise audit --bootstrap kafka-1:9092 --out audit",
     ),
+    "self-check": ("counterpoise self-check", "counterpoise self-check --json --timeout 30s"),
     "where": ("counterpoise where", "counterpoise where --json"),
     "completion": (
         "counterpoise completion bash >/etc/bash_completion.d/counterpoise",

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
+from counterpoise import __version__
 from counterpoise.cli import (
     approving,
     audit,
@@ -29,6 +30,7 @@ from counterpoise.cli import (
     ledger,
     planning,
     running,
+    self_check,
     status,
     stopping,
     where,
@@ -71,6 +73,7 @@ _MODULES = (
     audit,
     ledger,
     where,
+    self_check,
     completion,
 )
 _WIDTH_WITHOUT_TERMINAL = 200
@@ -102,6 +105,7 @@ def build_parser() -> argparse.ArgumentParser:
         "throttled, verify.",
         epilog=_EPILOG,
     )
+    parser.add_argument("--version", action="version", version=f"counterpoise {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in _MODULES:
         module.add_commands(commands)

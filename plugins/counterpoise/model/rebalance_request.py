@@ -253,11 +253,11 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "max_partitions": _whole(1, 10**9),
     "leader_weight": _leader_weight,
     "bytes_tolerance_percent": _whole(PERCENT.lowest, PERCENT.highest),
-    "is_thorough": _truth,
-    "cordons_brokers": _truth,
     "broker_sets": _broker_sets,
     "min_topic_leaders": _min_topic_leaders,
     "max_replicas_per_broker": _whole(1, 10**7),
     "max_leader_bytes_in_per_second": _rate,
     "no_new_replicas_on": _broker_ids,
+    "cordons_brokers": _truth,
+    "is_thorough": _truth,
 }

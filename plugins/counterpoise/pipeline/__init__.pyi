@@ -19,7 +19,7 @@ from .dag_runs import (
     put_question,
     run_of_dag_run,
 )
-from .diagnosing import Examination, examine, leader_watch
+from .diagnosing import Examination, examine, leader_watch, try_connection
 from .emergency_stop import stop_from_plan
 from .executing import execute_step, execution, open_run, opened_run, settle_step
 from .places import Place, places
@@ -33,6 +33,7 @@ from .planning import (
     undo_plan,
 )
 from .reports import propose, report_balance, report_fleet
+from .self_check import self_check
 from .snapshots import checked_snapshot, due_clusters, fresh_snapshot, snapshot, write_data_docs
 from .verifying import find_problems, next_removal, removal_verdict, report_run, verdict, verify
 from .watching import WatchReport, watch_throttles
@@ -84,11 +85,13 @@ __all__ = [
     "report_run",
     "run_of_dag_run",
     "second_approval_question",
+    "self_check",
     "settle_step",
     "snapshot",
     "snapshot_to_plan_on",
     "stop_from_plan",
     "submit_plan",
+    "try_connection",
     "undo_plan",
     "validate",
     "verdict",

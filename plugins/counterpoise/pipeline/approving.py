@@ -235,6 +235,14 @@ def preflight(installation: Installation, plan: RebalancePlan) -> Mapping[str, s
     return {name: reason for name, reason in refused.items() if name not in not_needed}
 
 
+def refused_to_operator(installation: Installation, cluster: str) -> Mapping[str, str]:
+    """Return what `preflight` does, before there is a plan: tried on one broker and one topic."""
+    with installation.operator_without_ledger(cluster) as admin:
+        broker_id = min(admin.describe_cluster().live_broker_ids)
+        topics = sorted(topic.topic for topic in admin.describe_topics())[:1]
+        return admin.refused_operations(broker_id, topics, topics)
+
+
 def preflight_warnings(installation: Installation, plan: RebalancePlan) -> tuple[str, ...]:
     """Return what the operator connection may not read outside the plan, and how to grant it.
 

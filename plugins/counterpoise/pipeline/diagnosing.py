@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from counterpoise.audit.rules.certificates import certificate_expires
 from counterpoise.discovery.diagnosis import diagnose
 from counterpoise.errors import ClusterError
-from counterpoise.installation import Installation
+from counterpoise.installation import Connections, Installation, connect_by_discovery
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.connectivity import (
@@ -24,6 +24,7 @@ from counterpoise.model.connectivity import (
     ConnectivityCheck,
 )
 from counterpoise.model.finding import Finding
+from counterpoise.model.words import pluralize
 from counterpoise.units import format_count
 
 if TYPE_CHECKING:  # the clients are slow to import
@@ -76,6 +77,19 @@ def examine(
         expiry_percent=limits.get("percent_of_lifetime", EXPIRY_PERCENT),
     )
     return Examination(connectivity, metadata, findings, tuple(topics))
+
+
+def try_connection(connections: Connections, connection_id: str) -> str:
+    """Connect once, and return what is there: "cluster q1Sh-9, 3 live brokers".
+
+    Raises InputError, ClusterUnreachableError.
+    """
+    where = f"connection {connection_id}"
+    settings = ConnectionSettings.parse(connections.settings_for(connection_id), where=where)
+    with closing(connect_by_discovery(settings)) as admin:
+        cluster = admin.describe_cluster()
+    live_brokers = pluralize(len(cluster.live_broker_ids), "live broker")
+    return f"cluster {cluster.cluster_id}, {live_brokers}"
 
 
 def _refused_reads(

@@ -26,10 +26,6 @@ class Place(NamedTuple):
 
 def places(installation: Installation) -> tuple[Place, ...]:
     """Return each place. Where a command or a file tells an address, it is asked."""
-    # Imported here: only this needs to know what their addresses look like.
-    from counterpoise.ledger import shown_address
-    from counterpoise.storage import shown_uri
-
     locations = installation.locations
     return (
         Place(
@@ -44,9 +40,22 @@ def places(installation: Installation) -> tuple[Place, ...]:
             "COUNTERPOISE_CONNECTIONS, or connections.yaml beside the settings",
             _state(locations.connections),
         ),
-        _of_address("store", installation, locations.store_address, shown_uri),
-        _of_address("ledger", installation, locations.ledger_address, shown_address),
+        place_of_store(installation),
+        place_of_ledger(installation),
     )
+
+
+def place_of_store(installation: Installation) -> Place:
+    # Imported here: only this needs to know what such an address looks like.
+    from counterpoise.storage import shown_uri
+
+    return _of_address("store", installation, installation.locations.store_address, shown_uri)
+
+
+def place_of_ledger(installation: Installation) -> Place:
+    from counterpoise.ledger import shown_address
+
+    return _of_address("ledger", installation, installation.locations.ledger_address, shown_address)
 
 
 def _why(installation: Installation, variable: str, *, is_default: bool) -> str:

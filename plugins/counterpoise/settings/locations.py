@@ -11,6 +11,7 @@ COUNTERPOISE_LEDGER_CMD="vault read ...", COUNTERPOISE_LEDGER_FILE=/run/secrets/
 asked when the store or the ledger is used for the first time, not before.
 """
 
+import atexit
 import os
 import re
 import select
@@ -25,6 +26,7 @@ from typing import Final
 from counterpoise.errors import InputError
 from counterpoise.input_files import ONE_LINE, read_input_text
 from counterpoise.model.safe_text import is_broken_text
+from counterpoise.shipped_files import project_folder, shipped_folder
 from counterpoise.units import format_bytes
 
 _HOME: Final = "COUNTERPOISE_HOME"
@@ -127,9 +129,7 @@ class DefaultPlaces:
         if home := environment.get(_HOME):
             folder = Path(home).absolute()
             return cls(folder / "config", folder / "var", f"{_HOME} is set")
-        plugins = Path(__file__).resolve().parents[2]
-        if plugins.name == "plugins":
-            project = plugins.parent
+        if project := project_folder():
             return cls(project / "config", project / "var", "the project of this code")
         if home := environment.get("HOME"):
             config = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
@@ -204,7 +204,6 @@ class Locations:
         connections = environment.get("COUNTERPOISE_CONNECTIONS")
         store = Address.from_environment(environment, _STORE, str(default.store))
         ledger = Address.from_environment(environment, _LEDGER, f"{_SQLITE}{default.ledger}")
-        project = Path(__file__).resolve().parents[3]
         return cls(
             default=default,
             config=config,
@@ -213,7 +212,9 @@ class Locations:
             store_address=store,
             ledger_address=ledger,
             spark_master=environment.get("COUNTERPOISE_SPARK_MASTER") or "local[2]",
-            spark_jobs=Path(environment.get("COUNTERPOISE_SPARK_JOBS") or project / "spark_jobs"),
+            spark_jobs=Path(
+                environment.get("COUNTERPOISE_SPARK_JOBS") or shipped_folder("spark_jobs")
+            ),
             spark_conf=_spark_conf(environment.get(_SPARK_CONF) or ""),
             spark_environment=_spark_environment(environment.get(_SPARK_ENVIRONMENT) or ""),
         )
@@ -275,6 +276,8 @@ def _output_of(words: list[str]) -> tuple[int, bytearray]:
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     assert child.stdout is not None, "the child is started with a pipe"
+    # For a process that ends while a thread of it still waits.
+    atexit.register(child.kill)
     with child, child.stdout as stream:
         try:
             while len(output) <= ONE_LINE.max_bytes:
@@ -286,6 +289,7 @@ def _output_of(words: list[str]) -> tuple[int, bytearray]:
                 output += block
         finally:
             child.kill()
+            atexit.unregister(child.kill)
     return child.returncode, output
 
 

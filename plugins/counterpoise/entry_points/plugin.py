@@ -1,0 +1,46 @@
+"""What Counterpoise adds to Airflow: its reports, behind Airflow's login.
+
+Limits: the api-server reads this at its start; after a change, restart it.
+"""
+
+from functools import partial
+from importlib.metadata import entry_points
+from typing import Final
+
+from airflow.plugins_manager import AirflowPlugin
+
+from counterpoise import installation
+from counterpoise.web.app import build_app
+
+_GROUP: Final = "airflow.plugins"
+_OPEN_FOR_PAGES = partial(installation.open_worker_installation, may_migrate_ledger=False)
+
+
+class CounterpoisePlugin(AirflowPlugin):
+    """Pages, and where Airflow shows them."""
+
+    name = "counterpoise"
+    fastapi_apps = [  # noqa: RUF012 - Airflow's own form
+        {
+            "app": build_app(_OPEN_FOR_PAGES),
+            "url_prefix": "/counterpoise",
+            "name": "counterpoise",
+        }
+    ]
+    external_views = [  # noqa: RUF012 - Airflow's own form
+        {
+            "name": "Balance reports",
+            "href": "/counterpoise/reports",
+            "destination": "nav",
+            "category": "browse",
+            "url_route": "balance-reports",
+        }
+    ]
+
+
+def is_entry_point() -> bool:
+    """Return whether Airflow finds the plugin by itself, as where the package is installed.
+
+    It reports a plugin that it finds a second time, in its plugins folder, as an error.
+    """
+    return any(entry.name == CounterpoisePlugin.name for entry in entry_points(group=_GROUP))

@@ -1,0 +1,149 @@
+"""Whether Airflow has what the Dags need: version, plugin, Dags, components that live.
+
+    check_airflow(timeout_seconds=60)
+
+Airflow is asked by a process of its own (`orchestration/self_check.py`), in this environment.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from counterpoise.model.self_check import CheckResult, failed, left_out, passed
+from counterpoise.shipped_files import shipped_folder
+
+_MODULE: Final = "counterpoise.orchestration.self_check"
+_OLDEST, _FIRST_UNKNOWN = (3, 3), (4,)
+_HEALTHY: Final = "healthy"
+_COMPONENTS: Final = {
+    "scheduler": "airflow scheduler",
+    "dag_processor": "airflow dag-processor",
+    "triggerer": "airflow triggerer",
+}
+_ASK_WHERE_DATABASE_IS: Final = (
+    "run `airflow db check`; where this component has no access to Airflow's database, run "
+    "self-check beside the scheduler"
+)
+
+
+def check_airflow(timeout_seconds: float) -> Iterable[CheckResult]:
+    """Return what this environment's Airflow says."""
+    if importlib.util.find_spec("airflow") is None:
+        return [left_out("airflow", "not installed here; the command line needs none")]
+    if not _is_configured():
+        reason = "no Airflow is configured here (AIRFLOW_HOME); the command line needs none"
+        return [left_out("airflow", reason)]
+    found = _facts(timeout_seconds)
+    if found is None:
+        remedy = "run `airflow version` and `airflow dags list` to see why"
+        return [failed("airflow", f"cannot be asked within {timeout_seconds:g} s", remedy)]
+    return [*_version(found), *_plugin(found), *_dags(found), *_components(found)]
+
+
+def _is_configured() -> bool:
+    """Return whether somebody has set Airflow up: it would make a home of its own otherwise."""
+    home = os.environ.get("AIRFLOW_HOME")
+    folder = Path(home) if home else Path("~/airflow").expanduser()
+    return (folder / "airflow.cfg").exists() or any(
+        name.startswith("AIRFLOW__") for name in os.environ
+    )
+
+
+def _facts(timeout_seconds: float) -> Mapping[str, Any] | None:
+    package = str(Path(__file__).resolve().parents[2])
+    paths = filter(None, (package, os.environ.get("PYTHONPATH")))
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    with tempfile.TemporaryDirectory(prefix="counterpoise-self-check-") as folder:
+        answer = Path(folder) / "facts.json"
+        try:
+            subprocess.run(
+                [sys.executable, "-m", _MODULE, str(answer)],
+                env=variables,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # may show the address of a database
+                timeout=timeout_seconds,
+                check=False,
+            )
+            facts: Mapping[str, Any] = json.loads(answer.read_text())
+        except (subprocess.TimeoutExpired, OSError, ValueError):
+            return None
+    return facts
+
+
+def _unreadable(what: str, part: str, found: Mapping[str, Any]) -> Iterable[CheckResult]:
+    error = found.get("unreadable", {}).get(part)
+    if error:
+        yield failed(what, f"cannot be read ({error})", _ASK_WHERE_DATABASE_IS)
+
+
+def _version(found: Mapping[str, Any]) -> Iterable[CheckResult]:
+    version = str(found.get("version", "unknown"))
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if _OLDEST <= numbers < _FIRST_UNKNOWN:
+        yield passed("airflow version", version)
+    else:
+        yield failed("airflow version", version, "use Airflow 3.3 or later, below 4")
+
+
+def _plugin(found: Mapping[str, Any]) -> Iterable[CheckResult]:
+    what = "airflow plugin"
+    if bad := list(_unreadable(what, "plugins", found)):
+        yield from bad
+        return
+    source = found.get("plugins", {}).get("counterpoise")
+    errors = [name for name in found.get("plugin_errors", []) if "counterpoise" in name]
+    if source is None or errors:
+        detail = f"not loaded: {', '.join(errors)}" if errors else "Airflow does not find it"
+        remedy = (
+            "install the wheel, or set AIRFLOW__CORE__PLUGINS_FOLDER; `airflow plugins` says more"
+        )
+        yield failed(what, detail, remedy)
+    else:
+        yield passed(what, str(source))
+
+
+def _dags(found: Mapping[str, Any]) -> Iterable[CheckResult]:
+    what = "airflow dags"
+    if bad := list(_unreadable(what, "dags", found)):
+        yield from bad
+        return
+    ours = sorted(path.stem for path in shipped_folder("dags").glob("*.py"))
+    known = {dag_id: dag for dag_id, dag in found["dags"].items() if not dag["stale"]}
+    broken = [name for name in found.get("import_errors", []) if Path(name).stem in ours]
+    missing = [dag_id for dag_id in ours if dag_id not in known]
+    paused = [dag_id for dag_id in ours if dag_id in known and known[dag_id]["paused"]]
+    if broken:
+        remedy = "`airflow dags list-import-errors` has the reasons"
+        yield failed(what, f"cannot be imported: {', '.join(broken)}", remedy)
+    elif missing:
+        remedy = (
+            "name the Dag bundle of the package, or the folder `dags` (docs/deploying.md); the "
+            "dag-processor has to run"
+        )
+        yield failed(what, f"not known to Airflow: {', '.join(missing)}", remedy)
+    elif paused:
+        remedy = "`airflow dags unpause DAG`: a run of a paused Dag waits without a word"
+        yield failed(what, f"paused: {', '.join(paused)}", remedy)
+    else:
+        yield passed(what, f"{', '.join(ours)}")
+
+
+def _components(found: Mapping[str, Any]) -> Iterable[CheckResult]:
+    components = found.get("components", {})
+    for name, command in _COMPONENTS.items():
+        what = f"airflow {name.replace('_', '-')}"
+        state = components.get(name)
+        if state == _HEALTHY:
+            yield passed(what, "alive")
+        elif components.get("metadatabase") != _HEALTHY:
+            yield failed(what, "Airflow's database cannot be read", _ASK_WHERE_DATABASE_IS)
+        else:
+            yield failed(what, "no sign of life", f"start `{command}`, under a supervisor")

@@ -1,0 +1,260 @@
+"""Whether everything is there that Counterpoise runs on, and what to do where it is not.
+
+    for result in self_check(installation, timeout_seconds=120):
+        print(result.what, result.state, result.detail, result.remedy)
+
+All checks run at once, each in a thread; one that has not ended in time has failed. Nothing is
+kept: the store gets a file that is deleted again, ledger and clusters are asked and not changed.
+What other commands know (`where`, `doctor`, `preflight`) comes from the functions behind them.
+"""
+
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from counterpoise import __version__
+from counterpoise.errors import CounterpoiseError
+from counterpoise.installation import Installation
+from counterpoise.model.self_check import CheckResult, failed, left_out, passed
+from counterpoise.model.severity import Severity
+from counterpoise.model.words import pluralize
+from counterpoise.pipeline.airflow_check import check_airflow
+from counterpoise.pipeline.approving import refused_to_operator
+from counterpoise.pipeline.diagnosing import Examination, examine
+from counterpoise.pipeline.places import place_of_ledger, place_of_store
+
+Check = Callable[[], Iterable[CheckResult]]
+
+_MAX_CLOCK_SECONDS: Final = 5
+_SPARK_JOB: Final = "one_row.py"
+_LEFT_FOR_LATE_SECONDS: Final = 5.0  # of the time, for what ends its child processes itself
+_WRITE_SETTINGS: Final = "write the file (docs/deploying.md, clusters.yaml), or name another one in"
+
+
+def self_check(installation: Installation, *, timeout_seconds: float) -> tuple[CheckResult, ...]:
+    """Return a result for each thing, in the order in which they are needed."""
+    child_seconds = max(1.0, timeout_seconds - _LEFT_FOR_LATE_SECONDS)
+    checks: dict[str, Check] = {
+        "counterpoise": _check_code,
+        "settings": partial(_check_settings, installation),
+        **_by_cluster("connections", installation, _check_connections),
+        "ledger": partial(_check_ledger, installation),
+        "store": partial(_check_store, installation),
+        "java": _check_java,
+        "spark": partial(_check_spark, installation, child_seconds),
+        "airflow": partial(check_airflow, child_seconds),
+        **_by_cluster("kafka", installation, _check_kafka),
+    }
+    return tuple(_run_all(checks, timeout_seconds))
+
+
+def _by_cluster(
+    what: str,
+    installation: Installation,
+    check: Callable[[str, Installation, str], Iterable[CheckResult]],
+) -> dict[str, Check]:
+    try:
+        names = sorted(installation.settings.clusters)
+    except CounterpoiseError:  # `settings` says why
+        names = []
+    if not names:
+        return {what: lambda: [left_out(what, "the settings name no cluster")]}
+    subjects = {f"{what} {name}": name for name in names}
+    return {
+        subject: partial(check, subject, installation, name) for subject, name in subjects.items()
+    }
+
+
+def _run_all(checks: Mapping[str, Check], timeout_seconds: float) -> Iterable[CheckResult]:
+    """Yield the results in order. A thread that hangs ends with the process."""
+    found: dict[str, list[CheckResult]] = {}
+
+    def run(what: str, check: Check) -> None:
+        found[what] = _results_of(what, check)
+
+    threads = {
+        what: threading.Thread(target=run, args=(what, check), name=what, daemon=True)
+        for what, check in checks.items()
+    }
+    deadline = time.monotonic() + timeout_seconds
+    for thread in threads.values():
+        thread.start()
+    for what, thread in threads.items():
+        thread.join(max(0.0, deadline - time.monotonic()))
+        late = failed(
+            what,
+            f"no answer within {timeout_seconds:g} s",
+            "see whether it can be reached from here, or allow more time with --timeout",
+        )
+        yield from found.get(what, [late])
+
+
+def _results_of(what: str, check: Check) -> list[CheckResult]:
+    try:
+        return list(check())
+    except CounterpoiseError as error:
+        return [failed(what, str(error), "see what it says; docs/deploying.md has the settings")]
+    except Exception as error:  # noqa: BLE001 # its text might hold a secret
+        remedy = "the command that uses it says more; please report it"
+        return [failed(what, f"unexpected {type(error).__name__}", remedy)]
+
+
+def _check_code() -> Iterable[CheckResult]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    folder = Path(__file__).resolve().parents[1]
+    yield passed("counterpoise", f"{__version__}, Python {version}, {folder}")
+
+
+def _check_settings(installation: Installation) -> Iterable[CheckResult]:
+    remedy = f"{_WRITE_SETTINGS} COUNTERPOISE_CONFIG"
+    try:
+        clusters = installation.settings.clusters
+    except CounterpoiseError as error:
+        yield failed("settings", str(error), remedy)
+        return
+    file = installation.locations.config.absolute()
+    if not clusters:
+        yield failed("settings", f"{file}: no cluster", remedy)
+        return
+    yield passed("settings", f"{file}: {pluralize(len(clusters), 'cluster')}")
+
+
+def _check_connections(
+    subject: str, installation: Installation, name: str
+) -> Iterable[CheckResult]:
+    cluster = installation.cluster(name)
+    ids = dict.fromkeys((cluster.connection_id, cluster.operator_connection_id))
+    try:
+        protocols = [installation.connection_settings(id_).security_protocol for id_ in ids]
+    except CounterpoiseError as error:
+        yield failed(
+            subject,
+            str(error),
+            "give the command line the connection too: in connections.yaml, or as AIRFLOW_CONN_...",
+        )
+        return
+    used = (f"{id_} ({protocol})" for id_, protocol in zip(ids, protocols, strict=True))
+    yield passed(subject, ", ".join(used))
+
+
+def _check_ledger(installation: Installation) -> Iterable[CheckResult]:
+    # Imported here: the database's driver is slow to import.
+    from counterpoise.ledger.health import ledger_health
+
+    try:
+        health = ledger_health(installation.locations.ledger, installation.clock)
+    except CounterpoiseError as error:
+        remedy = "make it, or bring it up to date, with `counterpoise ledger migrate`; or set "
+        yield failed("ledger", str(error), f"{remedy}COUNTERPOISE_LEDGER")
+        return
+    place = place_of_ledger(installation)
+    yield passed("ledger", f"{place.where} ({place.why}): schema {health.schema}")
+    if health.refused:
+        yield failed(
+            "ledger rights",
+            "; ".join(health.refused),
+            "tasks need the role that writes (docs/security.md, Roles in Postgres); a component "
+            "that only serves pages does not",
+        )
+    else:
+        yield passed("ledger rights", "reads and writes every table")
+    ahead = health.clock_ahead_seconds
+    clock = f"{abs(ahead)} s {'ahead of' if ahead > 0 else 'behind'} ours"
+    if abs(ahead) > _MAX_CLOCK_SECONDS:
+        yield failed("ledger clock", clock, "synchronise both machines' clocks (NTP)")
+    else:
+        yield passed("ledger clock", clock)
+
+
+def _check_store(installation: Installation) -> Iterable[CheckResult]:
+    place = place_of_store(installation)
+    started_at = time.monotonic()
+    store = installation.archive.store
+    name = uuid.uuid4().hex
+    # Of a folder in an object store a marker stays: one for all checks.
+    folder = f"self-check-{name}" if store.is_local else "self-check"
+    path = f"{folder}/{name}.txt"
+    try:
+        store.write_text(path, name)
+        wrong = [] if store.read_text(path) == name else ["what was read is not what was written"]
+        wrong += [] if path in store.list(folder) else ["a file that was written is not listed"]
+    finally:
+        store.delete(path)
+        if store.is_local:
+            store.delete_folder(folder)
+    wrong += ["a file that was deleted is still listed"] if path in store.list(folder) else []
+    if wrong:
+        remedy = "use a store that shows a file as soon as it is written, to every component"
+        yield failed("store", f"{place.where}: {'; '.join(wrong)}", remedy)
+        return
+    milliseconds = round(1000 * (time.monotonic() - started_at))
+    done = f"wrote, read, listed and deleted a file in {milliseconds} ms"
+    yield passed("store", f"{place.where} ({place.why}): {done}")
+
+
+def _check_java() -> Iterable[CheckResult]:
+    from counterpoise.java_runtime import OVERRIDE, NoJavaError, find_java
+
+    try:
+        java = find_java()
+    except NoJavaError as error:
+        yield failed("java", str(error), f"install Java 17 or 21, or set {OVERRIDE}")
+        return
+    yield passed("java", f"{java.version}, {java.executable}")
+
+
+def _check_spark(installation: Installation, timeout_seconds: float) -> Iterable[CheckResult]:
+    from counterpoise.spark_submit import SparkJobError, run_job
+
+    locations = installation.locations
+    started_at = time.monotonic()
+    try:
+        run_job(
+            locations.spark_jobs / _SPARK_JOB,
+            [],
+            master=locations.spark_master,
+            conf=locations.spark_conf,
+            pass_on=locations.spark_environment,
+            log=lambda _line: None,
+            timeout_seconds=timeout_seconds,
+        )
+    except SparkJobError as error:
+        remedy = "see what Spark says; check COUNTERPOISE_SPARK_MASTER and COUNTERPOISE_SPARK_CONF"
+        yield failed("spark", f"{locations.spark_master}: {error}", remedy)
+        return
+    seconds = round(time.monotonic() - started_at)
+    yield passed("spark", f"{locations.spark_master}: a job of one row took {seconds} s")
+
+
+def _check_kafka(subject: str, installation: Installation, name: str) -> Iterable[CheckResult]:
+    examined = examine(installation, name)
+    by_hand = f"counterpoise doctor --cluster {name}"
+    worst = [each for each in examined.findings if each.severity is Severity.CRITICAL]
+    if examined.connectivity.answered_by is None or worst:
+        summary = worst[0].summary if worst else "no bootstrap address responded"
+        yield failed(subject, summary, f"`{by_hand}` says which step fails, and what to do")
+        return
+    yield passed(subject, _connected(examined, by_hand))
+    if refused := refused_to_operator(installation, name):
+        operations = "; ".join(f"{what}: {reason}" for what, reason in refused.items())
+        yield failed(
+            f"{subject} changes",
+            operations,
+            "snapshots and plans work, runs do not; docs/security.md has the permissions",
+        )
+    else:
+        yield passed(f"{subject} changes", "all that a run needs is allowed")
+
+
+def _connected(examined: Examination, by_hand: str) -> str:
+    cluster = examined.metadata
+    brokers = "" if cluster is None else f", {pluralize(len(cluster.brokers), 'broker')}"
+    noted = len(examined.findings)
+    notes = f"; {pluralize(noted, 'finding')} (`{by_hand}`)" if noted else ""
+    protocol = examined.connectivity.security_protocol
+    return f"connected ({protocol}) to every advertised endpoint{brokers}{notes}"

@@ -1,0 +1,109 @@
+"""A fresh environment with the wheel in it, and an Airflow that has nothing else of ours.
+
+    installed = install(folder)
+    installed.run("counterpoise", "where")
+
+Packages come from the cache of `make setup`; only what is missing there is fetched. Versions are
+those of requirements.txt.
+"""
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Final
+
+import local_processes
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_BIN: Final = Path(sys.executable).parent
+_NOT_OURS: Final = ("COUNTERPOISE", "AIRFLOW", "_AIRFLOW", "PYTHON", "VIRTUAL_ENV")
+_BUNDLES: Final = (
+    '[{"name": "counterpoise", "classpath": '
+    '"counterpoise.entry_points.dag_bundle.PackagedDagBundle", "kwargs": {}}]'
+)
+
+
+@dataclass(frozen=True)
+class Installed:
+    """`variables` are all that the programs of the environment see."""
+
+    folder: Path
+    variables: dict[str, str]
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "env" / "bin" / "python"
+
+    def run(
+        self, program: str, *arguments: str | Path, timeout_seconds: float = 300, **variables: str
+    ) -> "CompletedProcess[str]":
+        """Run a program of the environment in a folder where nothing of ours is."""
+        return local_processes.run(
+            [self.folder / "env" / "bin" / program, *arguments],
+            name=program,
+            timeout_seconds=timeout_seconds,
+            env=self.variables | variables,
+            cwd=self.folder / "cwd",
+        )
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel from this source tree, without network."""
+    command = [_BIN / "uv", "build", "--wheel", "--no-build-isolation", "--offline", "-o", folder]
+    _must_run([*command, "--python", sys.executable, ROOT], "building the wheel")
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def install(folder: Path) -> Installed:
+    """Make an environment below `folder`, and Airflow's database in it."""
+    wheel = build_wheel(folder / "wheel")
+    (folder / "cwd").mkdir()
+    _must_run([_BIN / "uv", "venv", "--python", sys.executable, folder / "env"], "uv venv")
+    install_command: list[str | Path] = [
+        *(_BIN / "uv", "pip", "install", "--python", folder / "env" / "bin" / "python"),
+        *("--constraint", _constraints(folder)),
+        f"counterpoise[spark,postgres,s3] @ {wheel.as_uri()}",
+        "apache-airflow",
+    ]
+    if local_processes.run(
+        [*install_command, "--offline"], name="uv pip install", timeout_seconds=300
+    ).returncode:
+        _must_run(install_command, "uv pip install")
+    installed = Installed(folder, _variables(folder))
+    migrated = installed.run("airflow", "db", "migrate")
+    assert migrated.returncode == 0, migrated.stdout + migrated.stderr
+    return installed
+
+
+def _constraints(folder: Path) -> Path:
+    """Return the tested versions, made of the lock as docs/deploying.md has it."""
+    document = (ROOT / "docs" / "deploying.md").read_text()
+    (line,) = re.findall(r"^    (grep .*) > constraints\.txt$", document, re.MULTILINE)
+    made = local_processes.run(["sh", "-c", line], name="grep", timeout_seconds=60, cwd=ROOT)
+    pinned = made.stdout.split()
+    assert len(pinned) == (ROOT / "requirements.txt").read_text().count("==")
+    path = folder / "constraints.txt"
+    path.write_text("\n".join(pinned))
+    return path
+
+
+def _variables(folder: Path) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_OURS)}
+    return kept | {
+        "PATH": f"{folder / 'env' / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder / "home"),
+        "AIRFLOW_HOME": str(folder / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        # The one line of configuration.
+        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": _BUNDLES,
+    }
+
+
+def _must_run(command: list[str | Path], name: str) -> None:
+    done = local_processes.run(command, name=name, timeout_seconds=500, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,88 @@
+"""Backup and restore as docs/upgrading.md has them: a ledger that is older than the cluster carries
+a run on, and does nothing twice.
+"""
+
+import os
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import local_processes
+from counterpoise.ledger import Ledger
+from counterpoise.model.run import RunState
+from tests.support.postgres import Postgres
+from tests.support.runs import SimulatedRun, let_step_locks_run_out
+
+
+def begun(tmp_path: Path, ledger: Ledger | None) -> SimulatedRun:
+    """A run that moves, in a ledger."""
+    run = SimulatedRun.make(tmp_path, approve=False)
+    if ledger is not None:
+        run.ledger.close()
+        run.ledger = ledger
+        run.run_id = ledger.propose(run.plan, "plans/x.json", requested_by="alice").run_id
+    run.ledger.record_decision(run.approval())
+    run.until_moving(run.driver())
+    return run
+
+
+def ended_although_restored(run: SimulatedRun, restored: Ledger) -> None:
+    """The cluster went on to the end; then an older ledger takes over."""
+    assert run.go() is RunState.DONE
+    moved = run.placement()
+    run.ledger.close()
+    run.ledger = restored
+    assert run.run.state is RunState.RUNNING
+    assert run.ledger.chain().verify(run.clock()).is_intact
+    let_step_locks_run_out(run.ledger)
+    assert run.go() is RunState.DONE
+    assert run.placement() == moved == run.planned_placement()
+    submitted = Counter(
+        partition
+        for call in run.cluster.calls
+        if call.name == "alter_reassignments"
+        for partition in call.argument  # type: ignore[attr-defined]
+    )
+    assert max(submitted.values()) == 1, "a move that was done meanwhile is not done again"
+    run.ledger.close()
+
+
+def test_a_file_that_was_copied_during_a_run(tmp_path: Path) -> None:
+    run = begun(tmp_path, None)
+    backup = tmp_path / "backup.db"
+    with (
+        closing(sqlite3.connect(tmp_path / "ledger.db")) as source,
+        closing(sqlite3.connect(backup)) as target,
+    ):
+        source.backup(target)
+    ended_although_restored(run, Ledger.open(f"sqlite:///{backup}", run.clock))
+
+
+def test_a_dump_of_postgres_that_was_made_during_a_run(tmp_path: Path, postgres: Postgres) -> None:
+    probe = SimulatedRun.make(tmp_path, approve=False)
+    probe.ledger.close()
+    with postgres.new_database() as name, postgres.new_database() as restored_name:
+        run = begun(tmp_path, Ledger.open(postgres.url(name), probe.clock))
+        dump = tmp_path / "ledger.dump"
+        tool(postgres, "pg_dump", "--format=custom", f"--file={dump}", name)
+        tool(postgres, "pg_restore", "--exit-on-error", f"--dbname={restored_name}", dump)
+        ended_although_restored(run, Ledger.open(postgres.url(restored_name), run.clock))
+
+
+def tool(postgres: Postgres, program: str, *arguments: str | Path) -> None:
+    done = local_processes.run(
+        [postgres.programs / program, *arguments],
+        name=program,
+        timeout_seconds=120,
+        env={"PATH": os.environ["PATH"], "PGHOST": str(postgres.folder), "PGUSER": "postgres"},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["pg_dump", "pg_restore", "sqlite3"])
+def test_the_document_has_the_commands(name: str) -> None:
+    document = Path(__file__).parents[2] / "docs" / "upgrading.md"
+    assert f"\n    {name} " in document.read_text()
