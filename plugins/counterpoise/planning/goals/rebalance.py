@@ -41,7 +41,7 @@ from counterpoise.planning.placing.small import (
     is_small,
     is_usual,
     make_counts_best,
-    place_best,
+    solve,
 )
 from counterpoise.planning.placing.spread import spread
 from counterpoise.planning.placing.swaps import (
@@ -80,8 +80,7 @@ class EveningGoal(PlanningGoal):
         return placement.cluster.max_counts
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        def choose() -> ReplicaChoice:
-            start = Placement.of(placement.cluster)
+        def choose(start: Placement) -> ReplicaChoice:
             max_counts = self.max_counts(start, roles)
             topic_limits = self.topic_limits(start, roles, request)
             return ReplicaChoice.to_even(start, roles, max_counts, topic_limits)
@@ -89,8 +88,8 @@ class EveningGoal(PlanningGoal):
         def find_band(after: Placement) -> ByteBand:
             return byte_band(after, roles, request.policy.bytes_tolerance_percent)
 
-        solved = placement.copy()
-        is_solved = is_small(placement) and place_best(solved, choose(), find_band, roles.sharing)
+        solved = Placement.of(placement.cluster)
+        is_solved = is_small(placement) and solve(solved, choose, find_band, roles.sharing)
         if is_solved and (solved.bound is None or solved.bound.is_reached or is_usual(placement)):
             placement.take_over(solved)
             return
@@ -103,7 +102,7 @@ class EveningGoal(PlanningGoal):
         placement: Placement,
         roles: Roles,
         request: PlanRequest,
-        choose: Callable[[], ReplicaChoice],
+        choose: Callable[[Placement], ReplicaChoice],
         find_band: Callable[[Placement], ByteBand],
     ) -> None:
         """Come near to the best, as clusters of any size can."""
@@ -111,7 +110,7 @@ class EveningGoal(PlanningGoal):
             drain(placement, roles, request.policy, placement.cluster.may_change)
         self.place_in_rounds(placement, roles, request)
         if self._may_be_better(placement, roles) and is_affordable(placement, roles):
-            make_counts_best(placement, choose())
+            make_counts_best(placement, choose(Placement.of(placement.cluster)))
             trade_arrivals(placement, roles, find_band(placement))
         bring_topics(placement, roles)
 

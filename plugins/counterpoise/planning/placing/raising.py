@@ -45,12 +45,18 @@ from counterpoise.planning.placing.topics import (
 _Entry: TypeAlias = tuple[int, int, int, int]
 
 
-def add_missing(placement: Placement, roles: Roles, factor: int) -> None:
-    """Add replicas to every partition that may change until it has `factor`, or none has room."""
+def add_missing(
+    placement: Placement, roles: Roles, factor: int, bytes_tolerance_percent: int
+) -> None:
+    """Add replicas to every partition that may change until it has `factor`, or none has room.
+
+    In small clusters bytes end within the tolerance, where that can be; in larger ones new replicas
+    aim nearer to the fair share, since they only come near it.
+    """
     is_short = placement.cluster.may_change & (placement.replica_counts < factor)
 
     def find_band(after: Placement) -> ByteBand:
-        return byte_band(after, roles, TOLERANCE_PERCENT)
+        return byte_band(after, roles, bytes_tolerance_percent)
 
     if is_small(placement, is_short):
         choice = ReplicaChoice.to_add(placement, roles, factor)

@@ -27,6 +27,8 @@ from counterpoise.planning.placing.flow import (
 )
 from counterpoise.planning.search_limits import USUAL
 
+_MIN_GAIN: Final = 10  # a tenth
+_MAX_SEARCHES: Final = 4
 _MAX_CELLS: Final = 300_000  # partitions x brokers of a flow that takes some seconds
 
 
@@ -67,12 +69,48 @@ def place_best(
     after = placement.copy()
     choice.apply(after, chosen)
     band = find_band(after)
-    if band.bytes_outside(after.bytes_held)[is_counted].any():
+    outside = int(band.bytes_outside(after.bytes_held)[is_counted].sum())
+    if outside:
         answer = within_band(choice, chosen, band, is_counted)
-        chosen, is_proven = answer.chosen, answer.is_proven
+        is_proven = answer.is_proven
         copied_bytes = max(copied_bytes, answer.min_copied_bytes)
+        choice.apply(after, answer.chosen)
+        left = int(band.bytes_outside(after.bytes_held)[is_counted].sum())
+        is_start_best = bool((chosen == choice.stands).all())
+        if is_proven or not is_start_best or left <= outside - outside // _MIN_GAIN:
+            chosen = answer.chosen
     choice.apply(placement, chosen)
     placement.bound = CopyBound(fewest, copied_bytes, is_proven)
+    return True
+
+
+def solve(
+    placement: Placement,
+    choose: Callable[[Placement], ReplicaChoice],
+    find_band: Callable[[Placement], ByteBand],
+    is_counted: Flags,
+) -> bool:
+    """Place replicas as `place_best` does; where that ends unproven, search on from its answer.
+
+    An unproven answer has to take a tenth off what is outside the band, or replicas stay as they
+    are in racks and counts that are the best already. So the last search here finds what the first
+    one of another plan would find: nothing that is worth a move.
+    """
+    if not place_best(placement, choose(placement), find_band, is_counted):
+        return False
+    bound = placement.bound
+    for _ in range(_MAX_SEARCHES):
+        if placement.bound is None or placement.bound.is_reached:
+            break
+        again = placement.as_cluster()
+        if not place_best(again, choose(again), find_band, is_counted):
+            break
+        if (again.replicas == placement.replicas).all():
+            break
+        placement.reset_to(again.replicas)
+        placement.bound = again.bound
+    if bound is not None and not bound.is_reached:
+        placement.bound = bound
     return True
 
 
