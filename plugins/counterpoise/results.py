@@ -2,9 +2,9 @@
 their tables lie.
 
     results = Results(store)
+    results.series_files("demo").add(series, name)    # what all charts over time are drawn from
     results.finish_round(name, finished_at, rows)     # last: without it the round does not count
     results.table("leader_changes", {"demo-20260131T120000Z"})
-    results.write_series("demo", series)              # one file for all charts over time
 
 Part of the wiring, beside `archive.py`. Of a snapshot in several rounds the one finished last
 counts.
@@ -23,7 +23,9 @@ import pyarrow.compute as pc
 from counterpoise.errors import StoreError
 from counterpoise.history import scheduled_at_of
 from counterpoise.model.balance import LeftOut
-from counterpoise.model.result_tables import RESULT_TABLES, SERIES
+from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.model.tables import conformed
+from counterpoise.series_files import SeriesFiles
 from counterpoise.storage import Store
 
 ROUNDS: Final = "results/rounds"
@@ -45,6 +47,13 @@ class Results:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._unfinished: list[dict[str, Any]] = []
+
+    def with_round(self, round_id: str, rows: Iterable[Mapping[str, Any]]) -> "Results":
+        """Return the results as they are once this round, which Spark has written, is finished."""
+        results = Results(self._store)
+        results._unfinished = [_document(round_id, None, rows)]
+        return results
 
     @cached_property
     def analysed(self) -> Mapping[str, Analysed]:
@@ -53,6 +62,7 @@ class Results:
             self._rounds(),
             key=lambda document: (document.get("finished_at") or "", document["round"]),
         )
+        rounds += self._unfinished
         return {
             row["snapshot_id"]: Analysed(
                 row["snapshot_id"],
@@ -71,12 +81,7 @@ class Results:
     def finish_round(
         self, round_id: str, finished_at: datetime, rows: Iterable[Mapping[str, Any]]
     ) -> None:
-        names = ("snapshot_id", "cluster", "previous_snapshot_id")
-        document = {
-            "round": round_id,
-            "finished_at": finished_at.isoformat(),
-            "snapshots": [{name: row[name] for name in names} for row in rows],
-        }
+        document = _document(round_id, finished_at, rows)
         self._store.write_text(
             f"{ROUNDS}/{round_id}.json", json.dumps(document, indent=1, sort_keys=True) + "\n"
         )
@@ -100,20 +105,17 @@ class Results:
                 tables.append(table.filter(pc.is_in(table["snapshot_id"], value_set=wanted)))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
-    def write_series(self, cluster: str, series: pa.Table) -> None:
-        self._store.write_table(_series_path(cluster), series)
+    def series_files(self, cluster: str) -> SeriesFiles:
+        """Return the files of a cluster's series; see `SeriesFiles`."""
+        return SeriesFiles(self._store, cluster)
 
     def series(self, cluster: str) -> pa.Table | None:
-        """Return the stored series; None where there is none, or one that lacks a column.
+        """Return the stored series; None where there is none, or only that of an earlier release.
 
         It can be made again from the rounds.
         """
-        if _series_path(cluster) not in self._store.list(f"views/{cluster}", suffix=".parquet"):
-            return None
-        series = self._store.read_table(_series_path(cluster))
-        if any(name not in series.column_names for name in SERIES.names):
-            return None
-        return series.select(SERIES.names).cast(SERIES)
+        files = self.series_files(cluster)
+        return files.read() if files.exist else None
 
     def write_left_out(self, cluster: str, left_out: Iterable[LeftOut]) -> None:
         """Write which snapshots cannot be analysed at present; an empty list clears them."""
@@ -146,15 +148,18 @@ class Results:
         """Yield the files of a round; columns that were added later are null in older files."""
         for path in self._store.list(f"results/{name}/round={round_id}", suffix=".parquet"):
             table = self._store.read_table(path)
-            missing = [field for field in schema if field.name not in table.column_names]
-            if unfilled := [field.name for field in missing if not field.nullable]:
-                raise StoreError(
-                    f"{self._store.uri(path)} lacks required columns: {', '.join(unfilled)}"
-                )
-            for field in missing:
-                table = table.append_column(field, pa.nulls(table.num_rows, field.type))
-            yield table.select(schema.names).cast(schema)
+            try:
+                yield conformed(table, schema)
+            except ValueError as error:
+                raise StoreError(f"{self._store.uri(path)} {error}") from None
 
 
-def _series_path(cluster: str) -> str:
-    return f"views/{cluster}/series.parquet"
+def _document(
+    round_id: str, finished_at: datetime | None, rows: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    names = ("snapshot_id", "cluster", "previous_snapshot_id")
+    return {
+        "round": round_id,
+        "finished_at": finished_at.isoformat() if finished_at else None,
+        "snapshots": [{name: row[name] for name in names} for row in rows],
+    }

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from counterpoise.analysis.rounds import Round, next_round
-from counterpoise.analysis.series import merged, series_rows
+from counterpoise.analysis.series import each_once, series_rows
 from counterpoise.history import snapshot_id_for
 from counterpoise.model.result_tables import BROKER_BALANCE, BROKER_LOAD, SERIES, SNAPSHOT_CHANGES
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOTS
@@ -153,7 +153,26 @@ def test_results_of_a_snapshot_that_was_analysed_anew_replace_the_earlier_ones()
     again = series_rows(
         pa.concat_tables([balance(1, 1, leaders=9), balance(2, 1)]), empty_load, no_changes
     )
-    whole = merged(series, again)
+    whole = each_once([series, again])
     assert whole["snapshot_id"].to_pylist() == [at(0), at(1), at(2)]
     assert whole["leaders"].to_pylist() == [1, 9, 1]
-    assert merged(whole, SERIES.empty_table(), {at(2)})["snapshot_id"].to_pylist() == [at(2)]
+    assert each_once([again], [series])["leaders"].to_pylist() == [1, 1, 1]
+
+
+def test_the_comparison_with_the_nearest_snapshot_counts_in_whatever_order_files_are_read() -> None:
+    far, near = (
+        series_rows(
+            balance(2, 1, leaders=leaders),
+            BROKER_LOAD.empty_table(),
+            pa.Table.from_pylist([changes_since(before)], schema=SNAPSHOT_CHANGES),
+        )
+        for leaders, before in ((1, 0), (9, 1))
+    )
+    for tables in ([far, near], [near, far]):
+        assert each_once(tables)["leaders"].to_pylist() == [9]
+
+
+def changes_since(hour: int) -> dict[str, Any]:
+    counts = dict.fromkeys(SNAPSHOT_CHANGES.names[7:], 0)
+    about = {"cluster_id": "x", "is_rebuilt": False, "previous_snapshot_id": at(hour)}
+    return keys(2) | counts | about

@@ -1,21 +1,23 @@
 """The series of a cluster: one row per snapshot and broker, with all that pages draw over time.
 
-    series = merged(series, series_rows(broker_balance, broker_load, snapshot_changes))
+    series = each_once([series, series_rows(broker_balance, broker_load, snapshot_changes)])
 
 It joins the results of the Spark jobs and is stored beside them, so that a page reads one file
 instead of hundreds.
 """
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise.model.result_tables import SERIES
+from counterpoise.model.tables import rows_of
 
 _ORDER = [("observed_at", "ascending"), ("snapshot_id", "ascending"), ("broker_id", "ascending")]
 _KEYS = ("cluster", "snapshot_id", "observed_at")
+_COMPARED = ("snapshot_id", "previous_snapshot_id")
 
 
 def series_rows(
@@ -30,17 +32,26 @@ def series_rows(
     return joined.select(SERIES.names).cast(SERIES).sort_by(_ORDER)
 
 
-def merged(series: pa.Table, newer: pa.Table, known_ids: Collection[str] | None = None) -> pa.Table:
-    """Return the rows of both, in order; of a snapshot that is in both the rows of `newer`.
+def each_once(tables: Sequence[pa.Table], first: Sequence[pa.Table] = ()) -> pa.Table:
+    """Return the rows of all tables of SERIES by time, each snapshot from one of them.
 
-    With `known_ids`, only the rows of these snapshots.
+    A snapshot that is in `first` is taken from there; else where it was compared with the latest
+    snapshot, and of those from the last table.
     """
-    is_replaced = pc.is_in(series["snapshot_id"], value_set=pc.unique(newer["snapshot_id"]))
-    both = pa.concat_tables([series.filter(pc.invert(is_replaced)), newer])
-    if known_ids is not None:
-        ids = pa.array(sorted(known_ids), pa.string())
-        both = both.filter(pc.is_in(both["snapshot_id"], value_set=ids))
-    return both.sort_by(_ORDER)
+    everything = [*tables, *first]
+    best: dict[str, tuple[bool, str, int]] = {}
+    for number, table in enumerate(everything):
+        keys = table.select([*_COMPARED]).group_by([*_COMPARED]).aggregate([])
+        for snapshot_id, previous_id in rows_of(keys, *_COMPARED):
+            place = (number >= len(tables), previous_id or "", number)
+            best[snapshot_id] = max(place, best.get(snapshot_id, place))
+    chosen = []
+    for number, table in enumerate(everything):
+        ids = [snapshot_id for snapshot_id, place in best.items() if place[2] == number]
+        wanted = pa.array(ids, pa.string())
+        chosen.append(table.filter(pc.is_in(table["snapshot_id"], value_set=wanted)))
+    rows = pa.concat_tables(chosen) if chosen else SERIES.empty_table()
+    return rows.sort_by(_ORDER)
 
 
 def latest_snapshot_id(series: pa.Table, until: datetime | None = None) -> str | None:

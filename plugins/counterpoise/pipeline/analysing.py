@@ -3,11 +3,14 @@
     clusters = analyse(installation, "2026-01-31T12:00")      # those that have new results
     rebuild_series(installation, "orders-eu")                 # the view anew, from all results
 
-A snapshot that cannot be read is left out, with the reason; the others are analysed.
+The list of the round's snapshots is written last: until then none of them counts as analysed, and
+the next round analyses them again. A snapshot that cannot be read is left out, with the reason; the
+others are analysed.
 """
 
 import re
 import tempfile
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +23,10 @@ from counterpoise.analysis.rounds import Round
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeftOut
+from counterpoise.model.grouping import grouped
 from counterpoise.model.result_tables import SERIES
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.results import Results
 from counterpoise.spark_submit import START_FAST, SparkJobError, run_job
 from counterpoise.storage.staging import working_root
 
@@ -72,7 +77,8 @@ def analyse(installation: Installation, round_id: str, log: Log = _LOGGER.info) 
     readable = _next_readable_round(installation, log)
     if not readable.round.to_analyse:
         return []
-    name = _UNSAFE_IN_NAMES.sub("_", round_id).strip("._-")
+    # Of its own, so that two analyses at once, or a retry, never write the same files.
+    name = f"{_UNSAFE_IN_NAMES.sub('_', round_id).strip('._-')}-{uuid.uuid4().hex[:8]}"
     try:
         _run_jobs(installation, name, readable.round, log)
     except SparkJobError:
@@ -87,22 +93,33 @@ def analyse(installation: Installation, round_id: str, log: Log = _LOGGER.info) 
 
 
 def _finish_round(installation: Installation, name: str, round_: Round) -> list[str]:
-    """Record the round and extend the series of its clusters; return the clusters."""
-    installation.results.finish_round(name, installation.clock(), round_.to_analyse)
-    ids_by_cluster: dict[str, list[str]] = {}
-    for row in round_.to_analyse:
-        ids_by_cluster.setdefault(row["cluster"], []).append(row["snapshot_id"])
+    """Add to the series of the round's clusters, then record the round; return the clusters."""
+    results = installation.results.with_round(name, round_.to_analyse)
+    ids_by_cluster = grouped((row["cluster"], row["snapshot_id"]) for row in round_.to_analyse)
     for cluster, snapshot_ids in sorted(ids_by_cluster.items()):
-        _add_to_series(installation, cluster, snapshot_ids)
+        files = results.series_files(cluster)
+        if not files.exist:  # there may be results of an earlier release
+            _rebuild_series(results, cluster)
+        else:
+            files.add(_series_of(results, snapshot_ids), name)
+    results.finish_round(name, installation.clock(), round_.to_analyse)
     return sorted(ids_by_cluster)
 
 
 def rebuild_series(installation: Installation, cluster: str) -> pa.Table:
-    """Make the series of a cluster anew from all results, and return it."""
-    results = installation.results
-    series = _series_of(installation, results.of_cluster(cluster))
-    results.write_series(cluster, series)
-    return series
+    """Make the series of a cluster anew from all results, and return it.
+
+    Of snapshots whose results are gone, the rows of the old series stay. Files of it that are
+    damaged are renamed, with a warning.
+    """
+    return _rebuild_series(installation.results, cluster)
+
+
+def _rebuild_series(results: Results, cluster: str) -> pa.Table:
+    files = results.series_files(cluster)
+    files.quarantine_damaged()
+    files.merge(_series_of(results, results.of_cluster(cluster)))
+    return files.read()
 
 
 def series_of(installation: Installation, cluster: str) -> pa.Table:
@@ -179,16 +196,6 @@ def _next_readable_round(
     return _ReadableRound(round_, left_out)
 
 
-def _add_to_series(installation: Installation, cluster: str, snapshot_ids: Collection[str]) -> None:
-    results = installation.results
-    series = results.series(cluster)
-    if series is None:
-        rebuild_series(installation, cluster)
-    else:
-        newer = _series_of(installation, snapshot_ids)
-        results.write_series(cluster, analysis.merged(series, newer, results.of_cluster(cluster)))
-
-
-def _series_of(installation: Installation, snapshot_ids: Collection[str]) -> pa.Table:
-    parts = [installation.results.table(name, snapshot_ids) for name in _SERIES_PARTS]
+def _series_of(results: Results, snapshot_ids: Collection[str]) -> pa.Table:
+    parts = [results.table(name, snapshot_ids) for name in _SERIES_PARTS]
     return analysis.series_rows(*parts) if parts[0].num_rows else SERIES.empty_table()
