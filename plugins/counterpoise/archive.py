@@ -8,6 +8,7 @@ Part of the wiring, beside `installation.py`: `pipeline` writes through it, `que
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from operator import itemgetter
@@ -27,6 +28,8 @@ from counterpoise.storage import Store
 
 _MAX_TRIES: Final = 3
 _PAGES: Final = (".html", ".css")
+# As `audit_report_name` and `balance_report_name` make them, below a cluster's reports.
+_DATED_PAGE: Final = re.compile(r"(?P<kind>[a-z-]+)-(?P<day>\d{4}-\d{2}-\d{2})\.[a-z]+")
 _REASON: Final = "reason.json"
 _MAX_QUARANTINED: Final = 50  # snapshots of a cluster; older ones are deleted
 DATA_DOCS: Final = "data-docs"
@@ -232,18 +235,23 @@ class Archive:
         paths = self.store.list(_audits_folder(cluster), suffix=".json")
         return {audit_id: path for path in paths if (audit_id := _audit_id(path)) is not None}
 
-    def audit_pages(self, cluster: str) -> dict[date, str]:
-        """Return the paths of a cluster's audit pages, by day (the copy without a day left out)."""
-        begins, ends = f"reports/{cluster}/audit-", ".html"
-        found = {}
-        for path in self.store.list(f"reports/{cluster}", suffix=ends):
-            if path.startswith(begins) and (day := _day(path[len(begins) : -len(ends)])):
-                found[day] = path
+    def dated_pages(self, cluster: str) -> dict[str, dict[date, list[str]]]:
+        """Return the paths of a cluster's reports of a day, by day, for each kind of report; the
+        copies without a day are left out.
+        """
+        found: dict[str, dict[date, list[str]]] = {}
+        for path in self.store.list(f"reports/{cluster}"):
+            match = _DATED_PAGE.fullmatch(path.removeprefix(f"reports/{cluster}/"))
+            if match and (day := _day(match["day"])):
+                found.setdefault(match["kind"], {}).setdefault(day, []).append(path)
         return found
 
     def write_report(self, name: str, text: str) -> str:
         """Write a report; returns its URI."""
         self.store.write_text(f"reports/{name}", text)
+        return self.report_uri(name)
+
+    def report_uri(self, name: str) -> str:
         return self.store.uri(f"reports/{name}")
 
     def read_report(self, name: str) -> str:

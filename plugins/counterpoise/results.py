@@ -2,7 +2,7 @@
 their tables lie.
 
     results = Results(store)
-    results.series_files("demo").add(series, name)    # what all charts over time are drawn from
+    results.view_files("demo", "series").add(series, name)   # what charts over time are drawn from
     results.finish_round(name, finished_at, rows)     # last: without it the round does not count
     results.table("leader_changes", {"demo-20260131T120000Z"})
 
@@ -13,7 +13,7 @@ counts.
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import cached_property
 from typing import Any, Final
 
@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise.errors import StoreError
-from counterpoise.history import scheduled_at_of
+from counterpoise.history import daily_folder, place_of, scheduled_at_of
 from counterpoise.model.balance import LeftOut
-from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.model.result_tables import DAILY_TABLES, RESULT_TABLES
 from counterpoise.model.tables import conformed
-from counterpoise.series_files import SeriesFiles
 from counterpoise.storage import Store
+from counterpoise.view_files import ViewFiles
 
 ROUNDS: Final = "results/rounds"
 _LEFT_OUT: Final = "left-out.json"
@@ -105,17 +105,38 @@ class Results:
                 tables.append(table.filter(pc.is_in(table["snapshot_id"], value_set=wanted)))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
-    def series_files(self, cluster: str) -> SeriesFiles:
-        """Return the files of a cluster's series; see `SeriesFiles`."""
-        return SeriesFiles(self._store, cluster)
+    def view_files(self, cluster: str, name: str) -> ViewFiles:
+        """Return the files of one of VIEWS; see `ViewFiles`."""
+        return ViewFiles(self._store, cluster, name)
+
+    def view(
+        self,
+        cluster: str,
+        name: str,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> pa.Table | None:
+        """Return a view, of the months from `since` to `until` if given.
+
+        None where there is none, or only that of an earlier release: it can be made again from the
+        rounds.
+        """
+        files = self.view_files(cluster, name)
+        return files.read(since, until) if files.exist else None
 
     def series(self, cluster: str) -> pa.Table | None:
-        """Return the stored series; None where there is none, or only that of an earlier release.
+        """Return the view `series` of all months."""
+        return self.view(cluster, "series")
 
-        It can be made again from the rounds.
-        """
-        files = self.series_files(cluster)
-        return files.read() if files.exist else None
+    def daily(self, table: str, cluster: str, since: date, until: date) -> pa.Table:
+        """Return the rows of one of DAILY_TABLES from the day `since` to the day before `until`."""
+        schema = DAILY_TABLES[table]
+        found = [schema.empty_table()]
+        for path in self._store.list(daily_folder(table, cluster), suffix=".parquet"):
+            place = place_of(path)
+            if place is not None and since <= place[1] < until:
+                found.append(conformed(self._store.read_table(path), schema))
+        return pa.concat_tables(found)
 
     def write_left_out(self, cluster: str, left_out: Iterable[LeftOut]) -> None:
         """Write which snapshots cannot be analysed at present; an empty list clears them."""

@@ -144,7 +144,7 @@ def test_what_an_earlier_release_lost_is_found_by_the_next_round_and_by_a_rebuil
     assert pipeline.analyse(installation, "new") == ["demo"]
     assert snapshots_of(installation, "demo") == ids("demo", 4)
 
-    pipeline.rebuild_series(installation, "other")
+    pipeline.rebuild_views(installation, "other")["series"]
     assert snapshots_of(installation, "other") == ids("other", 3)
     assert store.list("views/other", suffix="series.parquet") == ()
 
@@ -163,12 +163,30 @@ def test_a_rebuild_repairs_a_damaged_series_and_keeps_what_only_the_series_knows
         "snapshot_id",
         [["demo-20260130T120000Z"] * 3],
     )
-    installation.results.series_files("demo").add(gone.cast(before.schema), "thinned-out")
+    installation.results.view_files("demo", "series").add(gone.cast(before.schema), "thinned-out")
     store.write_bytes(path, b"PAR1 damaged PAR1")
     with pytest.raises(StoreError, match=r"is not a complete Parquet file"):
         installation.results.series("demo")
 
-    rebuilt = pipeline.rebuild_series(installation, "demo")
+    rebuilt = pipeline.rebuild_views(installation, "demo")["series"]
 
     assert rebuilt["snapshot_id"].unique().to_pylist() == ["demo-20260130T120000Z", *ids("demo", 3)]
     assert store.info(f"{path}.damaged") is not None
+
+
+@pytest.mark.usefixtures("in_session")
+def test_a_schedule_of_one_snapshot_a_day_has_rates_though_each_is_a_little_late(
+    tmp_path: Path,
+) -> None:
+    """86,405 s apart; ten days without a snapshot are a gap all the same."""
+    days = [day * 86_405 / 3600 for day in (0, 1, 2, 3, 4, 14)]
+    store = Store(str(tmp_path))
+    for number, hour in enumerate(days):
+        log = [part("orders", 0, [1, 2], leader=1, size=86_405_000 * number, offsets=(0, number))]
+        Archive(store).write_snapshot(SnapshotSpec("demo", hour, log).as_snapshot())
+    with over(store) as installation:
+        pipeline.analyse(installation, "days")
+        results = installation.results
+        load = results.table("partition_load", results.of_cluster("demo")).sort_by("observed_at")
+    assert load["how"].to_pylist() == ["first", *["growth"] * 4, "gap"]
+    assert load["bytes_in_per_second"].to_pylist() == [None, *[1000] * 4, None]

@@ -11,6 +11,7 @@ import pytest
 
 from counterpoise.spark_submit import SparkJobError, run_job
 
+JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
 # Waits inside the JVM, as a job does; needs no session, so that it is quick.
 WAITING_JOB = """
 import os
@@ -111,3 +112,21 @@ def test_no_secret_is_shown_to_other_users(tmp_path: Path, monkeypatch: pytest.M
     assert len(processes) == 2
     assert not [line for line in processes if "MARKED" in line]
     assert "-Xmx700m" in processes[1]
+
+
+def test_what_the_installation_sets_counts_before_what_a_job_would_set(tmp_path: Path) -> None:
+    script = tmp_path / "settings.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(JOBS)!r})\n"
+        "import rounds\nfrom sessions import open_session\n"
+        "spark = open_session('settings', rounds._SETTINGS)\n"
+        "for name in sorted([*rounds._SETTINGS, 'spark.sql.ansi.enabled']):\n"
+        "    print(name, spark.conf.get(name))\n"
+    )
+    given = {"spark.rdd.compress": "true", "spark.sql.files.maxPartitionBytes": "1m"}
+    lines: list[str] = []
+    run_job(script, [], conf=given, log=lines.append)
+    found = dict(line.split() for line in lines)
+    assert given.items() <= found.items()
+    assert found["spark.sql.inMemoryColumnarStorage.compressed"] == "false"
+    assert found["spark.sql.ansi.enabled"] == "true"

@@ -10,18 +10,28 @@ the results do not depend on the order of arrival.
 """
 
 import json
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from statistics import median
+from typing import Any, Final
 
 import pyarrow as pa
+
+from counterpoise.model.grouping import grouped
+from counterpoise.model.intervals import max_seconds
+
+_INTERVALS: Final = 20  # that say how often snapshots are made
+_MIN_INTERVALS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Manifest rows, each with `previous_snapshot_id` and `is_context`.
+    """Manifest rows, each with `previous_snapshot_id`, `is_context` and `max_seconds`.
 
-    A row that is context is not analysed: another one is compared with it.
+    A row that is context is not analysed: another one is compared with it. Rates are means over
+    `max_seconds` at most; that follows how often the cluster's snapshots are made.
     """
 
     rows: tuple[Mapping[str, Any], ...]
@@ -54,7 +64,9 @@ def next_round(
     left_out_ids = set(left_out)
     newest: dict[str, Mapping[str, Any]] = {}  # by cluster, so far
     rows: dict[str, dict[str, Any]] = {}
-    for manifest in _by_time(manifests):
+    ordered = _by_time(manifests)
+    usual = _usual_seconds(ordered)
+    for manifest in ordered:
         snapshot_id = manifest["snapshot_id"]
         if snapshot_id in left_out_ids:
             continue
@@ -66,8 +78,28 @@ def next_round(
         if previous is not None and previous["snapshot_id"] not in rows:
             context = {"previous_snapshot_id": None, "is_context": True}
             rows[previous["snapshot_id"]] = {**previous, **context}
-        rows[snapshot_id] = {**manifest, "previous_snapshot_id": previous_id, "is_context": False}
+        rows[snapshot_id] = {
+            **manifest,
+            "previous_snapshot_id": previous_id,
+            "is_context": False,
+            "max_seconds": max_seconds(usual.get(snapshot_id)),
+        }
     return Round(tuple(rows.values()))
+
+
+def _usual_seconds(manifests: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return for each snapshot the median of the last intervals of its cluster, its own among them;
+    none where there are fewer than three.
+    """
+    usual = {}
+    by_cluster = grouped((row["cluster"], row) for row in manifests)
+    for rows in by_cluster.values():
+        intervals: deque[float] = deque(maxlen=_INTERVALS)
+        for before, after in pairwise(rows):
+            intervals.append((after["observed_at"] - before["observed_at"]).total_seconds())
+            if len(intervals) >= _MIN_INTERVALS:
+                usual[after["snapshot_id"]] = median(intervals)
+    return usual
 
 
 def _by_time(manifests: pa.Table) -> list[dict[str, Any]]:

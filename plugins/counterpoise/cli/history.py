@@ -63,10 +63,10 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
             page = pipeline.report_fleet(installation)
             name = "fleet"
         else:
-            page = pipeline.report_balance(
+            name = pipeline.write_balance_report(
                 installation, arguments.cluster, period=period, until=until
             )
-            name = f"{arguments.cluster}/leader-balance"
+            page = installation.archive.report_uri(f"{name}.html")
         if arguments.json:
             print_json(json.loads(queries.report(installation, f"{name}.json")), indent=1)
         elif arguments.csv:
@@ -139,7 +139,7 @@ def _rebuild(arguments: argparse.Namespace, console: Console) -> int:
         )
         counts = {}
         for name in names:
-            series = pipeline.rebuild_series(installation, name)
+            series = pipeline.rebuild_views(installation, name)["series"]
             counts[name] = len(series["snapshot_id"].unique())
     if arguments.json:
         print_json({"snapshots": counts})

@@ -1,7 +1,7 @@
 """The history on Spark: one job over all that is new, and the views that pages read.
 
     clusters = analyse(installation, "2026-01-31T12:00")      # those that have new results
-    rebuild_series(installation, "orders-eu")                 # the view anew, from all results
+    rebuild_views(installation, "orders-eu")                  # the views anew, from all results
 
 The list of the round's snapshots is written last: until then none of them counts as analysed, and
 the next round analyses them again. A snapshot that cannot be read is left out, with the reason; the
@@ -13,6 +13,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -58,7 +59,7 @@ _SPARK_CONF_OF_MANY: Final = {
     "spark.driver.memory": "3g",
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
 }
-_SERIES_PARTS: Final = ("broker_balance", "broker_load", "snapshot_changes")
+_SERIES_PARTS: Final = ("broker_balance", "broker_load", "snapshot_changes", "leader_changes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,42 +94,52 @@ def analyse(installation: Installation, round_id: str, log: Log = _LOGGER.info) 
 
 
 def _finish_round(installation: Installation, name: str, round_: Round) -> list[str]:
-    """Add to the series of the round's clusters, then record the round; return the clusters."""
+    """Add to the views of the round's clusters, then record the round; return the clusters."""
     results = installation.results.with_round(name, round_.to_analyse)
     ids_by_cluster = grouped((row["cluster"], row["snapshot_id"]) for row in round_.to_analyse)
     for cluster, snapshot_ids in sorted(ids_by_cluster.items()):
-        files = results.series_files(cluster)
-        if not files.exist:  # there may be results of an earlier release
-            _rebuild_series(results, cluster)
-        else:
-            files.add(_series_of(results, snapshot_ids), name)
+        for view, rows_of_view in _VIEWS.items():
+            files = results.view_files(cluster, view)
+            if not files.exist:  # there may be results of an earlier release
+                _rebuild_view(results, cluster, view)
+            else:
+                files.add(rows_of_view(results, snapshot_ids), name)
     results.finish_round(name, installation.clock(), round_.to_analyse)
     return sorted(ids_by_cluster)
 
 
-def rebuild_series(installation: Installation, cluster: str) -> pa.Table:
-    """Make the series of a cluster anew from all results, and return it.
+def rebuild_views(installation: Installation, cluster: str) -> Mapping[str, pa.Table]:
+    """Make the views of a cluster anew from all results, and return them by name.
 
-    Of snapshots whose results are gone, the rows of the old series stay. Files of it that are
+    Of snapshots whose results are gone, the rows of the old views stay. Files of them that are
     damaged are renamed, with a warning.
     """
-    return _rebuild_series(installation.results, cluster)
+    results = installation.results
+    return {view: _rebuild_view(results, cluster, view) for view in _VIEWS}
 
 
-def _rebuild_series(results: Results, cluster: str) -> pa.Table:
-    files = results.series_files(cluster)
-    files.quarantine_damaged()
-    files.merge(_series_of(results, results.of_cluster(cluster)))
-    return files.read()
-
-
-def series_of(installation: Installation, cluster: str) -> pa.Table:
-    """Return the series of a cluster, made anew where it is missing.
+def view_of(
+    installation: Installation,
+    cluster: str,
+    view: str = "series",
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> pa.Table:
+    """Return a view of a cluster, of the months from `since` to `until` if given; it is made anew
+    where it is missing.
 
     It is empty where nothing was analysed yet.
     """
-    series = installation.results.series(cluster)
-    return rebuild_series(installation, cluster) if series is None else series
+    results = installation.results
+    rows = results.view(cluster, view, since, until)
+    return _rebuild_view(results, cluster, view) if rows is None else rows
+
+
+def _rebuild_view(results: Results, cluster: str, view: str) -> pa.Table:
+    files = results.view_files(cluster, view)
+    files.quarantine_damaged()
+    files.merge(_VIEWS[view](results, results.of_cluster(cluster)))
+    return files.read()
 
 
 def spark_conf(row_count: int) -> Mapping[str, str]:
@@ -199,3 +210,14 @@ def _next_readable_round(
 def _series_of(results: Results, snapshot_ids: Collection[str]) -> pa.Table:
     parts = [results.table(name, snapshot_ids) for name in _SERIES_PARTS]
     return analysis.series_rows(*parts) if parts[0].num_rows else SERIES.empty_table()
+
+
+def _log_dirs_of(results: Results, snapshot_ids: Collection[str]) -> pa.Table:
+    return results.table("log_dir_load", snapshot_ids)
+
+
+# How the rows of each of VIEWS are made of the results of snapshots.
+_VIEWS: Final[Mapping[str, Callable[[Results, Collection[str]], pa.Table]]] = {
+    "series": _series_of,
+    "log_dirs": _log_dirs_of,
+}

@@ -1,5 +1,5 @@
-"""Compaction of the Spark jobs' results: a day's loads in one table, many rounds in one, old rows
-deleted.
+"""Compaction of the Spark jobs' results: a day's loads in two tables, many rounds in one, the views
+in a file a month, old rows deleted.
 
     report = compact_results(installation, now, log)
 
@@ -11,21 +11,25 @@ only a day after they were finished.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, time, timedelta
+from functools import cache, partial
 from typing import Any, Final
 
-from counterpoise import history
+from counterpoise import analysis, history
 from counterpoise.errors import CounterpoiseError, StoreError
-from counterpoise.history import Merge, RoundMerge
+from counterpoise.history import Merge, RoundMerge, daily_folder
 from counterpoise.installation import Installation
+from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
-from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.model.result_tables import DAILY_TABLES, RESULT_TABLES, VIEWS
+from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.spark_compaction import Daily, is_daily_made, make_files, snapshot_counts
 from counterpoise.results import ROUNDS
 from counterpoise.storage import Store
 
 Log = Callable[[str], None]
-_LOADS: Final = "partition_load"
+_DAYS_AT_ONCE: Final = 62  # tables of a Spark job; those of one job stay when the next one fails
+_AROUND: Final = timedelta(days=2)  # that the usual interval before and after a day is known by
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,13 @@ def compact_results(installation: Installation, now: datetime, log: Log) -> Resu
     try:
         policy = _longest_policy(installation)
         rounds = _finish_merges(installation.archive.store)
-        report = replace(report, days_of_loads=_make_daily(installation, rounds, policy, now, log))
+        report = replace(report, days_of_loads=_make_daily(installation, rounds, now, log))
         report = replace(report, files_deleted=_drop_old_loads(installation, rounds, policy, now))
         report = replace(
             report, rounds_merged=_merge_rounds(installation, rounds, policy, now, log)
         )
         deleted = _delete_unused(installation.archive.store, policy, now)
+        deleted += _merge_views(installation, now)
         return replace(report, files_deleted=report.files_deleted + deleted)
     except CounterpoiseError as error:
         return replace(report, problem=str(error))
@@ -96,25 +101,42 @@ def _documents(store: Store) -> dict[str, dict[str, Any]]:
 
 
 def _make_daily(
-    installation: Installation,
-    rounds: list[dict[str, Any]],
-    policy: HistoryPolicy,
-    now: datetime,
-    log: Log,
+    installation: Installation, rounds: list[dict[str, Any]], now: datetime, log: Log
 ) -> int:
+    clusters = installation.settings.clusters.items()
+    policies = {name: cluster.policy.history for name, cluster in clusters}
     store = installation.archive.store
+    files_of = cache(partial(_files, store))
     dailies = []
-    for plan in history.plan_daily(rounds, frozenset(installation.settings.clusters), policy, now):
-        if not is_daily_made(store, plan):
+    for table in DAILY_TABLES:
+        existing = {path for name in policies for path in store.list(daily_folder(table, name))}
+        for plan in history.plan_daily(table, rounds, policies, now):
+            if plan.path in existing and (plan.is_thinned or is_daily_made(store, plan)):
+                continue
             files = {
                 path: ids
                 for name, ids in plan.snapshot_ids_by_round.items()
-                for path in _files(store, _LOADS, name)
+                for path in files_of(table, name)
             }
             if files:
                 dailies.append(Daily(plan, files))
-    make_files(installation, (), dailies, log)
+    for start in range(0, len(dailies), _DAYS_AT_ONCE):
+        some = dailies[start : start + _DAYS_AT_ONCE]
+        make_files(installation, (), _with_seconds(installation, some), log)
     return len(dailies)
+
+
+def _with_seconds(installation: Installation, dailies: list[Daily]) -> list[Daily]:
+    """Add how long the rates of each snapshot lasted, from the cluster's series."""
+    found = []
+    for cluster, of_cluster in grouped((daily.plan.cluster, daily) for daily in dailies).items():
+        days = [daily.plan.day for daily in of_cluster]
+        since = datetime.combine(min(days), time(), UTC) - _AROUND
+        until = datetime.combine(max(days), time(), UTC) + _AROUND
+        series = view_of(installation, cluster, "series", since, until)
+        seconds = analysis.seconds_of_rates(series, cluster)
+        found += [replace(daily, seconds=seconds) for daily in of_cluster]
+    return found
 
 
 def _drop_old_loads(
@@ -122,15 +144,29 @@ def _drop_old_loads(
 ) -> int:
     store = installation.archive.store
     outlived = history.outlived_rounds(rounds, policy, now)
-    paths = [path for name in outlived for path in _files(store, _LOADS, name)]
+    paths = [path for name in outlived for path in _files(store, history.LOADS, name)]
     for cluster, settings in installation.settings.clusters.items():
-        daily = store.list(history.daily_folder(cluster))
-        days = {path: place[1] for path in daily if (place := history.place_of(path))}
-        old = set(history.old_days(days.values(), settings.policy.history, now))
-        paths += [path for path, day in days.items() if day in old]
+        for table in DAILY_TABLES:
+            daily = store.list(daily_folder(table, cluster))
+            days = {path: place[1] for path in daily if (place := history.place_of(path))}
+            old = set(history.old_days(days.values(), settings.policy.history, now))
+            paths += [path for path, day in days.items() if day in old]
     for path in paths:
         store.delete(path)
     return len(paths)
+
+
+def _merge_views(installation: Installation, now: datetime) -> int:
+    """Put the views of each cluster into a file a month, and delete months older than the policy
+    keeps anything; return how many files were replaced or deleted.
+    """
+    count = 0
+    for cluster, settings in installation.settings.clusters.items():
+        for view in VIEWS:
+            files = installation.results.view_files(cluster, view)
+            count += files.merge() if files.exist else 0
+            count += files.delete_before(now - settings.policy.history.keep_daily)
+    return count
 
 
 def _merge_rounds(

@@ -1,10 +1,12 @@
-"""The series of a cluster in the store: one row per snapshot and broker, for as long as the policy
+"""The views of a cluster in the store: small tables of all its snapshots, for as long as the policy
 keeps any snapshot.
 
-    files = SeriesFiles(store, "demo")
-    files.add(series, "round-7")                 # a file for each month that it has rows of
+    files = ViewFiles(store, "demo", "series")
+    files.add(rows, "round-7")                   # a file for each month that it has rows of
     files.read()                                 # all of it, each snapshot once
     files.merge(rows_again)                      # one file a month
+
+`series` has one row per snapshot and broker (SERIES), `log_dirs` one per snapshot and log dir.
 
 Files are only added and never changed, so two analyses at once lose nothing: each snapshot is in at
 least one file. Where it is in several (it was analysed again, since another snapshot came between
@@ -19,7 +21,7 @@ it: it is read too, until a merge.
 
 import hashlib
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -30,35 +32,35 @@ from pyarrow import parquet as pq
 
 from counterpoise import analysis
 from counterpoise.errors import StoreError
-from counterpoise.model.result_tables import SERIES
+from counterpoise.model.result_tables import VIEWS
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import conformed
 from counterpoise.storage import Store
 
 _LOGGER = safe_logger(__name__)
-_COMPARED: Final = ["snapshot_id", "previous_snapshot_id"]
 _MAX_TRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesFiles:
-    """The files of one cluster's series."""
+class ViewFiles:
+    """The files of one view of a cluster; `name` is one of VIEWS."""
 
     store: Store
     cluster: str
+    name: str
 
     @property
     def exist(self) -> bool:
         """Return whether this release has written any."""
         return bool(self._by_month())
 
-    def add(self, series: pa.Table, name: str) -> None:
-        """Write rows of SERIES: a file `name` for each month (UTC) that they are of."""
-        for month, rows in _months(series).items():
-            self.store.write_table(f"{self._folder}/month={month}/{name}.parquet", rows)
+    def add(self, rows: pa.Table, name: str) -> None:
+        """Write rows: a file `name` for each month (UTC) that they are of."""
+        for month, of_month in _months(rows).items():
+            self.store.write_table(f"{self._folder}/month={month}/{name}.parquet", of_month)
 
     def read(self, since: datetime | None = None, until: datetime | None = None) -> pa.Table:
-        """Return the series by time; of the months from `since` to `until`, if given.
+        """Return the rows by time; of the months from `since` to `until`, if given.
 
         A file that is deleted between the list and the read was merged into another one: then both
         are done again. Raises StoreError.
@@ -66,13 +68,13 @@ class SeriesFiles:
         for _ in range(_MAX_TRIES):
             paths = self._paths(since, until)
             try:
-                return analysis.each_once([self._read(path) for path in paths])
+                return self._each_once([self._read(path) for path in paths])
             except StoreError:
                 if self._paths(since, until) == paths:
                     raise
         raise StoreError(
-            f"the series in {self.store.uri(self._folder)} changed {_MAX_TRIES} times while it "
-            "was read; try again"
+            f"the files in {self.store.uri(self._folder)} changed {_MAX_TRIES} times while they "
+            "were read; try again"
         )
 
     def merge(self, rows_again: pa.Table | None = None) -> int:
@@ -117,7 +119,7 @@ class SeriesFiles:
         read = self._undamaged(paths)
         if len(read) == 1 and not others and not again:
             return 0
-        merged = analysis.each_once([*others, *read.values()], again)
+        merged = self._each_once([*others, *read.values()], again)
         digest = hashlib.sha256("\n".join(_identities(merged)).encode()).hexdigest()[:16]
         target = f"{self._folder}/month={month}/merged-{digest}.parquet"
         self.store.write_table(target, merged)
@@ -128,7 +130,11 @@ class SeriesFiles:
 
     @property
     def _folder(self) -> str:
-        return f"views/{self.cluster}/series"
+        return f"views/{self.cluster}/{self.name}"
+
+    def _each_once(self, tables: Sequence[pa.Table], first: Sequence[pa.Table] = ()) -> pa.Table:
+        rows = analysis.each_once([*tables, VIEWS[self.name].empty_table()], first)
+        return rows.cast(VIEWS[self.name])
 
     def _by_month(self) -> dict[str, list[str]]:
         months: dict[str, list[str]] = {}
@@ -138,7 +144,7 @@ class SeriesFiles:
         return months
 
     def _of_earlier_release(self) -> list[str]:
-        path = f"views/{self.cluster}/series.parquet"
+        path = f"views/{self.cluster}/{self.name}.parquet"
         return [] if self.store.info(path) is None else [path]
 
     def _paths(self, since: datetime | None, until: datetime | None) -> list[str]:
@@ -158,12 +164,12 @@ class SeriesFiles:
         return damaged
 
     def _undamaged(self, paths: Iterable[str]) -> dict[str, pa.Table]:
-        """Read files; leave out those that the store gives but that hold no series."""
+        """Read files; leave out those that the store gives but that are damaged."""
         tables = {}
         for path in paths:
             data = self.store.read_bytes(path, max_bytes=None)
             try:
-                tables[path] = conformed(pq.read_table(io.BytesIO(data)), SERIES)
+                tables[path] = conformed(pq.read_table(io.BytesIO(data)), VIEWS[self.name])
             except (ValueError, pa.ArrowException) as error:
                 uri = self.store.uri(path)
                 _LOGGER.warning("%s is damaged, and was left out: %s", uri, error)
@@ -171,23 +177,21 @@ class SeriesFiles:
 
     def _read(self, path: str) -> pa.Table:
         try:
-            return conformed(self.store.read_table(path), SERIES)
+            return conformed(self.store.read_table(path), VIEWS[self.name])
         except ValueError as error:
             raise StoreError(f"{self.store.uri(path)} {error}") from None
 
 
-def _identities(series: pa.Table) -> list[str]:
+def _identities(rows: pa.Table) -> list[str]:
     """Return what names the contents: each snapshot with the one it was compared with."""
-    pairs = series.select(_COMPARED).group_by(_COMPARED).aggregate([]).to_pylist()
-    return sorted(f"{row['snapshot_id']} {row['previous_snapshot_id']}" for row in pairs)
+    return sorted(f"{one} {before}" for one, before in analysis.compared_snapshots(rows))
 
 
-def _months(series: pa.Table) -> Mapping[str, pa.Table]:
+def _months(rows: pa.Table) -> Mapping[str, pa.Table]:
     """Return the rows of each month, by names like 2026-11."""
-    names = pc.strftime(series["observed_at"], "%Y-%m")
-    return {
-        month: series.filter(pc.equal(names, month)) for month in sorted(names.unique().to_pylist())
-    }
+    names = pc.strftime(rows["observed_at"], "%Y-%m")
+    months = sorted(names.unique().to_pylist())
+    return {month: rows.filter(pc.equal(names, month)) for month in months}
 
 
 def _overlaps(month: str, since: datetime | None, until: datetime | None) -> bool:
