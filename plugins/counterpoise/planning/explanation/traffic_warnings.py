@@ -39,11 +39,11 @@ def traffic_at_least(result: PlanningResult) -> str:
     count = int(result.cluster.is_rate_at_least.sum())
     if not by_rates or not count:
         return ""
-    subject = "1 partition of a compacted topic is"
+    subject = "rate of 1 partition of a compacted topic is a lower bound"
     if count > 1:
-        subject = f"{count} partitions of compacted topics are"
+        subject = f"rates of {count} partitions of compacted topics are lower bounds"
     return (
-        f"the rate of {subject} a lower bound, since compaction removes records unnoticed: brokers "
+        f"the {subject}, since compaction removes records unnoticed: brokers "
         "that lead or follow them may take in more than the plan says"
     )
 
