@@ -26,7 +26,7 @@ REBALANCE_WANTED = Asset("rebalance_wanted", uri="counterpoise://rebalance/wante
     tags=["counterpoise"],
 )
 def kafka_leader_balance() -> None:
-    @task(retries=1, retry_delay=timedelta(seconds=20))
+    @task(retries=1, retry_delay=timedelta(seconds=20), execution_timeout=timedelta(hours=2))
     def analyse(run_id: Any = None) -> list[str]:
         from counterpoise import pipeline
 

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from pyspark.sql import types as T  # noqa: N812
 from rounds import FAILED, UNUSABLE, JobInputError, spark_schema, store_root, unusable_file
-from sessions import open_session
+from sessions import NoWorkersError, open_session
 
 from counterpoise.model.result_tables import (
     DAILY_TABLES,
@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         plan = load_plan(arguments.plan)
         compact(open_session(_JOB, {}), store_root(arguments.store), arguments.work, plan)
-    except (JobInputError, PySparkException, Py4JJavaError) as error:
+    except (JobInputError, NoWorkersError, PySparkException, Py4JJavaError) as error:
         complaint = str(error) if isinstance(error, JobInputError) else unusable_file(str(error))
         print(f"{_JOB}: {complaint or error}", file=sys.stderr)
         return UNUSABLE if complaint else FAILED

@@ -40,7 +40,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from pyspark.sql import types as T  # noqa: N812
-from sessions import open_session
+from sessions import NoWorkersError, open_session
 from snapshots import Snapshots
 
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
@@ -206,7 +206,7 @@ def run_job(
             )
         manifests = load_manifests(arguments.snapshots)
         write_results(open_round(name, store_root(arguments.store), arguments.round, manifests))
-    except (JobInputError, PySparkException, Py4JJavaError) as error:
+    except (JobInputError, NoWorkersError, PySparkException, Py4JJavaError) as error:
         complaint = str(error) if isinstance(error, JobInputError) else unusable_file(str(error))
         print(f"{name}: {complaint or error}", file=sys.stderr)
         return UNUSABLE if complaint else FAILED

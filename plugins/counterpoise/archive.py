@@ -19,8 +19,10 @@ import pyarrow as pa
 
 from counterpoise import history
 from counterpoise.errors import InputError, StalePlanError, StoreError
+from counterpoise.manifest_index import read_index, write_index
 from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.files import StoredFile
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.safe_text import safe_logger
@@ -65,7 +67,8 @@ class Archive:
         """Return the cluster's manifest files by path: of a snapshot each, and of a compacted
         day.
         """
-        return self._manifests_in(history.manifests_folder(cluster))
+        manifests = self._read_manifests(cluster, read_index(self.store, cluster))
+        return {file.path: table for file, table in manifests.items()}
 
     def clusters(self) -> tuple[str, ...]:
         """Return the clusters that the history has, configured or not."""
@@ -100,23 +103,42 @@ class Archive:
             f"the store has no {self.store.uri(single)}, and no compacted day with this snapshot"
         )
 
-    def _manifests_in(self, folder: str) -> dict[str, pa.Table]:
-        """Read all manifests of a folder.
+    def index_manifests(self, cluster: str) -> pa.Table:
+        """Return the manifest rows of a cluster, oldest first, each snapshot once; bring the index
+        of its manifests up to date.
+        """
+        index = read_index(self.store, cluster)
+        manifests = self._read_manifests(cluster, index)
+        if {file for file in manifests if file.modified_at} != index.keys():
+            write_index(self.store, cluster, manifests)
+        return history.each_once({file.path: table for file, table in manifests.items()})
+
+    def _read_manifests(
+        self, cluster: str, index: Mapping[StoredFile, pa.Table]
+    ) -> dict[StoredFile, pa.Table]:
+        """Return all manifests of a cluster, those in the index from there.
 
         A manifest that is deleted between the list and the read was replaced by another one: then
         both are done again.
         """
+        folder = history.manifests_folder(cluster)
         for _ in range(_MAX_TRIES):
-            paths = self.store.list(folder, suffix=".parquet")
+            files = self._manifest_list(folder)
             try:
-                return {path: self.store.read_table(path) for path in paths}
+                return {
+                    file: index[file] if file in index else self.store.read_table(file.path)
+                    for file in files
+                }
             except StoreError:
-                if self.store.list(folder, suffix=".parquet") == paths:
+                if self._manifest_list(folder) == files:
                     raise
         raise StoreError(
             f"the manifests in {self.store.uri(folder)} changed {_MAX_TRIES} times while they were "
             "read; try again"
         )
+
+    def _manifest_list(self, folder: str) -> list[StoredFile]:
+        return [file for file in self.store.files(folder) if file.path.endswith(".parquet")]
 
     def check_snapshot(self, manifest_row: Mapping[str, Any], *, whole: bool = False) -> None:
         """Check that Spark can read a snapshot: by the footers of its files, with `whole` by every

@@ -130,6 +130,18 @@ def test_an_analysis_that_runs_while_another_one_does_takes_no_row_from_it(
 
 
 @pytest.mark.usefixtures("in_session")
+def test_a_backlog_is_worked_off_in_bounded_rounds(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = analysing._next_readable_round(installation, print).round.row_count
+    monkeypatch.setattr(analysing, "_MAX_ROWS_OF_ROUND", rows * 2 // 3)
+    assert pipeline.analyse(installation, "backlog") == ["demo", "other"]
+    assert len({result.round_id for result in installation.results.analysed.values()}) == 2
+    for name in CLUSTERS:
+        assert snapshots_of(installation, name) == ids(name, 3)
+
+
+@pytest.mark.usefixtures("in_session")
 def test_what_an_earlier_release_lost_is_found_by_the_next_round_and_by_a_rebuild(
     installation: Installation, store: Failing
 ) -> None:

@@ -90,6 +90,23 @@ def test_how_long_a_rate_may_be_a_mean_follows_how_often_snapshots_are_made() ->
     assert [row["max_seconds"] for row in daily.rows] == [26 * 3600] * 3 + [60 * 3600] * 2
 
 
+def test_a_long_backlog_is_several_rounds_each_with_what_it_is_compared_with() -> None:
+    """Each snapshot has three rows."""
+    backlog = manifests(*range(5))
+    analysed: dict[str, str | None] = {}
+    found = []
+    while (round_ := next_round(backlog, analysed).begin(6)).to_analyse:
+        found.append(shown(round_))
+        analysed |= {row["snapshot_id"]: row["previous_snapshot_id"] for row in round_.to_analyse}
+    assert found == [
+        [(at(0), None, False), (at(1), at(0), False)],
+        [(at(1), None, True), (at(2), at(1), False)],
+        [(at(2), None, True), (at(3), at(2), False)],
+        [(at(3), None, True), (at(4), at(3), False)],
+    ]
+    assert len(next_round(backlog, {}).begin(1).rows) == 1
+
+
 def test_clusters_are_never_compared_with_one_another() -> None:
     both = pa.concat_tables([manifests(0, 2), manifests(1, cluster="other")])
     assert shown(next_round(both, {})) == [

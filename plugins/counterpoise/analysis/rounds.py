@@ -45,6 +45,19 @@ class Round:
         """Return the number of rows to read, over all tables."""
         return sum(file["row_count"] for row in self.rows for file in row["files"])
 
+    def begin(self, max_rows: int) -> "Round":
+        """Return the first snapshots of the round: as many as have `max_rows` rows, and one at
+        least. What each is compared with stands before it.
+        """
+        rows: list[Mapping[str, Any]] = []
+        count = 0
+        for row in self.rows:
+            count += sum(file["row_count"] for file in row["files"])
+            if count > max_rows and any(not one["is_context"] for one in rows):
+                break
+            rows.append(row)
+        return Round(tuple(rows))
+
     def to_json(self) -> str:
         """Return the `--snapshots` file of the jobs: times in ISO 8601."""
         rows = [{**row, "observed_at": row["observed_at"].isoformat()} for row in self.rows]

@@ -12,15 +12,16 @@ import re
 import tempfile
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from counterpoise import analysis
 from counterpoise.analysis.rounds import Round
+from counterpoise.archive import Archive
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeftOut
@@ -34,6 +35,9 @@ from counterpoise.storage.staging import working_root
 Log = Callable[[str], None]
 _LOGGER = safe_logger(__name__)
 _UNSAFE_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+# Of a round, over all tables: some 24 million rows of partitions, which one machine sorts in
+# minutes. A longer backlog is several rounds, each with its own end.
+_MAX_ROWS_OF_ROUND: Final = 100_000_000
 # By the rows to read, at most: a small round is mostly Spark's start, and up to some millions of
 # rows compiling well takes longer than running what was compiled quickly. Memory is the heap's; the
 # process needs about one GiB more.
@@ -67,17 +71,31 @@ class _ReadableRound:
     """The next round, and by cluster the snapshots that cannot be read."""
 
     round: Round
+    is_last: bool  # nothing is left to analyse after it
     left_out: Mapping[str, tuple[LeftOut, ...]]
 
 
 def analyse(installation: Installation, round_id: str, log: Log = _LOGGER.info) -> list[str]:
-    """Analyse every snapshot of all clusters that has no result yet, in one Spark session.
+    """Analyse every snapshot of all clusters that has no result yet, a bounded number in each Spark
+    session.
 
     Returns the clusters that have new results.
     """
+    clusters: set[str] = set()
+    is_last = False
+    while not is_last:
+        of_round, is_last = _analyse_round(installation, round_id, log)
+        clusters |= set(of_round)
+    return sorted(clusters)
+
+
+def _analyse_round(
+    installation: Installation, round_id: str, log: Log
+) -> tuple[Collection[str], bool]:
+    """Analyse the next snapshots; return their clusters, and whether nothing is left to do."""
     readable = _next_readable_round(installation, log)
     if not readable.round.to_analyse:
-        return []
+        return (), True
     # Of its own, so that two analyses at once, or a retry, never write the same files.
     name = f"{_UNSAFE_IN_NAMES.sub('_', round_id).strip('._-')}-{uuid.uuid4().hex[:8]}"
     try:
@@ -88,9 +106,9 @@ def analyse(installation: Installation, round_id: str, log: Log = _LOGGER.info) 
         if not readable.left_out:
             raise
         if not readable.round.to_analyse:
-            return []
+            return (), True
         _run_jobs(installation, name, readable.round, log)
-    return _finish_round(installation, name, readable.round)
+    return _finish_round(installation, name, readable.round), readable.is_last
 
 
 def _finish_round(installation: Installation, name: str, round_: Round) -> list[str]:
@@ -174,37 +192,64 @@ def _next_readable_round(
 ) -> _ReadableRound:
     """Return the next round without snapshots that cannot be read; record those for the reports.
 
-    A snapshot that is left out changes what the next one is compared with, so the round is chosen
-    again until all of it is readable. With `whole` every byte is read, not the footers alone.
+    One cluster is looked at after the other, until the round is full. With `whole` every byte is
+    read, not the footers alone.
     """
-    manifests = installation.archive.manifests(sorted(installation.settings.clusters))
+    results = installation.results
     analysed = {
-        result.snapshot_id: result.previous_snapshot_id
-        for result in installation.results.analysed.values()
+        result.snapshot_id: result.previous_snapshot_id for result in results.analysed.values()
     }
-    unreadable: dict[str, tuple[str, LeftOut]] = {}  # cluster and reason, by snapshot id
-    readable_ids: set[str] = set()
-    while True:
-        round_ = analysis.next_round(manifests, analysed, unreadable)
-        for row in round_.rows:
-            snapshot_id = row["snapshot_id"]
-            if snapshot_id in readable_ids:
-                continue
-            try:
-                installation.archive.check_snapshot(row, whole=whole)
-            except CounterpoiseError as error:
-                unreadable[snapshot_id] = (row["cluster"], LeftOut(snapshot_id, str(error)))
-                log(f"snapshot {snapshot_id} is left out, since it cannot be read: {error}")
-            else:
-                readable_ids.add(snapshot_id)
-        if all(row["snapshot_id"] in readable_ids for row in round_.rows):
-            break
+    rows: list[Mapping[str, Any]] = []
     left_out: dict[str, tuple[LeftOut, ...]] = {}
-    for cluster, reason in unreadable.values():
-        left_out[cluster] = (*left_out.get(cluster, ()), reason)
-    for cluster in installation.settings.clusters:
-        installation.results.write_left_out(cluster, left_out.get(cluster, ()))
-    return _ReadableRound(round_, left_out)
+    free_rows, is_last = _MAX_ROWS_OF_ROUND, True
+    for cluster in sorted(installation.settings.clusters):
+        if free_rows <= 0:
+            is_last = False
+            break
+        backlog = _Backlog(installation.archive.index_manifests(cluster), analysed)
+        part, is_whole = backlog.readable(installation.archive, free_rows, whole, log)
+        rows += part.rows
+        free_rows -= part.row_count
+        is_last = is_last and is_whole
+        if backlog.left_out:
+            left_out[cluster] = tuple(backlog.left_out.values())
+        results.write_left_out(cluster, tuple(backlog.left_out.values()))
+    return _ReadableRound(Round(tuple(rows)), is_last, left_out)
+
+
+@dataclass(slots=True)
+class _Backlog:
+    """The manifests of one cluster; by id the snapshots that cannot be read."""
+
+    manifests: pa.Table
+    analysed: Mapping[str, str | None]
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
+
+    def readable(
+        self, archive: Archive, max_rows: int, whole: bool, log: Log
+    ) -> tuple[Round, bool]:
+        """Return the next snapshots, all readable, and whether these are all that is left.
+
+        A snapshot that is left out changes what the next one is compared with, so they are chosen
+        again until all of them are readable.
+        """
+        readable_ids: set[str] = set()
+        while True:
+            backlog = analysis.next_round(self.manifests, self.analysed, self.left_out)
+            round_ = backlog.begin(max_rows)
+            for row in round_.rows:
+                snapshot_id = row["snapshot_id"]
+                if snapshot_id in readable_ids:
+                    continue
+                try:
+                    archive.check_snapshot(row, whole=whole)
+                except CounterpoiseError as error:
+                    self.left_out[snapshot_id] = LeftOut(snapshot_id, str(error))
+                    log(f"snapshot {snapshot_id} is left out, since it cannot be read: {error}")
+                else:
+                    readable_ids.add(snapshot_id)
+            if all(row["snapshot_id"] in readable_ids for row in round_.rows):
+                return round_, len(round_.rows) == len(backlog.rows)
 
 
 def _series_of(results: Results, snapshot_ids: Collection[str]) -> pa.Table:
