@@ -28,7 +28,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from pyspark.sql import types as T  # noqa: N812
-from rounds import FAILED, UNUSABLE, JobInputError, spark_schema, store_root, unusable_file
+from rounds import FAILED, UNUSABLE, JobInputError, store_root, unusable_file
+from schemas import spark_schema
 from sessions import NoWorkersError, open_session
 
 from counterpoise.model.result_tables import (
@@ -45,6 +46,9 @@ _TABLES: Final[Mapping[str, pa.Schema]] = {**SNAPSHOT_TABLES, **RESULT_TABLES}
 # Rates of one entry of TOPIC_LOAD_DAILY differ by less than this factor.
 _RATE_STEP: Final = 1.01
 _MAX_TASKS: Final = 64
+# The last parts of a path, that tell the files of a table apart: the file in the folder of a day of
+# a cluster, or in that of a cluster of a round.
+_SEGMENTS: Final = 3
 # Of a row group: little enough for a reader that wants one snapshot of a file with many.
 _GROUP_BYTES: Final = 4 * 1024 * 1024
 
@@ -186,7 +190,8 @@ def read_rows(spark: SparkSession, store: str, table: str, entries: Sequence[Ent
 
 def with_output(rows: DataFrame, origins: DataFrame) -> DataFrame:
     """Add the output of each row; rows that are of none are left out."""
-    file = F.col("_metadata.file_name")
+    folders = F.split(F.col("_metadata.file_path"), "/")
+    file = F.concat_ws("/", F.slice(folders, -_SEGMENTS, _SEGMENTS))
     named = rows.withColumn("file", file).withColumn("row_index", F.col("_metadata.row_index"))
     id_in_file = F.coalesce("snapshot_id", "file")
     with_id = named.withColumn("id_in_file", id_in_file).drop("snapshot_id")
@@ -232,7 +237,7 @@ def _origins(entries: Sequence[Entry], *, has_snapshot_id: bool) -> pa.Table:
     rows = []
     for entry in entries:
         for file in entry["files"]:
-            name = file["path"].rpartition("/")[2]
+            name = "/".join(file["path"].split("/")[-_SEGMENTS:])
             ids = file["snapshot_ids"]
             lasted = dict(zip(ids, file.get("seconds", [None] * len(ids)), strict=True))
             pairs = [(snapshot_id, snapshot_id) for snapshot_id in ids]
@@ -241,8 +246,8 @@ def _origins(entries: Sequence[Entry], *, has_snapshot_id: bool) -> pa.Table:
             rows += [(name, in_file, one, entry, lasted[one]) for in_file, one in pairs]
     if len({row[:2] for row in rows}) < len(rows):
         raise JobInputError(
-            "the plan takes the same rows twice, or two files have the same name in different "
-            "folders"
+            "the plan takes the same rows twice, or two files have the same name in folders of "
+            "the same name"
         )
     return pa.table(
         {

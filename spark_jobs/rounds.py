@@ -5,7 +5,8 @@
 
     def write_leader_balance(round_: Round) -> None:
         brokers = round_.read("brokers")        # of all the snapshots, with the column `snapshot`
-        round_.write({"broker_balance": lambda: ...})   # to results/broker_balance/round=<ROUND>/
+        # to results/broker_balance/round=<ROUND>/cluster_name=<CLUSTER>/
+        round_.write({"broker_balance": lambda: ...})
 
 `--snapshots FILE` is a JSON list of manifest rows (analysis.Round.to_json writes it), each with
 further keys: `previous_snapshot_id`, the snapshot to compare with, or null: the one of its cluster
@@ -40,9 +41,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from pyspark.sql import types as T  # noqa: N812
+from schemas import spark_schema
 from sessions import NoWorkersError, open_session
 from snapshots import Snapshots
 
+from counterpoise.model.result_tables import CLUSTER_FOLDER
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
 from counterpoise.model.words import pluralize
 
@@ -148,11 +151,16 @@ class Round:
         return kept.coalesce(-(-self.row_count // _ROWS_PER_TASK_KEPT))
 
     def write(self, results: Tables) -> None:
-        """Write each table; replaces what an earlier attempt at the round wrote."""
+        """Write each table, a folder for each cluster; replaces what an earlier attempt wrote."""
+        is_of_many = len({row["cluster"] for row in self.manifests}) > 1
 
         def write_one(table: str) -> None:
             rows = results[table]()
-            writer = rows.write.mode("overwrite").options(**_parquet_options(rows.schema))
+            options = _parquet_options(rows.schema)
+            rows = rows.withColumn(CLUSTER_FOLDER, F.col("cluster"))
+            if is_of_many:  # else each task would write a file for each cluster
+                rows = rows.repartition(CLUSTER_FOLDER)
+            writer = rows.write.mode("overwrite").options(**options).partitionBy(CLUSTER_FOLDER)
             writer.parquet(self.path(table))
 
         side_by_side(*(partial(write_one, table) for table in results))
@@ -368,27 +376,3 @@ def _path_of(manifest: Mapping[str, Any], table: str) -> str | None:
         return None
     snapshot_id = manifest["snapshot_id"]
     raise JobInputError(f"manifest of snapshot {snapshot_id} names no file for the table {table!r}")
-
-
-def spark_schema(schema: pa.Schema) -> T.StructType:
-    """Return the Spark schema of one of our Arrow schemas."""
-    return T.StructType(
-        [T.StructField(field.name, _spark_type(field.type), field.nullable) for field in schema]
-    )
-
-
-def _spark_type(arrow: pa.DataType) -> T.DataType:
-    if pa.types.is_list(arrow):
-        return T.ArrayType(_spark_type(arrow.value_type), arrow.value_field.nullable)
-    return _SPARK_TYPES[arrow]
-
-
-_SPARK_TYPES: Final[Mapping[pa.DataType, T.DataType]] = {
-    pa.string(): T.StringType(),
-    pa.bool_(): T.BooleanType(),
-    pa.int32(): T.IntegerType(),
-    pa.int64(): T.LongType(),
-    pa.float64(): T.DoubleType(),
-    pa.date32(): T.DateType(),
-    pa.timestamp("us", tz="UTC"): T.TimestampType(),
-}

@@ -141,8 +141,8 @@ class Archive:
         return [file for file in self.store.files(folder) if file.path.endswith(".parquet")]
 
     def check_snapshot(self, manifest_row: Mapping[str, Any], *, whole: bool = False) -> None:
-        """Check that Spark can read a snapshot: by the footers of its files, with `whole` by every
-        byte.
+        """Check that Spark can read a snapshot: by the footers of the files that its row names,
+        with `whole` by every byte.
 
         Raises HistoryError or StoreError, naming file and column.
         """

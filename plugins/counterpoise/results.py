@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from counterpoise.errors import StoreError
 from counterpoise.history import daily_folder, place_of, scheduled_at_of
 from counterpoise.model.balance import LeftOut
-from counterpoise.model.result_tables import DAILY_TABLES, RESULT_TABLES
+from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES
 from counterpoise.model.tables import conformed
 from counterpoise.storage import Store
 from counterpoise.view_files import ViewFiles
@@ -40,6 +40,16 @@ class Analysed:
     cluster: str
     previous_snapshot_id: str | None  # what it was compared with
     round_id: str
+    is_by_cluster: bool  # its results lie in a folder of its cluster
+
+    def folder(self, table: str) -> str:
+        """Return where its rows of a table lie, maybe among others."""
+        round_folder = f"results/{table}/round={self.round_id}"
+        return (
+            f"{round_folder}/{CLUSTER_FOLDER}={self.cluster}"
+            if self.is_by_cluster
+            else round_folder
+        )
 
 
 class Results:
@@ -52,7 +62,7 @@ class Results:
     def with_round(self, round_id: str, rows: Iterable[Mapping[str, Any]]) -> "Results":
         """Return the results as they are once this round, which Spark has written, is finished."""
         results = Results(self._store)
-        results._unfinished = [_document(round_id, None, rows)]
+        results._unfinished = [_document(round_id, None, rows, is_by_cluster=True)]
         return results
 
     @cached_property
@@ -69,6 +79,7 @@ class Results:
                 row["cluster"],
                 row.get("previous_snapshot_id"),
                 document["round"],
+                bool(document.get("by_cluster")),
             )
             for document in rounds
             for row in document["snapshots"]
@@ -79,9 +90,19 @@ class Results:
         return frozenset(a.snapshot_id for a in self.analysed.values() if a.cluster == cluster)
 
     def finish_round(
-        self, round_id: str, finished_at: datetime, rows: Iterable[Mapping[str, Any]]
+        self,
+        round_id: str,
+        finished_at: datetime,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        is_by_cluster: bool = False,
     ) -> None:
-        document = _document(round_id, finished_at, rows)
+        """Write the list of a round's snapshots.
+
+        `is_by_cluster`: its results lie in a folder for each cluster, as the Spark jobs write them;
+        those of earlier releases did not.
+        """
+        document = _document(round_id, finished_at, rows, is_by_cluster=is_by_cluster)
         self._store.write_text(
             f"{ROUNDS}/{round_id}.json", json.dumps(document, indent=1, sort_keys=True) + "\n"
         )
@@ -94,14 +115,14 @@ class Results:
     def table(self, name: str, snapshot_ids: Collection[str]) -> pa.Table:
         """Return the rows of one table of RESULT_TABLES for those of the snapshots with results."""
         schema = RESULT_TABLES[name]
-        by_round: dict[str, list[str]] = {}
+        by_folder: dict[str, list[str]] = {}
         for snapshot_id in sorted(snapshot_ids):
             if found := self.analysed.get(snapshot_id):
-                by_round.setdefault(found.round_id, []).append(snapshot_id)
+                by_folder.setdefault(found.folder(name), []).append(snapshot_id)
         tables = []
-        for round_id, ids in sorted(by_round.items()):
+        for folder, ids in sorted(by_folder.items()):
             wanted = pa.array(ids, pa.string())
-            for table in self._files(name, round_id, schema):
+            for table in self._files(folder, schema):
                 tables.append(table.filter(pc.is_in(table["snapshot_id"], value_set=wanted)))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
@@ -165,9 +186,9 @@ class Results:
                 )
             yield document
 
-    def _files(self, name: str, round_id: str, schema: pa.Schema) -> Iterable[pa.Table]:
-        """Yield the files of a round; columns that were added later are null in older files."""
-        for path in self._store.list(f"results/{name}/round={round_id}", suffix=".parquet"):
+    def _files(self, folder: str, schema: pa.Schema) -> Iterable[pa.Table]:
+        """Yield the files of a folder; columns that were added later are null in older files."""
+        for path in self._store.list(folder, suffix=".parquet"):
             table = self._store.read_table(path)
             try:
                 yield conformed(table, schema)
@@ -176,11 +197,16 @@ class Results:
 
 
 def _document(
-    round_id: str, finished_at: datetime | None, rows: Iterable[Mapping[str, Any]]
+    round_id: str,
+    finished_at: datetime | None,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    is_by_cluster: bool,
 ) -> dict[str, Any]:
     names = ("snapshot_id", "cluster", "previous_snapshot_id")
     return {
         "round": round_id,
         "finished_at": finished_at.isoformat() if finished_at else None,
+        "by_cluster": is_by_cluster,
         "snapshots": [{name: row[name] for name in names} for row in rows],
     }

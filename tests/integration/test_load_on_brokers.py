@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -33,6 +34,12 @@ def kafka(tmp_path: Path) -> Iterator[LocalKafka]:
 
 @pytest.fixture
 def installation(tmp_path: Path, kafka: LocalKafka) -> Iterator[Installation]:
+    with installation_of(tmp_path, kafka) as installation:
+        yield installation
+
+
+@contextmanager
+def installation_of(tmp_path: Path, kafka: LocalKafka) -> Iterator[Installation]:
     environment = {
         "COUNTERPOISE_STORE": str(tmp_path / "store"),
         "COUNTERPOISE_LEDGER": f"sqlite:///{tmp_path / 'ledger.db'}",
@@ -105,6 +112,12 @@ def logs(tmp_path: Path) -> Iterator[LocalKafka]:
         yield cluster
 
 
+@pytest.fixture
+def logs_installation(tmp_path: Path, logs: LocalKafka) -> Iterator[Installation]:
+    with installation_of(tmp_path, logs) as installation:
+        yield installation
+
+
 class FourProducers:
     """Writes the same records to each of LOGS, with KEYS keys; to one in transactions."""
 
@@ -150,11 +163,12 @@ def sizes(installation: Installation) -> dict[str, int]:
 
 
 def test_bytes_in_of_logs_that_lose_records_are_right_or_marked_as_lower_bounds(
-    logs: LocalKafka, installation: Installation
+    logs: LocalKafka, logs_installation: Installation
 ) -> None:
     """The same records go to a log that keeps all, to one whose first records are deleted, to one
     in transactions, and to a compacted one: the first three within 10 %, the last one no more.
     """
+    installation = logs_installation
     producers = FourProducers(logs.bootstrap_string)
     producers.write(10)
 

@@ -30,6 +30,14 @@ class Failing(Store):
 
     broken = ""
 
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.read_paths: list[str] = []
+
+    def read_bytes(self, path: str, **limits: Any) -> bytes:
+        self.read_paths.append(path)
+        return super().read_bytes(path, **limits)
+
     def write_bytes(self, path: str, data: bytes) -> None:
         if self.broken and self.broken in path:
             raise StoreError(f"the store cannot write {path}: no space left")
@@ -139,6 +147,20 @@ def test_a_backlog_is_worked_off_in_bounded_rounds(
     assert len({result.round_id for result in installation.results.analysed.values()}) == 2
     for name in CLUSTERS:
         assert snapshots_of(installation, name) == ids(name, 3)
+
+
+@pytest.mark.usefixtures("in_session")
+def test_of_the_results_of_a_round_those_of_one_cluster_are_read(
+    installation: Installation, store: Failing
+) -> None:
+    pipeline.analyse(installation, "both")
+    (round_id,) = {result.round_id for result in installation.results.analysed.values()}
+    results = installation.results
+    assert results.analysed
+    store.read_paths.clear()
+    assert results.table("topic_load", ids("demo", 3)).num_rows == 3
+    folder = f"results/topic_load/round={round_id}/cluster_name=demo"
+    assert store.read_paths == list(store.list(folder, suffix=".parquet"))
 
 
 @pytest.mark.usefixtures("in_session")

@@ -3,7 +3,7 @@ from .fleets import fleet
 from .inflow import observed_inflow, with_inflow
 from .load import cluster_load, typical_bytes_in
 from .period import seconds_of_rates
-from .rounds import Round, next_round
+from .rounds import Round, files_read, next_round
 from .series import compared_snapshots, each_once, latest_snapshot_id, series_rows
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "cluster_load",
     "compared_snapshots",
     "each_once",
+    "files_read",
     "fleet",
     "latest_snapshot_id",
     "leader_balance",

@@ -24,6 +24,8 @@ from counterpoise.model.intervals import max_seconds
 
 _INTERVALS: Final = 20  # that say how often snapshots are made
 _MIN_INTERVALS: Final = 3
+_READ_TO_COMPARE: Final = ("brokers", "topics", "partitions")
+_READ_TO_ANALYSE: Final = ("replicas", "log_dirs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,11 @@ class Round:
         """Return the number of rows to read, over all tables."""
         return sum(file["row_count"] for row in self.rows for file in row["files"])
 
+    @property
+    def paths(self) -> frozenset[str]:
+        """Return the files that the jobs read."""
+        return frozenset(file["path"] for row in self.rows for file in files_read(row))
+
     def begin(self, max_rows: int) -> "Round":
         """Return the first snapshots of the round: as many as have `max_rows` rows, and one at
         least. What each is compared with stands before it.
@@ -62,6 +69,12 @@ class Round:
         """Return the `--snapshots` file of the jobs: times in ISO 8601."""
         rows = [{**row, "observed_at": row["observed_at"].isoformat()} for row in self.rows]
         return json.dumps(rows, indent=1, sort_keys=True) + "\n"
+
+
+def files_read(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the files of a row of a round that the jobs read."""
+    tables = _READ_TO_COMPARE if row["is_context"] else (*_READ_TO_COMPARE, *_READ_TO_ANALYSE)
+    return [file for file in row["files"] if file["table"] in tables]
 
 
 def next_round(

@@ -112,6 +112,7 @@ def _merge(
         "finished_at": max(d["finished_at"] for d in sources),
         "snapshots": rows,
         "merged": names,
+        "by_cluster": True,
     }
     return RoundMerge(document, stays)
 

@@ -205,6 +205,10 @@ DAILY_TABLES: Final[Mapping[str, pa.Schema]] = {
     "topic_load": TOPIC_LOAD_DAILY,
 }
 
+# Below a round, results lie in a folder for each cluster: `cluster_name=<cluster>`. The files have
+# the column `cluster` all the same.
+CLUSTER_FOLDER: Final = "cluster_name"
+
 RESULT_TABLES: Final[Mapping[str, pa.Schema]] = {
     "broker_balance": BROKER_BALANCE,
     "topic_balance": TOPIC_BALANCE,

@@ -122,7 +122,7 @@ def _finish_round(installation: Installation, name: str, round_: Round) -> list[
                 _rebuild_view(results, cluster, view)
             else:
                 files.add(rows_of_view(results, snapshot_ids), name)
-    results.finish_round(name, installation.clock(), round_.to_analyse)
+    results.finish_round(name, installation.clock(), round_.to_analyse, is_by_cluster=True)
     return sorted(ids_by_cluster)
 
 
@@ -170,10 +170,9 @@ def spark_conf(row_count: int) -> Mapping[str, str]:
 
 def _run_jobs(installation: Installation, name: str, round_: Round, log: Log) -> None:
     master = installation.locations.spark_master
-    inputs = {file["path"] for row in round_.rows for file in row["files"]}
     with (
         tempfile.TemporaryDirectory() as folder,
-        working_root(installation.archive.store, master, inputs) as root,
+        working_root(installation.archive.store, master, round_.paths) as root,
     ):
         listing = Path(folder) / "snapshots.json"
         listing.write_text(round_.to_json())
@@ -242,7 +241,8 @@ class _Backlog:
                 if snapshot_id in readable_ids:
                     continue
                 try:
-                    archive.check_snapshot(row, whole=whole)
+                    read = {**row, "files": analysis.files_read(row)}
+                    archive.check_snapshot(read, whole=whole)
                 except CounterpoiseError as error:
                     self.left_out[snapshot_id] = LeftOut(snapshot_id, str(error))
                     log(f"snapshot {snapshot_id} is left out, since it cannot be read: {error}")

@@ -21,7 +21,7 @@ from counterpoise.history import Merge, RoundMerge, daily_folder
 from counterpoise.installation import Installation
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
-from counterpoise.model.result_tables import DAILY_TABLES, RESULT_TABLES, VIEWS
+from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES, VIEWS
 from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.spark_compaction import Daily, is_daily_made, make_files, snapshot_counts
 from counterpoise.results import ROUNDS
@@ -116,7 +116,7 @@ def _make_daily(
             files = {
                 path: ids
                 for name, ids in plan.snapshot_ids_by_round.items()
-                for path in files_of(table, name)
+                for path in files_of(table, name, plan.cluster)
             }
             if files:
                 dailies.append(Daily(plan, files))
@@ -191,28 +191,37 @@ def _merge_rounds(
 
 
 def _merges(store: Store, plan: RoundMerge) -> list[Merge]:
-    """Return a merge for each table of the merged round that has any rows."""
+    """Return a merge for each table and cluster of the merged round that has any rows."""
     merges = []
+    cluster_of = {row["snapshot_id"]: row["cluster"] for row in plan.document["snapshots"]}
     for table in RESULT_TABLES:
-        files = {
-            path: ids
-            for name, ids in plan.snapshot_ids_by_round.items()
-            if ids
-            for path in _files(store, table, name)
-        }
-        counts: dict[str, int] = {}
-        for path, ids in files.items():
-            for snapshot_id, count in snapshot_counts(store, path).items():
-                if snapshot_id in ids:
-                    counts[snapshot_id] = counts.get(snapshot_id, 0) + count
-        if counts:
-            path = f"results/{table}/round={plan.name}/{plan.name}.parquet"
-            merges.append(Merge(table, path, files, counts))
+        files: dict[str, dict[str, tuple[str, ...]]] = {}  # by cluster
+        counts: dict[str, dict[str, int]] = {}
+        for name, ids in plan.snapshot_ids_by_round.items():
+            for path in _files(store, table, name) if ids else ():
+                of_file = snapshot_counts(store, path)
+                kept = grouped((cluster_of[one], one) for one in ids if one in of_file)
+                for cluster, ids_of_cluster in kept.items():
+                    files.setdefault(cluster, {})[path] = tuple(ids_of_cluster)
+                    of_cluster = counts.setdefault(cluster, {})
+                    for one in ids_of_cluster:
+                        of_cluster[one] = of_cluster.get(one, 0) + of_file[one]
+        for cluster, of_cluster_files in sorted(files.items()):
+            folder = f"results/{table}/round={plan.name}/{CLUSTER_FOLDER}={cluster}"
+            path = f"{folder}/{plan.name}.parquet"
+            merges.append(Merge(table, path, of_cluster_files, counts[cluster]))
     return merges
 
 
-def _files(store: Store, table: str, round_name: str) -> tuple[str, ...]:
-    return store.list(f"results/{table}/round={round_name}", suffix=".parquet")
+def _files(
+    store: Store, table: str, round_name: str, cluster: str | None = None
+) -> tuple[str, ...]:
+    """Return the files of a round; of those in a folder for a cluster only that one's, if given."""
+    paths = store.list(f"results/{table}/round={round_name}", suffix=".parquet")
+    if cluster is None:
+        return paths
+    own_folder = f"/{CLUSTER_FOLDER}={cluster}/"
+    return tuple(p for p in paths if own_folder in p or f"/{CLUSTER_FOLDER}=" not in p)
 
 
 def _delete_unused(store: Store, policy: HistoryPolicy, now: datetime) -> int:
