@@ -23,7 +23,8 @@ Plain DataFrame API, no UDFs.
 
 Limits: sizes are those on disk, so of compressed batches. Records that were written and deleted
 between two snapshots count with the average of those that stayed. Where the cleanup policy is not
-known, records are counted.
+known, records are counted. DeleteRecords moves the begin of a log into a segment whose bytes stay
+until all of it is deleted: until then a record seems larger than it is.
 """
 
 import sys
