@@ -106,6 +106,7 @@ def write_fleet(installation: Installation, clusters: Sequence[str], days: int) 
     analysed = []
     for cluster in clusters:
         write_past(archive.store, cluster, days)
+        archive.write_snapshot(snapshot(cluster, NOW - timedelta(hours=_TODAY)))
         rows = archive.manifests([cluster]).to_pylist()
         before = [None, *(row["snapshot_id"] for row in rows)]
         pairs = zip(rows, before, strict=False)

@@ -10,7 +10,7 @@ settings are how a job runs fast; what spark-submit is given counts before them.
 """
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Final
 
 from pyspark import SparkConf, SparkContext
@@ -20,6 +20,7 @@ from counterpoise.model.spark_settings import FIXED
 
 _TIMEOUT: Final = "spark.counterpoise.workersTimeoutSeconds"
 _DEFAULT_SECONDS: Final = "300"
+_CANCEL_SECONDS: Final = 0.5
 
 
 class NoWorkersError(Exception):
@@ -50,7 +51,9 @@ def check_workers(spark: SparkSession, seconds: float) -> None:
         try:
             first.result(seconds)
         except TimeoutError:
-            spark.sparkContext.cancelAllJobs()
+            while not first.done():  # it may not have begun when it is cancelled for the first time
+                spark.sparkContext.cancelAllJobs()
+                wait([first], _CANCEL_SECONDS)
             raise NoWorkersError(
                 f"no worker of {spark.sparkContext.master} has run a task within {seconds:g} s: "
                 "its workers are gone, busy with others, or have less free cores or memory than "
