@@ -3,6 +3,7 @@
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,9 +24,9 @@ class Counting(Store):
         super().__init__(uri)
         self.reads: Counter[str] = Counter()
 
-    def read_bytes(self, path: str, *, max_bytes: int | None = None) -> bytes:
+    def read_bytes(self, path: str, **limits: Any) -> bytes:
         self.reads["index" if path == INDEX else "manifests"] += 1
-        return super().read_bytes(path, max_bytes=max_bytes)
+        return super().read_bytes(path, **limits)
 
     def read_since(self) -> dict[str, int]:
         reads = dict(self.reads)
