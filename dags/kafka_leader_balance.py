@@ -24,7 +24,7 @@ from counterpoise.orchestration.installation import airflow_installation
     tags=["counterpoise"],
 )
 def kafka_leader_balance() -> None:
-    @task(retries=1, retry_delay=timedelta(seconds=20))
+    @task(retries=1, retry_delay=timedelta(seconds=20), execution_timeout=timedelta(hours=2))
     def analyse(run_id: Any = None) -> list[str]:
         from counterpoise import pipeline
 

@@ -1,12 +1,13 @@
-"""Spark job `history_compaction`: merges the rows of many files into one, and makes a day's
-PARTITION_LOAD_DAILY.
+"""Spark job `history_compaction`: merges the rows of many files into one, and makes the tables of a
+day, PARTITION_LOAD_DAILY and TOPIC_LOAD_DAILY.
 
     spark-submit spark_jobs/history_compaction.py --store file:///var/lib/counterpoise \\
         --work work/1 --plan plan.json
 
 PLAN is JSON. `merges` has for each file to make its number (`output`), the table, and the `files`
-to take rows from, each with the `snapshot_ids` whose rows to take; `daily` has the same of
-PARTITION_LOAD, and a `date`. The results are in `<WORK>/<table>/output=<number>/`, one file each:
+to take rows from, each with the `snapshot_ids` whose rows to take; `daily` has the same, a `date`,
+and for each snapshot the `seconds` that its rates lasted, null where they do not count. The results
+are in `<WORK>/<table>/output=<number>/` (`<table>_daily` for those of a day), one file each:
 rows by snapshot, those of a snapshot in their order. Nothing else is written and nothing is
 deleted: `pipeline` checks the files and moves them into the history.
 
@@ -27,16 +28,27 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from pyspark.sql import types as T  # noqa: N812
-from rounds import FAILED, UNUSABLE, JobInputError, spark_schema, store_root, unusable_file
+from rounds import FAILED, UNUSABLE, JobInputError, store_root, unusable_file
+from schemas import spark_schema
+from sessions import NoWorkersError, open_session
 
-from counterpoise.model.result_tables import PARTITION_LOAD_DAILY, RESULT_TABLES
+from counterpoise.model.result_tables import (
+    DAILY_TABLES,
+    PARTITION_LOAD_DAILY,
+    RESULT_TABLES,
+    TOPIC_LOAD_DAILY,
+)
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.model.words import pluralize
 
 _JOB: Final = "history_compaction"
 _TABLES: Final[Mapping[str, pa.Schema]] = {**SNAPSHOT_TABLES, **RESULT_TABLES}
-_DAILY: Final = "partition_load_daily"
+# Rates of one entry of TOPIC_LOAD_DAILY differ by less than this factor.
+_RATE_STEP: Final = 1.01
 _MAX_TASKS: Final = 64
+# The last parts of a path, that tell the files of a table apart: the file in the folder of a day of
+# a cluster, or in that of a cluster of a round.
+_SEGMENTS: Final = 3
 # Of a row group: little enough for a reader that wants one snapshot of a file with many.
 _GROUP_BYTES: Final = 4 * 1024 * 1024
 
@@ -57,8 +69,8 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     try:
         plan = load_plan(arguments.plan)
-        compact(open_session(), store_root(arguments.store), arguments.work, plan)
-    except (JobInputError, PySparkException, Py4JJavaError) as error:
+        compact(open_session(_JOB, {}), store_root(arguments.store), arguments.work, plan)
+    except (JobInputError, NoWorkersError, PySparkException, Py4JJavaError) as error:
         complaint = str(error) if isinstance(error, JobInputError) else unusable_file(str(error))
         print(f"{_JOB}: {complaint or error}", file=sys.stderr)
         return UNUSABLE if complaint else FAILED
@@ -79,14 +91,13 @@ def compact(
             read_rows(spark, store, table, entries), min(len(entries), _MAX_TASKS)
         )
         write(merged.select(*_columns(table), "output"), f"{store}/{work}/{table}")
-    if plan["daily"]:
-        loads = read_rows(spark, store, "partition_load", plan["daily"])
-        daily = build_partition_load_daily(loads).repartition(
-            min(len(plan["daily"]), _MAX_TASKS), "output"
-        )
-        write(
-            daily.sortWithinPartitions("output", "topic", "partition"), f"{store}/{work}/{_DAILY}"
-        )
+    for table, build in _BUILD_DAILY.items():
+        entries = [entry for entry in plan["daily"] if entry["table"] == table]
+        if entries:
+            tasks = min(len(entries), _MAX_TASKS)
+            daily = build(read_rows(spark, store, table, entries)).repartition(tasks, "output")
+            keys = ["output", *(name for name in ("topic", "partition") if name in daily.columns)]
+            write(daily.sortWithinPartitions(*keys), f"{store}/{work}/{table}_daily")
 
 
 def build_merged(rows: DataFrame, tasks: int) -> DataFrame:
@@ -97,8 +108,12 @@ def build_merged(rows: DataFrame, tasks: int) -> DataFrame:
 
 
 def build_partition_load_daily(loads: DataFrame) -> DataFrame:
-    """Return PARTITION_LOAD_DAILY and `output`, from PARTITION_LOAD with `date` and `output`."""
+    """Return PARTITION_LOAD_DAILY and `output`, from PARTITION_LOAD with `date` and `output`.
+
+    All of it is weighed by time, in whole seconds for percentiles.
+    """
     rate = F.col("bytes_in_per_second")
+    weight = F.greatest(F.lit(1), F.round(F.col("seconds")).cast("long"))
     by_time = F.try_divide(F.sum(rate * F.col("seconds")), F.sum("seconds"))
     return (
         loads.where(rate.isNotNull())
@@ -108,17 +123,58 @@ def build_partition_load_daily(loads: DataFrame) -> DataFrame:
             F.round(F.coalesce(by_time, F.avg(rate)))
             .cast("long")
             .alias("mean_bytes_in_per_second"),
-            F.round(F.percentile(rate, 0.5)).cast("long").alias("p50_bytes_in_per_second"),
-            F.round(F.percentile(rate, 0.95)).cast("long").alias("p95_bytes_in_per_second"),
+            F.round(F.percentile(rate, 0.5, weight)).cast("long").alias("p50_bytes_in_per_second"),
+            F.round(F.percentile(rate, 0.95, weight)).cast("long").alias("p95_bytes_in_per_second"),
             F.max(rate).alias("max_bytes_in_per_second"),
+            F.count_if(F.col("how") == "at_least").alias("samples_at_least"),
         )
         .select(*PARTITION_LOAD_DAILY.names, "output")
     )
 
 
+def build_topic_load_daily(loads: DataFrame) -> DataFrame:
+    """Return TOPIC_LOAD_DAILY and `output`, from TOPIC_LOAD with `date`, `output` and `lasted`."""
+    rate, growth, seconds = (
+        F.col(name) for name in ("bytes_in_per_second", "growth_bytes_per_second", "lasted")
+    )
+    step = F.when(rate > 0, F.floor(F.log(rate) / F.log(F.lit(_RATE_STEP)))).when(rate == 0, -1)
+    day = ("output", "cluster", "date", "topic")
+    by_step = (
+        loads.withColumn("step", step)
+        .groupBy(*day, "step")
+        .agg(
+            F.sum(seconds).alias("seconds"),
+            F.sum(rate * seconds).alias("bytes"),
+            F.max(F.when(seconds.isNotNull(), rate)).alias("max_rate"),
+            F.sum(growth * seconds).alias("growth_bytes"),
+            F.sum(F.when(growth.isNotNull(), seconds)).alias("growth_seconds"),
+            F.max(F.when(seconds.isNotNull(), F.col("rates_at_least"))).alias("rates_at_least"),
+        )
+    )
+    entry = F.struct((F.col("bytes") / F.col("seconds")).alias("rate"), "seconds")
+    is_known = F.col("step").isNotNull() & (F.col("seconds") > 0)
+    return (
+        by_step.groupBy(*day)
+        .agg(
+            F.sort_array(F.collect_list(F.when(is_known, entry))).alias("rates"),
+            F.max("max_rate").alias("max_bytes_in_per_second"),
+            F.sum("growth_bytes").alias("growth_bytes"),
+            F.sum("growth_seconds").alias("growth_seconds"),
+            F.max("rates_at_least").alias("rates_at_least"),
+        )
+        .select(*TOPIC_LOAD_DAILY.names, "output")
+    )
+
+
+_BUILD_DAILY: Final = {
+    "partition_load": build_partition_load_daily,
+    "topic_load": build_topic_load_daily,
+}
+
+
 def read_rows(spark: SparkSession, store: str, table: str, entries: Sequence[Entry]) -> DataFrame:
-    """Return the rows of the entries, with `snapshot_id`, `row_index`, `output` and `date` (null if
-    not daily).
+    """Return the rows of the entries, with `snapshot_id`, `row_index`, `output`, and `date` and
+    `lasted` (null if not daily).
 
     A column that an old file lacks is null.
     """
@@ -134,7 +190,8 @@ def read_rows(spark: SparkSession, store: str, table: str, entries: Sequence[Ent
 
 def with_output(rows: DataFrame, origins: DataFrame) -> DataFrame:
     """Add the output of each row; rows that are of none are left out."""
-    file = F.col("_metadata.file_name")
+    folders = F.split(F.col("_metadata.file_path"), "/")
+    file = F.concat_ws("/", F.slice(folders, -_SEGMENTS, _SEGMENTS))
     named = rows.withColumn("file", file).withColumn("row_index", F.col("_metadata.row_index"))
     id_in_file = F.coalesce("snapshot_id", "file")
     with_id = named.withColumn("id_in_file", id_in_file).drop("snapshot_id")
@@ -154,6 +211,7 @@ def load_plan(path: Path) -> dict[str, list[dict[str, Any]]]:
         plan = json.loads(path.read_text(encoding="utf-8"))
         entries = [*plan["merges"], *plan["daily"]]
         unknown = {entry["table"] for entry in plan["merges"]} - _TABLES.keys()
+        unknown |= {entry["table"] for entry in plan["daily"]} - DAILY_TABLES.keys()
         complete = all(
             file["path"] and file["snapshot_ids"] for entry in entries for file in entry["files"]
         )
@@ -164,16 +222,6 @@ def load_plan(path: Path) -> dict[str, list[dict[str, Any]]]:
             f"--plan {path}: unknown tables, or a file without snapshots: {sorted(unknown)}"
         )
     return {"merges": plan["merges"], "daily": plan["daily"]}
-
-
-def open_session() -> SparkSession:
-    """Start Spark with the settings that the files depend on; spark-submit sets the others."""
-    spark = SparkSession.builder.appName(_JOB).getOrCreate()
-    spark.conf.set("spark.sql.ansi.enabled", "true")
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    spark.conf.set("spark.sql.execution.arrow.pyspark.fallback.enabled", "false")
-    return spark
 
 
 def _columns(table: str) -> list[str]:
@@ -189,23 +237,26 @@ def _origins(entries: Sequence[Entry], *, has_snapshot_id: bool) -> pa.Table:
     rows = []
     for entry in entries:
         for file in entry["files"]:
-            name = file["path"].rpartition("/")[2]
-            pairs = [(snapshot_id, snapshot_id) for snapshot_id in file["snapshot_ids"]]
+            name = "/".join(file["path"].split("/")[-_SEGMENTS:])
+            ids = file["snapshot_ids"]
+            lasted = dict(zip(ids, file.get("seconds", [None] * len(ids)), strict=True))
+            pairs = [(snapshot_id, snapshot_id) for snapshot_id in ids]
             if len(pairs) == 1 and not has_snapshot_id:
                 pairs.append((name, pairs[0][0]))
-            rows += [(name, id_in_file, snapshot_id, entry) for id_in_file, snapshot_id in pairs]
-    if len({(name, id_in_file) for name, id_in_file, _, _ in rows}) < len(rows):
+            rows += [(name, in_file, one, entry, lasted[one]) for in_file, one in pairs]
+    if len({row[:2] for row in rows}) < len(rows):
         raise JobInputError(
-            "the plan takes the same rows twice, or two files have the same name in different "
-            "folders"
+            "the plan takes the same rows twice, or two files have the same name in folders of "
+            "the same name"
         )
     return pa.table(
         {
-            "file": [name for name, _, _, _ in rows],
-            "id_in_file": [id_in_file for _, id_in_file, _, _ in rows],
-            "snapshot_id": [snapshot_id for _, _, snapshot_id, _ in rows],
-            "output": pa.array([entry["output"] for _, _, _, entry in rows], pa.int32()),
-            "date": pa.array([entry.get("date") for _, _, _, entry in rows], pa.string()).cast(
+            "file": [name for name, _, _, _, _ in rows],
+            "id_in_file": [id_in_file for _, id_in_file, _, _, _ in rows],
+            "snapshot_id": [snapshot_id for _, _, snapshot_id, _, _ in rows],
+            "lasted": pa.array([lasted for *_, lasted in rows], pa.float64()),
+            "output": pa.array([entry["output"] for _, _, _, entry, _ in rows], pa.int32()),
+            "date": pa.array([entry.get("date") for _, _, _, entry, _ in rows], pa.string()).cast(
                 pa.date32()
             ),
         }

@@ -12,7 +12,9 @@ Bytes-in between two snapshots is the number of new records (the growth of the l
 the average size of the records that are kept (bytes of the leader's replica / offsets kept).
 Transaction markers take an offset each and are in the sizes too, so the average covers them. Where
 nothing was deleted from the log in between, its growth is exact and is used instead. A compacted
-log loses records unnoticed, so there both are only lower bounds.
+log loses records unnoticed, so there both are only lower bounds; sums count how many of them they
+have (`rates_at_least`). How far below the truth they are cannot be known: where compaction keeps
+one record of a hundred, a hundredth of the bytes may be told.
 
 Example: offsets 100 to 500 are kept in 4,000 bytes, so a record has 10 bytes. The latest offset was
 380 a minute before: 120 records, 1,200 bytes in 60 s, 20 bytes per second.
@@ -21,7 +23,8 @@ Plain DataFrame API, no UDFs.
 
 Limits: sizes are those on disk, so of compressed batches. Records that were written and deleted
 between two snapshots count with the average of those that stayed. Where the cleanup policy is not
-known, records are counted.
+known, records are counted. DeleteRecords moves the begin of a log into a segment whose bytes stay
+until all of it is deleted: until then a record seems larger than it is.
 """
 
 import sys
@@ -52,15 +55,13 @@ LOAD_INPUTS = (
 )
 # The columns that the tables (but for log dirs) are made of.
 LOAD_COLUMNS = ("snapshot", *row_columns(PARTITION_LOAD), "replicas")
-MAX_SECONDS = 86_400  # between two snapshots that are compared
 _MAX_PARTITIONS = 2**22  # of a topic, for the order of partitions that are equally hot
 
 
 def with_load(pairs: DataFrame, snapshots: Snapshots) -> DataFrame:
     """Add the columns of PARTITION_LOAD, except names and times of the snapshot."""
-    ages = {
-        name: snapshots.column(name) for name in ("seconds", "is_rebuilt", "previous_snapshot_id")
-    }
+    names = ("seconds", "max_seconds", "is_rebuilt", "previous_snapshot_id")
+    ages = {name: snapshots.column(name) for name in names}
     return (
         pairs.withColumns(ages)
         .transform(with_growth)
@@ -102,7 +103,7 @@ def with_how(pairs: DataFrame) -> DataFrame:
         .when(F.col("is_recreated"), F.lit("recreated"))
         .when(~F.col("is_known_before"), F.lit("first"))
         .when(is_same_topic & (F.col("new_records") < 0), F.lit("reset"))
-        .when((F.col("seconds") <= 0) | (F.col("seconds") > MAX_SECONDS), F.lit("gap"))
+        .when(~_is_in_time(), F.lit("gap"))
         .when(~is_same_topic | F.col("records_bytes").isNull(), F.lit("unknown"))
         .when(F.col("new_records") == 0, F.lit("records"))
         .when(is_compacted, F.lit("at_least"))
@@ -123,9 +124,8 @@ def with_rates(pairs: DataFrame) -> DataFrame:
         .when(F.col("how") == "growth", growth)
         .when(F.col("how") == "at_least", F.greatest("records_bytes", growth))
     )
-    is_in_time = (F.col("seconds") > 0) & (F.col("seconds") <= MAX_SECONDS)
     return pairs.withColumn("bytes_in_per_second", _per_second(came)).withColumn(
-        "growth_bytes_per_second", F.when(is_in_time, _per_second(growth))
+        "growth_bytes_per_second", F.when(_is_in_time(), _per_second(growth))
     )
 
 
@@ -139,18 +139,21 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
     rate, leader, broker_id = F.col("bytes_in_per_second"), F.col("leader"), F.col("broker_id")
     leads = broker_id == leader
     placed = loads.where(leader.isNotNull()).select(
-        "snapshot", "leader", "bytes_in_per_second", F.explode("replicas").alias("broker_id")
+        "snapshot", "leader", "bytes_in_per_second", "how", F.explode("replicas").alias("broker_id")
     )
+    is_at_least = F.col("how") == "at_least"
     carried = placed.groupBy(broker_key()).agg(
         F.sum(F.when(leads, rate)).alias("leader_bytes_in_per_second"),
         F.sum(F.when(~leads, rate)).alias("followed"),
         F.count(F.when(leads, rate)).alias("rates_known"),
         F.count(F.when(leads & rate.isNull(), F.lit(1))).alias("rates_unknown"),
+        F.count_if(leads & is_at_least).alias("rates_at_least"),
+        F.count_if(~leads & is_at_least).alias("follower_rates_at_least"),
     )
     load = (
         carried.transform(with_brokers, brokers.where(~snapshots.column("is_context")))
         .withColumn("follower_bytes_in_per_second", F.when(~F.col("is_fenced"), F.col("followed")))
-        .fillna(0, subset=["rates_known", "rates_unknown"])
+        .fillna(0, subset=[name for name in BROKER_LOAD.names if "rates_" in name])
     )
     return snapshots.select(load, BROKER_LOAD)
 
@@ -174,6 +177,7 @@ def build_topic_load(snapshots: Snapshots, topics: DataFrame, loads: DataFrame) 
         F.max(rate).alias("hottest_bytes_in_per_second"),
         F.coalesce(F.sum("size_bytes"), F.lit(0)).alias("size_bytes"),
         F.sum("growth_bytes_per_second").alias("growth_bytes_per_second"),
+        F.count_if(F.col("how") == "at_least").alias("rates_at_least"),
     )
     return snapshots.select(with_topics(load, topics), TOPIC_LOAD)
 
@@ -211,6 +215,10 @@ def log_dir_tables(round_: Round) -> Tables:
 def main(argv: Sequence[str]) -> int:
     """Analyse one round; see `run_job` for the exit status."""
     return run_job("partition_load", __doc__, argv, write_partition_load)
+
+
+def _is_in_time() -> Column:
+    return (F.col("seconds") > 0) & (F.col("seconds") <= F.col("max_seconds"))
 
 
 def _per_second(count: Column) -> Column:

@@ -5,11 +5,13 @@
 
     def write_leader_balance(round_: Round) -> None:
         brokers = round_.read("brokers")        # of all the snapshots, with the column `snapshot`
-        round_.write({"broker_balance": lambda: ...})   # to results/broker_balance/round=<ROUND>/
+        # to results/broker_balance/round=<ROUND>/cluster_name=<CLUSTER>/
+        round_.write({"broker_balance": lambda: ...})
 
-`--snapshots FILE` is a JSON list of manifest rows (analysis.Round.to_json writes it), each with two
-more keys: `previous_snapshot_id`, the snapshot to compare with, or null: the one of its cluster
-that is listed before it; and `is_context`, true for one that is only there to be compared with.
+`--snapshots FILE` is a JSON list of manifest rows (analysis.Round.to_json writes it), each with
+further keys: `previous_snapshot_id`, the snapshot to compare with, or null: the one of its cluster
+that is listed before it; `is_context`, true for one that is only there to be compared with; and
+`max_seconds`, the longest time over which a rate is a mean (model/intervals.py).
 Exactly the files named there are read, one read per table however many snapshots there are. A file
 may hold many snapshots; then its column `snapshot_id` says which row is of which snapshot.
 
@@ -39,8 +41,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from pyspark.sql import types as T  # noqa: N812
+from schemas import spark_schema
+from sessions import NoWorkersError, open_session
 from snapshots import Snapshots
 
+from counterpoise.model.result_tables import CLUSTER_FOLDER
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
 from counterpoise.model.words import pluralize
 
@@ -63,6 +68,21 @@ _THREADS: Final = 4
 _MAX_ROWS_CHECKPOINTED: Final = 3_000_000
 # Of files, read by one task: compressed, they hold far more rows than their size suggests.
 _READ_PER_TASK: Final = "32m"
+
+_SHUFFLE_TASKS: Final = "spark.sql.shuffle.partitions"
+# How a round runs fast.
+_SETTINGS: Final = {
+    # What is persisted is read a few times: compressing it takes longer than it saves.
+    "spark.rdd.compress": "false",
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # Otherwise each call of the DataFrame API sends its place in our code to the JVM: seconds of a
+    # round.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.files.maxPartitionBytes": _READ_PER_TASK,
+    # Partitions are shuffled by their task key and joined by task key and row key: the first is
+    # enough for the join.
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+}
 
 # How Spark's message about a file that cannot be read begins, and ours about a missing value.
 _UNUSABLE_FILE: Final = re.compile(
@@ -90,13 +110,12 @@ class Round:
     @property
     def row_count(self) -> int:
         """Number of rows of partitions in all the snapshots."""
-        files = [file for row in self.manifests for file in row["files"]]
-        return sum(file["row_count"] for file in files if file["table"] == "partitions")
+        return partition_count(self.manifests)
 
     @property
     def tasks(self) -> int:
         """Number of tasks of a shuffle of all partitions."""
-        return max(_MIN_TASKS, -(-self.row_count // _ROWS_PER_TASK))
+        return int(str(self.spark.conf.get(_SHUFFLE_TASKS)))
 
     @cached_property
     def snapshots(self) -> Snapshots:
@@ -132,11 +151,16 @@ class Round:
         return kept.coalesce(-(-self.row_count // _ROWS_PER_TASK_KEPT))
 
     def write(self, results: Tables) -> None:
-        """Write each table; replaces what an earlier attempt at the round wrote."""
+        """Write each table, a folder for each cluster; replaces what an earlier attempt wrote."""
+        is_of_many = len({row["cluster"] for row in self.manifests}) > 1
 
         def write_one(table: str) -> None:
             rows = results[table]()
-            writer = rows.write.mode("overwrite").options(**_parquet_options(rows.schema))
+            options = _parquet_options(rows.schema)
+            rows = rows.withColumn(CLUSTER_FOLDER, F.col("cluster"))
+            if is_of_many:  # else each task would write a file for each cluster
+                rows = rows.repartition(CLUSTER_FOLDER)
+            writer = rows.write.mode("overwrite").options(**options).partitionBy(CLUSTER_FOLDER)
             writer.parquet(self.path(table))
 
         side_by_side(*(partial(write_one, table) for table in results))
@@ -190,7 +214,7 @@ def run_job(
             )
         manifests = load_manifests(arguments.snapshots)
         write_results(open_round(name, store_root(arguments.store), arguments.round, manifests))
-    except (JobInputError, PySparkException, Py4JJavaError) as error:
+    except (JobInputError, NoWorkersError, PySparkException, Py4JJavaError) as error:
         complaint = str(error) if isinstance(error, JobInputError) else unusable_file(str(error))
         print(f"{name}: {complaint or error}", file=sys.stderr)
         return UNUSABLE if complaint else FAILED
@@ -209,35 +233,15 @@ def unusable_file(message: str) -> str | None:
 
 
 def open_round(job: str, store: str, name: str, manifests: Sequence[Mapping[str, Any]]) -> Round:
-    """Start Spark and return the round.
+    """Start Spark and return the round."""
+    tasks = max(_MIN_TASKS, -(-partition_count(manifests) // _ROWS_PER_TASK))
+    settings = {**_SETTINGS, _SHUFFLE_TASKS: str(tasks)}
+    return Round(open_session(job, settings), store, name, manifests)
 
-    Settings that the results depend on are made here; master, memory and the like by spark-submit.
-    """
-    spark = (
-        SparkSession.builder.appName(job)
-        # What is persisted is read a few times: compressing it takes longer than it saves.
-        .config("spark.rdd.compress", "false")
-        # Otherwise each call of the DataFrame API sends its place in our code to the JVM: seconds
-        # of a round.
-        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
-        .getOrCreate()
-    )
-    round_ = Round(spark, store, name, manifests)
-    # Checked for overflow, every sum, count and difference makes two objects: a tenth of a round.
-    # Offsets, bytes and counts are far below 2^63.
-    spark.conf.set("spark.sql.ansi.enabled", "false")
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    spark.conf.set("spark.sql.execution.arrow.pyspark.fallback.enabled", "false")
-    spark.conf.set("spark.sql.files.maxPartitionBytes", _READ_PER_TASK)
-    spark.conf.set("spark.sql.shuffle.partitions", str(round_.tasks))
-    # Partitions are shuffled by their task key and joined by task key and row key: the first is
-    # enough for the join.
-    spark.conf.set("spark.sql.requireAllClusterKeysForCoPartition", "false")
-    # What is persisted between two tables is read a few times: finding out how to compress it takes
-    # longer than reading it.
-    spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
-    return round_
+
+def partition_count(manifests: Sequence[Mapping[str, Any]]) -> int:
+    files = [file for row in manifests for file in row["files"]]
+    return sum(file["row_count"] for file in files if file["table"] == "partitions")
 
 
 def load_manifests(path: Path) -> list[dict[str, Any]]:
@@ -372,27 +376,3 @@ def _path_of(manifest: Mapping[str, Any], table: str) -> str | None:
         return None
     snapshot_id = manifest["snapshot_id"]
     raise JobInputError(f"manifest of snapshot {snapshot_id} names no file for the table {table!r}")
-
-
-def spark_schema(schema: pa.Schema) -> T.StructType:
-    """Return the Spark schema of one of our Arrow schemas."""
-    return T.StructType(
-        [T.StructField(field.name, _spark_type(field.type), field.nullable) for field in schema]
-    )
-
-
-def _spark_type(arrow: pa.DataType) -> T.DataType:
-    if pa.types.is_list(arrow):
-        return T.ArrayType(_spark_type(arrow.value_type), arrow.value_field.nullable)
-    return _SPARK_TYPES[arrow]
-
-
-_SPARK_TYPES: Final[Mapping[pa.DataType, T.DataType]] = {
-    pa.string(): T.StringType(),
-    pa.bool_(): T.BooleanType(),
-    pa.int32(): T.IntegerType(),
-    pa.int64(): T.LongType(),
-    pa.float64(): T.DoubleType(),
-    pa.date32(): T.DateType(),
-    pa.timestamp("us", tz="UTC"): T.TimestampType(),
-}

@@ -17,6 +17,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 
+from counterpoise.model.intervals import MAX_SECONDS
+
 # The columns of a snapshot, with Spark's type of each.
 _TYPES: Final[Mapping[str, str]] = {
     "snapshot_id": "string",
@@ -28,6 +30,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "is_rebuilt": "boolean",
     "compared_with": "int",
     "seconds": "double",
+    "max_seconds": "double",
 }
 
 
@@ -42,7 +45,8 @@ class Snapshots:
 
     `compared_with` is the number of the snapshot before. It is null where there is none, and where
     that one is of another cluster of the same name (`is_rebuilt`). `seconds` have passed since the
-    snapshot before, also where the two are not compared.
+    snapshot before, also where the two are not compared; after more than `max_seconds` no rate is
+    told.
     """
 
     values: Mapping[str, Sequence[Any]]
@@ -70,6 +74,7 @@ class Snapshots:
             None if before is None else (time - times[before]).total_seconds()
             for time, before in zip(times, previous, strict=True)
         ]
+        values["max_seconds"] = [row.get("max_seconds", MAX_SECONDS) for row in manifests]
         return cls(values)
 
     @property

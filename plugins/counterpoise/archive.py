@@ -8,6 +8,7 @@ Part of the wiring, beside `installation.py`: `pipeline` writes through it, `que
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from operator import itemgetter
@@ -18,8 +19,10 @@ import pyarrow as pa
 
 from counterpoise import history
 from counterpoise.errors import InputError, StalePlanError, StoreError
+from counterpoise.manifest_index import read_index, write_index
 from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.files import StoredFile
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.safe_text import safe_logger
@@ -27,6 +30,8 @@ from counterpoise.storage import Store
 
 _MAX_TRIES: Final = 3
 _PAGES: Final = (".html", ".css")
+# As `audit_report_name` and `balance_report_name` make them, below a cluster's reports.
+_DATED_PAGE: Final = re.compile(r"(?P<kind>[a-z-]+)-(?P<day>\d{4}-\d{2}-\d{2})\.[a-z]+")
 _REASON: Final = "reason.json"
 _MAX_QUARANTINED: Final = 50  # snapshots of a cluster; older ones are deleted
 DATA_DOCS: Final = "data-docs"
@@ -62,7 +67,8 @@ class Archive:
         """Return the cluster's manifest files by path: of a snapshot each, and of a compacted
         day.
         """
-        return self._manifests_in(history.manifests_folder(cluster))
+        manifests = self._read_manifests(cluster, read_index(self.store, cluster))
+        return {file.path: table for file, table in manifests.items()}
 
     def clusters(self) -> tuple[str, ...]:
         """Return the clusters that the history has, configured or not."""
@@ -97,27 +103,46 @@ class Archive:
             f"the store has no {self.store.uri(single)}, and no compacted day with this snapshot"
         )
 
-    def _manifests_in(self, folder: str) -> dict[str, pa.Table]:
-        """Read all manifests of a folder.
+    def index_manifests(self, cluster: str) -> pa.Table:
+        """Return the manifest rows of a cluster, oldest first, each snapshot once; bring the index
+        of its manifests up to date.
+        """
+        index = read_index(self.store, cluster)
+        manifests = self._read_manifests(cluster, index)
+        if {file for file in manifests if file.modified_at} != index.keys():
+            write_index(self.store, cluster, manifests)
+        return history.each_once({file.path: table for file, table in manifests.items()})
+
+    def _read_manifests(
+        self, cluster: str, index: Mapping[StoredFile, pa.Table]
+    ) -> dict[StoredFile, pa.Table]:
+        """Return all manifests of a cluster, those in the index from there.
 
         A manifest that is deleted between the list and the read was replaced by another one: then
         both are done again.
         """
+        folder = history.manifests_folder(cluster)
         for _ in range(_MAX_TRIES):
-            paths = self.store.list(folder, suffix=".parquet")
+            files = self._manifest_list(folder)
             try:
-                return {path: self.store.read_table(path) for path in paths}
+                return {
+                    file: index[file] if file in index else self.store.read_table(file.path)
+                    for file in files
+                }
             except StoreError:
-                if self.store.list(folder, suffix=".parquet") == paths:
+                if self._manifest_list(folder) == files:
                     raise
         raise StoreError(
             f"the manifests in {self.store.uri(folder)} changed {_MAX_TRIES} times while they were "
             "read; try again"
         )
 
+    def _manifest_list(self, folder: str) -> list[StoredFile]:
+        return [file for file in self.store.files(folder) if file.path.endswith(".parquet")]
+
     def check_snapshot(self, manifest_row: Mapping[str, Any], *, whole: bool = False) -> None:
-        """Check that Spark can read a snapshot: by the footers of its files, with `whole` by every
-        byte.
+        """Check that Spark can read a snapshot: by the footers of the files that its row names,
+        with `whole` by every byte.
 
         Raises HistoryError or StoreError, naming file and column.
         """
@@ -232,18 +257,23 @@ class Archive:
         paths = self.store.list(_audits_folder(cluster), suffix=".json")
         return {audit_id: path for path in paths if (audit_id := _audit_id(path)) is not None}
 
-    def audit_pages(self, cluster: str) -> dict[date, str]:
-        """Return the paths of a cluster's audit pages, by day (the copy without a day left out)."""
-        begins, ends = f"reports/{cluster}/audit-", ".html"
-        found = {}
-        for path in self.store.list(f"reports/{cluster}", suffix=ends):
-            if path.startswith(begins) and (day := _day(path[len(begins) : -len(ends)])):
-                found[day] = path
+    def dated_pages(self, cluster: str) -> dict[str, dict[date, list[str]]]:
+        """Return the paths of a cluster's reports of a day, by day, for each kind of report; the
+        copies without a day are left out.
+        """
+        found: dict[str, dict[date, list[str]]] = {}
+        for path in self.store.list(f"reports/{cluster}"):
+            match = _DATED_PAGE.fullmatch(path.removeprefix(f"reports/{cluster}/"))
+            if match and (day := _day(match["day"])):
+                found.setdefault(match["kind"], {}).setdefault(day, []).append(path)
         return found
 
     def write_report(self, name: str, text: str) -> str:
         """Write a report; returns its URI."""
         self.store.write_text(f"reports/{name}", text)
+        return self.report_uri(name)
+
+    def report_uri(self, name: str) -> str:
         return self.store.uri(f"reports/{name}")
 
     def read_report(self, name: str) -> str:

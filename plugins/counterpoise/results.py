@@ -2,9 +2,9 @@
 their tables lie.
 
     results = Results(store)
+    results.view_files("demo", "series").add(series, name)   # what charts over time are drawn from
     results.finish_round(name, finished_at, rows)     # last: without it the round does not count
     results.table("leader_changes", {"demo-20260131T120000Z"})
-    results.write_series("demo", series)              # one file for all charts over time
 
 Part of the wiring, beside `archive.py`. Of a snapshot in several rounds the one finished last
 counts.
@@ -13,7 +13,7 @@ counts.
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import cached_property
 from typing import Any, Final
 
@@ -21,10 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise.errors import StoreError
-from counterpoise.history import scheduled_at_of
+from counterpoise.history import daily_folder, place_of, scheduled_at_of
 from counterpoise.model.balance import LeftOut
-from counterpoise.model.result_tables import RESULT_TABLES, SERIES
+from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES
+from counterpoise.model.tables import conformed
 from counterpoise.storage import Store
+from counterpoise.view_files import ViewFiles
 
 ROUNDS: Final = "results/rounds"
 _LEFT_OUT: Final = "left-out.json"
@@ -38,6 +40,16 @@ class Analysed:
     cluster: str
     previous_snapshot_id: str | None  # what it was compared with
     round_id: str
+    is_by_cluster: bool  # its results lie in a folder of its cluster
+
+    def folder(self, table: str) -> str:
+        """Return where its rows of a table lie, maybe among others."""
+        round_folder = f"results/{table}/round={self.round_id}"
+        return (
+            f"{round_folder}/{CLUSTER_FOLDER}={self.cluster}"
+            if self.is_by_cluster
+            else round_folder
+        )
 
 
 class Results:
@@ -45,6 +57,13 @@ class Results:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._unfinished: list[dict[str, Any]] = []
+
+    def with_round(self, round_id: str, rows: Iterable[Mapping[str, Any]]) -> "Results":
+        """Return the results as they are once this round, which Spark has written, is finished."""
+        results = Results(self._store)
+        results._unfinished = [_document(round_id, None, rows, is_by_cluster=True)]
+        return results
 
     @cached_property
     def analysed(self) -> Mapping[str, Analysed]:
@@ -53,12 +72,14 @@ class Results:
             self._rounds(),
             key=lambda document: (document.get("finished_at") or "", document["round"]),
         )
+        rounds += self._unfinished
         return {
             row["snapshot_id"]: Analysed(
                 row["snapshot_id"],
                 row["cluster"],
                 row.get("previous_snapshot_id"),
                 document["round"],
+                bool(document.get("by_cluster")),
             )
             for document in rounds
             for row in document["snapshots"]
@@ -69,14 +90,19 @@ class Results:
         return frozenset(a.snapshot_id for a in self.analysed.values() if a.cluster == cluster)
 
     def finish_round(
-        self, round_id: str, finished_at: datetime, rows: Iterable[Mapping[str, Any]]
+        self,
+        round_id: str,
+        finished_at: datetime,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        is_by_cluster: bool = False,
     ) -> None:
-        names = ("snapshot_id", "cluster", "previous_snapshot_id")
-        document = {
-            "round": round_id,
-            "finished_at": finished_at.isoformat(),
-            "snapshots": [{name: row[name] for name in names} for row in rows],
-        }
+        """Write the list of a round's snapshots.
+
+        `is_by_cluster`: its results lie in a folder for each cluster, as the Spark jobs write them;
+        those of earlier releases did not.
+        """
+        document = _document(round_id, finished_at, rows, is_by_cluster=is_by_cluster)
         self._store.write_text(
             f"{ROUNDS}/{round_id}.json", json.dumps(document, indent=1, sort_keys=True) + "\n"
         )
@@ -89,31 +115,49 @@ class Results:
     def table(self, name: str, snapshot_ids: Collection[str]) -> pa.Table:
         """Return the rows of one table of RESULT_TABLES for those of the snapshots with results."""
         schema = RESULT_TABLES[name]
-        by_round: dict[str, list[str]] = {}
+        by_folder: dict[str, list[str]] = {}
         for snapshot_id in sorted(snapshot_ids):
             if found := self.analysed.get(snapshot_id):
-                by_round.setdefault(found.round_id, []).append(snapshot_id)
+                by_folder.setdefault(found.folder(name), []).append(snapshot_id)
         tables = []
-        for round_id, ids in sorted(by_round.items()):
+        for folder, ids in sorted(by_folder.items()):
             wanted = pa.array(ids, pa.string())
-            for table in self._files(name, round_id, schema):
+            for table in self._files(folder, schema):
                 tables.append(table.filter(pc.is_in(table["snapshot_id"], value_set=wanted)))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
-    def write_series(self, cluster: str, series: pa.Table) -> None:
-        self._store.write_table(_series_path(cluster), series)
+    def view_files(self, cluster: str, name: str) -> ViewFiles:
+        """Return the files of one of VIEWS; see `ViewFiles`."""
+        return ViewFiles(self._store, cluster, name)
+
+    def view(
+        self,
+        cluster: str,
+        name: str,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> pa.Table | None:
+        """Return a view, of the months from `since` to `until` if given.
+
+        None where there is none, or only that of an earlier release: it can be made again from the
+        rounds.
+        """
+        files = self.view_files(cluster, name)
+        return files.read(since, until) if files.exist else None
 
     def series(self, cluster: str) -> pa.Table | None:
-        """Return the stored series; None where there is none, or one that lacks a column.
+        """Return the view `series` of all months."""
+        return self.view(cluster, "series")
 
-        It can be made again from the rounds.
-        """
-        if _series_path(cluster) not in self._store.list(f"views/{cluster}", suffix=".parquet"):
-            return None
-        series = self._store.read_table(_series_path(cluster))
-        if any(name not in series.column_names for name in SERIES.names):
-            return None
-        return series.select(SERIES.names).cast(SERIES)
+    def daily(self, table: str, cluster: str, since: date, until: date) -> pa.Table:
+        """Return the rows of one of DAILY_TABLES from the day `since` to the day before `until`."""
+        schema = DAILY_TABLES[table]
+        found = [schema.empty_table()]
+        for path in self._store.list(daily_folder(table, cluster), suffix=".parquet"):
+            place = place_of(path)
+            if place is not None and since <= place[1] < until:
+                found.append(conformed(self._store.read_table(path), schema))
+        return pa.concat_tables(found)
 
     def write_left_out(self, cluster: str, left_out: Iterable[LeftOut]) -> None:
         """Write which snapshots cannot be analysed at present; an empty list clears them."""
@@ -142,19 +186,27 @@ class Results:
                 )
             yield document
 
-    def _files(self, name: str, round_id: str, schema: pa.Schema) -> Iterable[pa.Table]:
-        """Yield the files of a round; columns that were added later are null in older files."""
-        for path in self._store.list(f"results/{name}/round={round_id}", suffix=".parquet"):
+    def _files(self, folder: str, schema: pa.Schema) -> Iterable[pa.Table]:
+        """Yield the files of a folder; columns that were added later are null in older files."""
+        for path in self._store.list(folder, suffix=".parquet"):
             table = self._store.read_table(path)
-            missing = [field for field in schema if field.name not in table.column_names]
-            if unfilled := [field.name for field in missing if not field.nullable]:
-                raise StoreError(
-                    f"{self._store.uri(path)} lacks required columns: {', '.join(unfilled)}"
-                )
-            for field in missing:
-                table = table.append_column(field, pa.nulls(table.num_rows, field.type))
-            yield table.select(schema.names).cast(schema)
+            try:
+                yield conformed(table, schema)
+            except ValueError as error:
+                raise StoreError(f"{self._store.uri(path)} {error}") from None
 
 
-def _series_path(cluster: str) -> str:
-    return f"views/{cluster}/series.parquet"
+def _document(
+    round_id: str,
+    finished_at: datetime | None,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    is_by_cluster: bool,
+) -> dict[str, Any]:
+    names = ("snapshot_id", "cluster", "previous_snapshot_id")
+    return {
+        "round": round_id,
+        "finished_at": finished_at.isoformat() if finished_at else None,
+        "by_cluster": is_by_cluster,
+        "snapshots": [{name: row[name] for name in names} for row in rows],
+    }

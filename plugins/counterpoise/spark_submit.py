@@ -180,7 +180,6 @@ def _defaults(master: str, scratch: Path) -> dict[str, str]:
         # Every aggregation and join of a task allocates a memory page first. Spark's default of
         # 32 MiB would be nearly empty.
         "spark.buffer.pageSize": "1m",
-        "spark.sql.shuffle.partitions": "8",
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
     }
     if master.startswith("local"):

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,11 @@ def test_nothing_heavy_is_imported_to_read_the_dags() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_an_analysis_that_hangs_ends(bag: DagBag) -> None:
+    analyse = bag.dags["kafka_leader_balance"].get_task("analyse")
+    assert analyse.execution_timeout == timedelta(hours=2)
 
 
 def test_approvals_stand_outside_of_mapped_groups_and_are_never_retried(bag: DagBag) -> None:

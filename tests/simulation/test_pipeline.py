@@ -60,7 +60,7 @@ def analyse_by_hand(installation: Installation) -> None:
     installation.results.finish_round(
         row["snapshot_id"], installation.clock(), [row | {"previous_snapshot_id": None}]
     )
-    pipeline.rebuild_series(installation, "demo")
+    pipeline.rebuild_views(installation, "demo")
 
 
 def test_an_idle_broker_is_asked_about_once_however_many_rounds_find_it(

@@ -1,9 +1,11 @@
 """One Spark session for all Spark tests: starting it takes longer than the tests themselves."""
 
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from pyspark.sql import SparkSession
@@ -57,3 +59,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@pytest.fixture(scope="session")
+def compaction_job() -> ModuleType:
+    """The job's module, loaded from its file as spark-submit would: a Dag has the same name."""
+    path = JOBS / "history_compaction.py"
+    spec = importlib.util.spec_from_file_location("history_compaction_job", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

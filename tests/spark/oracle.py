@@ -12,7 +12,7 @@ from typing import Any
 from tests.spark.snapshot_files import SnapshotSpec
 
 Row = dict[str, Any]
-DAY = 24 * 3600
+LONGEST = 26 * 3600
 
 
 def tables_of(specs: Sequence[SnapshotSpec]) -> dict[str, list[Row]]:
@@ -196,7 +196,7 @@ def _why_not(
     ends = (old["latest_offset"], new["latest_offset"])
     if id_before == id_now and None not in ends and ends[1] < ends[0]:
         return "reset"
-    if not 0 < (now.observed_at - previous.observed_at).total_seconds() <= DAY:
+    if not 0 < (now.observed_at - previous.observed_at).total_seconds() <= LONGEST:
         return "gap"
     if id_before != id_now or None in ends:
         return "unknown"
@@ -214,7 +214,7 @@ def _growth(
     seconds = _seconds(now, previous)
     if (
         seconds is None
-        or not 0 < seconds <= DAY
+        or not 0 < seconds <= LONGEST
         or now.topic(new["topic"])[0] != previous.topic(new["topic"])[0]
     ):
         return None
@@ -230,9 +230,11 @@ def _growth(
 def _broker_load(now: SnapshotSpec, previous: SnapshotSpec | None) -> Iterator[Row]:
     loads = list(_partition_load(now, previous))
     rates = {_key(row): row["bytes_in_per_second"] for row in loads}
+    hows = {_key(row): row["how"] for row in loads}
     for broker in now.brokers:
         mine = broker["broker_id"]
-        led = [rates[_key(row)] for row in now.partitions if row["leader"] == mine]
+        led_rows = [row for row in now.partitions if row["leader"] == mine]
+        led = [rates[_key(row)] for row in led_rows]
         follows = [
             r for r in now.partitions if mine in r["replicas"] and r["leader"] not in (mine, None)
         ]
@@ -243,6 +245,8 @@ def _broker_load(now: SnapshotSpec, previous: SnapshotSpec | None) -> Iterator[R
             "follower_bytes_in_per_second": _sum(followed),
             "rates_known": sum(rate is not None for rate in led),
             "rates_unknown": sum(rate is None for rate in led),
+            "rates_at_least": sum(hows[_key(row)] == "at_least" for row in led_rows),
+            "follower_rates_at_least": sum(hows[_key(row)] == "at_least" for row in follows),
         }
 
 
@@ -269,6 +273,7 @@ def _topic_load(now: SnapshotSpec, previous: SnapshotSpec | None) -> Iterator[Ro
             "hottest_bytes_in_per_second": hottest and hottest["bytes_in_per_second"],
             "size_bytes": sum(row["size_bytes"] or 0 for row in rows),
             "growth_bytes_per_second": _sum(row["growth_bytes_per_second"] for row in rows),
+            "rates_at_least": sum(row["how"] == "at_least" for row in rows),
         }
 
 

@@ -163,7 +163,7 @@ def _loads() -> dict[str, list[SnapshotSpec]]:
         "no-size": _two("no-size", before, _log(0, 300, None)),
         "no-offsets": _two("no-offsets", before, _log(None, None, 1000, leader=None)),
         "reset": _two("reset", before, _log(0, 20, 200)),
-        "gap": _two("gap", before, _log(0, 300, 8200), hours=24.01),
+        "gap": _two("gap", before, _log(0, 300, 8200), hours=26.01),
         "just-a-day": _two("just-a-day", before, _log(0, 300, 8200), hours=24),
         "clock-back": _two("clock-back", before, _log(0, 300, 8200), clock=-1),
         "clock-still": _two("clock-still", before, _log(0, 300, 8200), clock=0),

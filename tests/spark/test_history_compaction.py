@@ -3,11 +3,9 @@
 The job runs in the session of all Spark tests, and once through spark-submit.
 """
 
-import importlib.util
 import json
 import shutil
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -46,24 +44,6 @@ RunJob = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
-def compaction_job() -> Iterator[ModuleType]:
-    """The job's module, loaded from its file as spark-submit would, beside the module that the jobs
-    share.
-    """
-    sys.path.insert(0, str(JOBS))
-    try:
-        spec = importlib.util.spec_from_file_location(
-            "history_compaction_job", JOBS / "history_compaction.py"
-        )
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield module
-    finally:
-        sys.path.remove(str(JOBS))
-
-
-@pytest.fixture(scope="module")
 def run_once(
     spark: SparkSession, compaction_job: ModuleType, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Path, Sequence[str]], None]:
@@ -76,7 +56,7 @@ def run_once(
         plan = json.loads(Path(given["--plan"]).read_text())
         store = Path(compaction_job.store_root(given["--store"]).removeprefix("file://"))
         tables = [(e["output"], e["table"], e["files"]) for e in plan["merges"]]
-        tables += [(e["output"], "partition_load_daily", e["files"]) for e in plan["daily"]]
+        tables += [(e["output"], f"{e['table']}_daily", e["files"]) for e in plan["daily"]]
         places = {n: store / given["--work"] / table / f"output={n}" for n, table, _ in tables}
         kept = {n: made / str(abs(hash((table, json.dumps(files))))) for n, table, files in tables}
         if not all(folder.exists() for folder in kept.values()):
@@ -264,13 +244,16 @@ def test_results_become_a_round_a_day_and_loads_a_table_a_day(tmp_path: Path) ->
     report = compact(installation_of(store))
 
     assert report.problems == ()
-    assert report.results.days_of_loads == 2, (
-        "two of the settled days are no older than what is kept whole"
+    assert report.results.days_of_loads == 3, (
+        "two of the settled days are no older than what is kept whole, and the rows of a third one "
+        "are still there"
     )
-    daily = store.read_table(f"{history.daily_folder('demo', at(2, 0).date())}/loads.parquet")
+    daily = store.read_table(
+        f"{history.daily_folder('partition_load', 'demo', at(2, 0).date())}/loads.parquet"
+    )
     assert daily.schema.equals(PARTITION_LOAD_DAILY)
     rate = {"samples": 2, "mean_bytes_in_per_second": 35, "max_bytes_in_per_second": 40}
-    rate |= {"p50_bytes_in_per_second": 35, "p95_bytes_in_per_second": 40}
+    rate |= {"p50_bytes_in_per_second": 35, "p95_bytes_in_per_second": 40, "samples_at_least": 0}
     assert daily.to_pylist() == [
         {"cluster": "demo", "date": at(2, 0).date(), "topic": "pay", "partition": 0, **rate}
     ]

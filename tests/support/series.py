@@ -33,6 +33,7 @@ class Broker:
     replicas: int = 18
     bytes: int = 1000
     bytes_in: int | None = None
+    at_least: int = 0  # partitions that it leads whose rate is a lower bound
 
 
 def rows(
@@ -78,6 +79,7 @@ def _row(broker: Broker) -> dict[str, Any]:
         "follower_bytes_in_per_second": None if broker.bytes_in is None else 2 * broker.bytes_in,
         "rates_known": 0 if broker.bytes_in is None else broker.leaders,
         "rates_unknown": 0 if broker.bytes_in is not None else broker.leaders,
+        "rates_at_least": broker.at_least,
     }
 
 
@@ -229,6 +231,9 @@ def _table(
         "follower_bytes_in_per_second": pa.array(inflow[at, broker] * 2, mask=~known),
         "rates_known": leaders[at, broker],
         "rates_unknown": np.zeros(len(at), np.int64),
+        "rates_at_least": np.zeros(len(at), np.int64),
+        "follower_rates_at_least": np.zeros(len(at), np.int64),
+        "leaders_lost": np.zeros(len(at), np.int64),
         "cluster_id": pa.array(["Kafka-Id"]).take(pa.array(np.zeros(len(at), np.int64))),
         "previous_snapshot_id": pa.array([None, *names[:-1]]).take(pa.array(at)),
         "is_rebuilt": np.zeros(len(at), bool),

@@ -41,7 +41,7 @@ def even(leaders: Sequence[int], preferred: Sequence[int] | None = None) -> Lead
 
 
 def test_measures_are_over_live_brokers_zeros_included() -> None:
-    balance = analysed(rows(0, [*THREE, IDLE, DEAD]))
+    balance = analysed(rows(0, [*THREE, IDLE, DEAD], partitions=20))
     latest = balance.latest
 
     led = np.array([9, 4, 5, 0])
@@ -88,7 +88,7 @@ def test_every_measure_of_every_snapshot_is_what_numpy_says() -> None:
             inside = [i for i in live if frame["rack"][i] == rack.rack]
             assert_even(rack.leaders, [frame["leaders"][i] for i in inside])
             assert_even(rack.replicas, [frame["replicas"][i] for i in inside])
-        all_partitions = sum(frame["preferred_leaders"][i] for i in of)
+        all_partitions = frame["partitions"][of[0]]
         assert (
             point.share_not_preferred
             == sum(frame["leaders_not_preferred"][i] for i in of) / all_partitions
@@ -99,6 +99,16 @@ def test_every_measure_of_every_snapshot_is_what_numpy_says() -> None:
             point.changes.epochs_unseen
             == frame["leader_epochs"][of[0]] - frame["leaders_changed"][of[0]]
         )
+
+
+def test_partitions_that_prefer_a_broker_which_is_gone_count_too() -> None:
+    """Before Kafka 4.0 a dead broker is in no list: of three partitions one prefers it."""
+    alive = [
+        Broker(1, leaders=2, preferred=1, not_preferred=1),
+        Broker(2, leaders=1, preferred=1),
+    ]
+    balance = analysed(rows(0, alive, partitions=3))
+    assert balance.latest.share_not_preferred == pytest.approx(1 / 3)
 
 
 def assert_even(measure: Evenness | None, values: Sequence[int]) -> None:

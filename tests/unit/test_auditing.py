@@ -314,7 +314,7 @@ def test_idle_since_is_the_first_snapshot_without_a_replica_since_it_last_had_on
     place.remember(-1)
     series = _series(lambda hour: {1: 9, 4: 3 if hour == -4 else 0}, range(-6, 0))
     with place.installation() as installation:
-        installation.results.write_series("demo", series)
+        installation.results.view_files("demo", "series").add(series, "by-hand")
         past = past_facts(installation, snapshot_of(place.kafka), resolve(AuditPolicy()))
     assert past is not None
     assert past.idle_since == {4: NOW - 3 * HOUR}, (

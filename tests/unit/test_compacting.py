@@ -104,7 +104,7 @@ def test_audits_go_as_snapshots_do_and_the_newest_stays(
     assert sorted(Archive(store).audits("demo")) == [
         history.snapshot_id_for("demo", at) for at in (month, now)
     ]
-    assert sorted(Archive(store).audit_pages("demo")) == [month.date(), now.date()]
+    assert sorted(Archive(store).dated_pages("demo")["audit"]) == [month.date(), now.date()]
     assert len(store.list("reports/demo")) == 5
     assert store.info("audits/demo/notes.json") is not None
 
@@ -115,7 +115,7 @@ def test_the_newest_audit_stays_however_old_it_is(store: Store) -> None:
     assert list(Archive(store).audits("demo")) == [
         history.snapshot_id_for("demo", AT.replace(year=2020))
     ]
-    assert list(Archive(store).audit_pages("demo")) == [AT.replace(year=2020).date()]
+    assert list(Archive(store).dated_pages("demo")["audit"]) == [AT.replace(year=2020).date()]
 
 
 class Overtaken(Store):
@@ -155,3 +155,18 @@ def test_a_reader_that_is_overtaken_by_a_compaction_finds_every_snapshot(tmp_pat
     store.overtakes = 100
     with pytest.raises(StoreError, match="changed 3 times while they were read"):
         Archive(store).manifests(["demo"])
+
+
+def test_balance_reports_of_a_day_go_too_but_for_the_newest(store: Store) -> None:
+    archive = Archive(store)
+    archive.write_snapshot(snapshot(AT))
+    for name in ("leader-balance-2019-01-01", "leader-balance-2019-01-02", "leader-balance"):
+        for suffix in ("html", "json"):
+            archive.write_report(f"demo/{name}.{suffix}", "x")
+    assert main(["compact"], console=Console(width=200)) == 0
+    assert [path.rpartition("/")[2] for path in store.list("reports/demo")] == [
+        "leader-balance-2019-01-02.html",
+        "leader-balance-2019-01-02.json",
+        "leader-balance.html",
+        "leader-balance.json",
+    ]

@@ -105,11 +105,35 @@ def test_a_joined_broker_reaches_its_share_at_nine_tenths_of_the_mean() -> None:
             start, with_third(0), with_third(50, is_fenced=True), with_third(100)
         )
     ]
-    assert kinds == [
-        "joined",
-        "died",
-        "returned",
-    ]  # it was not there all the time: no duration to tell
+    assert kinds == ["joined", "died", "reached-share", "returned"]
+
+
+def lost(hour: int, leaders: dict[int, int], lost_leaders: dict[int, int]) -> pa.Table:
+    """Rows of a snapshot, by broker its leaders now and those that it lost since the one before."""
+    table = rows(hour, [Broker(broker_id, leaders=n) for broker_id, n in leaders.items()])
+    counts = pa.array([lost_leaders.get(broker_id, 0) for broker_id in leaders], pa.int64())
+    return table.set_column(table.schema.get_field_index("leaders_lost"), "leaders_lost", counts)
+
+
+def test_a_live_broker_that_lost_its_leaders_was_restarted_and_other_changes_are_told_apart() -> (
+    None
+):
+    """Broker 1 restarts before the second snapshot, and again before the third, in which it leads
+    its partitions as if nothing had been. Then some leaders of both are moved.
+    """
+    balance = balance_of(
+        lost(0, {1: 100, 2: 100}, {}),
+        lost(1, {1: 0, 2: 200}, {1: 100}),
+        lost(2, {1: 100, 2: 100}, {}),
+        lost(3, {1: 100, 2: 100}, {1: 95, 2: 3}),
+        lost(4, {1: 100, 2: 100}, {1: 30, 2: 30}),
+    )
+    found = [(e.kind, e.snapshot_id, e.broker_ids, e.count) for e in balance.events]
+    assert found == [
+        (EventKind.RESTARTED, "demo-1", (1,), 1),
+        (EventKind.RESTARTED, "demo-3", (1,), 1),
+        (EventKind.LEADERS_MOVED, "demo-4", (), 60),
+    ]
 
 
 def test_brokers_that_joined_together_are_one_event() -> None:

@@ -15,7 +15,12 @@ from counterpoise.analysis.weighing import by_group
 from counterpoise.model.disks import by_disk, disk_over
 from counterpoise.model.evenness import evenness
 from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Rates
-from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
+from counterpoise.model.result_tables import (
+    LOG_DIR_LOAD,
+    PARTITION_LOAD,
+    TOPIC_LOAD,
+    TOPIC_LOAD_DAILY,
+)
 from counterpoise.model.tables import PARTITIONS
 from tests.support.loads import loads_of, log_dirs, partitions, topics
 from tests.support.series import NOON, Broker, rows, story
@@ -90,6 +95,35 @@ def test_a_broker_that_leads_nothing_takes_in_nothing_as_soon_as_rates_are_known
     load = loaded(series([*brokers(None, None), idle], second))
     assert load.brokers[2].as_leader.now == 0
     assert load.leaders == evenness([100, 300, 0])
+
+
+def test_a_sum_with_a_lower_bound_in_it_is_one() -> None:
+    """Broker 2 led a partition of a compacted topic in the second snapshot."""
+    first, second = (
+        brokers(100, 300),
+        [Broker(1, bytes_in=100), Broker(2, bytes_in=300, at_least=1)],
+    )
+    load = loaded(series(brokers(None, None), second, first))
+    assert load.bytes_in == Rates(400, 400, 400, 400, is_at_least=True)
+    assert [broker.as_leader.is_at_least for broker in load.brokers] == [False, True]
+    assert [broker.as_follower.is_at_least for broker in load.brokers] == [False, False]
+    assert not loaded(series(brokers(None, None), first)).bytes_in.is_at_least
+
+
+def test_a_topic_with_a_lower_bound_in_the_period_is_marked_whichever_table_has_it() -> None:
+    table = pa.concat_tables([rows(hour, brokers(100)) for hour in (-24, 1, 2)])
+    now = [topics(2, [("a", 100, 1, None), ("b", 70, 1, None), ("c", 60, 1, None)])]
+    before = topics(1, [("a", 100, 1, None), ("b", 70, 1, None)])
+    marked = pa.array([1, 0], pa.int64())
+    place = before.schema.get_field_index("rates_at_least")
+    load_rows = pa.concat_tables([before.set_column(place, "rates_at_least", marked), *now])
+    day = {"cluster": "demo", "date": (NOON - timedelta(days=1)).date(), "topic": "c"}
+    day |= {"rates": [{"rate": 60.0, "seconds": 3600.0}], "max_bytes_in_per_second": 60}
+    daily = pa.Table.from_pylist([day | {"rates_at_least": 2}], schema=TOPIC_LOAD_DAILY)
+    load = cluster_load(table, load_rows, *NOTHING[1:], daily, cluster="demo")
+    assert load is not None
+    found = {hot.topic: hot.bytes_in.is_at_least for hot in load.hot_topics}
+    assert found == {"a": True, "b": False, "c": True}
 
 
 def test_rates_over_a_gap_do_not_count() -> None:

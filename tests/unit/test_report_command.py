@@ -104,3 +104,16 @@ def test_spark_settings_have_names_and_values(words: str) -> None:
         {"COUNTERPOISE_SPARK_CONF": "spark.driver.memory=8g spark.x='a b=c'"}
     )
     assert given.spark_conf == {"spark.driver.memory": "8g", "spark.x": "a b=c"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("spark.sql.session.timeZone=CET", "is always UTC, since the results depend on it"),
+        ("spark.sql.ansi.enabled=false", "is always true, since the results depend on it"),
+        ("spark.master=local", "cannot be set here: set COUNTERPOISE_SPARK_MASTER instead"),
+    ],
+)
+def test_a_spark_setting_that_would_be_ignored_is_refused(words: str, says: str) -> None:
+    with pytest.raises(InputError, match=f"COUNTERPOISE_SPARK_CONF: .* {says}"):
+        Locations.from_environment({"COUNTERPOISE_SPARK_CONF": words})

@@ -290,17 +290,29 @@ def test_a_days_loads_are_made_while_all_is_kept_and_again_only_when_a_result_ch
     old, young = datetime(2026, 3, 17, 1, tzinfo=UTC), datetime(2026, 3, 19, 1, tzinfo=UTC)
     rounds = [round_of("r1", one, one, two, old), round_of("r2", young, young)]
 
-    (plan,) = plan_daily(rounds, {"demo"}, POLICY, NOW)
+    thinned, plan = plan_daily("partition_load", rounds, {"demo": POLICY}, NOW)
 
+    assert (thinned.day, thinned.is_thinned, plan.is_thinned) == (old.date(), True, False)
     assert (plan.day, plan.snapshot_ids_by_round) == (
         one.date(),
         {"r1": (snapshot_id_for("demo", one), snapshot_id_for("demo", two))},
     )
     assert plan.path == "results/partition_load_daily/cluster=demo/date=2026-03-18/loads.parquet"
-    assert plan_daily(rounds, {"other"}, POLICY, NOW) == ()
-    (merged,) = plan_daily([round_of("merged", one, one, two, old)], {"demo"}, POLICY, NOW)
+    assert plan_daily("partition_load", rounds, {"other": POLICY}, NOW) == ()
+    one_round = [round_of("merged", one, one, two, old)]
+    _, merged = plan_daily("partition_load", one_round, {"demo": POLICY}, NOW)
     assert merged.digest == plan.digest
     again = round_of("r3", NOW, two, previous=snapshot_id_for("demo", one))
-    (changed,) = plan_daily([*rounds, again], {"demo"}, POLICY, NOW)
+    _, changed = plan_daily("partition_load", [*rounds, again], {"demo": POLICY}, NOW)
     assert changed.digest != plan.digest
     assert changed.snapshot_ids_by_round["r3"] == (snapshot_id_for("demo", two),)
+
+
+def test_the_policy_of_each_cluster_says_when_its_days_are_thinned_out() -> None:
+    """And topics are made of what is left for as long as anything is kept."""
+    day = datetime(2026, 3, 15, 1, tzinfo=UTC)
+    longer = HistoryPolicy(timedelta(days=14))
+    for policy, is_thinned in ((POLICY, True), (longer, False)):
+        (plan,) = plan_daily("topic_load", [round_of("r1", day, day)], {"demo": policy}, NOW)
+        assert plan.is_thinned == is_thinned
+    assert plan_daily("partition_load", [round_of("r1", day, day)], {"demo": POLICY}, NOW) == ()

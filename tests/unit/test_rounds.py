@@ -7,11 +7,18 @@ from typing import Any
 import pyarrow as pa
 
 from counterpoise.analysis.rounds import Round, next_round
-from counterpoise.analysis.series import merged, series_rows
+from counterpoise.analysis.series import each_once, series_rows
 from counterpoise.history import snapshot_id_for
-from counterpoise.model.result_tables import BROKER_BALANCE, BROKER_LOAD, SERIES, SNAPSHOT_CHANGES
+from counterpoise.model.result_tables import (
+    BROKER_BALANCE,
+    BROKER_LOAD,
+    LEADER_CHANGES,
+    SERIES,
+    SNAPSHOT_CHANGES,
+)
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOTS
 
+NO_LEADER_CHANGES = LEADER_CHANGES.empty_table()
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
@@ -74,6 +81,30 @@ def test_the_very_first_one_that_comes_late_too() -> None:
 def test_a_snapshot_that_retention_took_away_changes_no_result() -> None:
     assert next_round(manifests(0, 2), {at(0): None, at(2): at(1)}).rows == ()
     assert next_round(manifests(2), {at(2): at(1)}).rows == ()
+
+
+def test_how_long_a_rate_may_be_a_mean_follows_how_often_snapshots_are_made() -> None:
+    hourly = next_round(manifests(0, 1, 2, 3, 40), {})
+    assert [row["max_seconds"] for row in hourly.rows] == [26 * 3600] * 5
+    daily = next_round(manifests(0, 24, 48, 72, 96), {})
+    assert [row["max_seconds"] for row in daily.rows] == [26 * 3600] * 3 + [60 * 3600] * 2
+
+
+def test_a_long_backlog_is_several_rounds_each_with_what_it_is_compared_with() -> None:
+    """Each snapshot has three rows."""
+    backlog = manifests(*range(5))
+    analysed: dict[str, str | None] = {}
+    found = []
+    while (round_ := next_round(backlog, analysed).begin(6)).to_analyse:
+        found.append(shown(round_))
+        analysed |= {row["snapshot_id"]: row["previous_snapshot_id"] for row in round_.to_analyse}
+    assert found == [
+        [(at(0), None, False), (at(1), at(0), False)],
+        [(at(1), None, True), (at(2), at(1), False)],
+        [(at(2), None, True), (at(3), at(2), False)],
+        [(at(3), None, True), (at(4), at(3), False)],
+    ]
+    assert len(next_round(backlog, {}).begin(1).rows) == 1
 
 
 def test_clusters_are_never_compared_with_one_another() -> None:
@@ -139,7 +170,10 @@ def test_the_series_has_a_row_for_each_broker_though_nothing_is_known_of_its_loa
         | {"cluster_id": "x", "is_rebuilt": False}
     )
     series = series_rows(
-        balance(0, 2, 1), load(0, b2=50), pa.Table.from_pylist([changes], schema=SNAPSHOT_CHANGES)
+        balance(0, 2, 1),
+        load(0, b2=50),
+        pa.Table.from_pylist([changes], schema=SNAPSHOT_CHANGES),
+        NO_LEADER_CHANGES,
     )
     assert series.schema == SERIES
     assert series["broker_id"].to_pylist() == [1, 2]
@@ -148,12 +182,30 @@ def test_the_series_has_a_row_for_each_broker_though_nothing_is_known_of_its_loa
 
 
 def test_results_of_a_snapshot_that_was_analysed_anew_replace_the_earlier_ones() -> None:
-    empty_load, no_changes = BROKER_LOAD.empty_table(), SNAPSHOT_CHANGES.empty_table()
-    series = series_rows(pa.concat_tables([balance(0, 1), balance(1, 1)]), empty_load, no_changes)
-    again = series_rows(
-        pa.concat_tables([balance(1, 1, leaders=9), balance(2, 1)]), empty_load, no_changes
-    )
-    whole = merged(series, again)
+    others = [BROKER_LOAD.empty_table(), SNAPSHOT_CHANGES.empty_table(), NO_LEADER_CHANGES]
+    series = series_rows(pa.concat_tables([balance(0, 1), balance(1, 1)]), *others)
+    again = series_rows(pa.concat_tables([balance(1, 1, leaders=9), balance(2, 1)]), *others)
+    whole = each_once([series, again])
     assert whole["snapshot_id"].to_pylist() == [at(0), at(1), at(2)]
     assert whole["leaders"].to_pylist() == [1, 9, 1]
-    assert merged(whole, SERIES.empty_table(), {at(2)})["snapshot_id"].to_pylist() == [at(2)]
+    assert each_once([again], [series])["leaders"].to_pylist() == [1, 1, 1]
+
+
+def test_the_comparison_with_the_nearest_snapshot_counts_in_whatever_order_files_are_read() -> None:
+    far, near = (
+        series_rows(
+            balance(2, 1, leaders=leaders),
+            BROKER_LOAD.empty_table(),
+            pa.Table.from_pylist([changes_since(before)], schema=SNAPSHOT_CHANGES),
+            NO_LEADER_CHANGES,
+        )
+        for leaders, before in ((1, 0), (9, 1))
+    )
+    for tables in ([far, near], [near, far]):
+        assert each_once(tables)["leaders"].to_pylist() == [9]
+
+
+def changes_since(hour: int) -> dict[str, Any]:
+    counts = dict.fromkeys(SNAPSHOT_CHANGES.names[7:], 0)
+    about = {"cluster_id": "x", "is_rebuilt": False, "previous_snapshot_id": at(hour)}
+    return keys(2) | counts | about

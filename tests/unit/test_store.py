@@ -154,7 +154,7 @@ def test_spark_works_in_the_store_where_it_can(uri: str, master: str, expected: 
 
 def test_for_a_spark_on_this_machine_files_are_copied_there_and_back() -> None:
     store = Store(f"memory://{uuid.uuid4().hex}")
-    for path in ("in/a.json", "in/b.json", "out/part-of-an-earlier-try", "other/c.json"):
+    for path in ("in/a.json", "in/b.json", "other/c.json"):
         store.write_text(path, json.dumps(path))
 
     with working_root(store, "local[2]", ["in/a.json"]) as root:

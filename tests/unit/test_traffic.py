@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import zip_longest
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,7 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.tables import TOPICS
 from counterpoise.planning import make_plan
 from counterpoise.validation import find_violations
 from tests.support.goal_judge import executed, judge
@@ -178,3 +180,24 @@ def test_leaders_are_exchanged_for_traffic_and_their_numbers_stay() -> None:
     assert plan.copied_replicas == 0
     assert {move.why for move in plan.moves} == {MoveReason.LEADERS}
     assert make_plan(executed(snapshot, plan), REBALANCE).moves == ()
+
+
+@pytest.mark.parametrize(
+    ("policies", "says"),
+    [
+        (("delete", None), ""),
+        (("compact,delete", "delete"), "the rate of 1 partition of a compacted topic is a lower"),
+        (("compact", "compact"), "the rates of 2 partitions of compacted topics are lower"),
+    ],
+)
+def test_a_plan_by_rates_of_compacted_topics_says_that_these_are_lower_bounds(
+    policies: tuple[str | None, str | None], says: str
+) -> None:
+    rows = [
+        row | {"cleanup_policy": policy}
+        for row, policy in zip_longest(HOT.topics.to_pylist(), policies)
+    ]
+    tables = {**HOT.tables, "topics": pa.Table.from_pylist(rows, schema=TOPICS)}
+    plan = make_plan(replace(HOT, tables=tables), REBALANCE)
+    found = [warning for warning in plan.warnings if "lower bound" in warning]
+    assert [warning.startswith(says) for warning in found] == ([True] if says else [])

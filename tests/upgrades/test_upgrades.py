@@ -263,6 +263,17 @@ def test_the_report_is_made_from_the_old_results_alone(present: Present) -> None
     assert UNDER_WAY_CLUSTER in fleet.out
 
 
+def test_a_report_of_the_past_leaves_the_newest_as_it_is(present: Present) -> None:
+    assert present.type("report", "--cluster", UNDER_WAY_CLUSTER).code == 0
+    with present.installation() as site:
+        newest = site.archive.read_report(f"{UNDER_WAY_CLUSTER}/leader-balance.html")
+        words = ("--until", "2026-11-10", "--json")
+        past = present.type("report", "--cluster", UNDER_WAY_CLUSTER, *words)
+        assert past.code == 0, past.err
+        assert past.json["latest"]["observed_at"] < "2026-11-10"
+        assert site.archive.read_report(f"{UNDER_WAY_CLUSTER}/leader-balance.html") == newest
+
+
 def check_common_facts(now: Document, then: Document) -> None:
     """Check that what both name at the top is equal, numbers and texts alike."""
     plain = {name for name, value in then.items() if isinstance(value, str | int | float)}
@@ -273,7 +284,7 @@ def check_common_facts(now: Document, then: Document) -> None:
 
 def test_the_view_over_time_can_be_made_anew_from_the_old_results(present: Present) -> None:
     with present.installation() as site:
-        kept = pipeline.rebuild_series(site, UNDER_WAY_CLUSTER)
+        kept = pipeline.rebuild_views(site, UNDER_WAY_CLUSTER)["series"]
         assert kept.equals(site.results.series(UNDER_WAY_CLUSTER))
     assert set(expected()["snapshots"]) <= set(kept["snapshot_id"].to_pylist())
 
@@ -297,10 +308,16 @@ def test_a_new_snapshot_joins_the_old_history(present: Present) -> None:
         assert ids[:-1] == expected()["snapshots"]
 
 
-def test_a_compaction_finds_nothing_wrong(present: Present) -> None:
+def test_a_compaction_makes_the_days_of_topics_that_the_old_version_did_not(
+    present: Present, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "COUNTERPOISE_SPARK_JOBS", str(Path(__file__).resolve().parents[2] / "spark_jobs")
+    )
     compacted = present.type("compact", "--json")
     assert compacted.code == 0, compacted.err
     assert compacted.json["problems"] == []
+    assert compacted.json["results"]["days_of_loads"] > 0
 
 
 # -- the present code goes on with runs

@@ -2,19 +2,23 @@ from .balance import broker_loads, leader_balance, wanted_goal
 from .fleets import fleet
 from .inflow import observed_inflow, with_inflow
 from .load import cluster_load, typical_bytes_in
-from .rounds import Round, next_round
-from .series import latest_snapshot_id, merged, series_rows
+from .period import seconds_of_rates
+from .rounds import Round, files_read, next_round
+from .series import compared_snapshots, each_once, latest_snapshot_id, series_rows
 
 __all__ = [
     "Round",
     "broker_loads",
     "cluster_load",
+    "compared_snapshots",
+    "each_once",
+    "files_read",
     "fleet",
     "latest_snapshot_id",
     "leader_balance",
-    "merged",
     "next_round",
     "observed_inflow",
+    "seconds_of_rates",
     "series_rows",
     "typical_bytes_in",
     "wanted_goal",

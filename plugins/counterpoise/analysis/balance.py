@@ -57,7 +57,7 @@ def leader_balance(
     until: datetime | None = None,
 ) -> LeaderBalance | None:
     """Return the balance of `cluster` from a table of SERIES, and of TOPIC_BALANCE with (at least)
-    its latest snapshot.
+    its latest snapshot, or the latest that is kept.
 
     The period is since <= observed_at < until. None when it has no snapshot: "not enough data" is
     an answer.
@@ -67,7 +67,8 @@ def leader_balance(
         return None
     points = _points(columns)
     brokers = _latest_brokers(columns)
-    all_topics = _topics(topics, cluster, points[-1])
+    topics_point = _newest_point(topics, points)
+    all_topics = _topics(topics, cluster, topics_point)
     skewed_topics = [topic for topic in all_topics if topic.excess > 0]
     skewed_topics.sort(key=lambda topic: (-topic.excess, -topic.size_bytes, topic.topic))
     return LeaderBalance(
@@ -78,6 +79,7 @@ def leader_balance(
         topics=tuple(skewed_topics[:_TOPICS_SHOWN]),
         topic_count=len(all_topics),
         skewed_topic_count=len(skewed_topics),
+        topics_at=topics_point.observed_at,
         series=points,
         breaks=columns.breaks.positions,
         events=find_events(columns),
@@ -170,7 +172,10 @@ def _point(columns: SeriesColumns, snapshot: int) -> BalancePoint:
     preferred_leaders = columns.preferred_leaders[rows][is_live]
     replicas = columns.replicas[rows][is_live]
     held_bytes = columns.bytes[rows][is_live]
-    partition_count = int(columns.preferred_leaders[rows].sum())
+    changes = columns.changes[snapshot]
+    # Of partitions that prefer a dead broker none is in its row where it has none (before 4.0).
+    by_preferred = int(columns.preferred_leaders[rows].sum())
+    partition_count = changes.partitions if changes else by_preferred
     not_preferred = int(columns.leaders_not_preferred[rows].sum())
     return BalancePoint(
         snapshot_id=columns.snapshot_ids[snapshot],
@@ -183,7 +188,7 @@ def _point(columns: SeriesColumns, snapshot: int) -> BalancePoint:
         live_broker_ids=tuple(columns.broker_ids[rows][is_live].tolist()),
         bytes_in=_known_evenness(columns.bytes_in[rows][is_live]),
         racks=_rack_points(columns, racks, leaders, replicas, held_bytes),
-        changes=columns.changes[snapshot],
+        changes=changes,
     )
 
 
@@ -234,8 +239,16 @@ def _rack(name: str | None, brokers: Sequence[BrokerBalance]) -> RackBalance:
     )
 
 
+def _newest_point(topics: pa.Table, points: Sequence[BalancePoint]) -> BalancePoint:
+    """Return the latest snapshot that rows of TOPIC_BALANCE are of: that of the end of the period,
+    unless it was thinned out.
+    """
+    ids = set(topics["snapshot_id"].unique().to_pylist())
+    return next((point for point in reversed(points) if point.snapshot_id in ids), points[-1])
+
+
 def _topics(table: pa.Table, cluster: str, latest: BalancePoint) -> tuple[TopicLeaderSkew, ...]:
-    """Return every topic of the latest snapshot once, even if it was analysed twice.
+    """Return every topic of that snapshot once, even if it was analysed twice.
 
     A topic with 10 partitions on 4 live brokers, 5 leaders on one and 1 on another: max - min is 4,
     the best possible 1 (3, 3, 2, 2), the excess 3.

@@ -33,9 +33,9 @@ from counterpoise.model.columns import (
     positions_in,
 )
 from counterpoise.model.events import SnapshotChanges
+from counterpoise.model.intervals import GAP
 
 NO_RACK: Final = -1
-GAP: Final = 2.5  # times the usual interval
 # Intervals to either side that define what is usual there: old snapshots may be thinned out.
 _NEIGHBOURS: Final = 5
 
@@ -65,6 +65,7 @@ class SeriesColumns:
     leaders: Ints
     preferred_leaders: Ints
     leaders_not_preferred: Ints
+    leaders_lost: Ints  # 0 where not known
     replicas: Ints
     bytes: Ints
     bytes_in: Floats  # per second, as leader; NaN where not known, 0 for who leads nothing
@@ -156,6 +157,7 @@ def read_series(
         leaders=leaders,
         preferred_leaders=numbers_of(table["preferred_leaders"]),
         leaders_not_preferred=numbers_of(table["leaders_not_preferred"]),
+        leaders_lost=numbers_of(pc.fill_null(table["leaders_lost"], 0)),
         replicas=numbers_of(table["replicas"]),
         bytes=numbers_of(table["bytes"]),
         bytes_in=np.where(leaders == 0, 0.0, inflow),

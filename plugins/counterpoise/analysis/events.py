@@ -24,6 +24,7 @@ from counterpoise.model.grouping import grouped
 SHARE_REACHED: Final = 0.9  # of the mean replicas
 MIN_ELECTIONS: Final = 5  # at once, for an event
 ELECTIONS_PER_MILLE: Final = 2  # of the partitions
+RESTART_SHARE: Final = 0.9  # of the partitions that a broker led: lost at once, though it lives
 MIN_TOPICS: Final = 5  # deleted or recreated at once, for an event
 
 Count = Callable[[SnapshotChanges], int]
@@ -43,6 +44,7 @@ def find_events(columns: SeriesColumns) -> tuple[ClusterEvent, ...]:
         *_broker_events(columns),
         *_rack_events(columns),
         *_reassignments(columns),
+        *_lost_leaders(columns),
     ]
     for kind, count in counts:
         events += _counted_events(columns, kind, count)
@@ -148,10 +150,8 @@ def _shares_reached(
     columns: SeriesColumns, index: int, known: _KnownBrokers
 ) -> Iterator[ClusterEvent]:
     """Yield an event for live brokers that joined and now hold nearly their share, one per time of
-    joining.
+    joining. One that was dead meanwhile still counts from when it joined.
     """
-    for broker_id in [b for b in known.below_share if b not in known.live]:
-        del known.below_share[broker_id]
     if not known.below_share:
         return
     rows = columns.rows(index)
@@ -205,8 +205,12 @@ def _has_same_racks(columns: SeriesColumns, index: int) -> bool:
 
 def _elections(changes: SnapshotChanges) -> int:
     """Return the preferred leader elections, 0 where they are too few for an event."""
-    enough = max(MIN_ELECTIONS, changes.partitions * ELECTIONS_PER_MILLE / 1000)
+    enough = _enough_elections(changes)
     return changes.preferred_elections if changes.preferred_elections >= enough else 0
+
+
+def _enough_elections(changes: SnapshotChanges) -> float:
+    return max(MIN_ELECTIONS, changes.partitions * ELECTIONS_PER_MILLE / 1000)
 
 
 def _topics(count: int) -> int:
@@ -224,6 +228,33 @@ def _counted_events(
     ]
     for first, last in _runs(columns, [counted > 0 for counted in counts]):
         yield _over(columns, kind, first, last, sum(counts[first : last + 1]))
+
+
+def _lost_leaders(columns: SeriesColumns) -> Iterator[ClusterEvent]:
+    """Yield an event for live brokers that lost nearly all of their leaders, and one for many other
+    leaders that changed although theirs was alive and in sync.
+
+    The first is what a stop and a start between two snapshots look like: the broker was never seen
+    dead. Example: of 100 leaders it has none, or all of them again, two elections later.
+    """
+    led_before: dict[int, int] = {}
+    for index, changes in enumerate(columns.changes):
+        rows = columns.rows(index)
+        broker_ids = columns.broker_ids[rows].tolist()
+        lost = dict(zip(broker_ids, columns.leaders_lost[rows].tolist(), strict=True))
+        if index and index not in columns.breaks.positions and changes is not None:
+            live = set(columns.broker_ids[rows][columns.is_live[rows]].tolist())
+            restarted = {
+                broker_id
+                for broker_id in live & led_before.keys()
+                if lost[broker_id] >= max(MIN_ELECTIONS, RESTART_SHARE * led_before[broker_id])
+            }
+            if restarted:
+                yield _of_brokers(columns, index, EventKind.RESTARTED, restarted)
+            others = sum(lost[broker_id] for broker_id in lost.keys() - restarted)
+            if others >= _enough_elections(changes):
+                yield _over(columns, EventKind.LEADERS_MOVED, index, index, others)
+        led_before = dict(zip(broker_ids, columns.leaders[rows].tolist(), strict=True))
 
 
 def _reassignments(columns: SeriesColumns) -> Iterator[ClusterEvent]:

@@ -27,32 +27,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.analysis.columns import SeriesColumns, read_series
-from counterpoise.analysis.forecast import DAY_SECONDS, WINDOW, TimeAxis, growth_of
-from counterpoise.analysis.weighing import by_group, means
+from counterpoise.analysis.columns import read_series
+from counterpoise.analysis.forecast import TimeAxis, growth_of
+from counterpoise.analysis.period import Period
+from counterpoise.analysis.topics import (
+    growing_topics,
+    hot_topics,
+    hottest_rows,
+    rates_of_groups,
+    topic_history,
+)
+from counterpoise.analysis.weighing import means
 from counterpoise.model.columns import (
+    Flags,
     Floats,
     Ints,
     flags_of,
     floats_of,
     numbers_of,
-    positions_in,
 )
 from counterpoise.model.evenness import Evenness, evenness
 from counterpoise.model.load import (
     BrokerTraffic,
     ClusterLoad,
     HotPartition,
-    HotTopic,
     Rates,
-    TopicGrowth,
 )
 from counterpoise.model.tables import rows_of
 
-SHOWN: Final = 20  # topics, or partitions
-_SHARES: Final = (0.5, 0.95, 1.0)  # of the time: the percentiles of `Rates`
 _KEY: Final = ["topic", "partition"]
-_MIN_BYTES_PER_DAY: Final = 0.5  # what grows slower is not shown
 # Values of `how` in PARTITION_LOAD: what had this name before is another topic.
 _ANOTHER_TOPIC: Final = ("first", "recreated", "rebuilt")
 _NOT_REGISTERED: Final = -np.inf  # in a matrix of rates
@@ -63,6 +66,7 @@ def cluster_load(
     topic_load: pa.Table,
     partition_load: pa.Table,
     log_dir_load: pa.Table,
+    topic_daily: pa.Table | None = None,
     *,
     cluster: str,
     since: datetime | None = None,
@@ -70,42 +74,40 @@ def cluster_load(
 ) -> ClusterLoad | None:
     """Return the load of `cluster` over its snapshots with since <= observed_at < until.
 
-    `series` has rows of SERIES; TOPIC_LOAD and LOG_DIR_LOAD are of the same period, PARTITION_LOAD
-    of the latest snapshot at least. None when there is no snapshot: "not enough data" is an answer.
+    All tables are of that period, PARTITION_LOAD of its latest snapshot at least, `topic_daily` of
+    days that `topic_load` does not have. None when there is no snapshot: that is an answer.
     """
     columns = read_series(series, cluster=cluster, since=since, until=until)
     if not columns.snapshot_count:
         return None
-    period = _Period(columns)
+    period = Period(columns)
     traffic = _read_traffic(_of_cluster(series, cluster), period)
     brokers = _brokers(period, traffic)
-    live_brokers = [broker for broker in brokers if not broker.is_fenced]
-    bytes_in = _sum_over_brokers(traffic.as_leader)
-    replicated_in = _sum_over_brokers(traffic.as_follower)
-    topic_load = _of_cluster(topic_load, cluster)
-    latest_loads = period.rows_now(_of_cluster(partition_load, cluster))
-    log_dir_load = _of_cluster(log_dir_load, cluster)
-    growth = growth_of(log_dir_load, columns)
+    bytes_in, replicated_in = map(_sum_over_brokers, (traffic.as_leader, traffic.as_follower))
+    own_topics = _of_cluster(topic_load, cluster)
+    topics = topic_history(series, own_topics, topic_daily, cluster, since, until)
+    loads_now = period.rows_now(_of_cluster(partition_load, cluster))
+    growth = growth_of(_of_cluster(log_dir_load, cluster), columns)
     return ClusterLoad(
         cluster=cluster,
         snapshot_id=period.latest_id,
         observed_at=columns.times[-1],
         since=columns.times[columns.first],
         snapshot_count=columns.snapshot_count - columns.first,
-        bytes_in=_rates(bytes_in[None, :], period.seconds)[0],
-        replicated_in=_rates(replicated_in[None, :], period.seconds)[0],
+        bytes_in=_cluster_rates(bytes_in, period, traffic.is_leader_at_least),
+        replicated_in=_cluster_rates(replicated_in, period, traffic.is_follower_at_least),
         bytes_in_trace=TimeAxis(columns, columns.first).trace(bytes_in),
-        leaders=_known_evenness([broker.as_leader.now for broker in live_brokers]),
-        followers=_known_evenness([broker.as_follower.now for broker in live_brokers]),
+        leaders=_known_evenness([b.as_leader.now for b in brokers if not b.is_fenced]),
+        followers=_known_evenness([b.as_follower.now for b in brokers if not b.is_fenced]),
         brokers=brokers,
-        unknown=_unknown_reasons(latest_loads),
-        hot_partitions=_hot_partitions(latest_loads),
-        hot_topics=_hot_topics(topic_load, period),
+        unknown=_unknown_reasons(loads_now),
+        hot_partitions=_hot_partitions(loads_now),
+        hot_topics=hot_topics(topics),
         held_bytes=growth.held_bytes,
         bytes_per_day=growth.bytes_per_day,
         growth_watched_seconds=growth.observed_seconds,
         held_trace=growth.trace,
-        growing_topics=_growing_topics(topic_load, period),
+        growing_topics=growing_topics(topics),
         disks=growth.disks,
     )
 
@@ -129,43 +131,6 @@ def _of_cluster(table: pa.Table, cluster: str) -> pa.Table:
     return table if pc.all(is_own, min_count=0).as_py() else table.filter(is_own)
 
 
-class _Period:
-    """The snapshots of one cluster since it was last rebuilt: those of `columns` from the index
-    `first` on, and how long the rates of each lasted.
-    """
-
-    def __init__(self, columns: SeriesColumns) -> None:
-        self.columns = columns
-        self.seconds = _seconds(columns)
-        self._ids = pa.array(columns.snapshot_ids, pa.string())
-
-    @property
-    def latest_id(self) -> str:
-        return self.columns.snapshot_ids[-1]
-
-    def snapshot_indexes(self, table: pa.Table) -> Ints:
-        """Return the snapshot of each row; -1 for a row that is not of the period."""
-        indexes = positions_in(table["snapshot_id"], self._ids)
-        return np.where(indexes >= self.columns.first, indexes, -1)
-
-    def rows_now(self, table: pa.Table) -> pa.Table:
-        """Return the rows of the latest snapshot."""
-        return table.filter(pc.equal(table["snapshot_id"], self.latest_id))
-
-
-def _seconds(columns: SeriesColumns) -> Floats:
-    """Return how long the rates of each snapshot lasted; NaN where that is not known, and over a
-    gap.
-    """
-    seconds = np.full(columns.snapshot_count, np.nan)
-    for index in range(columns.first, columns.snapshot_count):
-        changes = columns.changes[index]
-        if changes is not None and changes.seconds:
-            seconds[index] = changes.seconds
-    seconds[list(columns.breaks.after_gap)] = np.nan
-    return seconds
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Traffic:
     """Rates of brokers x snapshots in bytes per second; NaN: not known, -inf: not registered."""
@@ -173,9 +138,12 @@ class _Traffic:
     broker_ids: Ints  # of the rows, ascending
     as_leader: Floats
     as_follower: Floats
+    # Per broker: whether a rate of it in the period is only a lower bound.
+    is_leader_at_least: Flags
+    is_follower_at_least: Flags
 
 
-def _read_traffic(series: pa.Table, period: _Period) -> _Traffic:
+def _read_traffic(series: pa.Table, period: Period) -> _Traffic:
     """Put the rates of SERIES into matrices of brokers x snapshots.
 
     A broker that leads nothing takes in 0 as leader, as soon as the snapshot knows any rate; one
@@ -211,7 +179,13 @@ def _read_traffic(series: pa.Table, period: _Period) -> _Traffic:
     follows_nothing = matrix(follower_counts, -1.0) == 0
     as_leader[leads_nothing & knows_rates] = 0.0
     as_follower[follows_nothing & knows_rates] = 0.0
-    return _Traffic(broker_ids, as_leader, as_follower)
+
+    def is_at_least(name: str) -> Flags:
+        counts = matrix(np.nan_to_num(floats_of(series[name])), 0.0)
+        return np.asarray((counts > 0).any(axis=1))
+
+    bounds = is_at_least("rates_at_least"), is_at_least("follower_rates_at_least")
+    return _Traffic(broker_ids, as_leader, as_follower, *bounds)
 
 
 def _sum_over_brokers(rates: Floats) -> Floats:
@@ -224,27 +198,35 @@ def _sum_over_brokers(rates: Floats) -> Floats:
     return np.where(is_registered.any(axis=0), sums, np.nan)
 
 
-def _rates(rates: Floats, seconds: Floats) -> tuple[Rates, ...]:
+def _rates(rates: Floats, seconds: Floats, is_at_least: Flags) -> tuple[Rates, ...]:
     """Return, for each row of `rates` (things x snapshots), the latest rate and the percentiles."""
     row_count, snapshot_count = rates.shape
     rows = np.repeat(np.arange(row_count, dtype=np.int64), snapshot_count)
     row_seconds = np.tile(seconds, row_count)
-    percentiles = by_group(rates.ravel(), row_seconds, rows, group_count=row_count, shares=_SHARES)
-    latest = rates[:, -1].tolist()
-    return tuple(
-        Rates(_whole(now), _whole(p50), _whole(p95), _whole(highest))
-        for now, (p50, p95, highest) in zip(latest, percentiles.tolist(), strict=True)
-    )
+    return rates_of_groups(rates[:, -1], rates.ravel(), row_seconds, rows, is_at_least)
 
 
-def _brokers(period: _Period, traffic: _Traffic) -> tuple[BrokerTraffic, ...]:
+def _cluster_rates(rates: Floats, period: Period, is_at_least: Flags) -> Rates:
+    (found,) = _rates(rates[None, :], period.seconds, np.array([is_at_least.any()]))
+    return found
+
+
+def _brokers(period: Period, traffic: _Traffic) -> tuple[BrokerTraffic, ...]:
     """Return the traffic of every broker that is registered in the latest snapshot, by id."""
     latest = period.columns.latest
     matrix_rows = np.searchsorted(traffic.broker_ids, numbers_of(latest["broker_id"]))
     figures = zip(
         latest.to_pylist(),
-        _rates(traffic.as_leader[matrix_rows], period.seconds),
-        _rates(traffic.as_follower[matrix_rows], period.seconds),
+        _rates(
+            traffic.as_leader[matrix_rows],
+            period.seconds,
+            traffic.is_leader_at_least[matrix_rows],
+        ),
+        _rates(
+            traffic.as_follower[matrix_rows],
+            period.seconds,
+            traffic.is_follower_at_least[matrix_rows],
+        ),
         strict=True,
     )
     return tuple(
@@ -275,18 +257,8 @@ def _unknown_reasons(loads: pa.Table) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
 
 
-def _hottest(table: pa.Table, *ties: str) -> tuple[pa.Table, int]:
-    """Return the first rows by rate, those without traffic left out, and the sum of all known
-    rates.
-    """
-    total = pc.sum(table["bytes_in_per_second"]).as_py() or 0
-    order = [("bytes_in_per_second", "descending"), *((name, "ascending") for name in ties)]
-    with_traffic = table.filter(pc.greater(table["bytes_in_per_second"], 0))
-    return with_traffic.sort_by(order).slice(0, SHOWN), total
-
-
 def _hot_partitions(loads: pa.Table) -> tuple[HotPartition, ...]:
-    hottest, total = _hottest(loads, *_KEY)
+    hottest, total = hottest_rows(loads, *_KEY)
     return tuple(
         HotPartition(
             topic=row["topic"],
@@ -298,58 +270,6 @@ def _hot_partitions(loads: pa.Table) -> tuple[HotPartition, ...]:
         )
         for row in hottest.to_pylist()
     )
-
-
-def _hot_topics(topic_load: pa.Table, period: _Period) -> tuple[HotTopic, ...]:
-    hottest, total = _hottest(period.rows_now(topic_load), "topic")
-    rates = _topic_rates(topic_load, hottest["topic"].combine_chunks(), period)
-    return tuple(
-        HotTopic(
-            topic=row["topic"],
-            partition_count=row["partition_count"],
-            bytes_in=bytes_in,
-            share=row["bytes_in_per_second"] / total,
-            hottest_partition=row["hottest_partition"],
-            hottest_bytes_in_per_second=row["hottest_bytes_in_per_second"],
-        )
-        for row, bytes_in in zip(hottest.to_pylist(), _rates(rates, period.seconds), strict=True)
-    )
-
-
-def _topic_rates(topic_load: pa.Table, topics: pa.Array, period: _Period) -> Floats:
-    """Return the rates of these topics, topics x snapshots; NaN where not known."""
-    rows = topic_load.filter(pc.is_in(topic_load["topic"], value_set=topics))
-    snapshots = period.snapshot_indexes(rows)
-    topic_indexes = positions_in(rows["topic"], topics)
-    is_wanted = snapshots >= 0
-    rates = np.full((len(topics), period.columns.snapshot_count), np.nan)
-    known_rates = floats_of(rows["bytes_in_per_second"])[is_wanted]
-    rates[topic_indexes[is_wanted], snapshots[is_wanted]] = known_rates
-    return rates
-
-
-def _growing_topics(topic_load: pa.Table, period: _Period) -> tuple[TopicGrowth, ...]:
-    """Return the topics of the latest snapshot that grow, by their mean growth over the last two
-    weeks.
-    """
-    now = period.rows_now(topic_load)
-    topics = now["topic"].combine_chunks()
-    window_start = pa.scalar(period.columns.times[-1] - WINDOW)
-    rows = topic_load.filter(pc.greater_equal(topic_load["observed_at"], window_start))
-    snapshots = period.snapshot_indexes(rows)
-    seconds = np.where(snapshots >= 0, period.seconds[snapshots], np.nan)
-    groups = positions_in(rows["topic"], topics)
-    growth = floats_of(rows["growth_bytes_per_second"])
-    bytes_per_day = means(growth, seconds, groups, group_count=len(topics)) * DAY_SECONDS
-    growing = [
-        TopicGrowth(topic, size_bytes, round(per_day))
-        for topic, size_bytes, per_day in zip(
-            topics.to_pylist(), now["size_bytes"].to_pylist(), bytes_per_day.tolist(), strict=True
-        )
-        if per_day >= _MIN_BYTES_PER_DAY
-    ]
-    growing.sort(key=lambda topic: (-topic.bytes_per_day, topic.topic))
-    return tuple(growing[:SHOWN])
 
 
 def _rates_of(partition_load: pa.Table, partitions: pa.Table) -> tuple[Ints, Floats, Floats]:
@@ -371,7 +291,3 @@ def _rates_of(partition_load: pa.Table, partitions: pa.Table) -> tuple[Ints, Flo
     rates = floats_of(load["bytes_in_per_second"])
     seconds = floats_of(load["seconds"])
     return rows[is_current], rates[is_current], seconds[is_current]
-
-
-def _whole(value: float) -> int | None:
-    return round(value) if np.isfinite(value) else None

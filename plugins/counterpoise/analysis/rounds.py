@@ -10,18 +10,30 @@ the results do not depend on the order of arrival.
 """
 
 import json
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from statistics import median
+from typing import Any, Final
 
 import pyarrow as pa
+
+from counterpoise.model.grouping import grouped
+from counterpoise.model.intervals import max_seconds
+
+_INTERVALS: Final = 20  # that say how often snapshots are made
+_MIN_INTERVALS: Final = 3
+_READ_TO_COMPARE: Final = ("brokers", "topics", "partitions")
+_READ_TO_ANALYSE: Final = ("replicas", "log_dirs")
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Manifest rows, each with `previous_snapshot_id` and `is_context`.
+    """Manifest rows, each with `previous_snapshot_id`, `is_context` and `max_seconds`.
 
-    A row that is context is not analysed: another one is compared with it.
+    A row that is context is not analysed: another one is compared with it. Rates are means over
+    `max_seconds` at most; that follows how often the cluster's snapshots are made.
     """
 
     rows: tuple[Mapping[str, Any], ...]
@@ -35,10 +47,34 @@ class Round:
         """Return the number of rows to read, over all tables."""
         return sum(file["row_count"] for row in self.rows for file in row["files"])
 
+    @property
+    def paths(self) -> frozenset[str]:
+        """Return the files that the jobs read."""
+        return frozenset(file["path"] for row in self.rows for file in files_read(row))
+
+    def begin(self, max_rows: int) -> "Round":
+        """Return the first snapshots of the round: as many as have `max_rows` rows, and one at
+        least. What each is compared with stands before it.
+        """
+        rows: list[Mapping[str, Any]] = []
+        count = 0
+        for row in self.rows:
+            count += sum(file["row_count"] for file in row["files"])
+            if count > max_rows and any(not one["is_context"] for one in rows):
+                break
+            rows.append(row)
+        return Round(tuple(rows))
+
     def to_json(self) -> str:
         """Return the `--snapshots` file of the jobs: times in ISO 8601."""
         rows = [{**row, "observed_at": row["observed_at"].isoformat()} for row in self.rows]
         return json.dumps(rows, indent=1, sort_keys=True) + "\n"
+
+
+def files_read(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the files of a row of a round that the jobs read."""
+    tables = _READ_TO_COMPARE if row["is_context"] else (*_READ_TO_COMPARE, *_READ_TO_ANALYSE)
+    return [file for file in row["files"] if file["table"] in tables]
 
 
 def next_round(
@@ -54,7 +90,9 @@ def next_round(
     left_out_ids = set(left_out)
     newest: dict[str, Mapping[str, Any]] = {}  # by cluster, so far
     rows: dict[str, dict[str, Any]] = {}
-    for manifest in _by_time(manifests):
+    ordered = _by_time(manifests)
+    usual = _usual_seconds(ordered)
+    for manifest in ordered:
         snapshot_id = manifest["snapshot_id"]
         if snapshot_id in left_out_ids:
             continue
@@ -66,8 +104,28 @@ def next_round(
         if previous is not None and previous["snapshot_id"] not in rows:
             context = {"previous_snapshot_id": None, "is_context": True}
             rows[previous["snapshot_id"]] = {**previous, **context}
-        rows[snapshot_id] = {**manifest, "previous_snapshot_id": previous_id, "is_context": False}
+        rows[snapshot_id] = {
+            **manifest,
+            "previous_snapshot_id": previous_id,
+            "is_context": False,
+            "max_seconds": max_seconds(usual.get(snapshot_id)),
+        }
     return Round(tuple(rows.values()))
+
+
+def _usual_seconds(manifests: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return for each snapshot the median of the last intervals of its cluster, its own among them;
+    none where there are fewer than three.
+    """
+    usual = {}
+    by_cluster = grouped((row["cluster"], row) for row in manifests)
+    for rows in by_cluster.values():
+        intervals: deque[float] = deque(maxlen=_INTERVALS)
+        for before, after in pairwise(rows):
+            intervals.append((after["observed_at"] - before["observed_at"]).total_seconds())
+            if len(intervals) >= _MIN_INTERVALS:
+                usual[after["snapshot_id"]] = median(intervals)
+    return usual
 
 
 def _by_time(manifests: pa.Table) -> list[dict[str, Any]]:

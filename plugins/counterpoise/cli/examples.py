@@ -57,6 +57,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "counterpoise report --fleet --csv >fleet.csv",
     ),
     "compact": ("counterpoise compact",),
+    "rebuild": ("counterpoise rebuild --cluster orders-eu",),
     "doctor": (
         "counterpoise doctor --bootstrap kafka-1:9092,kafka-2:9092",
         "counterpoise doctor --cluster orders-eu --topic orders --watch --for 60s",

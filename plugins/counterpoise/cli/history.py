@@ -1,4 +1,4 @@
-"""Commands over the history: report, compact."""
+"""Commands over the history: report, compact, rebuild."""
 
 import argparse
 import json
@@ -14,12 +14,14 @@ from counterpoise.cli.common import Commands, add_json_argument, print_json, std
 from counterpoise.errors import InputError, StoreError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.safe_text import indented
+from counterpoise.model.words import pluralize
 from counterpoise.units import parse_duration, parse_moment
 
 
 def add_commands(commands: Commands) -> None:
     _add_report(commands)
     _add_compact(commands)
+    _add_rebuild(commands)
 
 
 def _add_report(commands: Commands) -> None:
@@ -61,10 +63,10 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
             page = pipeline.report_fleet(installation)
             name = "fleet"
         else:
-            page = pipeline.report_balance(
+            name = pipeline.write_balance_report(
                 installation, arguments.cluster, period=period, until=until
             )
-            name = f"{arguments.cluster}/leader-balance"
+            page = installation.archive.report_uri(f"{name}.html")
         if arguments.json:
             print_json(json.loads(queries.report(installation, f"{name}.json")), indent=1)
         elif arguments.csv:
@@ -112,3 +114,37 @@ def _compact(arguments: argparse.Namespace, console: Console) -> int:
     for problem in report.problems:
         print(indented(f"counterpoise compact: {problem}"), file=sys.stderr)
     return StoreError.exit_code if report.problems else 0
+
+
+def _add_rebuild(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "rebuild",
+        help="make what charts are drawn from anew, from all results of the Spark jobs",
+        description="Makes the series of a cluster, or of all clusters, anew from the results of "
+        "the Spark jobs. Of snapshots whose results are gone, what the old series says stays; its "
+        "damaged files are renamed to `<name>.damaged`. Nothing is analysed again.",
+    )
+    parser.add_argument(
+        "--cluster", metavar="NAME", help="a cluster of config/clusters.yaml (default: all)"
+    )
+    add_json_argument(parser)
+    parser.set_defaults(run=_rebuild)
+
+
+def _rebuild(arguments: argparse.Namespace, console: Console) -> int:
+    with open_installation() as installation:
+        given = arguments.cluster
+        names = (
+            [installation.cluster(given).name] if given else sorted(installation.settings.clusters)
+        )
+        counts = {}
+        for name in names:
+            series = pipeline.rebuild_views(installation, name)["series"]
+            counts[name] = len(series["snapshot_id"].unique())
+    if arguments.json:
+        print_json({"snapshots": counts})
+        return 0
+    for name, count in counts.items():
+        words = f"{name}: the series has {pluralize(count, 'snapshot')}"
+        console.print(words, markup=False, soft_wrap=True)
+    return 0

@@ -35,6 +35,7 @@ from counterpoise.history.names import (
 )
 from counterpoise.history.reading import check_shape, from_tables
 from counterpoise.history.results import (
+    LOADS,
     DailyPlan,
     RoundMerge,
     daily_folder,
@@ -47,6 +48,7 @@ from counterpoise.history.retention import age_of, surviving
 from counterpoise.history.selection import recent_rows, rows_by_age, usual_interval
 
 __all__ = [
+    "LOADS",
     "MANIFESTS",
     "ROOT",
     "DailyPlan",

@@ -1,8 +1,8 @@
-"""What compaction does to the results of the Spark jobs: fewer rounds, a day's loads in a table,
-old rows gone.
+"""What compaction does to the results of the Spark jobs: fewer rounds, a day's loads in a table
+each of partitions and topics, old rows gone.
 
     for merge in plan_rounds(rounds, existing_ids, policy, now): ...
-    for daily in plan_daily(rounds, known, policy, now): ...
+    for daily in plan_daily("topic_load", rounds, policies, now): ...
 
 `rounds` are documents of `results/rounds/`. Rounds that finished on one day (UTC) become one when
 the day is over for a day; those of a month when their rows of PARTITION_LOAD are gone. Of a
@@ -24,8 +24,8 @@ from counterpoise.history.retention import age_of, is_settled
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
 
+LOADS: Final = "partition_load"  # the table of results that is kept as long as all snapshots are
 Document = Mapping[str, Any]  # of a round
-_DAILY: Final = "results/partition_load_daily"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +42,26 @@ class RoundMerge:
 
 @dataclass(frozen=True, slots=True)
 class DailyPlan:
-    """A day of a cluster that needs its PARTITION_LOAD_DAILY, and of which snapshots it takes the
+    """A day of a cluster that needs its table of DAILY_TABLES, and of which snapshots it takes the
     rows of each round.
     """
 
+    table: str  # that it is made of
     cluster: str
     day: date
     snapshot_ids_by_round: Mapping[str, tuple[str, ...]]
     digest: str  # names what it is made of; the file has it in its footer
+    # Snapshots of the day may be gone: what was made while all were there is not made again.
+    is_thinned: bool
 
     @property
     def path(self) -> str:
-        return f"{daily_folder(self.cluster, self.day)}/loads.parquet"
+        return f"{daily_folder(self.table, self.cluster, self.day)}/loads.parquet"
 
 
-def daily_folder(cluster: str, day: date | None = None) -> str:
-    return f"{_DAILY}/cluster={cluster}{f'/date={day.isoformat()}' if day else ''}"
+def daily_folder(table: str, cluster: str, day: date | None = None) -> str:
+    date_folder = f"/date={day.isoformat()}" if day else ""
+    return f"results/{table}_daily/cluster={cluster}{date_folder}"
 
 
 def plan_rounds(
@@ -108,6 +112,7 @@ def _merge(
         "finished_at": max(d["finished_at"] for d in sources),
         "snapshots": rows,
         "merged": names,
+        "by_cluster": True,
     }
     return RoundMerge(document, stays)
 
@@ -136,14 +141,19 @@ def outlived_rounds(
 
 
 def plan_daily(
-    rounds: Iterable[Document], clusters: Collection[str], policy: HistoryPolicy, now: datetime
+    table: str,
+    rounds: Iterable[Document],
+    policies: Mapping[str, HistoryPolicy],  # by cluster
+    now: datetime,
 ) -> tuple[DailyPlan, ...]:
-    """Return the days that are over whose rows of PARTITION_LOAD all exist, made already or not."""
+    """Return the days that are over and still have rows of `table`, made already or not."""
     documents = list(rounds)
     winners = _winners(documents)
 
-    def is_there(day: date) -> bool:
-        return is_settled(day, now) and age_of(day, now) < policy.keep_all
+    def is_there(cluster: str, day: date) -> bool:
+        policy = policies[cluster]
+        outlived = policy.keep_all + policy.grace if table == LOADS else policy.keep_daily
+        return is_settled(day, now) and age_of(day, now) < outlived
 
     days = grouped(
         (
@@ -152,26 +162,30 @@ def plan_daily(
         )
         for document in documents
         for row in document["snapshots"]
-        if row["cluster"] in clusters
-        and is_there(day := day_of(row["snapshot_id"]))
+        if row["cluster"] in policies
         and winners[row["snapshot_id"]] == document["round"]
+        and is_there(row["cluster"], day := day_of(row["snapshot_id"]))
     )
-    return tuple(
-        _daily(cluster, day, sorted(made_of)) for (cluster, day), made_of in sorted(days.items())
-    )
+    plans = []
+    for (cluster, day), made_of in sorted(days.items()):
+        is_thinned = age_of(day, now) >= policies[cluster].keep_all
+        plans.append(_daily(table, cluster, day, sorted(made_of), is_thinned))
+    return tuple(plans)
 
 
-def _daily(cluster: str, day: date, made_of: Sequence[tuple[str, str, str]]) -> DailyPlan:
+def _daily(
+    table: str, cluster: str, day: date, made_of: Sequence[tuple[str, str, str]], is_thinned: bool
+) -> DailyPlan:
     ids_by_round = grouped((name, snapshot_id) for snapshot_id, _, name in made_of)
     # Merging rounds does not change what the rows say; comparing with another snapshot does.
     pairs = [[snapshot_id, previous] for snapshot_id, previous, _ in made_of]
     digest = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
     by_round = {name: tuple(ids) for name, ids in ids_by_round.items()}
-    return DailyPlan(cluster, day, by_round, digest)
+    return DailyPlan(table, cluster, day, by_round, digest, is_thinned)
 
 
 def old_days(days: Iterable[date], policy: HistoryPolicy, now: datetime) -> tuple[date, ...]:
-    """Return the days whose PARTITION_LOAD_DAILY is older than anything that is kept."""
+    """Return the days whose daily tables are older than anything that is kept."""
     return tuple(sorted(day for day in days if age_of(day, now) >= policy.keep_daily))
 
 

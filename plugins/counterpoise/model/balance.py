@@ -128,6 +128,7 @@ class LeaderBalance:
     topics: tuple[TopicLeaderSkew, ...]  # those with an excess, worst first, only the first ones
     topic_count: int
     skewed_topic_count: int
+    topics_at: datetime  # of the snapshot that topics are of: the latest one that is kept
     series: tuple[BalancePoint, ...]  # ends with `latest`
     breaks: tuple[
         int, ...

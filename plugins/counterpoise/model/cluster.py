@@ -100,6 +100,12 @@ class ClusterSnapshot:
         return tiered_topics(self.topics)
 
     @cached_property
+    def compacted_topics(self) -> frozenset[str]:
+        """Return the topics whose logs lose records to compaction."""
+        rows = rows_of(self.topics, "topic", "cleanup_policy")
+        return frozenset(topic for topic, policy in rows if policy and "compact" in policy)
+
+    @cached_property
     def idle_broker_ids(self) -> tuple[int, ...]:
         """Return the live brokers without a replica, as new ones are until something is moved."""
         with_replicas = set(self.replicas["broker_id"].unique().to_pylist())

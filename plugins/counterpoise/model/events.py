@@ -21,8 +21,10 @@ class EventKind(StrEnum):
     RETURNED = "returned"  # a broker that was dead, or gone, lives again
     DIED = "died"  # registered, but fenced
     LEFT = "left"  # no longer registered
+    RESTARTED = "restarted"  # a live broker that lost nearly all of its leaders
     FAILOVER = "failover"
     ELECTION = "election"  # many preferred leaders at once
+    LEADERS_MOVED = "leaders-moved"  # many, from brokers that are alive and in sync
     REASSIGNMENT = "reassignment"  # partitions on other brokers than before
     RACK = "rack"  # brokers that name another rack than before
     TOPICS_DELETED = "topics-deleted"
@@ -33,8 +35,8 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """`count` is of brokers, of partitions (failover, election, reassignment), of topics, or of
-    missing snapshots.
+    """`count` is of brokers, of partitions (failover, election, leaders moved, reassignment), of
+    topics, or of missing snapshots.
     """
 
     kind: EventKind

@@ -16,12 +16,17 @@ from counterpoise.model.evenness import Evenness
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """One rate in the latest snapshot, and over the period."""
+    """One rate in the latest snapshot, and over the period.
+
+    `is_at_least`: some of the rates that it is made of are only lower bounds (of compacted topics),
+    and so are these; how much is missing is not known.
+    """
 
     now: int | None
     p50: int | None
     p95: int | None
     highest: int | None
+    is_at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)

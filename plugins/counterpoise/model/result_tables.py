@@ -103,8 +103,9 @@ SNAPSHOT_CHANGES: Final = pa.schema(
 # One row per snapshot and partition. `how` says where bytes_in_per_second comes from: records
 # (their number times the average size of those kept), growth (of a log of which nothing was
 # deleted), at_least (a compacted log: no less than this); or why it is null: first, rebuilt,
-# recreated, reset (the log became shorter), gap (more than a day since the snapshot before, or its
-# clock is not before ours), unknown (an offset, a size or a topic id is missing).
+# recreated, reset (the log became shorter), gap (too long since the snapshot before, by
+# model/intervals.py, or its clock is not before ours), unknown (an offset, a size or a topic id is
+# missing).
 PARTITION_LOAD: Final = pa.schema(
     [
         *_KEYS,
@@ -130,6 +131,9 @@ BROKER_LOAD: Final = pa.schema(
         # partitions that it leads whose rate is known
         required("rates_known", INT64),
         required("rates_unknown", INT64),
+        # partitions whose rate is only a lower bound, and the sum with it: led, and followed
+        optional("rates_at_least", INT64),
+        optional("follower_rates_at_least", INT64),
     ]
 )
 
@@ -156,6 +160,7 @@ TOPIC_LOAD: Final = pa.schema(
         optional("hottest_bytes_in_per_second", INT64),
         required("size_bytes", INT64),  # of one copy
         optional("growth_bytes_per_second", INT64),
+        optional("rates_at_least", INT64),  # partitions whose rate is only a lower bound
     ]
 )
 
@@ -173,8 +178,36 @@ PARTITION_LOAD_DAILY: Final = pa.schema(
         required("p50_bytes_in_per_second", INT64),
         required("p95_bytes_in_per_second", INT64),
         required("max_bytes_in_per_second", INT64),
+        optional("samples_at_least", INT64),  # whose rate is only a lower bound
     ]
 )
+
+# One row per day (UTC) and topic, from that day's rows of TOPIC_LOAD: what percentiles and means of
+# a period are made of once those rows are gone. A rate counts for the time since the snapshot
+# before, and not at all after a gap. Rates that differ by less than 1 % are one entry of `rates`,
+# with their mean: so percentiles of a period are right to 1 %, and all else is exact.
+TOPIC_LOAD_DAILY: Final = pa.schema(
+    [
+        required("cluster", TEXT),
+        required("date", _DATE),
+        required("topic", TEXT),
+        optional("rates", pa.list_(pa.struct([("rate", _FLOAT64), ("seconds", _FLOAT64)]))),
+        optional("max_bytes_in_per_second", INT64),
+        optional("growth_bytes", _FLOAT64),  # over the seconds in which the growth is known
+        optional("growth_seconds", _FLOAT64),
+        optional("rates_at_least", INT64),  # of TOPIC_LOAD, at most
+    ]
+)
+
+# By the table of results that each is made of.
+DAILY_TABLES: Final[Mapping[str, pa.Schema]] = {
+    "partition_load": PARTITION_LOAD_DAILY,
+    "topic_load": TOPIC_LOAD_DAILY,
+}
+
+# Below a round, results lie in a folder for each cluster: `cluster_name=<cluster>`. The files have
+# the column `cluster` all the same.
+CLUSTER_FOLDER: Final = "cluster_name"
 
 RESULT_TABLES: Final[Mapping[str, pa.Schema]] = {
     "broker_balance": BROKER_BALANCE,
@@ -187,7 +220,7 @@ RESULT_TABLES: Final[Mapping[str, pa.Schema]] = {
     "topic_load": TOPIC_LOAD,
 }
 
-# -- the view: what a cluster's page needs of all its snapshots, in one file
+# -- the views: what a cluster's page needs of all its snapshots
 
 
 def _joined(*schemas: pa.Schema) -> pa.Schema:
@@ -201,5 +234,10 @@ def _joined(*schemas: pa.Schema) -> pa.Schema:
 
 # One row per snapshot and registered broker, ordered by time and broker id: BROKER_BALANCE, beside
 # it BROKER_LOAD of the same broker, and SNAPSHOT_CHANGES of the snapshot, the same in all of its
-# rows.
-SERIES: Final = _joined(BROKER_BALANCE, BROKER_LOAD, SNAPSHOT_CHANGES)
+# rows. `leaders_lost`: partitions that the broker led in the snapshot before and that got another
+# leader since, though it is alive and in sync; also those that it leads again.
+SERIES: Final = _joined(BROKER_BALANCE, BROKER_LOAD, SNAPSHOT_CHANGES).append(
+    optional("leaders_lost", INT64)
+)
+
+VIEWS: Final[Mapping[str, pa.Schema]] = {"series": SERIES, "log_dirs": LOG_DIR_LOAD}

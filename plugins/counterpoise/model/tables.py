@@ -210,3 +210,16 @@ def columns_of(schema: pa.Schema, type_: type, rows: Iterable[Any]) -> dict[str,
     rows = list(rows)
     known = {field.name for field in fields(type_)}
     return {name: [getattr(row, name) for row in rows] for name in schema.names if name in known}
+
+
+def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the columns of `schema`; one that an older file lacks is null.
+
+    Raises ValueError for a required column that is missing, or of another type.
+    """
+    missing = [field for field in schema if field.name not in table.column_names]
+    if unfilled := [field.name for field in missing if not field.nullable]:
+        raise ValueError(f"lacks required columns: {', '.join(unfilled)}")
+    for field in missing:
+        table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table.select(schema.names).cast(schema)

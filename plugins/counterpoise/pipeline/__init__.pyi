@@ -1,4 +1,4 @@
-from .analysing import analyse, rebuild_series
+from .analysing import analyse, rebuild_views
 from .approving import (
     ApprovalQuestion,
     approval_question,
@@ -32,7 +32,7 @@ from .planning import (
     submit_plan,
     undo_plan,
 )
-from .reports import propose, report_balance, report_fleet
+from .reports import propose, report_balance, report_fleet, write_balance_report
 from .self_check import self_check
 from .snapshots import checked_snapshot, due_clusters, fresh_snapshot, snapshot, write_data_docs
 from .verifying import find_problems, next_removal, removal_verdict, report_run, verdict, verify
@@ -78,7 +78,7 @@ __all__ = [
     "preflight_warnings",
     "propose",
     "put_question",
-    "rebuild_series",
+    "rebuild_views",
     "removal_verdict",
     "report_balance",
     "report_fleet",
@@ -98,5 +98,6 @@ __all__ = [
     "verify",
     "watch_throttles",
     "with_new_brokers",
+    "write_balance_report",
     "write_data_docs",
 ]

@@ -1,33 +1,43 @@
 """The history on Spark: one job over all that is new, and the views that pages read.
 
     clusters = analyse(installation, "2026-01-31T12:00")      # those that have new results
-    rebuild_series(installation, "orders-eu")                 # the view anew, from all results
+    rebuild_views(installation, "orders-eu")                  # the views anew, from all results
 
-A snapshot that cannot be read is left out, with the reason; the others are analysed.
+The list of the round's snapshots is written last: until then none of them counts as analysed, and
+the next round analyses them again. A snapshot that cannot be read is left out, with the reason; the
+others are analysed.
 """
 
 import re
 import tempfile
+import uuid
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from counterpoise import analysis
 from counterpoise.analysis.rounds import Round
+from counterpoise.archive import Archive
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeftOut
+from counterpoise.model.grouping import grouped
 from counterpoise.model.result_tables import SERIES
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.results import Results
 from counterpoise.spark_submit import START_FAST, SparkJobError, run_job
 from counterpoise.storage.staging import working_root
 
 Log = Callable[[str], None]
 _LOGGER = safe_logger(__name__)
 _UNSAFE_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+# Of a round, over all tables: some 24 million rows of partitions, which one machine sorts in
+# minutes. A longer backlog is several rounds, each with its own end.
+_MAX_ROWS_OF_ROUND: Final = 100_000_000
 # By the rows to read, at most: a small round is mostly Spark's start, and up to some millions of
 # rows compiling well takes longer than running what was compiled quickly. Memory is the heap's; the
 # process needs about one GiB more.
@@ -53,7 +63,7 @@ _SPARK_CONF_OF_MANY: Final = {
     "spark.driver.memory": "3g",
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
 }
-_SERIES_PARTS: Final = ("broker_balance", "broker_load", "snapshot_changes")
+_SERIES_PARTS: Final = ("broker_balance", "broker_load", "snapshot_changes", "leader_changes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +71,33 @@ class _ReadableRound:
     """The next round, and by cluster the snapshots that cannot be read."""
 
     round: Round
+    is_last: bool  # nothing is left to analyse after it
     left_out: Mapping[str, tuple[LeftOut, ...]]
 
 
 def analyse(installation: Installation, round_id: str, log: Log = _LOGGER.info) -> list[str]:
-    """Analyse every snapshot of all clusters that has no result yet, in one Spark session.
+    """Analyse every snapshot of all clusters that has no result yet, a bounded number in each Spark
+    session.
 
     Returns the clusters that have new results.
     """
+    clusters: set[str] = set()
+    is_last = False
+    while not is_last:
+        of_round, is_last = _analyse_round(installation, round_id, log)
+        clusters |= set(of_round)
+    return sorted(clusters)
+
+
+def _analyse_round(
+    installation: Installation, round_id: str, log: Log
+) -> tuple[Collection[str], bool]:
+    """Analyse the next snapshots; return their clusters, and whether nothing is left to do."""
     readable = _next_readable_round(installation, log)
     if not readable.round.to_analyse:
-        return []
-    name = _UNSAFE_IN_NAMES.sub("_", round_id).strip("._-")
+        return (), True
+    # Of its own, so that two analyses at once, or a retry, never write the same files.
+    name = f"{_UNSAFE_IN_NAMES.sub('_', round_id).strip('._-')}-{uuid.uuid4().hex[:8]}"
     try:
         _run_jobs(installation, name, readable.round, log)
     except SparkJobError:
@@ -81,37 +106,58 @@ def analyse(installation: Installation, round_id: str, log: Log = _LOGGER.info) 
         if not readable.left_out:
             raise
         if not readable.round.to_analyse:
-            return []
+            return (), True
         _run_jobs(installation, name, readable.round, log)
-    return _finish_round(installation, name, readable.round)
+    return _finish_round(installation, name, readable.round), readable.is_last
 
 
 def _finish_round(installation: Installation, name: str, round_: Round) -> list[str]:
-    """Record the round and extend the series of its clusters; return the clusters."""
-    installation.results.finish_round(name, installation.clock(), round_.to_analyse)
-    ids_by_cluster: dict[str, list[str]] = {}
-    for row in round_.to_analyse:
-        ids_by_cluster.setdefault(row["cluster"], []).append(row["snapshot_id"])
+    """Add to the views of the round's clusters, then record the round; return the clusters."""
+    results = installation.results.with_round(name, round_.to_analyse)
+    ids_by_cluster = grouped((row["cluster"], row["snapshot_id"]) for row in round_.to_analyse)
     for cluster, snapshot_ids in sorted(ids_by_cluster.items()):
-        _add_to_series(installation, cluster, snapshot_ids)
+        for view, rows_of_view in _VIEWS.items():
+            files = results.view_files(cluster, view)
+            if not files.exist:  # there may be results of an earlier release
+                _rebuild_view(results, cluster, view)
+            else:
+                files.add(rows_of_view(results, snapshot_ids), name)
+    results.finish_round(name, installation.clock(), round_.to_analyse, is_by_cluster=True)
     return sorted(ids_by_cluster)
 
 
-def rebuild_series(installation: Installation, cluster: str) -> pa.Table:
-    """Make the series of a cluster anew from all results, and return it."""
+def rebuild_views(installation: Installation, cluster: str) -> Mapping[str, pa.Table]:
+    """Make the views of a cluster anew from all results, and return them by name.
+
+    Of snapshots whose results are gone, the rows of the old views stay. Files of them that are
+    damaged are renamed, with a warning.
+    """
     results = installation.results
-    series = _series_of(installation, results.of_cluster(cluster))
-    results.write_series(cluster, series)
-    return series
+    return {view: _rebuild_view(results, cluster, view) for view in _VIEWS}
 
 
-def series_of(installation: Installation, cluster: str) -> pa.Table:
-    """Return the series of a cluster, made anew where it is missing.
+def view_of(
+    installation: Installation,
+    cluster: str,
+    view: str = "series",
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> pa.Table:
+    """Return a view of a cluster, of the months from `since` to `until` if given; it is made anew
+    where it is missing.
 
     It is empty where nothing was analysed yet.
     """
-    series = installation.results.series(cluster)
-    return rebuild_series(installation, cluster) if series is None else series
+    results = installation.results
+    rows = results.view(cluster, view, since, until)
+    return _rebuild_view(results, cluster, view) if rows is None else rows
+
+
+def _rebuild_view(results: Results, cluster: str, view: str) -> pa.Table:
+    files = results.view_files(cluster, view)
+    files.quarantine_damaged()
+    files.merge(_VIEWS[view](results, results.of_cluster(cluster)))
+    return files.read()
 
 
 def spark_conf(row_count: int) -> Mapping[str, str]:
@@ -124,10 +170,9 @@ def spark_conf(row_count: int) -> Mapping[str, str]:
 
 def _run_jobs(installation: Installation, name: str, round_: Round, log: Log) -> None:
     master = installation.locations.spark_master
-    inputs = {file["path"] for row in round_.rows for file in row["files"]}
     with (
         tempfile.TemporaryDirectory() as folder,
-        working_root(installation.archive.store, master, inputs) as root,
+        working_root(installation.archive.store, master, round_.paths) as root,
     ):
         listing = Path(folder) / "snapshots.json"
         listing.write_text(round_.to_json())
@@ -146,49 +191,78 @@ def _next_readable_round(
 ) -> _ReadableRound:
     """Return the next round without snapshots that cannot be read; record those for the reports.
 
-    A snapshot that is left out changes what the next one is compared with, so the round is chosen
-    again until all of it is readable. With `whole` every byte is read, not the footers alone.
+    One cluster is looked at after the other, until the round is full. With `whole` every byte is
+    read, not the footers alone.
     """
-    manifests = installation.archive.manifests(sorted(installation.settings.clusters))
-    analysed = {
-        result.snapshot_id: result.previous_snapshot_id
-        for result in installation.results.analysed.values()
-    }
-    unreadable: dict[str, tuple[str, LeftOut]] = {}  # cluster and reason, by snapshot id
-    readable_ids: set[str] = set()
-    while True:
-        round_ = analysis.next_round(manifests, analysed, unreadable)
-        for row in round_.rows:
-            snapshot_id = row["snapshot_id"]
-            if snapshot_id in readable_ids:
-                continue
-            try:
-                installation.archive.check_snapshot(row, whole=whole)
-            except CounterpoiseError as error:
-                unreadable[snapshot_id] = (row["cluster"], LeftOut(snapshot_id, str(error)))
-                log(f"snapshot {snapshot_id} is left out, since it cannot be read: {error}")
-            else:
-                readable_ids.add(snapshot_id)
-        if all(row["snapshot_id"] in readable_ids for row in round_.rows):
-            break
-    left_out: dict[str, tuple[LeftOut, ...]] = {}
-    for cluster, reason in unreadable.values():
-        left_out[cluster] = (*left_out.get(cluster, ()), reason)
-    for cluster in installation.settings.clusters:
-        installation.results.write_left_out(cluster, left_out.get(cluster, ()))
-    return _ReadableRound(round_, left_out)
-
-
-def _add_to_series(installation: Installation, cluster: str, snapshot_ids: Collection[str]) -> None:
     results = installation.results
-    series = results.series(cluster)
-    if series is None:
-        rebuild_series(installation, cluster)
-    else:
-        newer = _series_of(installation, snapshot_ids)
-        results.write_series(cluster, analysis.merged(series, newer, results.of_cluster(cluster)))
+    analysed = {
+        result.snapshot_id: result.previous_snapshot_id for result in results.analysed.values()
+    }
+    rows: list[Mapping[str, Any]] = []
+    left_out: dict[str, tuple[LeftOut, ...]] = {}
+    free_rows, is_last = _MAX_ROWS_OF_ROUND, True
+    for cluster in sorted(installation.settings.clusters):
+        if free_rows <= 0:
+            is_last = False
+            break
+        backlog = _Backlog(installation.archive.index_manifests(cluster), analysed)
+        part, is_whole = backlog.readable(installation.archive, free_rows, whole, log)
+        rows += part.rows
+        free_rows -= part.row_count
+        is_last = is_last and is_whole
+        if backlog.left_out:
+            left_out[cluster] = tuple(backlog.left_out.values())
+        results.write_left_out(cluster, tuple(backlog.left_out.values()))
+    return _ReadableRound(Round(tuple(rows)), is_last, left_out)
 
 
-def _series_of(installation: Installation, snapshot_ids: Collection[str]) -> pa.Table:
-    parts = [installation.results.table(name, snapshot_ids) for name in _SERIES_PARTS]
+@dataclass(slots=True)
+class _Backlog:
+    """The manifests of one cluster; by id the snapshots that cannot be read."""
+
+    manifests: pa.Table
+    analysed: Mapping[str, str | None]
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
+
+    def readable(
+        self, archive: Archive, max_rows: int, whole: bool, log: Log
+    ) -> tuple[Round, bool]:
+        """Return the next snapshots, all readable, and whether these are all that is left.
+
+        A snapshot that is left out changes what the next one is compared with, so they are chosen
+        again until all of them are readable.
+        """
+        readable_ids: set[str] = set()
+        while True:
+            backlog = analysis.next_round(self.manifests, self.analysed, self.left_out)
+            round_ = backlog.begin(max_rows)
+            for row in round_.rows:
+                snapshot_id = row["snapshot_id"]
+                if snapshot_id in readable_ids:
+                    continue
+                try:
+                    read = {**row, "files": analysis.files_read(row)}
+                    archive.check_snapshot(read, whole=whole)
+                except CounterpoiseError as error:
+                    self.left_out[snapshot_id] = LeftOut(snapshot_id, str(error))
+                    log(f"snapshot {snapshot_id} is left out, since it cannot be read: {error}")
+                else:
+                    readable_ids.add(snapshot_id)
+            if all(row["snapshot_id"] in readable_ids for row in round_.rows):
+                return round_, len(round_.rows) == len(backlog.rows)
+
+
+def _series_of(results: Results, snapshot_ids: Collection[str]) -> pa.Table:
+    parts = [results.table(name, snapshot_ids) for name in _SERIES_PARTS]
     return analysis.series_rows(*parts) if parts[0].num_rows else SERIES.empty_table()
+
+
+def _log_dirs_of(results: Results, snapshot_ids: Collection[str]) -> pa.Table:
+    return results.table("log_dir_load", snapshot_ids)
+
+
+# How the rows of each of VIEWS are made of the results of snapshots.
+_VIEWS: Final[Mapping[str, Callable[[Results, Collection[str]], pa.Table]]] = {
+    "series": _series_of,
+    "log_dirs": _log_dirs_of,
+}

@@ -32,10 +32,10 @@ from counterpoise.model.load import ClusterLoad
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal, Scope
-from counterpoise.model.result_tables import RESULT_TABLES, SERIES
+from counterpoise.model.result_tables import LOG_DIR_LOAD, RESULT_TABLES, SERIES
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES
 from counterpoise.model.safe_text import safe_logger
-from counterpoise.pipeline.analysing import series_of
+from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.planning import plan_from
 from counterpoise.pipeline.snapshots import read_snapshot
 
@@ -222,7 +222,7 @@ def past_facts(
     }
     count, min_age = auditing.history_needed(thresholds)
     recent = history.recent_rows(manifests, snapshot, count=count, min_age=min_age)
-    log_dir_load = _result_table(installation, "log_dir_load", forecast_ids)
+    log_dir_load = _log_dir_load(installation, snapshot.cluster, forecast_ids)
     load = _load(series, {**tables, "log_dir_load": log_dir_load}, snapshot.cluster)
     rows_by_age = history.rows_by_age(manifests, snapshot)
     return PastFacts(
@@ -287,7 +287,7 @@ def quarantined_since(
 
 def _series_of_cluster_id(installation: Installation, snapshot: ClusterSnapshot) -> pa.Table:
     try:
-        series = series_of(installation, snapshot.cluster)
+        series = view_of(installation, snapshot.cluster)
     except CounterpoiseError as error:
         _LOGGER.warning("the series of %s cannot be read: %s", snapshot.cluster, error)
         return SERIES.empty_table()
@@ -311,6 +311,16 @@ def _result_table(installation: Installation, name: str, snapshot_ids: set[str])
     except CounterpoiseError as error:
         _LOGGER.warning("the table %s of the analysis cannot be read: %s", name, error)
         return RESULT_TABLES[name].empty_table()
+
+
+def _log_dir_load(installation: Installation, cluster: str, snapshot_ids: set[str]) -> pa.Table:
+    try:
+        rows = view_of(installation, cluster, "log_dirs")
+    except CounterpoiseError as error:
+        _LOGGER.warning("the log dirs of %s over time cannot be read: %s", cluster, error)
+        return LOG_DIR_LOAD.empty_table()
+    wanted = pa.array(sorted(snapshot_ids), pa.string())
+    return rows.filter(pc.is_in(rows["snapshot_id"], value_set=wanted))
 
 
 def _load(series: pa.Table, tables: Mapping[str, pa.Table], cluster: str) -> ClusterLoad | None:

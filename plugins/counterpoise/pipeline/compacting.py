@@ -4,7 +4,7 @@ rounds of results.
     report = compact(installation, print)
     report.clusters, report.problems
 
-Audits, and their pages, are kept no longer than snapshots are.
+Audits, and the reports of a day, are kept no longer than snapshots are.
 
 New files are written first, then the manifest of the day that names them, then the old manifests
 are deleted; files that no manifest names are deleted last, once they are older than the grace
@@ -111,7 +111,7 @@ def compact(
     for name, report in reports.items():
         try:
             report.files_deleted = _delete_unused(installation, name, now)
-            report.files_deleted += _delete_old_audits(installation, name, now)
+            report.files_deleted += _delete_old_reports(installation, name, now)
         except CounterpoiseError as error:
             report.problem = report.problem or str(error)
     return CompactionReport(tuple(reports.values()), compact_results(installation, now, log))
@@ -208,20 +208,21 @@ def _delete_unused(installation: Installation, cluster: str, now: datetime) -> i
     return len(unused)
 
 
-def _delete_old_audits(installation: Installation, cluster: str, now: datetime) -> int:
-    """Delete audits as snapshots of their times are dropped, and old pages; return how many.
+def _delete_old_reports(installation: Installation, cluster: str, now: datetime) -> int:
+    """Delete audits as snapshots of their times are dropped, and the reports of old days; return
+    how many.
 
-    The newest of both stay, however old they are.
+    The newest of each kind stay, however old they are.
     """
     policy = installation.cluster(cluster).policy.history
     audits = installation.archive.audits(cluster)
-    pages = installation.archive.audit_pages(cluster)
     kept_ids = history.surviving(({"snapshot_id": audit_id} for audit_id in audits), policy, now)
     old_paths = [path for audit_id, path in audits.items() if audit_id not in kept_ids]
-    days_but_newest = sorted(pages)[:-1]
-    old_paths += [
-        pages[day] for day in days_but_newest if history.age_of(day, now) >= policy.keep_daily
-    ]
+    for pages in installation.archive.dated_pages(cluster).values():
+        days_but_newest = sorted(pages)[:-1]
+        for day in days_but_newest:
+            if history.age_of(day, now) >= policy.keep_daily:
+                old_paths += pages[day]
     for path in old_paths:
         installation.archive.store.delete(path)
     return len(old_paths)

@@ -1,5 +1,5 @@
-"""Compaction of the Spark jobs' results: a day's loads in one table, many rounds in one, old rows
-deleted.
+"""Compaction of the Spark jobs' results: a day's loads in two tables, many rounds in one, the views
+in a file a month, old rows deleted.
 
     report = compact_results(installation, now, log)
 
@@ -11,21 +11,25 @@ only a day after they were finished.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, time, timedelta
+from functools import cache, partial
 from typing import Any, Final
 
-from counterpoise import history
+from counterpoise import analysis, history
 from counterpoise.errors import CounterpoiseError, StoreError
-from counterpoise.history import Merge, RoundMerge
+from counterpoise.history import Merge, RoundMerge, daily_folder
 from counterpoise.installation import Installation
+from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
-from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES, VIEWS
+from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.spark_compaction import Daily, is_daily_made, make_files, snapshot_counts
 from counterpoise.results import ROUNDS
 from counterpoise.storage import Store
 
 Log = Callable[[str], None]
-_LOADS: Final = "partition_load"
+_DAYS_AT_ONCE: Final = 62  # tables of a Spark job; those of one job stay when the next one fails
+_AROUND: Final = timedelta(days=2)  # that the usual interval before and after a day is known by
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,13 @@ def compact_results(installation: Installation, now: datetime, log: Log) -> Resu
     try:
         policy = _longest_policy(installation)
         rounds = _finish_merges(installation.archive.store)
-        report = replace(report, days_of_loads=_make_daily(installation, rounds, policy, now, log))
+        report = replace(report, days_of_loads=_make_daily(installation, rounds, now, log))
         report = replace(report, files_deleted=_drop_old_loads(installation, rounds, policy, now))
         report = replace(
             report, rounds_merged=_merge_rounds(installation, rounds, policy, now, log)
         )
         deleted = _delete_unused(installation.archive.store, policy, now)
+        deleted += _merge_views(installation, now)
         return replace(report, files_deleted=report.files_deleted + deleted)
     except CounterpoiseError as error:
         return replace(report, problem=str(error))
@@ -96,25 +101,42 @@ def _documents(store: Store) -> dict[str, dict[str, Any]]:
 
 
 def _make_daily(
-    installation: Installation,
-    rounds: list[dict[str, Any]],
-    policy: HistoryPolicy,
-    now: datetime,
-    log: Log,
+    installation: Installation, rounds: list[dict[str, Any]], now: datetime, log: Log
 ) -> int:
+    clusters = installation.settings.clusters.items()
+    policies = {name: cluster.policy.history for name, cluster in clusters}
     store = installation.archive.store
+    files_of = cache(partial(_files, store))
     dailies = []
-    for plan in history.plan_daily(rounds, frozenset(installation.settings.clusters), policy, now):
-        if not is_daily_made(store, plan):
+    for table in DAILY_TABLES:
+        existing = {path for name in policies for path in store.list(daily_folder(table, name))}
+        for plan in history.plan_daily(table, rounds, policies, now):
+            if plan.path in existing and (plan.is_thinned or is_daily_made(store, plan)):
+                continue
             files = {
                 path: ids
                 for name, ids in plan.snapshot_ids_by_round.items()
-                for path in _files(store, _LOADS, name)
+                for path in files_of(table, name, plan.cluster)
             }
             if files:
                 dailies.append(Daily(plan, files))
-    make_files(installation, (), dailies, log)
+    for start in range(0, len(dailies), _DAYS_AT_ONCE):
+        some = dailies[start : start + _DAYS_AT_ONCE]
+        make_files(installation, (), _with_seconds(installation, some), log)
     return len(dailies)
+
+
+def _with_seconds(installation: Installation, dailies: list[Daily]) -> list[Daily]:
+    """Add how long the rates of each snapshot lasted, from the cluster's series."""
+    found = []
+    for cluster, of_cluster in grouped((daily.plan.cluster, daily) for daily in dailies).items():
+        days = [daily.plan.day for daily in of_cluster]
+        since = datetime.combine(min(days), time(), UTC) - _AROUND
+        until = datetime.combine(max(days), time(), UTC) + _AROUND
+        series = view_of(installation, cluster, "series", since, until)
+        seconds = analysis.seconds_of_rates(series, cluster)
+        found += [replace(daily, seconds=seconds) for daily in of_cluster]
+    return found
 
 
 def _drop_old_loads(
@@ -122,15 +144,29 @@ def _drop_old_loads(
 ) -> int:
     store = installation.archive.store
     outlived = history.outlived_rounds(rounds, policy, now)
-    paths = [path for name in outlived for path in _files(store, _LOADS, name)]
+    paths = [path for name in outlived for path in _files(store, history.LOADS, name)]
     for cluster, settings in installation.settings.clusters.items():
-        daily = store.list(history.daily_folder(cluster))
-        days = {path: place[1] for path in daily if (place := history.place_of(path))}
-        old = set(history.old_days(days.values(), settings.policy.history, now))
-        paths += [path for path, day in days.items() if day in old]
+        for table in DAILY_TABLES:
+            daily = store.list(daily_folder(table, cluster))
+            days = {path: place[1] for path in daily if (place := history.place_of(path))}
+            old = set(history.old_days(days.values(), settings.policy.history, now))
+            paths += [path for path, day in days.items() if day in old]
     for path in paths:
         store.delete(path)
     return len(paths)
+
+
+def _merge_views(installation: Installation, now: datetime) -> int:
+    """Put the views of each cluster into a file a month, and delete months older than the policy
+    keeps anything; return how many files were replaced or deleted.
+    """
+    count = 0
+    for cluster, settings in installation.settings.clusters.items():
+        for view in VIEWS:
+            files = installation.results.view_files(cluster, view)
+            count += files.merge() if files.exist else 0
+            count += files.delete_before(now - settings.policy.history.keep_daily)
+    return count
 
 
 def _merge_rounds(
@@ -155,28 +191,37 @@ def _merge_rounds(
 
 
 def _merges(store: Store, plan: RoundMerge) -> list[Merge]:
-    """Return a merge for each table of the merged round that has any rows."""
+    """Return a merge for each table and cluster of the merged round that has any rows."""
     merges = []
+    cluster_of = {row["snapshot_id"]: row["cluster"] for row in plan.document["snapshots"]}
     for table in RESULT_TABLES:
-        files = {
-            path: ids
-            for name, ids in plan.snapshot_ids_by_round.items()
-            if ids
-            for path in _files(store, table, name)
-        }
-        counts: dict[str, int] = {}
-        for path, ids in files.items():
-            for snapshot_id, count in snapshot_counts(store, path).items():
-                if snapshot_id in ids:
-                    counts[snapshot_id] = counts.get(snapshot_id, 0) + count
-        if counts:
-            path = f"results/{table}/round={plan.name}/{plan.name}.parquet"
-            merges.append(Merge(table, path, files, counts))
+        files: dict[str, dict[str, tuple[str, ...]]] = {}  # by cluster
+        counts: dict[str, dict[str, int]] = {}
+        for name, ids in plan.snapshot_ids_by_round.items():
+            for path in _files(store, table, name) if ids else ():
+                of_file = snapshot_counts(store, path)
+                kept = grouped((cluster_of[one], one) for one in ids if one in of_file)
+                for cluster, ids_of_cluster in kept.items():
+                    files.setdefault(cluster, {})[path] = tuple(ids_of_cluster)
+                    of_cluster = counts.setdefault(cluster, {})
+                    for one in ids_of_cluster:
+                        of_cluster[one] = of_cluster.get(one, 0) + of_file[one]
+        for cluster, of_cluster_files in sorted(files.items()):
+            folder = f"results/{table}/round={plan.name}/{CLUSTER_FOLDER}={cluster}"
+            path = f"{folder}/{plan.name}.parquet"
+            merges.append(Merge(table, path, of_cluster_files, counts[cluster]))
     return merges
 
 
-def _files(store: Store, table: str, round_name: str) -> tuple[str, ...]:
-    return store.list(f"results/{table}/round={round_name}", suffix=".parquet")
+def _files(
+    store: Store, table: str, round_name: str, cluster: str | None = None
+) -> tuple[str, ...]:
+    """Return the files of a round; of those in a folder for a cluster only that one's, if given."""
+    paths = store.list(f"results/{table}/round={round_name}", suffix=".parquet")
+    if cluster is None:
+        return paths
+    own_folder = f"/{CLUSTER_FOLDER}={cluster}/"
+    return tuple(p for p in paths if own_folder in p or f"/{CLUSTER_FOLDER}=" not in p)
 
 
 def _delete_unused(store: Store, policy: HistoryPolicy, now: datetime) -> int:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from counterpoise import analysis, history, reporting
 from counterpoise.archive import balance_report_name, fleet_report_name
@@ -24,12 +25,12 @@ from counterpoise.model.movement import busiest_link_bytes
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run
 from counterpoise.model.safe_text import safe_logger
-from counterpoise.pipeline.analysing import series_of
+from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.planning import plan_from
+from counterpoise.results import Results
 from counterpoise.units import format_moment, format_seconds
 
 PERIOD: Final = timedelta(days=30)
-_PERIOD_OF_TOPICS: Final = timedelta(days=1)  # a row for each topic and snapshot: a day is enough
 _PERIOD_OF_DISKS: Final = timedelta(days=14)
 _LOGGER = safe_logger(__name__)
 
@@ -55,7 +56,7 @@ def cluster_analysis(
 
     Raises RefusedError when there is no analysed snapshot in that time.
     """
-    series = series_of(installation, cluster)
+    series = view_of(installation, cluster)
     if series.num_rows == 0:
         raise RefusedError(
             f"cluster {cluster} has no analysed snapshot yet; make one: "
@@ -87,11 +88,24 @@ def _balance(
     since: datetime,
     until: datetime | None,
 ) -> LeaderBalance | None:
-    latest_id = analysis.latest_snapshot_id(series, until)
-    if latest_id is None:
+    if analysis.latest_snapshot_id(series, until) is None:
         return None
-    topic_balance = installation.results.table("topic_balance", {latest_id})
+    results = installation.results
+    detailed_ids = _latest_with_results(results, cluster, series, until)
+    topic_balance = results.table("topic_balance", detailed_ids)
     return analysis.leader_balance(series, topic_balance, cluster=cluster, since=since, until=until)
+
+
+def _latest_with_results(
+    results: Results, cluster: str, series: pa.Table, until: datetime | None
+) -> set[str]:
+    """Return the latest snapshot of the period whose topics and partitions are still known: that of
+    its end, unless it was thinned out. Empty where there is none.
+    """
+    known = pa.array(sorted(results.of_cluster(cluster)), pa.string())
+    with_results = series.filter(pc.is_in(series["snapshot_id"], value_set=known))
+    latest_id = analysis.latest_snapshot_id(with_results, until)
+    return set() if latest_id is None else {latest_id}
 
 
 def _load(
@@ -102,18 +116,26 @@ def _load(
     until: datetime | None,
 ) -> ClusterLoad | None:
     latest = balance.latest
-
-    def ids_of_last(period: timedelta) -> set[str]:
-        begin = latest.observed_at - period
-        return {point.snapshot_id for point in balance.series if point.observed_at >= begin}
-
-    results = installation.results
+    cluster, results = balance.cluster, installation.results
+    detailed_ids = _latest_with_results(results, cluster, series, until)
+    first_day, last_day = since.date(), latest.observed_at.date()
+    daily = results.daily("topic_load", cluster, first_day, last_day)
+    days_known = set(daily["date"].unique().to_pylist())
+    ids = series["snapshot_id"].unique().to_pylist()
+    days = ((snapshot_id, history.day_of(snapshot_id)) for snapshot_id in ids)
+    ids_of_topics = {
+        snapshot_id
+        for snapshot_id, day in days
+        if first_day <= day <= last_day and day not in days_known
+    }
+    begin_of_disks = latest.observed_at - _PERIOD_OF_DISKS
     return analysis.cluster_load(
         series,
-        results.table("topic_load", ids_of_last(_PERIOD_OF_TOPICS)),
+        results.table("topic_load", ids_of_topics | detailed_ids),
         results.table("partition_load", {latest.snapshot_id}),
-        results.table("log_dir_load", ids_of_last(_PERIOD_OF_DISKS)),
-        cluster=balance.cluster,
+        view_of(installation, cluster, "log_dirs", begin_of_disks, until),
+        daily,
+        cluster=cluster,
         since=since,
         until=until,
     )
@@ -127,6 +149,22 @@ def report_balance(
     until: datetime | None = None,
 ) -> str:
     """Write a cluster's report as HTML, Markdown, JSON and CSV; return the URI of the page."""
+    name = write_balance_report(installation, cluster, period=period, until=until)
+    return installation.archive.report_uri(f"{name}.html")
+
+
+def write_balance_report(
+    installation: Installation,
+    cluster: str,
+    *,
+    period: timedelta = PERIOD,
+    until: datetime | None = None,
+) -> str:
+    """Write a cluster's report as HTML, Markdown, JSON and CSV; return its name, without a suffix.
+
+    The newest report stays what it is where the period ended before the newest snapshot: then the
+    report is that of the day on which the period ended.
+    """
     analysed = cluster_analysis(installation, cluster, period=period, until=until)
     plan_size = _plan_size(installation, analysed)
     left_out = installation.results.left_out(cluster)
@@ -140,16 +178,22 @@ def report_balance(
             left_out=left_out,
         )
 
-    page = render(reporting.leader_balance_report)
-    markdown = render(reporting.leader_balance_markdown)
-    document = render(reporting.leader_balance_json)
-    csv = reporting.leader_balance_csv(analysed.balance)
+    latest = analysed.balance.latest
+    day = latest.observed_at.date()
+    is_newest = latest.snapshot_id == analysis.latest_snapshot_id(analysed.series)
+    texts = {
+        "md": render(reporting.leader_balance_markdown),
+        "json": render(reporting.leader_balance_json),
+        "csv": reporting.leader_balance_csv(analysed.balance),
+        "html": render(reporting.leader_balance_report),
+    }
+    report_day = None if is_newest else day
     write = installation.archive.write_report
-    write(balance_report_name(cluster, analysed.balance.latest.observed_at.date()), page)
-    write(balance_report_name(cluster, suffix="md"), markdown)
-    write(balance_report_name(cluster, suffix="json"), document)
-    write(balance_report_name(cluster, suffix="csv"), csv)
-    return write(balance_report_name(cluster), page)
+    if is_newest:
+        write(balance_report_name(cluster, day), texts["html"])
+    for suffix, text in texts.items():
+        write(balance_report_name(cluster, report_day, suffix=suffix), text)
+    return balance_report_name(cluster, report_day, suffix="").removesuffix(".")
 
 
 def _plan_size(installation: Installation, analysed: ClusterAnalysis) -> PlanSize | None:

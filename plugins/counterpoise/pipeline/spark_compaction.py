@@ -9,8 +9,8 @@ compaction goes on.
 import json
 import tempfile
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from counterpoise.errors import StoreError
 from counterpoise.history import DailyPlan, Merge
 from counterpoise.installation import Installation
-from counterpoise.model.result_tables import PARTITION_LOAD_DAILY, RESULT_TABLES
+from counterpoise.model.result_tables import DAILY_TABLES, RESULT_TABLES
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.spark_submit import START_FAST, run_job
 from counterpoise.storage import Store, working_root
@@ -27,7 +27,6 @@ from counterpoise.storage import Store, working_root
 Log = Callable[[str], None]
 
 WORK: Final = "work"  # the folder for what jobs make, until it is moved into place
-_DAILY: Final = "partition_load_daily"
 _MADE_OF: Final = b"made_of"
 _MAX_ROWS_OF_SMALL_JOB: Final = 1_000_000
 _FEW_ROWS_CONF: Final = {**START_FAST, "spark.sql.shuffle.partitions": "2"}
@@ -36,12 +35,22 @@ _MANY_ROWS_CONF: Final = {"spark.driver.memory": "4g"}
 
 @dataclass(frozen=True, slots=True)
 class Daily:
-    """A day's PARTITION_LOAD_DAILY to be made, and by file of PARTITION_LOAD the snapshots that are
-    read from it.
+    """A day's table to be made: by file the snapshots that are read from it, and by snapshot how
+    many seconds its rates lasted; those of a snapshot that is not there do not count.
     """
 
     plan: DailyPlan
-    files: dict[str, tuple[str, ...]]
+    files: Mapping[str, tuple[str, ...]]
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def listed(self, number: int) -> dict[str, Any]:
+        """Return the entry of the job's plan."""
+        files = [
+            {**file, "seconds": [self.seconds.get(one) for one in file["snapshot_ids"]]}
+            for file in _listed(self.files)
+        ]
+        day = self.plan.day.isoformat()
+        return {"output": number, "table": self.plan.table, "date": day, "files": files}
 
 
 def make_files(
@@ -71,7 +80,7 @@ def make_files(
             )
         store.move(output, merge.path)
     for number, daily in enumerate(dailies, start=len(missing_merges)):
-        output = _output_file(store, f"{work}/{_DAILY}/output={number}")
+        output = _output_file(store, f"{work}/{daily.plan.table}_daily/output={number}")
         _write_daily(store, daily.plan, output)
     store.delete_folder(work)
 
@@ -102,10 +111,7 @@ def _run_job(
             {"output": number, "table": merge.table, "files": _listed(merge.files)}
             for number, merge in enumerate(merges)
         ],
-        "daily": [
-            {"output": number, "date": daily.plan.day.isoformat(), "files": _listed(daily.files)}
-            for number, daily in enumerate(dailies, start=len(merges))
-        ],
+        "daily": [daily.listed(number) for number, daily in enumerate(dailies, start=len(merges))],
     }
     rows = sum(sum(merge.row_counts.values()) for merge in merges)
     conf = _FEW_ROWS_CONF if rows < _MAX_ROWS_OF_SMALL_JOB else _MANY_ROWS_CONF
@@ -155,8 +161,9 @@ def _output_file(store: Store, folder: str) -> str | None:
 
 
 def _write_daily(store: Store, plan: DailyPlan, output: str | None) -> None:
-    rows = PARTITION_LOAD_DAILY.empty_table() if output is None else store.read_table(output)
-    table = rows.select(PARTITION_LOAD_DAILY.names).cast(PARTITION_LOAD_DAILY)
+    schema = DAILY_TABLES[plan.table]
+    rows = schema.empty_table() if output is None else store.read_table(output)
+    table = rows.select(schema.names).cast(schema)
     store.write_table(plan.path, table.replace_schema_metadata({_MADE_OF: plan.digest}))
 
 

@@ -48,6 +48,7 @@ _OF_PARTITIONS = (
     "is_size_known",
     "bytes_in",
     "is_rate_known",
+    "is_rate_at_least",
     "is_moving",
     "is_requested",
     "is_excluded",
@@ -84,6 +85,7 @@ class ClusterArrays:
     is_size_known: Flags
     bytes_in: Ints  # from producers, per second
     is_rate_known: Flags
+    is_rate_at_least: Flags  # only a lower bound: compaction removes records unnoticed
     is_moving: Flags  # a reassignment is under way, whoever started it
     is_requested: Flags  # the request does not exclude its topic
     is_excluded: Flags  # by the policy or the request
@@ -196,7 +198,6 @@ def read_cluster(
     is_moving = _has_any(table["adding_replicas"]) | _has_any(table["removing_replicas"])
     leader_ids = numbers_of(table["leader"], missing=NOBODY)
     topics = one_chunk(table["topic"])
-
     topic_names = all_topics(snapshot)
     topic_numbers = _topic_numbers(topics, topic_names)
     broker_ids = np.union1d(_ids(snapshot.registered_broker_ids), replica_ids[replica_ids >= 0])
@@ -216,6 +217,7 @@ def read_cluster(
         is_size_known=_flags(table["size_bytes"].is_valid()),
         bytes_in=numbers_of(table["bytes_in_per_second"], missing=0),
         is_rate_known=_flags(table["bytes_in_per_second"].is_valid()),
+        is_rate_at_least=_is_rate_at_least(table, snapshot),
         is_moving=is_moving,
         is_requested=_is_member(topic_names, requested_topics)[topic_numbers],
         is_excluded=~_is_member(topic_names, planned_topics)[topic_numbers],
@@ -294,6 +296,12 @@ def _min_topic_leaders(
         is_concerned = _is_member(topic_names, matching(constraint.topics, topic_names))
         numbers[is_concerned] = np.maximum(numbers[is_concerned], constraint.leaders_per_broker)
     return numbers
+
+
+def _is_rate_at_least(partitions: pa.Table, snapshot: ClusterSnapshot) -> Flags:
+    compacted = pa.array(sorted(snapshot.compacted_topics), pa.string())
+    is_compacted = _flags(pc.is_in(partitions["topic"], value_set=compacted))
+    return is_compacted & (numbers_of(partitions["bytes_in_per_second"], missing=0) > 0)
 
 
 def _sorted_partitions(snapshot: ClusterSnapshot) -> pa.Table:

@@ -79,6 +79,7 @@ def leader_balance_json(
         "racks": [_values(rack) for rack in balance.racks],
         "topics_that_lean": [_values(topic) for topic in balance.topics],
         "topic_count": balance.topic_count,
+        "topics_at": _iso(balance.topics_at),
         "leaning_topic_count": balance.skewed_topic_count,
         "series": [_point(point) for point in balance.series],
         "breaks_before": [balance.series[at].snapshot_id for at in balance.breaks],

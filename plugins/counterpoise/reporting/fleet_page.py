@@ -199,7 +199,10 @@ def _figures(state: ClusterState) -> tuple[str, str, str, str, str, str]:
         spread = _spread(balance.latest.leaders)
         not_preferred = percent(balance.latest.share_not_preferred)
     if load:
-        bytes_in, forecast = known_rate(load.bytes_in.now), _forecast(load.disks)
+        bytes_in, forecast = (
+            known_rate(load.bytes_in.now, is_at_least=load.bytes_in.is_at_least),
+            _forecast(load.disks),
+        )
     return brokers, spread, not_preferred, bytes_in, forecast, _ago(state.age)
 
 

@@ -37,12 +37,13 @@ DISKS_SHOWN: Final = 20
 _BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
 _FULL_SOON_DAYS: Final = 30
 _MUCH_OVER_SHARE: Final = 1.5
+AT_LEAST: Final = "a lower bound, with compacted topics"
 _WHY_UNKNOWN: Final = {
     "first": "nothing to compare with yet",
     "rebuilt": "the cluster was rebuilt",
     "recreated": "the topic was recreated",
     "reset": "the log became shorter",
-    "gap": "more than a day since the snapshot before",
+    "gap": "too long since the snapshot before",
     "unknown": "an offset or a size is not known",
 }
 
@@ -99,11 +100,16 @@ def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
         else f"{format_count(known)} of {format_count(all_)} partitions known"
     )
     return (
-        Tile("Bytes in", known_rate(load.bytes_in.now), coverage),
+        Tile(
+            "Bytes in",
+            known_rate(load.bytes_in.now, is_at_least=load.bytes_in.is_at_least),
+            f"{coverage}; {AT_LEAST}" if load.bytes_in.is_at_least else coverage,
+        ),
         Tile(
             "Bytes in, 95 % of the time",
             f"≤ {known_rate(load.bytes_in.p95)}",
-            f"at most {known_rate(load.bytes_in.highest)}",
+            f"at most {known_rate(load.bytes_in.highest)}"
+            f"{', or more' if load.bytes_in.is_at_least else ''}",
         ),
         Tile(
             "Busiest broker takes in",
@@ -127,8 +133,9 @@ def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
     )
 
 
-def known_rate(rate: int | None) -> str:
-    return "not known" if rate is None else format_rate(rate)
+def known_rate(rate: int | None, *, is_at_least: bool = False) -> str:
+    """Return `2 kB/s`, `≥ 2 kB/s` for a lower bound, or `not known`."""
+    return "not known" if rate is None else _at_least(rate, is_at_least)
 
 
 def known_bytes(size: int | None) -> str:
@@ -173,8 +180,7 @@ def _hot_topics_table(load: ClusterLoad) -> str:
     rows = (
         (
             hot.topic,
-            known_rate(hot.bytes_in.now),
-            known_rate(hot.bytes_in.p95),
+            *_rate_cells(hot.bytes_in),
             percent(hot.share),
         )
         for hot in load.hot_topics
@@ -326,7 +332,11 @@ def _no_forecast(disks: Sequence[DiskForecast]) -> str:
 
 
 def _rate_cells(rates: Rates) -> tuple[str, str]:
-    return known_rate(rates.now), known_rate(rates.p95)
+    is_at_least = rates.is_at_least
+    return (
+        known_rate(rates.now, is_at_least=is_at_least),
+        known_rate(rates.p95, is_at_least=is_at_least),
+    )
 
 
 def _leader(broker_id: int | None) -> str:

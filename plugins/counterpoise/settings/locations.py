@@ -26,6 +26,7 @@ from typing import Final
 from counterpoise.errors import InputError
 from counterpoise.input_files import ONE_LINE, read_input_text
 from counterpoise.model.safe_text import is_broken_text
+from counterpoise.model.spark_settings import reason_against
 from counterpoise.shipped_files import project_folder, shipped_folder
 from counterpoise.units import format_bytes
 
@@ -310,6 +311,8 @@ def _spark_conf(words: str) -> dict[str, str]:
                 f"{_SPARK_CONF}: word {position} of {len(pairs)} is no Spark setting; write it "
                 "like spark.driver.memory=8g, and put a value with blanks in quotes"
             )
+        if reason := reason_against(name):
+            raise InputError(f"{_SPARK_CONF}: {name} {reason}")
     return {name: value for name, _, value in pairs}
 
 

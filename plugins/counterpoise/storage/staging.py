@@ -8,8 +8,8 @@ A local Spark (`local[...]`) cannot read an object store without Hadoop's connec
 are copied to a temporary directory, and what it wrote there is copied back. Any other Spark gets
 the URI of the store.
 
-Limits: the directory needs room for the inputs. Afterwards a folder that the job wrote to contains
-only the job's files.
+Limits: the directory needs room for the inputs. What an earlier attempt wrote stays: each attempt
+has folders of its own.
 """
 
 import tempfile
@@ -43,7 +43,7 @@ def working_root(store: Store, master: str, inputs: Iterable[str]) -> Iterator[s
 
 
 def _copy_back(store: Store, root: Path, copied: frozenset[str]) -> None:
-    """Upload the new files, and delete others in their folders, from an earlier attempt."""
+    """Upload the new files."""
     outputs = {
         file.relative_to(root).as_posix(): file
         for file in sorted(root.rglob("*"))
@@ -52,14 +52,6 @@ def _copy_back(store: Store, root: Path, copied: frozenset[str]) -> None:
     outputs = {path: file for path, file in outputs.items() if path not in copied}
     for path, file in outputs.items():
         store.upload(file, path)
-    for folder in sorted({_folder_of(path) for path in outputs}):
-        for path in store.list(folder):
-            if path not in outputs and _folder_of(path) == folder:
-                store.delete(path)
-
-
-def _folder_of(path: str) -> str:
-    return path.rpartition("/")[0]
 
 
 def _is_data_file(file: Path) -> bool:

@@ -30,6 +30,24 @@ def traffic_unknown(result: PlanningResult) -> str:
     )
 
 
+def traffic_at_least(result: PlanningResult) -> str:
+    """Say that rates of compacted topics, by which this plan weighs, are lower bounds."""
+    by_rates = result.evens_traffic or (
+        result.request.policy.leader_weight is LeaderWeight.BYTES_IN
+        and result.cluster.is_rate_known.any()
+    )
+    count = int(result.cluster.is_rate_at_least.sum())
+    if not by_rates or not count:
+        return ""
+    subject = "rate of 1 partition of a compacted topic is a lower bound"
+    if count > 1:
+        subject = f"rates of {count} partitions of compacted topics are lower bounds"
+    return (
+        f"the {subject}, since compaction removes records unnoticed: brokers "
+        "that lead or follow them may take in more than the plan says"
+    )
+
+
 def traffic_outside_band(result: PlanningResult) -> str:
     """Name the brokers that take in too much or too little."""
     if not result.evens_traffic or not len(result.out_of_traffic_band):

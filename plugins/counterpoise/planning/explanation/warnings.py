@@ -33,6 +33,7 @@ from counterpoise.planning.explanation.planning_result import (
 )
 from counterpoise.planning.explanation.traffic_warnings import (
     rates_unknown,
+    traffic_at_least,
     traffic_outside_band,
     traffic_unknown,
 )
@@ -358,6 +359,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _left_alone_uneven,
     _counts_not_reached,
     _bytes_outside_band,
+    traffic_at_least,
     traffic_unknown,
     traffic_outside_band,
     _full_disks,

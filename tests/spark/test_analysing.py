@@ -1,0 +1,226 @@
+"""From snapshots in a store to the series, with what breaks off in the middle."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import analysis_round
+import pytest
+from pyspark.sql import SparkSession
+
+from counterpoise import pipeline
+from counterpoise.archive import Archive
+from counterpoise.errors import StoreError
+from counterpoise.installation import Installation
+from counterpoise.pipeline import analysing
+from counterpoise.settings import FileConnections, Locations, parse_settings
+from counterpoise.spark_submit import SparkJobError
+from counterpoise.storage import Store
+from tests.spark.snapshot_files import SnapshotSpec, part
+
+CLUSTERS = ("demo", "other")
+PARTITIONS = [part("orders", 0, [1, 2], leader=1, size=9, offsets=(0, 1))]
+SPECS = [SnapshotSpec(cluster, hour, PARTITIONS) for hour in range(4) for cluster in CLUSTERS]
+Made = Callable[[Store], Installation]
+
+
+class Failing(Store):
+    """Fails to write files whose path has `broken` in it, as long as that is set."""
+
+    broken = ""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.read_paths: list[str] = []
+
+    def read_bytes(self, path: str, **limits: Any) -> bytes:
+        self.read_paths.append(path)
+        return super().read_bytes(path, **limits)
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        if self.broken and self.broken in path:
+            raise StoreError(f"the store cannot write {path}: no space left")
+        super().write_bytes(path, data)
+
+
+@pytest.fixture
+def in_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(script: Path, arguments: Sequence[str], **_: Any) -> None:
+        assert (script.name, bool(spark.version)) == ("analysis_round.py", True)
+        if status := analysis_round.main(arguments):
+            raise SparkJobError("the job failed", status)
+
+    monkeypatch.setattr(analysing, "run_job", run)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Failing:
+    store = Failing(str(tmp_path))
+    for spec in SPECS[:6]:
+        Archive(store).write_snapshot(spec.as_snapshot())
+    return store
+
+
+def over(store: Store) -> Installation:
+    locations = Locations.from_environment(
+        {"COUNTERPOISE_STORE": store.root_uri, "COUNTERPOISE_LEDGER": "sqlite://"}
+    )
+    clusters = "".join(f"  {name}: {{connection: none}}\n" for name in CLUSTERS)
+    known = parse_settings(f"clusters:\n{clusters}", where="clusters.yaml")
+    installation = Installation(
+        locations,
+        FileConnections(Path("none"), {}),
+        known_clusters=known,
+        clock=lambda: datetime(2026, 2, 1, tzinfo=UTC),
+    )
+    installation.__dict__["archive"] = Archive(store)
+    return installation
+
+
+@pytest.fixture
+def installation(store: Failing) -> Iterator[Installation]:
+    with over(store) as installation:
+        yield installation
+
+
+def snapshots_of(installation: Installation, cluster: str) -> list[str]:
+    series = installation.results.series(cluster)
+    return [] if series is None else series["snapshot_id"].unique().to_pylist()
+
+
+def ids(cluster: str, count: int) -> list[str]:
+    return [spec.snapshot_id for spec in SPECS if spec.cluster == cluster][:count]
+
+
+@pytest.mark.usefixtures("in_session")
+@pytest.mark.parametrize("broken", ["views/other/", "results/rounds/"])
+def test_one_store_error_at_the_end_of_a_round_loses_no_snapshot(
+    installation: Installation, store: Failing, broken: str
+) -> None:
+    store.broken = broken
+    with pytest.raises(StoreError, match="no space left"):
+        pipeline.analyse(installation, "scheduled 1")
+    store.broken = ""
+
+    assert pipeline.analyse(installation, "scheduled 1") == ["demo", "other"]
+
+    assert {name: snapshots_of(installation, name) for name in CLUSTERS} == {
+        name: ids(name, 3) for name in CLUSTERS
+    }
+    assert pipeline.analyse(installation, "scheduled 2") == []
+
+
+@pytest.mark.usefixtures("in_session")
+def test_an_analysis_that_runs_while_another_one_does_takes_no_row_from_it(
+    installation: Installation, store: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one begins with a further snapshot, and ends after the first one has read what it
+    needs, before it writes.
+    """
+    assert pipeline.analyse(installation, "first") == ["demo", "other"]
+    first, second = (spec.as_snapshot() for spec in SPECS[6:])
+    installation.archive.write_snapshot(first)
+    finish_round = analysing._finish_round
+
+    def other_one_first(*arguments: Any) -> list[str]:
+        monkeypatch.setattr(analysing, "_finish_round", finish_round)
+        installation.archive.write_snapshot(second)
+        with over(store) as other:
+            pipeline.analyse(other, "second")
+        return finish_round(*arguments)
+
+    monkeypatch.setattr(analysing, "_finish_round", other_one_first)
+    assert pipeline.analyse(installation, "second") == ["demo"]
+    for name in CLUSTERS:
+        assert snapshots_of(installation, name) == ids(name, 4)
+        assert installation.results.table("broker_balance", ids(name, 4)).num_rows == 12
+
+
+@pytest.mark.usefixtures("in_session")
+def test_a_backlog_is_worked_off_in_bounded_rounds(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = analysing._next_readable_round(installation, print).round.row_count
+    monkeypatch.setattr(analysing, "_MAX_ROWS_OF_ROUND", rows * 2 // 3)
+    assert pipeline.analyse(installation, "backlog") == ["demo", "other"]
+    assert len({result.round_id for result in installation.results.analysed.values()}) == 2
+    for name in CLUSTERS:
+        assert snapshots_of(installation, name) == ids(name, 3)
+
+
+@pytest.mark.usefixtures("in_session")
+def test_of_the_results_of_a_round_those_of_one_cluster_are_read(
+    installation: Installation, store: Failing
+) -> None:
+    pipeline.analyse(installation, "both")
+    (round_id,) = {result.round_id for result in installation.results.analysed.values()}
+    results = installation.results
+    assert results.analysed
+    store.read_paths.clear()
+    assert results.table("topic_load", ids("demo", 3)).num_rows == 3
+    folder = f"results/topic_load/round={round_id}/cluster_name=demo"
+    assert store.read_paths == list(store.list(folder, suffix=".parquet"))
+
+
+@pytest.mark.usefixtures("in_session")
+def test_what_an_earlier_release_lost_is_found_by_the_next_round_and_by_a_rebuild(
+    installation: Installation, store: Failing
+) -> None:
+    """That release marked a round as finished before it wrote `series.parquet`."""
+    pipeline.analyse(installation, "old")
+    for name in CLUSTERS:
+        series = installation.results.series(name)
+        assert series is not None
+        store.delete_folder(f"views/{name}")
+        store.write_table(f"views/{name}/series.parquet", series.slice(0, 3))
+    installation.archive.write_snapshot(SPECS[6].as_snapshot())
+    assert pipeline.analyse(installation, "new") == ["demo"]
+    assert snapshots_of(installation, "demo") == ids("demo", 4)
+
+    pipeline.rebuild_views(installation, "other")["series"]
+    assert snapshots_of(installation, "other") == ids("other", 3)
+    assert store.list("views/other", suffix="series.parquet") == ()
+
+
+@pytest.mark.usefixtures("in_session")
+def test_a_rebuild_repairs_a_damaged_series_and_keeps_what_only_the_series_knows(
+    installation: Installation, store: Failing
+) -> None:
+    pipeline.analyse(installation, "whole")
+    (path,) = store.list("views/demo/series", suffix=".parquet")
+    before = installation.results.series("demo")
+    assert before is not None
+    gone = before.slice(0, 3)
+    gone = gone.set_column(
+        gone.schema.get_field_index("snapshot_id"),
+        "snapshot_id",
+        [["demo-20260130T120000Z"] * 3],
+    )
+    installation.results.view_files("demo", "series").add(gone.cast(before.schema), "thinned-out")
+    store.write_bytes(path, b"PAR1 damaged PAR1")
+    with pytest.raises(StoreError, match=r"is not a complete Parquet file"):
+        installation.results.series("demo")
+
+    rebuilt = pipeline.rebuild_views(installation, "demo")["series"]
+
+    assert rebuilt["snapshot_id"].unique().to_pylist() == ["demo-20260130T120000Z", *ids("demo", 3)]
+    assert store.info(f"{path}.damaged") is not None
+
+
+@pytest.mark.usefixtures("in_session")
+def test_a_schedule_of_one_snapshot_a_day_has_rates_though_each_is_a_little_late(
+    tmp_path: Path,
+) -> None:
+    """86,405 s apart; ten days without a snapshot are a gap all the same."""
+    days = [day * 86_405 / 3600 for day in (0, 1, 2, 3, 4, 14)]
+    store = Store(str(tmp_path))
+    for number, hour in enumerate(days):
+        log = [part("orders", 0, [1, 2], leader=1, size=86_405_000 * number, offsets=(0, number))]
+        Archive(store).write_snapshot(SnapshotSpec("demo", hour, log).as_snapshot())
+    with over(store) as installation:
+        pipeline.analyse(installation, "days")
+        results = installation.results
+        load = results.table("partition_load", results.of_cluster("demo")).sort_by("observed_at")
+    assert load["how"].to_pylist() == ["first", *["growth"] * 4, "gap"]
+    assert load["bytes_in_per_second"].to_pylist() == [None, *[1000] * 4, None]

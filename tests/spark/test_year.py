@@ -1,0 +1,282 @@
+"""A year of a cluster, told twice: before and after its history was thinned out to one a day.
+
+What happened is made up here, and so known: each figure is compared with it too.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from counterpoise import history, pipeline
+from counterpoise.archive import Archive
+from counterpoise.installation import Installation
+from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, SNAPSHOTS
+from counterpoise.pipeline import spark_compaction
+from counterpoise.settings import FileConnections, Locations, parse_settings
+from counterpoise.spark_submit import SparkJobError
+from counterpoise.storage import Store
+
+MB = 1_000_000
+TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+EVERY = timedelta(hours=6)
+DAYS = 365
+BEGIN = TODAY - timedelta(days=DAYS)
+BROKERS = (1, 2, 3)
+TOPICS = ("clicks", "orders")
+GAP = (600, 640)  # snapshots that nobody made: ten days
+PERIOD = timedelta(days=DAYS)
+EXACT_TO = 0.01  # percentiles of topics
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    number: int
+    previous: "Snapshot | None"
+
+    @property
+    def at(self) -> datetime:
+        return BEGIN + self.number * EVERY
+
+    @property
+    def id(self) -> str:
+        return history.snapshot_id_for("demo", self.at)
+
+    @property
+    def rate(self) -> int:
+        """Bytes per second that each broker takes in: ten times as many in each day's first part,
+        which is the one that stays.
+        """
+        wave = 1 + 0.2 * np.sin(self.number)
+        return int(wave * (200 * MB if self.at.hour == 0 else 20 * MB) / len(BROKERS))
+
+    @property
+    def failovers(self) -> int:
+        return 3 if self.number % 16 == 5 else 0
+
+    @property
+    def seconds(self) -> float | None:
+        return (self.at - self.previous.at).total_seconds() if self.previous else None
+
+    @property
+    def is_after_gap(self) -> bool:
+        return self.number == GAP[1]
+
+
+def snapshots() -> list[Snapshot]:
+    made: list[Snapshot] = []
+    for number in range(DAYS * 4):
+        if not GAP[0] <= number < GAP[1]:
+            made.append(Snapshot(number, made[-1] if made else None))
+    return made
+
+
+ALL = snapshots()
+COUNTED = [one for one in ALL if one.previous and not one.is_after_gap]  # whose rates count
+
+
+def rows(one: Snapshot) -> dict[str, list[dict[str, Any]]]:
+    head = {"cluster": "demo", "snapshot_id": one.id, "observed_at": one.at}
+    rate = one.rate if one.previous else None
+    changes: dict[str, Any] = {
+        field.name: 0 for field in RESULT_TABLES["snapshot_changes"] if not field.nullable
+    }
+    changes |= {"cluster_id": "id", "is_rebuilt": False, "seconds": one.seconds, "partitions": 30}
+    changes |= {"previous_snapshot_id": one.previous.id if one.previous else None}
+    changes |= {"failovers": one.failovers, "leaders_changed": one.failovers}
+    counts = dict.fromkeys(("leaders", "preferred_leaders", "replicas"), 10)
+    return {
+        "broker_balance": [
+            head | counts | {"broker_id": b, "is_fenced": False, "leaders_not_preferred": 0}
+            | {"bytes": 1000 + one.number}
+            for b in BROKERS
+        ],
+        "broker_load": [
+            head | {"broker_id": b, "leader_bytes_in_per_second": rate}
+            | {"follower_bytes_in_per_second": rate, "rates_known": 10, "rates_unknown": 0}
+            for b in BROKERS
+        ],
+        "snapshot_changes": [changes | head],
+        "topic_load": [
+            head | {"topic": topic, "partition_count": 15, "size_bytes": 5000}
+            | {"bytes_in_per_second": rate and rate * (place + 1), "hottest_partition": 0}
+            | {"hottest_bytes_in_per_second": rate}
+            | {"growth_bytes_per_second": None if rate is None else one.number % 7 + place}
+            for place, topic in enumerate(TOPICS)
+        ],
+        "topic_balance": [
+            head | {"topic": topic, "partition_count": 15, "size_bytes": 5000}
+            | {"most_leaders": 5, "fewest_leaders": 5}
+            for topic in TOPICS
+        ],
+        "log_dir_load": [
+            head | {"broker_id": b, "log_dir": "/d", "held_bytes": 1000 * one.number}
+            | {"total_bytes": 10**9, "usable_bytes": 10**9 - 1000 * one.number}
+            for b in BROKERS
+        ],
+    }  # fmt: skip
+
+
+def write_day(installation: Installation, day: Sequence[Snapshot]) -> None:
+    """A day's manifest over files without rows, and the round that analysed it."""
+    store = installation.archive.store
+    date = day[0].at.date()
+    files = []
+    for table, schema in SNAPSHOT_TABLES.items():
+        path = history.compacted_path(table, "demo", date, "made")
+        store.write_table(path, schema.append(pa.field("snapshot_id", pa.string())).empty_table())
+        files.append({"table": table, "path": path, "row_count": 0})
+    manifest = [
+        {"snapshot_id": one.id, "cluster": "demo", "cluster_id": "id", "observed_at": one.at}
+        | {"schema_version": SCHEMA_VERSION, "files": files}
+        for one in day
+    ]
+    path = history.compacted_path(history.MANIFESTS, "demo", date, "made")
+    store.write_table(path, pa.Table.from_pylist(manifest, schema=SNAPSHOTS))
+    made = [rows(one) for one in day]
+    for table in made[0]:
+        found = pa.Table.from_pylist(
+            [row for of_one in made for row in of_one[table]], schema=RESULT_TABLES[table]
+        )
+        store.write_table(f"results/{table}/round={date}/part.parquet", found)
+    analysed = [
+        {"snapshot_id": one.id, "cluster": "demo"}
+        | {"previous_snapshot_id": one.previous.id if one.previous else None}
+        for one in day
+    ]
+    installation.results.finish_round(str(date), day[-1].at + timedelta(minutes=5), analysed)
+
+
+@pytest.fixture(scope="module")
+def installation(
+    spark: SparkSession, compaction_job: ModuleType, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    def run(_: Path, arguments: Sequence[str], **__: Any) -> None:
+        if status := compaction_job.main(arguments):
+            raise SparkJobError("the job failed", status)
+
+    store = Store(str(tmp_path_factory.mktemp("year")))
+    locations = Locations.from_environment(
+        {"COUNTERPOISE_STORE": store.root_uri, "COUNTERPOISE_LEDGER": "sqlite://"}
+    )
+    known = parse_settings("clusters: {demo: {connection: none}}", where="clusters.yaml")
+    connections = FileConnections(Path("none"), {})
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Installation(
+            locations, connections, known_clusters=known, clock=lambda: TODAY
+        ) as installation,
+    ):
+        patch.setattr(spark_compaction, "run_job", run)
+        installation.__dict__["archive"] = Archive(store)
+        days: dict[Any, list[Snapshot]] = {}
+        for one in ALL:
+            days.setdefault(one.at.date(), []).append(one)
+        for day in days.values():
+            write_day(installation, day)
+        pipeline.rebuild_views(installation, "demo")
+        yield installation
+
+
+@dataclass(frozen=True)
+class Told:
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def told(installation: Installation) -> Told:
+    before = report(installation)
+    compacted = pipeline.compact(installation)
+    assert compacted.problems == ()
+    assert compacted.clusters[0].snapshots_dropped > 700
+    return Told(before, report(installation))
+
+
+def report(installation: Installation, **period: Any) -> dict[str, Any]:
+    pipeline.report_balance(installation, "demo", **({"period": PERIOD} | period))
+    document = json.loads(installation.archive.read_report("demo/leader-balance.json"))
+    return dict(document)
+
+
+def test_every_figure_but_percentiles_of_topics_is_the_same_after_a_compaction(told: Told) -> None:
+    before, after = (json.loads(json.dumps(one)) for one in (told.before, told.after))
+    for one in (before, after):
+        for topic in one["load"]["hot_topics"]:
+            topic["bytes_in"] = {name: topic["bytes_in"][name] for name in ("now", "highest")}
+        for topic in one["load"]["growing_topics"]:
+            topic["bytes_per_day"] = round(topic["bytes_per_day"], -1)
+    assert after == before
+
+
+def test_percentiles_of_topics_are_the_same_to_one_percent(told: Told) -> None:
+    pairs = zip(told.before["load"]["hot_topics"], told.after["load"]["hot_topics"], strict=True)
+    for before, after in pairs:
+        for name in ("p50", "p95"):
+            found = after["bytes_in"][name]
+            assert found == pytest.approx(before["bytes_in"][name], rel=EXACT_TO), name
+
+
+def test_they_are_what_happened(told: Told) -> None:
+    load, rates = told.after["load"], [one.rate for one in COUNTED]
+    seconds = [int(one.seconds or 0) for one in COUNTED]
+
+    def percentile(part: int) -> float:
+        return float(
+            np.percentile(np.repeat(rates, np.array(seconds) // 60), part, method="inverted_cdf")
+        )
+
+    assert load["bytes_in"]["p50"] == pytest.approx(len(BROKERS) * percentile(50), rel=1e-6)
+    assert load["bytes_in"]["p95"] == pytest.approx(len(BROKERS) * percentile(95), rel=1e-6)
+    assert load["bytes_in"]["p50"] < 30 * MB
+    hot = {topic["topic"]: topic["bytes_in"] for topic in load["hot_topics"]}
+    for place, topic in enumerate(TOPICS):
+        for name, part in (("p50", 50), ("p95", 95)):
+            expected = (place + 1) * percentile(part)
+            assert hot[topic][name] == pytest.approx(expected, rel=EXACT_TO)
+        assert hot[topic]["highest"] == (place + 1) * max(rates)
+    assert told.after["churn"]["failovers"] == sum(one.failovers for one in ALL)
+    (gap,) = [event for event in told.after["events"] if event["kind"] == "gap"]
+    assert gap["count"] == GAP[1] - GAP[0]
+
+
+def test_growth_is_that_of_two_weeks_in_whole_days(told: Told) -> None:
+    begin = (ALL[-1].at - timedelta(days=14)).replace(hour=0)
+    lately = [one for one in COUNTED if one.at >= begin]
+    growing = {
+        topic["topic"]: topic["bytes_per_day"] for topic in told.after["load"]["growing_topics"]
+    }
+    for place, topic in enumerate(TOPICS):
+        mean = np.mean([one.number % 7 + place for one in lately])
+        assert growing[topic] == pytest.approx(mean * 86_400, abs=1)
+
+
+def test_a_period_that_ended_long_ago_has_all_figures_of_its_end(
+    installation: Installation, told: Told
+) -> None:
+    """Its last snapshots were thinned out: the page says which topics it shows."""
+    assert told.after
+    until = TODAY - timedelta(days=200)
+    newest = installation.archive.read_report("demo/leader-balance.html")
+    period = timedelta(days=100)
+    name = pipeline.write_balance_report(installation, "demo", period=period, until=until)
+    assert name == f"demo/leader-balance-{until - EVERY:%Y-%m-%d}"
+    assert installation.archive.read_report("demo/leader-balance.html") == newest
+    document = json.loads(installation.archive.read_report(f"{name}.json"))
+    end = next(one for one in reversed(ALL) if one.at < until)
+    within = [one for one in ALL if until - timedelta(days=100) <= one.at < until]
+    assert document["churn"]["failovers"] == sum(one.failovers for one in within)
+    assert document["series"][-1]["snapshot_id"] == end.id
+    assert document["topic_count"] == len(TOPICS)
+    assert document["topics_at"] == end.at.replace(hour=0).isoformat()
+    page = installation.archive.read_report(f"{name}.html")
+    assert "later snapshots of the period were thinned out" in page
