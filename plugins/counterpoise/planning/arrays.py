@@ -72,6 +72,7 @@ class ClusterArrays:
     open_dirs: Ints  # log dirs that do; both are 0 where the snapshot tells of none
     takes_none: Flags  # no replica that it does not have, by a constraint
     max_counts: Ints  # replicas that it may hold, by a constraint
+    max_led_bytes: Ints  # bytes-in per second that it may lead, by a constraint
     broker_sets: Ints  # the number of its broker set; all have the same where there are no sets
 
     topics: pa.Array
@@ -249,6 +250,9 @@ def _of_brokers(
         "open_dirs": _count_dirs(broker_ids, snapshot, is_cordoned=False),
         "takes_none": np.isin(broker_ids, _ids(constraints.no_new_replicas_on)),
         "max_counts": np.full_like(broker_ids, constraints.max_replicas_per_broker or UNBOUNDED),
+        "max_led_bytes": np.full_like(
+            broker_ids, constraints.max_leader_bytes_in_per_second or UNBOUNDED
+        ),
         "broker_sets": _broker_sets(broker_ids, snapshot, constraints.broker_sets),
     }
 

@@ -71,6 +71,8 @@ def _refuse_too_many_replicas(result: PlanningResult) -> None:
         brokers = part.cluster.is_live & part.brokers
         counts = part.cluster.load(part.cluster.replicas)
         replica_count, live_count = int(counts.sum()), int(brokers.sum())
+        if (others := result.left_out) is not None:
+            replica_count += int(others.load(others.replicas)[brokers].sum())
         if replica_count > max_count * live_count:
             where = "" if not result.has_sets else f" of broker set {_name_of(result, part)}"
             needed = -(-replica_count // max(1, live_count))
@@ -84,7 +86,7 @@ def _refuse_too_many_replicas(result: PlanningResult) -> None:
 def _refuse_few_topic_partitions(result: PlanningResult) -> None:
     for part in result.parts:
         cluster = part.cluster
-        brokers = int(part.roles.leading.sum())
+        brokers = int((part.roles.leading & part.brokers).sum())
         partitions = np.bincount(cluster.topic_numbers, minlength=len(cluster.topic_names))
         needed = cluster.min_topic_leaders * brokers
         lacking = np.flatnonzero((partitions < needed) & (partitions > 0))

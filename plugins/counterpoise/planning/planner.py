@@ -19,7 +19,7 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import Ints
 from counterpoise.model.plan import Move, MoveReason, RebalancePlan
 from counterpoise.model.request import PlanRequest
-from counterpoise.planning.arrays import read_cluster
+from counterpoise.planning.arrays import ClusterArrays, read_cluster
 from counterpoise.planning.broker_sets import BrokerSetPart, parts_of, put_together, with_room
 from counterpoise.planning.budget import keep_changes_within, keep_copies_within
 from counterpoise.planning.constraint_checks import refuse_impossible_constraints
@@ -59,8 +59,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         cluster = replace(cluster, search=THOROUGH)
     left_out = cluster.only(~cluster.is_requested)
     if goal.shares_scope:
-        max_counts = np.maximum(0, cluster.max_counts - left_out.load(left_out.replicas))
-        cluster = replace(cluster.only(cluster.is_requested), max_counts=max_counts)
+        cluster = _beside(cluster.only(cluster.is_requested), left_out)
     cluster = replace(cluster, is_left_to_repair=goal.left_to_repair(cluster, request))
     roles = goal.roles(cluster, cluster.flags(request.broker_ids))
     before = Placement.of(cluster)
@@ -93,6 +92,16 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     if is_worth_moving(result):
         return explain(result)
     return explain(unchanged)
+
+
+def _beside(cluster: ClusterArrays, left_out: ClusterArrays) -> ClusterArrays:
+    """Return the cluster with what its brokers may have beside what they have of other topics."""
+    led_bytes = left_out.leader_load(left_out.leaders_now, left_out.bytes_in)
+    return replace(
+        cluster,
+        max_counts=np.maximum(0, cluster.max_counts - left_out.load(left_out.replicas)),
+        max_led_bytes=np.maximum(0, cluster.max_led_bytes - led_bytes),
+    )
 
 
 def _place_parts(result: PlanningResult, placement: Placement) -> dict[int, int]:
@@ -167,22 +176,29 @@ def _with_leaders(result: PlanningResult) -> FinalAssignment:
     """Return the replicas that were placed, with the leaders that are chosen over them."""
     roles, cluster = result.roles, result.cluster
     first, is_free = result.after.replicas[:, 0].copy(), np.zeros(cluster.partition_count, np.bool_)
-    for part, of_part in zip(result.parts, result.results_by_part, strict=True):
-        candidates, first[part.rows] = _lead(of_part)
+    candidates_by_part = [_candidates(part) for part in result.results_by_part]
+    fixed = [candidates.fixed_bytes for candidates in candidates_by_part]
+    for part, of_part, candidates, own in zip(
+        result.parts, result.results_by_part, candidates_by_part, fixed, strict=True
+    ):
+        room = np.maximum(0, cluster.max_led_bytes - (np.sum(fixed, axis=0) - own))
+        first[part.rows] = _lead(of_part, replace(candidates, max_led_bytes=room))
         is_free[part.rows] = candidates.is_free
     demoted = roles.sharing & ~roles.leading
     elects = result.goal.elects
     return FinalAssignment.of(result.after, first, is_free=is_free, elects=elects, last=demoted)
 
 
-def _lead(result: PlanningResult) -> tuple[Candidates, Ints]:
-    """Return the candidates and the broker that is chosen to lead each partition."""
-    placement, roles, goal = result.after, result.roles, result.goal
-    may_change = goal.may_change_leader(result.cluster, roles)
-    candidates = Candidates.of(placement, roles.leading, may_change, elects=goal.elects)
-    evens_traffic = result.evens_traffic and goal.copies_for_traffic
-    policy = result.request.policy
-    return candidates, choose_leaders(candidates, policy, evens_traffic=evens_traffic)
+def _candidates(result: PlanningResult) -> Candidates:
+    goal, leading = result.goal, result.roles.leading
+    may_change = goal.may_change_leader(result.cluster, result.roles)
+    return Candidates.of(result.after, leading, may_change, elects=goal.elects)
+
+
+def _lead(result: PlanningResult, candidates: Candidates) -> Ints:
+    """Return the broker that is chosen to lead each partition."""
+    evens_traffic = result.evens_traffic and result.goal.copies_for_traffic
+    return choose_leaders(candidates, result.request.policy, evens_traffic=evens_traffic)
 
 
 def _is_any_for_traffic(moves: Iterable[Move]) -> bool:

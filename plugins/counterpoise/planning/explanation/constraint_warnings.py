@@ -54,11 +54,14 @@ def no_new_replicas(result: PlanningResult) -> str:
 
 def full_brokers(result: PlanningResult) -> str:
     """Name brokers that hold as many replicas as they may, or more."""
-    cluster, counts = result.cluster, result.after.counts
+    cluster, counts, best = result.cluster, result.after.counts, result.best_counts
     max_count = result.request.policy.constraints.max_replicas_per_broker
     if max_count is None or not result.goal.moves_replicas:
         return ""
-    is_bound = (counts == max_count) & (result.best_counts > max_count)
+    if (others := result.left_out) is not None:
+        counts = counts + others.load(others.replicas)
+        best = best + others.load(others.replicas)
+    is_bound = (counts == max_count) & (best > max_count)
     above = np.flatnonzero(cluster.is_live & (counts > max_count))
     bound = np.flatnonzero(result.sharing & is_bound)
     sentences = []
@@ -101,14 +104,16 @@ def leaders_above_limit(result: PlanningResult) -> str:
             "snapshots, so that rates are known"
         )
     led = cluster.leader_load(result.assignment.leaders, cluster.bytes_in)
-    above = np.flatnonzero(result.roles.leading & (led > limit))
+    if (others := result.left_out) is not None:
+        led = led + others.leader_load(others.leaders_now, others.bytes_in)
+    above = np.flatnonzero(cluster.is_live & (led > limit))
     if not len(above):
         return ""
     highest = int(led[above].max())
     return (
         f"{_brokers(result, above)} will lead more than {format_rate(limit)} of bytes-in (up to "
-        f"{format_rate(highest)}): no other replica can lead enough of it below the limit; more "
-        "partitions, or more brokers, would help"
+        f"{format_rate(highest)}): no leaders were found that keep below the limit; more "
+        "partitions, more brokers, or a wider scope would help"
     )
 
 

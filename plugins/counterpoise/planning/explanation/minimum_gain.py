@@ -80,10 +80,9 @@ def _leader_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     yield leaders_above - _leaders_above_share(result, leaders_after), partition_count
     lacking = topic_leaders_lacking(result, leaders_before)
     yield lacking - topic_leaders_lacking(result, leaders_after), 0
-    limit = result.request.policy.constraints.max_leader_bytes_in_per_second
-    if limit is not None:
-        above_limit = _above_leader_limit(result, leaders_before, limit)
-        yield above_limit - _above_leader_limit(result, leaders_after, limit), 0
+    if result.request.policy.constraints.max_leader_bytes_in_per_second is not None:
+        above_limit = _above_leader_limit(result, leaders_before)
+        yield above_limit - _above_leader_limit(result, leaders_after), 0
     not_preferred = _not_preferred(rows_before, leaders_before)
     yield not_preferred - _not_preferred(rows_after, leaders_after), partition_count
     if result.request.policy.leader_weight is LeaderWeight.BYTES_IN:
@@ -163,10 +162,11 @@ def topic_leaders_lacking(result: PlanningResult, leaders: Ints) -> int:
     return lacking
 
 
-def _above_leader_limit(result: PlanningResult, leaders: Ints, limit: int) -> int:
+def _above_leader_limit(result: PlanningResult, leaders: Ints) -> int:
     """Return the bytes per second that brokers lead above what they may."""
-    led = result.cluster.leader_load(leaders, result.cluster.bytes_in)[result.roles.leading]
-    return int(np.maximum(0, led - limit).sum())
+    cluster = result.cluster
+    above = cluster.leader_load(leaders, cluster.bytes_in) - cluster.max_led_bytes
+    return int(np.maximum(0, above)[result.roles.leading].sum())
 
 
 def _not_preferred(replicas: Ints, leaders: Ints) -> int:

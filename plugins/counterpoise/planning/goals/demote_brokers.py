@@ -41,6 +41,12 @@ class DemoteBrokers(Leaders):
         roles = super().roles(cluster, named)
         return roles.but(leading=roles.leading & ~named)
 
+    def within(self, roles: Roles, part: ClusterArrays, brokers: Flags) -> Roles:
+        """Return the roles of the whole cluster: who is demoted, and who may lead what it holds,
+        does not depend on broker sets.
+        """
+        return roles
+
     def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
         """Return where a named broker leads, or is the preferred leader."""
         leads, is_first = cluster.leaders, cluster.replicas[:, 0]

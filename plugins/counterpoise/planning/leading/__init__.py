@@ -24,13 +24,13 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.model.columns import Ints
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
 from counterpoise.planning.leading.candidates import Candidates
 from counterpoise.planning.leading.leader_flow import even_leaders
-from counterpoise.planning.leading.leader_limit import keep_below
+from counterpoise.planning.leading.leader_limit import bytes_above, keep_below
 from counterpoise.planning.leading.leader_traffic import even_leader_traffic
-from counterpoise.planning.leading.min_leaders import lead_topic, topics_below
+from counterpoise.planning.leading.min_leaders import lacking_leaders, lead_topic, topics_below
 from counterpoise.planning.leading.topic_leaders import even_topics
 from counterpoise.planning.leading.weighed_leaders import even_bytes_in
 
@@ -50,6 +50,46 @@ def choose_leaders(
     """
     if not len(candidates.free_partitions):
         return candidates.preferred
+    leaders = _constrained(candidates, policy, evens_traffic=evens_traffic)
+    if policy.constraints.max_leader_bytes_in_per_second is not None:
+        leaders = _search_on(candidates, leaders, policy, evens_traffic=evens_traffic)
+    return np.where(candidates.is_free, leaders, candidates.preferred)
+
+
+def _search_on(
+    candidates: Candidates, leaders: Ints, policy: BalancePolicy, *, evens_traffic: bool
+) -> Ints:
+    """Choose again from each result for as long as it gets better, so that another plan would not.
+
+    The first choice counts only if it is better than to leave leaders as they are.
+    """
+    present = np.where(_may_stay(candidates), candidates.leaders_now, leaders)
+    if _badness(candidates, present) <= _badness(candidates, leaders):
+        leaders = present
+    for _ in range(_MAX_TURNS):
+        again = candidates.led_by(leaders)
+        found = _constrained(again, policy, evens_traffic=evens_traffic)
+        if _badness(candidates, found) >= _badness(candidates, leaders):
+            break
+        leaders = found
+    return leaders
+
+
+def _may_stay(candidates: Candidates) -> Flags:
+    return np.asarray((candidates.replicas == candidates.leaders_now[:, None]).any(axis=1))
+
+
+def _badness(candidates: Candidates, leaders: Ints) -> tuple[int, int, int]:
+    """Return bytes above the limits, leaders that topics lack, and unevenness by number."""
+    leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
+    concerned = np.flatnonzero(candidates.min_topic_leaders).tolist()
+    lacking = sum(lacking_leaders(candidates, leaders, topic) for topic in concerned)
+    counts = candidates.counts(leaders)[candidates.eligible_brokers]
+    return bytes_above(candidates, leaders), lacking, int((counts * counts).sum())
+
+
+def _constrained(candidates: Candidates, policy: BalancePolicy, *, evens_traffic: bool) -> Ints:
+    """Return leaders that are even, and keep what constraints say of leaders."""
     leaders = _choose(candidates, policy, evens_traffic=evens_traffic)
     below = topics_below(candidates, leaders)
     if len(below):
@@ -62,10 +102,9 @@ def choose_leaders(
         if len(others.free_partitions):
             chosen = _choose(others, policy, evens_traffic=evens_traffic)
             leaders = np.where(others.is_free, chosen, leaders)
-    limit = policy.constraints.max_leader_bytes_in_per_second
-    if limit is not None:
-        leaders = keep_below(candidates, leaders, limit)
-    return np.where(candidates.is_free, leaders, candidates.preferred)
+    if policy.constraints.max_leader_bytes_in_per_second is not None:
+        leaders = keep_below(candidates, leaders)
+    return leaders
 
 
 def _choose(candidates: Candidates, policy: BalancePolicy, *, evens_traffic: bool) -> Ints:

@@ -31,6 +31,7 @@ class Candidates:
     bytes_in: Ints  # per second; 0 where not known
     # one entry per broker
     is_eligible: Flags
+    max_led_bytes: Ints  # per second
     # one entry per topic
     min_topic_leaders: Ints  # on every eligible broker
 
@@ -64,6 +65,7 @@ class Candidates:
             topics=cluster.topic_numbers,
             bytes_in=cluster.bytes_in,
             is_eligible=is_eligible,
+            max_led_bytes=cluster.max_led_bytes,
             min_topic_leaders=cluster.min_topic_leaders,
         )
 
@@ -72,6 +74,15 @@ class Candidates:
         replicas, leaders_now = self.replicas.copy(), self.leaders_now.copy()
         replicas[partitions], leaders_now[partitions] = NOBODY, leaders
         return replace(self, replicas=replicas, leaders_now=leaders_now)
+
+    def led_by(self, leaders: Ints) -> "Candidates":
+        """Return the same choice for another plan, once these brokers are the preferred leaders."""
+        return replace(
+            self,
+            leaders_now=np.where(self.is_free, leaders, self.leaders_now),
+            preferred=np.where(self.is_free, leaders, self.preferred),
+            is_in_plan=np.zeros_like(self.is_in_plan),
+        )
 
     @property
     def topic_count(self) -> int:
@@ -120,6 +131,11 @@ class Candidates:
         has_leader = leaders >= 0
         np.add.at(loads, leaders[has_leader], self.bytes_in[has_leader])
         return loads
+
+    @property
+    def fixed_bytes(self) -> Ints:
+        """Return bytes-in that each broker leads of partitions without a choice."""
+        return self.led_bytes(np.where(self.is_free, NOBODY, self.leaders_now))
 
     def of_broker(self, broker: int) -> Ints:
         """Return the partitions that a broker may lead, in order."""

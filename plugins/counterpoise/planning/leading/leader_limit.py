@@ -1,6 +1,6 @@
 """No broker leads more bytes-in than it may (`max_leader_bytes_in_per_second`), where that can be.
 
-    leaders = keep_below(candidates, leaders, limit)
+    leaders = keep_below(candidates, leaders)
 
     for the broker that is furthest above the limit:
         another broker leads one of its partitions instead, for a lower rate of its own: the counts
@@ -31,33 +31,41 @@ class _Change(NamedTuple):
     key: tuple[int, int, int, int]  # the smallest is the best
 
 
-def keep_below(candidates: Candidates, leaders: Ints, limit: int) -> Ints:
-    """Return leaders with as little above the limit as the search finds.
+def bytes_above(candidates: Candidates, leaders: Ints) -> int:
+    """Return the bytes per second that eligible brokers lead above what they may."""
+    above = candidates.led_bytes(leaders) - candidates.max_led_bytes
+    return int(np.maximum(0, above)[candidates.eligible_brokers].sum())
+
+
+def keep_below(candidates: Candidates, leaders: Ints) -> Ints:
+    """Return leaders with as little above the limits of brokers as the search finds.
 
     `leaders` have one broker per partition; those that are not free stay.
     """
     leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
-    loads = candidates.led_bytes(leaders)
-    is_hopeless = ~candidates.is_eligible
+    loads, limits = candidates.led_bytes(leaders), candidates.max_led_bytes
+    is_hopeless, has_changed = ~candidates.is_eligible, False
     for _ in range(_MAX_CHANGES_PER_PARTITION * len(leaders)):
-        above = np.where(is_hopeless, 0, loads - limit)
+        above = np.where(is_hopeless, 0, loads - limits)
         worst = int(np.argmax(above))
         if above[worst] <= 0:
-            break
-        change = _best_change(candidates, leaders, loads, limit, worst)
+            if not has_changed:
+                break
+            # The changes since may have made others possible.
+            is_hopeless, has_changed = ~candidates.is_eligible, False
+            continue
+        change = _best_change(candidates, leaders, loads, worst)
         if change is None:
             is_hopeless[worst] = True
             continue
         leaders[change.going] = change.destination
         if change.returning is not None:
             leaders[change.returning] = worst
-        loads = candidates.led_bytes(leaders)
+        loads, has_changed = candidates.led_bytes(leaders), True
     return leaders
 
 
-def _best_change(
-    candidates: Candidates, leaders: Ints, loads: Ints, limit: int, broker: int
-) -> _Change | None:
+def _best_change(candidates: Candidates, leaders: Ints, loads: Ints, broker: int) -> _Change | None:
     """Return the change that takes most off what two brokers lead above the limit."""
     led = candidates.of_broker(broker)
     led = led[leaders[led] == broker]
@@ -68,20 +76,22 @@ def _best_change(
             continue
         back = candidates.shared_by(broker, destination)
         back = back[leaders[back] == destination]
-        found += _changes(candidates, loads, limit, (broker, destination), going, back)
+        found += _changes(candidates, loads, (broker, destination), going, back)
     usable = (change for change in found if _keeps_topics(candidates, leaders, change, broker))
     return min(usable, key=lambda change: change.key, default=None)
 
 
 def _changes(
-    candidates: Candidates, loads: Ints, limit: int, ends: tuple[int, int], going: Ints, back: Ints
+    candidates: Candidates, loads: Ints, ends: tuple[int, int], going: Ints, back: Ints
 ) -> list[_Change]:
     """Return the best exchanges and the best gifts from the first of two brokers to the other."""
     rates, (source, destination) = candidates.bytes_in, ends
     shifts = np.subtract.outer(rates[going], np.append(rates[back], 0))
-    above_now = max(0, int(loads[source]) - limit) + max(0, int(loads[destination]) - limit)
-    above = np.maximum(0, loads[source] - shifts - limit)
-    above += np.maximum(0, loads[destination] + shifts - limit)
+    source_limit, destination_limit = candidates.max_led_bytes[[source, destination]].tolist()
+    above_now = max(0, int(loads[source]) - source_limit)
+    above_now += max(0, int(loads[destination]) - destination_limit)
+    above = np.maximum(0, loads[source] - shifts - source_limit)
+    above += np.maximum(0, loads[destination] + shifts - destination_limit)
     is_usable = above < above_now
     found = []
     for is_gift in (False, True):

@@ -31,15 +31,19 @@ def old_brokers_receive_nothing(checked: CheckedPlan) -> Iterator[Complaint]:
 
 
 def removed_brokers_end_empty(checked: CheckedPlan) -> Iterator[Complaint]:
-    """Require that no replica stays but those that the request, or a budget, leaves out."""
+    """Require that no replica stays but those that the request, or a budget, leaves out, and those
+    of partitions that goal repair has to come to first: with a replica on another dead broker.
+    """
     if checked.plan.goal is not Goal.REMOVE_BROKERS or checked.plan.deferred.partitions:
         return
     for move in checked.plan.moves:
         if staying := sorted(checked.named & set(move.replicas_after)):
             what = f"would keep a replica on {list_brokers(staying)}, which the plan is to empty"
             yield about(move, what)
-    for name in _rows_with(checked, checked.named):
-        if name not in checked.rows and name.topic not in checked.topics_out_of_scope:
+    for name, row in _rows_with(checked, checked.named).items():
+        is_left_to_repair = not set(row.replicas) - checked.named <= checked.live
+        is_out_of_scope = name.topic in checked.topics_out_of_scope
+        if name not in checked.rows and not is_out_of_scope and not is_left_to_repair:
             message = (
                 f"{name} has a replica on a broker that the plan is to empty, and is not in the "
                 "plan"
