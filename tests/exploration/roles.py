@@ -66,7 +66,11 @@ class Executor:
 
     def _act(self, part: str, installation: "Installation", stage: "Stage") -> tuple[str, float]:
         if part == "take over":
-            return (OVER if _has_ended(installation, self.run_id) else "open"), 0.0
+            seen = installation.ledger.run(self.run_id)
+            if seen.state in ENDED_STATES:
+                return OVER, 0.0
+            with pipeline.opened_run(installation, self.run_id, self.fingerprint, seen=seen):
+                return "step", 0.0
         if part == "open":
             pipeline.open_run(installation, self.run_id, self.fingerprint)
             return "step", 0.0

@@ -12,9 +12,11 @@ from dataclasses import replace
 import pytest
 
 from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.constraints import Constraints
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.request import Goal
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
 from tests.support.placement_oracle import OracleCase, Placed, best_placement
 from tests.support.small_clusters import ORACLE_GOALS, draw_case, executed, with_constraints
@@ -54,6 +56,27 @@ def test_a_thorough_search_copies_fewer_bytes_for_the_same() -> None:
     assert better.priorities <= found.priorities
     assert better.copied_bytes < 0.8 * found.copied_bytes
     assert thorough.lower_bound.bytes > 0.999 * better.copied_bytes
+
+
+def test_planning_again_moves_nothing_where_leaders_are_limited() -> None:
+    for seed in range(SEED, SEED + 3 * CLUSTERS):
+        chance = random.Random(seed)
+        goal = chance.choice((Goal.LEADERS, Goal.REBALANCE))
+        rows = [
+            [f"t{n % 5}", n // 5, replicas, replicas[0], 1000, int(chance.lognormvariate(11, 1.2))]
+            for n in range(chance.choice((20, 200)))
+            if (replicas := chance.sample(range(1, 8), 3))
+        ]
+        brokers = [{"id": n, "rack": f"r{n % 3}", "fenced": False} for n in range(1, 8)]
+        limit = int(sum(row[5] for row in rows) / 7 * chance.choice((1.02, 1.2)))
+        constraints = Constraints(max_leader_bytes_in_per_second=limit)
+        request = PlanRequest(goal, policy=BalancePolicy(constraints=constraints))
+        case = OracleCase({"brokers": brokers, "partitions": rows}, request)
+        plan = planned(case)
+        assert plan is not None
+        again = planned(executed(case, plan))
+        assert again is not None
+        assert again.moves == (), f"{goal} {seed}"
 
 
 def keeps_constraints(case: OracleCase, plan: RebalancePlan) -> bool:

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import ConfigurationError
-from counterpoise.model.document import to_document
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.document import from_document_text, to_document
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import BalancePolicy
 from counterpoise.settings import parse_settings
+from counterpoise.validation import find_violations
 from tests.support.command_line import CommandLine, Typed
 from tests.support.pictures import cluster
 
@@ -215,3 +219,36 @@ def test_a_wrong_policy_is_refused_with_its_line(old: str, new: str, expected: s
         parse_settings(POLICY.replace(old, new), where="x.yaml")
     assert expected in str(error.value)
     assert "line 1" in str(error.value) or "line 8" in str(error.value)
+
+
+def state(shell: CommandLine, picture: str, racks: str) -> None:
+    document = to_document(cluster(picture, racks=racks, name="demo"))
+    (shell.folder / "state.json").write_text(json.dumps(document))
+
+
+def test_a_limit_on_leaders_counts_the_topics_that_are_left_out(shell: CommandLine) -> None:
+    own = "\n".join(f"a-{n}: 2 1 size=9 rate=10000000" for n in range(4))
+    state(shell, f"{own}\nb-0: 1 2 size=9 rate=90000000", "1 2")
+    limit = ("--topics", "a*", "--max-leader-bytes-in", "100MB/s")
+    plan(shell, "rebalance", *limit)
+    led = Counter({1: 90, 2: 0})
+    for name, replicas in replicas_after(shell).items():
+        led[replicas[0]] += 10 if name.startswith("a-") else 0
+    assert led[1] == 100
+
+
+def test_a_broker_is_demoted_in_every_broker_set(shell: CommandLine) -> None:
+    state(shell, "a-0: 2 3 size=9\nc-0: 2 3 size=9\nc-1: 3 2 size=9", "1 2 3")
+    plan(shell, "demote-brokers", "--brokers", "2", "--broker-sets", "a*=1,2")
+    assert {replicas[0] for replicas in replicas_after(shell).values()} == {3}
+
+
+def test_a_drain_whose_other_replicas_wait_for_repair_keeps_its_own_rules(
+    shell: CommandLine,
+) -> None:
+    state(shell, "a-0: 1 2 size=9\na-1: 2 3 1 size=9", "1=a 2=b !3=c 4=d")
+    plan(shell, "remove-brokers", "--brokers", "1")
+    made = RebalancePlan.from_json((shell.folder / "plan.json").read_text())
+    snapshot = from_document_text((shell.folder / "state.json").read_text())
+    assert [move.topic_partition for move in made.moves] == [TopicPartition("a", 0)]
+    assert find_violations(made, snapshot, BalancePolicy()) == ()

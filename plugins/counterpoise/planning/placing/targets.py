@@ -199,12 +199,13 @@ def count_targets(placement: Placement, roles: Roles, limit: Ints | None = None)
     counts = placement.counts
     highest = np.maximum(counts, UNBOUNDED if limit is None else limit)
     upper = np.where(roles.destinations, highest, counts)
-    lower = np.where(roles.sources, _fixed_counts(placement), counts)
+    fixed = _fixed(placement)
+    lower = np.where(roles.sources, fixed, counts)
     bounds = rack_bounds(placement, roles.staying)
     return fill_racks(
         total=int(counts.sum()),
-        lower=np.where(roles.leaving, 0, lower),
-        upper=np.where(roles.leaving, 0, upper),
+        lower=np.where(roles.leaving, fixed, lower),
+        upper=np.where(roles.leaving, fixed, upper),
         current=counts,
         racks=placement.cluster.racks,
         rack_bounds=(bounds.lowest, bounds.highest),
@@ -233,7 +234,8 @@ def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> Byt
     that shares reports its own.
     """
     held = placement.bytes_held
-    fixed = np.where(roles.leaving, 0, held)  # of brokers that do not share
+    staying = _fixed(placement, placement.cluster.size_bytes)
+    fixed = np.where(roles.leaving, staying, held)  # of brokers that do not share
     bounds = rack_bounds(placement, roles.staying, placement.cluster.size_bytes)
     fair = fill_racks(
         total=int(held.sum()),
@@ -260,8 +262,10 @@ def disk_weights(cluster: ClusterArrays, roles: Roles) -> Weights | None:
     return np.where(roles.sharing, cluster.disk_bytes / disks.max(), 1.0)
 
 
-def _fixed_counts(placement: Placement) -> Ints:
-    """Return how many replicas each broker holds of partitions that the plan leaves alone."""
+def _fixed(placement: Placement, weights: Ints | None = None) -> Ints:
+    """Return what each broker holds of partitions that the plan leaves alone: replicas, or their
+    `weights`.
+    """
     cluster = placement.cluster
     fixed_replicas = np.where(cluster.may_change[:, None], NOBODY, placement.replicas)
-    return cluster.load(fixed_replicas)
+    return cluster.load(fixed_replicas, weights)
