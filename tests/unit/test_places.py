@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from counterpoise import shipped_files
 from counterpoise.errors import InputError
 from counterpoise.settings import Locations, check_worker_variables
-from counterpoise.settings import locations as locations_module
 from tests.support.command_line import CommandLine
 
 NAMED = {
@@ -69,8 +69,8 @@ def test_defaults_are_in_the_project_wherever_a_command_is_typed(
 def test_an_installed_package_uses_the_folders_of_the_user(
     environment: dict[str, str], config: str, data: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed = "/usr/lib/python3/dist-packages/counterpoise/settings/locations.py"
-    monkeypatch.setattr(locations_module, "__file__", installed)
+    installed = Path("/usr/lib/python3/dist-packages/counterpoise")
+    monkeypatch.setattr(shipped_files, "_PACKAGE", installed)
     assert defaults(environment) == (
         f"{config}/clusters.yaml",
         f"{data}/store",
