@@ -61,7 +61,8 @@ def full_brokers(result: PlanningResult) -> str:
     if (others := result.left_out) is not None:
         counts = counts + others.load(others.replicas)
         best = best + others.load(others.replicas)
-    is_bound = (counts == max_count) & (best > max_count)
+    is_grown = result.after.counts > result.before.counts
+    is_bound = (counts == max_count) & ((best > max_count) | is_grown)
     above = np.flatnonzero(cluster.is_live & (counts > max_count))
     bound = np.flatnonzero(result.sharing & is_bound)
     sentences = []

@@ -164,7 +164,7 @@ def _racks_not_repaired(result: PlanningResult) -> str:
 def _racks_lost(result: PlanningResult) -> str:
     """Name partitions that the plan itself takes to fewer racks."""
     is_lost = result.racks_missing(result.after) > result.racks_missing(result.before)
-    why = "since no broker of another rack has room for a replica, or none is in scope"
+    why = "since no broker of another rack has room for a replica, is in scope, and may have it"
     return result.name_partitions(
         np.flatnonzero(is_lost & result.assignment.is_in_plan),
         f"will be on fewer racks than now, {why}",
