@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tests.exploration.points import WHAT_OTHERS_CHANGE, Process, text_of
+from tests.exploration.points import WHAT_OTHERS_CHANGE, Monotonic, Process, text_of
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
@@ -69,6 +69,7 @@ class Actor:
         self._stage: Any = None
         self._sent_late: list[Any] = []
         self.is_in_transaction = False
+        self.is_answering = False  # the world acts for it
         self._is_replayed = False
 
     def copy(self) -> "Actor":
@@ -197,10 +198,12 @@ class Actor:
         if self._position < len(self.log):
             kind, value = self.log[self._position]
         else:
+            self.is_answering = True
             try:
                 kind, value = "answer", act()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
                 kind, value = "error", error
+            self.is_answering = False
             self.log.append((kind, value))
             self._remember(kind, value)
         self._position += 1
@@ -209,7 +212,7 @@ class Actor:
         return value
 
     def _remember(self, kind: str, value: Any) -> None:
-        if isinstance(value, datetime):
+        if isinstance(value, datetime | Monotonic):
             text = f"{self._stage.cluster.now - self.began_at:.3f}"
         else:
             text = text_of(value)

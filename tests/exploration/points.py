@@ -59,9 +59,15 @@ def current_actor() -> "Actor | None":
     return running.actor
 
 
+class Monotonic(float):
+    """Seconds of the simulated cluster, as `time.monotonic()` returned them."""
+
+
 def point(kind: str, label: str, act: Callable[[], Any], *, seconds: float = 0.0) -> Any:
     """Do `act` when it is this process's turn; return its answer."""
     actor = current_actor()
+    if kind == "monotonic":  # no turn: but the same again when the part is run on its answers
+        return actor.recorded(act) if actor and not actor.is_answering else act()
     if kind == "token":
         return actor.next_token() if actor else act()
     if actor is None or actor.is_in_transaction:

@@ -40,7 +40,7 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.storage import Store
 from tests.exploration.independence import TIME, Footprint
-from tests.exploration.points import ExploredAdmin, ExploredTransactions, point
+from tests.exploration.points import ExploredAdmin, ExploredTransactions, Monotonic, point
 from tests.support.installations import installation_over
 from tests.support.runs import START, set_database_clock
 
@@ -288,7 +288,9 @@ def _everything_from(stage: Stage) -> Iterator[None]:
         return f"eeee{128 + number % 128:02x}{number:026x}"
 
     simulated_time = types.SimpleNamespace(
-        sleep=stage.sleep, monotonic=lambda: stage.cluster.now, time=lambda: stage.seconds
+        sleep=stage.sleep,
+        monotonic=lambda: point("monotonic", "", lambda: Monotonic(stage.cluster.now)),
+        time=lambda: stage.seconds,
     )
     given = {
         concurrent.futures.ThreadPoolExecutor: _InThisThread,
