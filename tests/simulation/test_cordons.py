@@ -11,13 +11,12 @@ from counterpoise.model.kafka import CORDONED_LOG_DIRS, ConfigChange, ConfigOper
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from counterpoise.planning import make_plan
-from tests.support.crashes import Countdown, Crash, crashing_run
+from tests.support.crashes import ends_after_crash
 from tests.support.pictures import cluster
 from tests.support.runs import (
     FOUR_BROKERS,
     SimulatedRun,
     at_broker,
-    let_step_locks_run_out,
     own_configs,
 )
 
@@ -115,12 +114,7 @@ def test_a_crash_at_any_write_leaves_no_cordon_once_the_run_has_ended(tmp_path: 
     crashes, crashed = 0, True
     while crashed:
         run = draining(tmp_path / str(crashes))
-        try:
-            crashing_run(run, Countdown(crashes))
-            crashed = False
-        except Crash:
-            let_step_locks_run_out(run.ledger)
-            assert run.run.state is RunState.DONE or run.go() is RunState.DONE
+        crashed = ends_after_crash(run, crashes)
         assert run.placement() == run.planned_placement(), f"crash {crashes}"
         assert own_configs(run.cluster) == {}, f"crash {crashes}"
         crashes += 2

@@ -20,7 +20,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
-from tests.support.crashes import MUTATING, Countdown, Crash, crashing_run
+from tests.support.crashes import MUTATING, ends_after_crash
 from tests.support.runs import (
     FOUR_BROKERS,
     SKEWED,
@@ -134,13 +134,7 @@ def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice
         run.limits = MovementPolicy(max_moves_in_flight=4)
         set_config(run.cluster, ORDERS, LEADER_LIST, "7:3")
         before = own_configs(run.cluster)
-        try:
-            crashing_run(run, Countdown(crashes))
-            crashed = False
-        except Crash:
-            crashed = True
-            let_step_locks_run_out(run.ledger)
-            assert run.run.state is RunState.DONE or run.go() is RunState.DONE
+        crashed = ends_after_crash(run, crashes)
         assert run.placement() == run.planned_placement(), f"crash {crashes}"
         assert own_configs(run.cluster) == before, f"crash {crashes}"
         changes = Counter(

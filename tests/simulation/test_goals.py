@@ -20,13 +20,12 @@ from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from tests.support.crashes import MUTATING, Countdown, Crash, crashing_run
+from tests.support.crashes import MUTATING, ends_after_crash
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 from tests.support.runs import (
     FOUR_BROKERS,
     SimulatedRun,
-    let_step_locks_run_out,
     own_configs,
     times_submitted,
 )
@@ -140,12 +139,7 @@ def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice
     crashes, crashed = 0, True
     while crashed:
         run = RUNS[name](tmp_path / str(crashes))
-        try:
-            crashing_run(run, Countdown(crashes))
-            crashed = False
-        except Crash:
-            let_step_locks_run_out(run.ledger)
-            assert run.run.state is RunState.DONE or run.go() is RunState.DONE
+        crashed = ends_after_crash(run, crashes)
         assert run.placement() == run.planned_placement(), f"crash {crashes}"
         assert own_configs(run.cluster) == {}, f"crash {crashes}"
         assert max(times_submitted(run.cluster).values()) == 1, f"crash {crashes}"

@@ -23,7 +23,6 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import TracebackType
@@ -77,13 +76,10 @@ class ComposeRun:
         self.folder = folder
         self.file: dict[str, Any] = _interpolated(yaml.safe_load(COMPOSE.read_text()), variables)
         self.services: dict[str, Any] = self.file["services"]
-        self._stack = ExitStack()
         self._networks: dict[str, Process] = {}  # a process that keeps each service's network stack
         self.processes: dict[str, Process] = {}
 
     def __enter__(self) -> Self:
-        folder = tempfile.mkdtemp(prefix="compose-", dir="/tmp")
-        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         self._switch = self._keep_network("switch")
         for number, network in enumerate(self.file["networks"]):
             self._ip("link", "add", f"br{number}", "type", "bridge")
@@ -104,7 +100,6 @@ class ComposeRun:
             process.begin_stop(5)
         for process in kept:
             process.wait()
-        self._stack.close()
 
     # -- services
 

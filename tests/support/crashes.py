@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
-from tests.support.runs import SimulatedRun
+from counterpoise.model.run import RunState
+from tests.support.runs import SimulatedRun, let_step_locks_run_out
 
 MUTATING: Final = ("alter_configs", "alter_reassignments", "elect_preferred_leaders")
 
@@ -134,3 +135,16 @@ def crashing_run(run: SimulatedRun, countdown: Countdown) -> None:
     admin: Any = CrashingProxy(run.cluster, MUTATING, countdown)
     ledger: Any = CrashingLedger(run.ledger, (), countdown)
     run.go(run.driver(admin, ledger))
+
+
+def ends_after_crash(run: SimulatedRun, writes: int) -> bool:
+    """Drive a run in a process that dies after so many writes, and go on in another one to its end;
+    return whether it died.
+    """
+    try:
+        crashing_run(run, Countdown(writes))
+    except Crash:
+        let_step_locks_run_out(run.ledger)
+        assert run.run.state is RunState.DONE or run.go() is RunState.DONE
+        return True
+    return False

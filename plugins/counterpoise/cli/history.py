@@ -91,11 +91,16 @@ def _add_compact(commands: Commands) -> None:
         "snapshots and analyses; after an interruption the next one goes on. Exit code 3 when "
         "something could not be done.",
     )
+    _add_arguments(parser)
+    parser.set_defaults(run=_compact)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what commands over one cluster, or all of them, have in common."""
     parser.add_argument(
         "--cluster", metavar="NAME", help="a cluster of config/clusters.yaml (default: all)"
     )
     add_json_argument(parser)
-    parser.set_defaults(run=_compact)
 
 
 def _compact(arguments: argparse.Namespace, console: Console) -> int:
@@ -124,10 +129,7 @@ def _add_rebuild(commands: Commands) -> None:
         "the Spark jobs. Of snapshots whose results are gone, what the old series says stays; its "
         "damaged files are renamed to `<name>.damaged`. Nothing is analysed again.",
     )
-    parser.add_argument(
-        "--cluster", metavar="NAME", help="a cluster of config/clusters.yaml (default: all)"
-    )
-    add_json_argument(parser)
+    _add_arguments(parser)
     parser.set_defaults(run=_rebuild)
 
 

@@ -47,7 +47,7 @@ from counterpoise.execution.throttling.read_back import (
     keys_in_force,
     throttled_brokers,
 )
-from counterpoise.execution.throttling.targets import wanted_throttles
+from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.execution.waits_for_cluster import UnreportedConfigs
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.plan import RebalancePlan
@@ -90,11 +90,7 @@ class Driver:
         log: Callable[[str], None],
     ) -> None:
         plan = options.plan
-        throttles = wanted_throttles(
-            plan.moves,
-            options.rate_bytes_per_second,
-            cordoned_broker_ids=plan.cordoned_broker_ids,
-        )
+        throttles = throttles_of_plan(plan)
         self._admin = admin
         self._ledger = ledger
         self._journal: Journal = ledger.journal(options.run_id)

@@ -86,3 +86,12 @@ def missing_from(others: Ints, replicas: Ints) -> Flags:
     for position in range(others.shape[1]):
         missing &= replicas != others[:, [position]]
     return np.asarray(missing)
+
+
+def count_within(lengths: Ints) -> Ints:
+    """Return 0, 1, 2 ... for each of the groups that have these lengths, one after the other.
+
+    Example: lengths [3, 0, 2] give [0, 1, 2, 0, 1].
+    """
+    starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.asarray(np.arange(len(starts)) - starts)

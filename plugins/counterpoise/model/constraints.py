@@ -8,7 +8,7 @@ set. Compare Cruise Control's BrokerSetAwareGoal, MinTopicLeadersPerBrokerGoal a
 ReplicaCapacityGoal.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -51,15 +51,17 @@ class Constraints:
     # brokers, drained by hand or about to leave, that get no replica they do not have
     no_new_replicas_on: Annotated[tuple[int, ...], Written.BROKER_IDS] = ()
 
-    def brokers_of(self, topic: str, brokers: Sequence[tuple[int, str | None]]) -> frozenset[int]:
-        """Return those of the brokers (id, rack) on which replicas of a topic may stand."""
-        own = next((s for s in self.broker_sets if matching(s.topics, [topic])), None)
-        sets = ((broker_id, self.set_of(broker_id, rack)) for broker_id, rack in brokers)
-        return frozenset(broker_id for broker_id, of_broker in sets if of_broker is own)
+    def set_of_broker(self, broker_id: int, rack: str | None) -> int:
+        """Return the number of the set that a broker is in; the number after all, where in none."""
+        numbered = enumerate(self.broker_sets)
+        return next((n for n, s in numbered if s.has(broker_id, rack)), len(self.broker_sets))
 
-    def set_of(self, broker_id: int, rack: str | None) -> BrokerSet | None:
-        """Return the broker set that a broker is in; None where it is in none."""
-        return next((s for s in self.broker_sets if s.has(broker_id, rack)), None)
+    def sets_of_topics(self, topics: Collection[str]) -> dict[str, int]:
+        """Return the number of the set that each topic belongs to, as for brokers."""
+        numbers = dict.fromkeys(topics, len(self.broker_sets))
+        for number, broker_set in reversed(list(enumerate(self.broker_sets))):
+            numbers |= dict.fromkeys(matching(broker_set.topics, topics), number)
+        return numbers
 
     def and_also(self, other: "Constraints") -> "Constraints":
         """Return both: what the other asks for can only be more. Its broker sets come first."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution import Driver, ExecutionOptions, keys_to_restore
-from counterpoise.execution.throttling.targets import wanted_throttles
+from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.installation import now_utc
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.approval import Approval, Decision
@@ -47,10 +47,7 @@ def stop_from_plan(
             options = ExecutionOptions(run_id, plan, rate_bytes_per_second=1, limits=limits)
             driver = Driver(admin, ledger, options, now_utc, log)
             driver.check_cluster()
-            cordoned = plan.cordoned_broker_ids
-            throttles = wanted_throttles(plan.moves, 0, cordoned_broker_ids=cordoned)
-            resources = throttles.resources
-            configs = read_throttle_keys(admin, resources)
+            configs = read_throttle_keys(admin, throttles_of_plan(plan).resources)
             with ledger.journal(run_id).step() as step:
                 # Without the ledger nobody knows what was submitted: each move and its way back
                 # may have been.

@@ -11,7 +11,7 @@ rows in the snapshot: this is where "same input, same plan" begins. Limits: size
 not known count as 0.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ from counterpoise.model.columns import (
     numbers_of,
     one_chunk,
 )
-from counterpoise.model.constraints import BrokerSet, MinTopicLeaders
+from counterpoise.model.constraints import MinTopicLeaders
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Scope
 from counterpoise.model.topic_patterns import matching
@@ -226,7 +226,7 @@ def read_cluster(
         is_left_to_repair=np.zeros(len(table), dtype=np.bool_),
         topic_names=topic_names,
         search=USUAL,
-        topic_sets=_topic_sets(topic_names, constraints.broker_sets),
+        topic_sets=_in_order(topic_names, constraints.sets_of_topics(topic_names)),
         min_insync_replicas=_min_insync(topic_names, snapshot),
         min_topic_leaders=_min_topic_leaders(topic_names, constraints.min_topic_leaders),
     )
@@ -253,7 +253,10 @@ def _of_brokers(
         "max_led_bytes": np.full_like(
             broker_ids, constraints.max_leader_bytes_in_per_second or UNBOUNDED
         ),
-        "broker_sets": _broker_sets(broker_ids, snapshot, constraints.broker_sets),
+        "broker_sets": np.array(
+            [constraints.set_of_broker(b, snapshot.racks.get(b)) for b in broker_ids.tolist()],
+            dtype=np.int64,
+        ),
     }
 
 
@@ -268,27 +271,8 @@ def all_topics(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     return tuple(sorted({*described, *with_partitions}))
 
 
-def _broker_sets(
-    broker_ids: Ints, snapshot: ClusterSnapshot, broker_sets: Sequence[BrokerSet]
-) -> Ints:
-    """Return the number of the first set that has each broker; the number after all, if none."""
-    numbers = np.full_like(broker_ids, len(broker_sets))
-    for position, broker_id in enumerate(broker_ids.tolist()):
-        rack = snapshot.racks.get(broker_id)
-        for number, broker_set in enumerate(broker_sets):
-            if broker_set.has(broker_id, rack):
-                numbers[position] = number
-                break
-    return numbers
-
-
-def _topic_sets(topic_names: tuple[str, ...], broker_sets: Sequence[BrokerSet]) -> Ints:
-    """Return the number of the first set with a pattern for each topic, as for brokers."""
-    numbers = np.full(len(topic_names), len(broker_sets), dtype=np.int64)
-    for number in reversed(range(len(broker_sets))):
-        members = matching(broker_sets[number].topics, topic_names)
-        numbers[_is_member(topic_names, members)] = number
-    return numbers
+def _in_order(topic_names: tuple[str, ...], numbers: Mapping[str, int]) -> Ints:
+    return np.array([numbers[name] for name in topic_names], dtype=np.int64)
 
 
 def _min_topic_leaders(

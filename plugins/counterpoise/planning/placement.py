@@ -260,6 +260,14 @@ class Placement:
             is_suitable |= (racks == rack).sum(axis=1) <= neighbours_now
         return np.asarray(is_suitable)
 
+    def nearest_in_size(self, replicas: Replicas, partition: int) -> tuple[int, int] | None:
+        """Return, of some replicas, the one nearest in size to a partition's; None of none."""
+        if not len(replicas.partitions):
+            return None
+        sizes = self.cluster.size_bytes
+        distances = np.abs(sizes[replicas.partitions] - sizes[partition])
+        return replicas.one(int(np.lexsort((replicas.partitions, distances))[0]))
+
     def count_on(self, is_counted: Flags) -> Ints:
         """Return, per partition, how many of its replicas are on the given brokers."""
         on_counted = np.append(is_counted, False)[self.replicas]

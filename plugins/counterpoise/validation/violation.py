@@ -116,9 +116,12 @@ class CheckedPlan:
     def allowed_by_topic(self) -> Mapping[str, frozenset[int]]:
         """Return, for the topics of the plan, the live brokers of their broker set."""
         racks, constraints = self.snapshot.racks, self.policy.constraints
-        brokers = [(broker_id, racks.get(broker_id)) for broker_id in sorted(self.live)]
-        topics = {move.topic for move in self.plan.moves}
-        return {topic: constraints.brokers_of(topic, brokers) for topic in sorted(topics)}
+        set_of = {b: constraints.set_of_broker(b, racks.get(b)) for b in self.live}
+        sets_of_topics = constraints.sets_of_topics({move.topic for move in self.plan.moves})
+        return {
+            topic: frozenset(b for b, of_broker in set_of.items() if of_broker == number)
+            for topic, number in sets_of_topics.items()
+        }
 
     def able_to_receive(self, move: Move) -> list[int]:
         """Return brokers in scope that stay, have room for a replica, and may have one more."""

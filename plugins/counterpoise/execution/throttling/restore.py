@@ -21,7 +21,7 @@ from counterpoise.execution.throttling.targets import (
     dynamic_value,
     is_topic_gone,
     list_entries,
-    wanted_throttles,
+    throttles_of_plan,
 )
 from counterpoise.execution.waits_for_cluster import UnrestoredKeys
 from counterpoise.model.kafka import LIST_KEYS, ConfigChange, ConfigOperation
@@ -175,7 +175,7 @@ def keys_to_restore(plan: RebalancePlan, configs: Configs) -> tuple[TouchedKey, 
     before_values = {
         (setting.resource, setting.key): setting.value for setting in plan.settings_before
     }
-    throttles = wanted_throttles(plan.moves, 0, cordoned_broker_ids=plan.cordoned_broker_ids)
+    throttles = throttles_of_plan(plan)
     topic_ids = {move.topic: move.topic_id for move in plan.moves}
     keys = []
     for resource, key in sorted(throttles.rates):

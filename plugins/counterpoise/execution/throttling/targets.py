@@ -34,7 +34,7 @@ from counterpoise.model.kafka import (
     ConfigValue,
     ResourceKey,
 )
-from counterpoise.model.plan import Move
+from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import TouchedKey
 
@@ -111,6 +111,13 @@ def wanted_throttles(
         {(topic_resource(topic), key): tuple(entries) for (topic, key), entries in lists},
         frozenset((topic_resource(topic), key) for topic in later_topics for key in LIST_KEYS),
         frozenset((broker_resource(broker_id), CORDONED_LOG_DIRS) for broker_id in cordoned),
+    )
+
+
+def throttles_of_plan(plan: RebalancePlan, rate_bytes_per_second: int = 0) -> WantedThrottles:
+    """Return all that a run of the plan may set, at any time."""
+    return wanted_throttles(
+        plan.moves, rate_bytes_per_second, cordoned_broker_ids=plan.cordoned_broker_ids
     )
 
 

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.model.columns import NOBODY, Ints
+from counterpoise.model.columns import NOBODY, Ints, count_within
 from counterpoise.planning.leading.candidates import Candidates
 from counterpoise.planning.water_filling import fill
 
@@ -152,10 +152,8 @@ def _unit_sink_arcs(brokers: Ints, lower: Ints, upper: Ints) -> _SinkArcs:
     A broker with lower 2 and upper 5 has three arcs, with the unevenness 2, 3 and 4.
     """
     units = upper - lower
-    starts = np.repeat(np.cumsum(units) - units, units)
-    position = np.arange(len(starts)) - starts
-    unevenness = np.repeat(lower, units) + position
-    return _SinkArcs(np.repeat(brokers, units), np.ones_like(starts), unevenness)
+    unevenness = np.repeat(lower, units) + count_within(units)
+    return _SinkArcs(np.repeat(brokers, units), np.ones_like(unevenness), unevenness)
 
 
 def _arcs(

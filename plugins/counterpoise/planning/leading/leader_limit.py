@@ -58,10 +58,14 @@ def keep_below(candidates: Candidates, leaders: Ints) -> Ints:
         if change is None:
             is_hopeless[worst] = True
             continue
+        shift = int(candidates.bytes_in[change.going])
         leaders[change.going] = change.destination
         if change.returning is not None:
+            shift -= int(candidates.bytes_in[change.returning])
             leaders[change.returning] = worst
-        loads, has_changed = candidates.led_bytes(leaders), True
+        loads[worst] -= shift
+        loads[change.destination] += shift
+        has_changed = True
     return leaders
 
 

@@ -17,7 +17,7 @@ some, where the goal may move replicas.
 
 import numpy as np
 
-from counterpoise.model.columns import Ints
+from counterpoise.model.columns import Ints, count_within
 from counterpoise.planning.leading.candidates import Candidates
 
 
@@ -48,8 +48,7 @@ def lead_topic(candidates: Candidates, rows: Ints) -> Ints:
 
     further = np.bincount(brokers, minlength=candidates.broker_count)
     heads = np.repeat(np.arange(candidates.broker_count), further)
-    units = np.arange(len(heads)) - np.repeat(np.cumsum(further) - further, further)
-    counts_before = fixed[heads] + units
+    counts_before = fixed[heads] + count_within(further)
     per_count = 8 * (len(rows) + 1)
     per_lacking = per_count * (2 * len(rows) + 2)
     is_lacking = counts_before < candidates.min_topic_leaders[topic]

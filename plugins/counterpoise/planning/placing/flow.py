@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.columns import Flags, Ints, count_within
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placing.choice import ReplicaChoice
 
@@ -208,7 +208,7 @@ def _add_topics(arcs: _Arcs, choice: ReplicaChoice, network: _Network, weights: 
     fixed = choice.start.topic_counts[topics, brokers] - chosen_now[topics, brokers]
     capacities = np.bincount(network.cells - network.first_cell)
     cells = np.repeat(np.arange(len(topics)), capacities)
-    units = np.arange(len(cells)) - np.repeat(np.cumsum(capacities) - capacities, capacities)
+    units = count_within(capacities)
     counts_before = fixed[cells] + units
     is_above = counts_before >= choice.topic_limits[topics[cells]]
     is_below = counts_before < choice.min_topic_counts[topics[cells]]
@@ -225,7 +225,7 @@ def _add_counts(arcs: _Arcs, choice: ReplicaChoice, network: _Network, weights: 
     capacities = np.minimum(is_chosen.sum(axis=0), room)
     allowed = np.maximum(choice.max_counts, now) - fixed
     brokers = np.repeat(np.arange(cluster.broker_count), capacities)
-    units = np.arange(len(brokers)) - np.repeat(np.cumsum(capacities) - capacities, capacities)
+    units = count_within(capacities)
     costs = (2 * (fixed[brokers] + units) + 1) * weights.counts
     costs += (units >= allowed[brokers]) * weights.limits
     costs = np.where(choice.leaving[brokers], weights.unplaced, costs)

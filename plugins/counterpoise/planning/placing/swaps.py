@@ -390,8 +390,4 @@ def _returned(
     replicas = movable_replicas.receivable(source, destination)
     harm = shares.harm(placement, replicas.partitions, source, destination)
     replicas = replicas.only((harm == 0) & (replicas.partitions != partition))
-    if not len(replicas.partitions):
-        return None
-    sizes = placement.cluster.size_bytes
-    distances = np.abs(sizes[replicas.partitions] - sizes[partition])
-    return replicas.one(int(np.lexsort((replicas.partitions, distances))[0]))
+    return placement.nearest_in_size(replicas, partition)

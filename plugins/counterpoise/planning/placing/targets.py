@@ -199,7 +199,7 @@ def count_targets(placement: Placement, roles: Roles, limit: Ints | None = None)
     counts = placement.counts
     highest = np.maximum(counts, UNBOUNDED if limit is None else limit)
     upper = np.where(roles.destinations, highest, counts)
-    fixed = _fixed(placement)
+    fixed = fixed_load(placement)
     lower = np.where(roles.sources, fixed, counts)
     bounds = rack_bounds(placement, roles.staying)
     return fill_racks(
@@ -234,7 +234,7 @@ def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> Byt
     that shares reports its own.
     """
     held = placement.bytes_held
-    staying = _fixed(placement, placement.cluster.size_bytes)
+    staying = fixed_load(placement, placement.cluster.size_bytes)
     fixed = np.where(roles.leaving, staying, held)  # of brokers that do not share
     bounds = rack_bounds(placement, roles.staying, placement.cluster.size_bytes)
     fair = fill_racks(
@@ -262,7 +262,7 @@ def disk_weights(cluster: ClusterArrays, roles: Roles) -> Weights | None:
     return np.where(roles.sharing, cluster.disk_bytes / disks.max(), 1.0)
 
 
-def _fixed(placement: Placement, weights: Ints | None = None) -> Ints:
+def fixed_load(placement: Placement, weights: Ints | None = None) -> Ints:
     """Return what each broker holds of partitions that the plan leaves alone: replicas, or their
     `weights`.
     """

@@ -81,8 +81,4 @@ def _returned(
     minimum = cluster.min_topic_leaders[topics]
     can_spare = (minimum == 0) | (placement.topic_counts[topics, source] > minimum)
     replicas = replicas.only(can_spare & (replicas.partitions != partition))
-    if not len(replicas.partitions):
-        return None
-    sizes = cluster.size_bytes
-    distances = np.abs(sizes[replicas.partitions] - sizes[partition])
-    return replicas.one(int(np.lexsort((replicas.partitions, distances))[0]))
+    return placement.nearest_in_size(replicas, partition)

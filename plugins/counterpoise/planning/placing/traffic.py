@@ -34,7 +34,7 @@ from counterpoise.model.evenness import ByteBand
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
-from counterpoise.planning.placing.targets import byte_band, rack_bounds
+from counterpoise.planning.placing.targets import byte_band, fixed_load, rack_bounds
 from counterpoise.planning.placing.topics import TopicShares
 from counterpoise.planning.traffic_search import (
     AIM_PERCENT,
@@ -67,8 +67,7 @@ def traffic_per_broker(placement: Placement) -> Ints:
 def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
     """Return each broker's fair share of the traffic, as even as the racks allow, and the band."""
     cluster, traffic = placement.cluster, traffic_per_broker(placement)
-    fixed_replicas = np.where(cluster.may_change[:, None], NOBODY, placement.replicas)
-    fixed = cluster.load(fixed_replicas, cluster.bytes_in)
+    fixed = fixed_load(placement, cluster.bytes_in)
     bounds = rack_bounds(placement, roles.staying, cluster.bytes_in)
     fair = fill_racks(
         total=int(traffic.sum()),
