@@ -46,9 +46,9 @@ class Standalone:
 
 
 @contextmanager
-def standalone_cluster(folder: Path) -> Iterator[Standalone]:
+def standalone_cluster(folder: Path, workers: int = WORKERS) -> Iterator[Standalone]:
     """Raises ChildFailedError when it does not come up."""
-    ports = free_ports(2 + 2 * WORKERS)
+    ports = free_ports(2 + 2 * workers)
     at, page = ports[:2]
     master = f"spark://127.0.0.1:{at}"
     running: list[Process] = []
@@ -58,7 +58,7 @@ def standalone_cluster(folder: Path) -> Iterator[Standalone]:
         wait_until(
             lambda: _answers(at) and _answers(page), "Spark's master", _START_SECONDS, running
         )
-        for number in range(WORKERS):
+        for number in range(workers):
             port, own_page = ports[2 + 2 * number : 4 + 2 * number]
             words = [
                 "org.apache.spark.deploy.worker.Worker",
@@ -78,7 +78,7 @@ def standalone_cluster(folder: Path) -> Iterator[Standalone]:
             ]
             running.append(_daemon(folder, f"worker-{number}", words))
         wait_until(
-            lambda: alive_workers(page) == WORKERS, "Spark's workers", _START_SECONDS, running
+            lambda: alive_workers(page) == workers, "Spark's workers", _START_SECONDS, running
         )
         yield Standalone(master, tuple(ports))
     finally:

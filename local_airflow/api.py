@@ -10,7 +10,7 @@ Limits: reads at most 1000 rows of a list; works with the SimpleAuthManager's to
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import httpx
@@ -19,6 +19,8 @@ from counterpoise.errors import CounterpoiseError
 
 FINAL_RUN_STATES = frozenset({"success", "failed"})
 POLL_SECONDS = 0.5
+# Airflow may mark a task as failed that gets its response while its first process is still ending.
+MIN_DEFERRED_SECONDS = 11.0
 
 Found = TypeVar("Found")
 
@@ -183,6 +185,16 @@ class AirflowApi:
         task_path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
         body = {"chosen_options": [option], "params_input": dict(params)}
         self._request("PATCH", f"{task_path}/{map_index}/hitlDetails", json=body)
+
+    def approve(self, approval: PendingApproval, reason: str, **values: Any) -> None:
+        """Approve as this user, with `values` in the form, once Airflow takes a response.
+
+        Raises AirflowApiError as `answer_approval` does.
+        """
+        deferred_seconds = (datetime.now(UTC) - approval.created_at).total_seconds()
+        time.sleep(max(0.0, MIN_DEFERRED_SECONDS - deferred_seconds))
+        params = {**approval.params, "reason": reason, **values}
+        self.answer_approval(approval.dag_id, approval.run_id, approval.task_id, "Approve", params)
 
     def approval_page(self, dag_id: str, run_id: str, task_id: str) -> str:
         """Return the address of the page on which a person responds."""

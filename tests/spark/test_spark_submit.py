@@ -2,18 +2,15 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 
-from counterpoise.java_runtime import spark_java_home
+from benchmarks.standalone import standalone_cluster
 from counterpoise.spark_submit import SparkJobError, run_job
 from tests.spark.snapshot_files import SnapshotSpec, part, write_history
 
@@ -138,43 +135,15 @@ def test_what_the_installation_sets_counts_before_what_a_job_would_set(tmp_path:
     assert found["spark.sql.ansi.enabled"] == "true"
 
 
-@pytest.fixture
-def master_without_workers(tmp_path: Path) -> Iterator[str]:
-    """A real master of a standalone cluster."""
-    home = Path(pyspark.__file__).parent
-    java = spark_java_home() / "bin" / "java"
-    command = [java, "-cp", f"{home / 'jars'}/*", "org.apache.spark.deploy.master.Master"]
-    arguments = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-    log = tmp_path / "master.log"
-    with log.open("w") as output:
-        master = subprocess.Popen([*command, *arguments], stdout=output, stderr=output)
-    try:
-        url = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
-        until = time.monotonic() + 120
-        while not (found := url.search(log.read_text())):
-            assert master.poll() is None, log.read_text()
-            assert time.monotonic() < until, log.read_text()
-            time.sleep(0.2)
-        yield found.group(1)
-    finally:
-        master.terminate()
-        master.wait(timeout=30)
-
-
-def test_a_master_without_workers_ends_the_job_with_the_reason(
-    tmp_path: Path, master_without_workers: str
-) -> None:
+def test_a_master_without_workers_ends_the_job_with_the_reason(tmp_path: Path) -> None:
     listing = tmp_path / "snapshots.json"
     (row,) = write_history(tmp_path, [SnapshotSpec("demo", 0, [part("a", 0, [1], leader=1)])])
     listing.write_text(json.dumps([row]))
     arguments = ["--store", str(tmp_path), "--round", "r", "--snapshots", str(listing)]
     conf = {"spark.counterpoise.workersTimeoutSeconds": "3"}
-    with pytest.raises(SparkJobError, match=r"no worker of spark://.* within 3 s") as failure:
-        run_job(
-            JOBS / "analysis_round.py",
-            arguments,
-            master=master_without_workers,
-            conf=conf,
-            log=print,
-        )
+    with (
+        standalone_cluster(tmp_path, workers=0) as cluster,
+        pytest.raises(SparkJobError, match=r"no worker of spark://.* within 3 s") as failure,
+    ):
+        run_job(JOBS / "analysis_round.py", arguments, master=cluster.master, conf=conf, log=print)
     assert failure.value.exit_status == 1
