@@ -176,13 +176,11 @@ def _with_leaders(result: PlanningResult) -> FinalAssignment:
     """Return the replicas that were placed, with the leaders that are chosen over them."""
     roles, cluster = result.roles, result.cluster
     first, is_free = result.after.replicas[:, 0].copy(), np.zeros(cluster.partition_count, np.bool_)
-    candidates_by_part = [_candidates(part) for part in result.results_by_part]
-    fixed = [candidates.fixed_bytes for candidates in candidates_by_part]
-    for part, of_part, candidates, own in zip(
-        result.parts, result.results_by_part, candidates_by_part, fixed, strict=True
+    candidates_by_part = _beside_each_other(list(map(_candidates, result.results_by_part)))
+    for part, of_part, candidates in zip(
+        result.parts, result.results_by_part, candidates_by_part, strict=True
     ):
-        room = np.maximum(0, cluster.max_led_bytes - (np.sum(fixed, axis=0) - own))
-        first[part.rows] = _lead(of_part, replace(candidates, max_led_bytes=room))
+        first[part.rows] = _lead(of_part, candidates)
         is_free[part.rows] = candidates.is_free
     demoted = roles.sharing & ~roles.leading
     elects = result.goal.elects
@@ -193,6 +191,18 @@ def _candidates(result: PlanningResult) -> Candidates:
     goal, leading = result.goal, result.roles.leading
     may_change = goal.may_change_leader(result.cluster, result.roles)
     return Candidates.of(result.after, leading, may_change, elects=goal.elects)
+
+
+def _beside_each_other(parts: list[Candidates]) -> list[Candidates]:
+    """Return the candidates with what a broker may lead beside what it has to lead of others."""
+    if len(parts) == 1:
+        return parts
+    fixed = [part.fixed_bytes for part in parts]
+    total = np.sum(fixed, axis=0)
+    return [
+        replace(part, max_led_bytes=np.maximum(0, part.max_led_bytes - (total - own)))
+        for part, own in zip(parts, fixed, strict=True)
+    ]
 
 
 def _lead(result: PlanningResult, candidates: Candidates) -> Ints:
