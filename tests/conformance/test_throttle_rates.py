@@ -158,7 +158,11 @@ def test_a_static_rate_is_shown_behind_the_dynamic_default_in_force(cluster: Clu
     try:
         of_every_broker = ConfigValue("100000000", ConfigSource.DYNAMIC_DEFAULT_BROKER)
         cluster.wait_until(
-            lambda: cluster.config(broker(5), FOLLOWER_RATE) == of_every_broker, "the default"
+            lambda: all(
+                cluster.config(broker(broker_id), FOLLOWER_RATE) == of_every_broker
+                for broker_id in (4, 5)
+            ),
+            "the default",
         )
         shown = cluster.admin.describe_configs([broker(5), broker(4)], RATE_KEYS)
         assert shown[broker(5)][FOLLOWER_RATE].hidden_static == "0"

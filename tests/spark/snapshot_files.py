@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from counterpoise.history import history_files, manifest_of, snapshot_id_for
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.result_tables import RESULT_TABLES
 from counterpoise.model.tables import SNAPSHOT_TABLES
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -172,9 +173,16 @@ def compacted(store: Path, manifests: Sequence[dict[str, Any]]) -> list[dict[str
 
 
 def result_rows(store: Path, table: str, *rounds: str) -> list[dict[str, Any]]:
-    """All rows of a table of results, in an order that tells two of them apart."""
+    """All rows of a table of results, in an order that tells two of them apart.
+
+    A table without rows has a folder without files.
+    """
     read = [
-        pq.read_table(store / "results" / table / f"round={name}", partitioning=None)
+        pq.read_table(
+            store / "results" / table / f"round={name}",
+            partitioning=None,
+            schema=RESULT_TABLES[table],
+        )
         for name in rounds
     ]
     keys = ("snapshot_id", "topic", "partition", "broker_id", "log_dir")
