@@ -15,6 +15,7 @@ from counterpoise.cli import repeating
 from counterpoise.ledger import Ledger
 from counterpoise.model.run import RunState
 from counterpoise.web import app as web
+from counterpoise.web.viewers import may_read
 from tests.support.command_line import CommandLine
 from tests.support.pictures import simulated
 from tests.support.runs import change_state
@@ -157,7 +158,7 @@ def test_the_pages_do_what_the_table_says(story: Story, permission: str) -> None
     app = web.build_app(
         lambda: installation.open_installation(environment=environment, may_migrate_ledger=False)
     )
-    app.dependency_overrides[web._may_read] = lambda: None
+    app.dependency_overrides[may_read] = lambda: None
     app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(
         username=PEOPLE[permission], role="user"
     )

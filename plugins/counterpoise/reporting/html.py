@@ -9,20 +9,25 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from counterpoise.model.safe_text import without_control_characters
+from counterpoise.model.safe_text import one_line, without_control_characters
 from counterpoise.model.words import join_ids
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
 
 def render(template: str, **values: object) -> str:
     """Render one page from `templates/`. Everything in `values` is escaped, but for pictures."""
-    return _environment().get_template(template).render(**values)
+    return _own_environment().get_template(template).render(**values)
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+def _own_environment() -> Environment:
+    return environment()
+
+
+def environment(*folders: Path) -> Environment:
+    """Return an environment that finds its templates in these folders, and then in ours."""
+    made = Environment(
+        loader=FileSystemLoader([*folders, Path(__file__).parent / "templates"]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -30,7 +35,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         finalize=_without_control_characters,
     )
-    environment.filters |= {
+    made.filters |= {
         "bytes": format_bytes,
         "rate": format_rate,
         "duration": format_seconds,
@@ -39,8 +44,9 @@ def _environment() -> Environment:
         "times": times,
         "when": when,
         "ids": join_ids,
+        "one_line": one_line,
     }
-    return environment
+    return made
 
 
 def _without_control_characters(value: object) -> str:

@@ -1,0 +1,44 @@
+"""Forms that only our own pages can send: a token in each, checked before anything is done.
+
+    page(request, "pause.html", form_token=form_token(viewer))
+    @router.post("/runs/{run_id}/pause", dependencies=[Depends(check_form)])
+
+Airflow's login is a cookie, which a browser adds to any form that is sent to it. The token is signed
+with Airflow's own secret (`[api] secret_key`), names the account, and holds for some hours; source:
+OWASP's CSRF prevention cheat sheet, "signed double-submit" bound to the account.
+"""
+
+from typing import Annotated, Final
+
+from airflow.configuration import conf
+from fastapi import Form
+from itsdangerous import BadSignature, URLSafeTimedSerializer
+
+from counterpoise.errors import RefusedError
+from counterpoise.queries import Viewer
+from counterpoise.web.viewers import CurrentViewer
+
+_SALT: Final = "counterpoise form"
+_MAX_AGE_SECONDS: Final = 8 * 3600
+
+
+def form_token(viewer: Viewer) -> str:
+    """Return the value of the hidden field `form_token`."""
+    return _signer().dumps(viewer.user_id)
+
+
+def check_form(viewer: CurrentViewer, form_token: Annotated[str, Form()] = "") -> None:
+    """Raise RefusedError for a form that no page of ours gave to this account lately."""
+    try:
+        user_id = _signer().loads(form_token, max_age=_MAX_AGE_SECONDS)
+    except BadSignature:
+        user_id = None
+    if user_id != viewer.user_id:
+        raise RefusedError(
+            "this form is too old, or it came from elsewhere; nothing was changed: open the page "
+            "again and send it from there"
+        )
+
+
+def _signer() -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(conf.get("api", "secret_key"), salt=_SALT)

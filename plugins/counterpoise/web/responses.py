@@ -1,0 +1,111 @@
+"""How every page is drawn and answered: one frame, one set of security headers, neutral failures.
+
+    return page(request, "fleet.html", fleet=fleet)
+    return error_page(request, 403, "The policy of this cluster does not name you (view).")
+
+A failure shows one neutral sentence and a reference; the log has the reason under the same
+reference.
+"""
+
+import uuid
+from collections.abc import Awaitable, Callable
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment
+
+from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.safe_text import safe_logger
+from counterpoise.reporting.html import environment
+
+_LOGGER = safe_logger(__name__)
+
+# The pages are shown on the origin of Airflow's login, whose cookie scripts could read. Without
+# "allow-same-origin" a link inside Airflow's own frame would lose the login.
+_NO_SCRIPTS: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "frame-ancestors 'self'; sandbox allow-same-origin allow-popups "
+    "allow-popups-to-escape-sandbox allow-top-navigation-by-user-activation"
+)
+_PAGE_POLICY: Final = f"{_NO_SCRIPTS} allow-forms; form-action 'self'"
+STORED_POLICY: Final = f"{_NO_SCRIPTS}; form-action 'none'"  # for what lies in the store
+_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+URL_PREFIX: Final = "/counterpoise"  # below Airflow's own address
+
+
+def page(request: Request, template: str, *, status: int = 200, **values: object) -> HTMLResponse:
+    """Return a page drawn from `templates/`.
+
+    Every template has `base`, the path of our pages, and `airflow`, that of Airflow's own, both
+    without a slash at the end: Airflow may stand below a prefix of its own.
+    """
+    base = str(request.scope.get("root_path", ""))
+    text = (
+        _environment()
+        .get_template(template)
+        .render(base=base, airflow=base.removesuffix(URL_PREFIX), **values)
+    )
+    return HTMLResponse(text, status_code=status)
+
+
+@cache
+def _environment() -> Environment:
+    return environment(Path(__file__).parent / "templates")
+
+
+def error_page(request: Request, status: int, sentence: str) -> Response:
+    """Return a page that says in one sentence what cannot be shown or done, and why."""
+    return page(request, "error.html", status=status, sentence=sentence)
+
+
+def may_not_view(request: Request) -> Response:
+    return error_page(request, 403, "The policy of this cluster does not name you (view).")
+
+
+async def safe_response(
+    request: Request, call_next: Callable[[Request], Awaitable[Response]]
+) -> Response:
+    """Return the response with the security headers; a failure shows a reference, not its reason.
+
+    What a person asked for by a form and may not have is told in the words of the refusal.
+    """
+    is_form = request.method == "POST"
+    try:
+        response = await call_next(request)
+    except RefusedError as error:
+        response = error_page(request, 403, str(error)) if is_form else _unknown(request, error)
+    except InputError as error:
+        response = (
+            error_page(request, 422, str(error))
+            if is_form
+            else error_page(
+                request, 404, "There is nothing of this name. It may have been renamed."
+            )
+        )
+    except Exception as error:  # noqa: BLE001 - its text may hold what a viewer must not see
+        response = _unknown(request, error)
+    response.headers.update(_HEADERS)
+    response.headers.setdefault("Content-Security-Policy", _PAGE_POLICY)
+    return response
+
+
+def _not_found(request: Request) -> Response:
+    return error_page(request, 404, "There is nothing of this name. It may have been renamed.")
+
+
+def _unknown(request: Request, error: Exception) -> Response:
+    reference = uuid.uuid4().hex[:12]
+    _LOGGER.error("page error %s: %s: %s", reference, type(error).__name__, error)
+    return error_page(
+        request,
+        503,
+        "This page cannot be shown now. The api-server's log has the reason under the "
+        f"reference {reference}.",
+    )
