@@ -3,9 +3,9 @@
     page(request, "pause.html", form_token=form_token(viewer))
     @router.post("/runs/{run_id}/pause", dependencies=[Depends(check_form)])
 
-Airflow's login is a cookie, which a browser adds to any form that is sent to it. The token is signed
-with Airflow's own secret (`[api] secret_key`), names the account, and holds for some hours; source:
-OWASP's CSRF prevention cheat sheet, "signed double-submit" bound to the account.
+Airflow's login is a cookie, which a browser adds to any form that is sent to it. The token is
+signed with Airflow's own secret (`[api] secret_key`), names the account, and holds for some hours;
+source: OWASP's CSRF prevention cheat sheet, "signed double-submit" bound to the account.
 """
 
 from typing import Annotated, Final
