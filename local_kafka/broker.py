@@ -7,10 +7,15 @@ Limits: listeners on 127.0.0.1, the first one plaintext; brokers read their conf
 only, so a change needs a restart.
 """
 
+import base64
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
 
 from local_processes import free_ports
 
@@ -115,15 +120,17 @@ class BrokerHome:
         """Return the directories of its partitions."""
         return tuple(self.directory / f"data-{number}" for number in range(self.spec.log_dirs))
 
-    def write_files(self, voters: str, cluster_properties: Mapping[str, str]) -> None:
+    def write_files(
+        self, metadata_properties: Mapping[str, str], cluster_properties: Mapping[str, str]
+    ) -> None:
         """Write server.properties and log4j2.xml.
 
-        `voters` is `id@host:port` of each controller, separated by commas.
+        `metadata_properties` are those of this broker's part in KRaft or ZooKeeper.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = {
             **DEFAULT_PROPERTIES,
-            **self._own_properties(voters),
+            **metadata_properties,
             **cluster_properties,
             **self.spec.properties,
         }
@@ -131,7 +138,32 @@ class BrokerHome:
         self.properties_file.write_text("".join(lines))
         write_log4j(self.directory / "log4j2.xml", "SYSTEM_OUT", "INFO")
 
-    def _own_properties(self, voters: str) -> dict[str, str]:
+    def kraft_properties(self, voters: str) -> dict[str, str]:
+        """Return the properties of a broker, a controller or both in KRaft mode.
+
+        `voters` is `id@host:port` of each controller, separated by commas.
+        """
+        is_controller = self.controller_port is not None
+        controller = [f"CONTROLLER://{HOST}:{self.controller_port}"] if is_controller else []
+        roles = [] if self.spec.is_only_controller else ["broker"]
+        return {
+            "process.roles": ",".join([*roles, *(["controller"] if is_controller else [])]),
+            "node.id": str(self.spec.broker_id),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            **self._listener_properties(controller),
+        }
+
+    def zookeeper_properties(self, zookeeper: str) -> dict[str, str]:
+        """Return the properties of a broker whose metadata is in ZooKeeper, at `host:port`."""
+        return {
+            "broker.id": str(self.spec.broker_id),
+            "zookeeper.connect": zookeeper,
+            "inter.broker.listener.name": "PLAINTEXT",
+            **self._listener_properties(),
+        }
+
+    def _listener_properties(self, controller: Sequence[str] = ()) -> dict[str, str]:
         listeners = [f"PLAINTEXT://{self.address}"]
         advertised = [f"PLAINTEXT://{self.address}"]
         protocols = ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"]
@@ -139,20 +171,12 @@ class BrokerHome:
             listeners.append(f"{listener.name}://{listener.address}")
             advertised.append(f"{listener.name}://{listener.advertised or listener.address}")
             protocols.append(f"{listener.name}:{listener.protocol}")
-        roles = ["broker"]
         if self.spec.is_only_controller:
-            listeners, roles = [], []
-        if self.controller_port is not None:
-            listeners.append(f"CONTROLLER://{HOST}:{self.controller_port}")
-            roles.append("controller")
+            listeners, advertised = [], []
         return {
-            "process.roles": ",".join(roles),
-            "node.id": str(self.spec.broker_id),
             **({} if self.spec.rack is None else {"broker.rack": self.spec.rack}),
-            "controller.quorum.voters": voters,
-            "controller.listener.names": "CONTROLLER",
-            "listeners": ",".join(listeners),
-            **({"advertised.listeners": ",".join(advertised)} if "broker" in roles else {}),
+            "listeners": ",".join([*listeners, *controller]),
+            **({"advertised.listeners": ",".join(advertised)} if advertised else {}),
             "listener.security.protocol.map": ",".join(protocols),
             "log.dirs": ",".join(map(str, self.log_directories)),
         }
@@ -203,3 +227,27 @@ def write_log4j(path: Path, target: str, level: str) -> None:
 def _escaped(value: str) -> str:
     """Escape a value for java.util.Properties."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def new_cluster_id() -> str:
+    """Return base64url of 16 bytes, as Kafka's Uuid.randomUuid.
+
+    It has no leading dash, which tools take for an option.
+    """
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def brokers_seen_by(address: str) -> set[int]:
+    """Return the unfenced brokers in one broker's metadata; none when it does not respond yet."""
+    config: dict[str, Any] = {"bootstrap.servers": address, "log_level": 0}
+    # librdkafka's errors say nothing: connections are refused while a broker starts.
+    client = AdminClient(config | {"error_cb": lambda _error: None})
+    future = client.describe_cluster(request_timeout=1.0)
+    # Not raised: the traceback would keep a reference to the client, and librdkafka's own thread,
+    # which releases the future last, must not be the one that deletes the client.
+    if future.exception() is not None:
+        return set()
+    return {node.id for node in future.result().nodes}

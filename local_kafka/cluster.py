@@ -1,4 +1,4 @@
-"""A real multi-broker Kafka cluster (KRaft) as child processes on loopback.
+"""A real multi-broker Kafka cluster as child processes on loopback.
 
     with LocalKafka(tmp_path, brokers=brokers_in_racks("a", "b", "c")) as kafka:
         orders = TopicSpec("orders", partitions=12, replication_factor=3)
@@ -8,25 +8,23 @@
 
 The first three brokers are also controllers (with fewer than three brokers, the first), so any
 single broker may die. Later ones are brokers only; where a spec is one of a controller without a
-broker, all brokers are. No broker outlives this process (see `local_processes`). One thread uses
-one cluster.
+broker, all brokers are. With `with_zookeeper`, up to Kafka 3.9, there are no such controllers: one
+ZooKeeper server keeps the metadata. No broker outlives this process (see `local_processes`). One
+thread uses one cluster.
 
 Limits: 256 MiB of heap are enough for a few hundred partitions per broker; use `heap="-Xmx1g"` for
 thousands.
 """
 
-import base64
 import subprocess
 import tempfile
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-
-from confluent_kafka.admin import AdminClient
+from typing import Self
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.java_runtime import java_executable
@@ -36,9 +34,11 @@ from local_kafka.broker import (
     BrokerSpec,
     Listener,
     brokers_in_racks,
+    brokers_seen_by,
     choose_homes,
     internal_topic_factors,
     jvm_environment,
+    new_cluster_id,
     write_log4j,
 )
 from local_kafka.jars import (
@@ -50,6 +50,7 @@ from local_kafka.jars import (
     locked,
     options_to_write_archive,
 )
+from local_kafka.zookeeper import LocalZooKeeper
 from local_processes import Process, run, start, wait_until
 
 DEFAULT_HEAP = "-Xmx256m"
@@ -77,10 +78,11 @@ class LocalKafka:
         heap: str = DEFAULT_HEAP,
         version: str = KAFKA_VERSION,
         jvm_options: Sequence[str] = (),
+        with_zookeeper: bool = False,
     ) -> None:
         self.directory = directory
         self.version = version
-        self.cluster_id = _new_cluster_id()
+        self.cluster_id = new_cluster_id()
         self._specs = _specs(brokers)
         broker_count = sum(not spec.is_only_controller for spec in self._specs)
         self._properties = {**internal_topic_factors(broker_count), **(properties or {})}
@@ -90,6 +92,7 @@ class LocalKafka:
         self._processes: dict[int, Process] = {}
         self._frozen: set[int] = set()
         self._voters = ""
+        self._zookeeper = LocalZooKeeper(directory / "zookeeper") if with_zookeeper else None
 
     def __enter__(self) -> Self:
         self.start()
@@ -115,6 +118,8 @@ class LocalKafka:
         if WRITES_ARCHIVE not in " ".join(self._jvm_options):
             _archive_classes(self.version)
         try:
+            if self._zookeeper:
+                self._zookeeper.start(self._java(self._tools_log4j, DEFAULT_HEAP))
             if not self._homes:
                 self._prepare(self._specs)
             for broker_id in self._homes:
@@ -135,6 +140,8 @@ class LocalKafka:
             process.wait()
         self._processes.clear()
         self._frozen.clear()
+        if self._zookeeper:
+            self._zookeeper.stop()
 
     def wait_until_ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
         """Wait until every live broker lists every live broker in its own metadata.
@@ -145,7 +152,7 @@ class LocalKafka:
         not_ready = list(self.live_brokers)
 
         def are_all_ready() -> bool:
-            while not_ready and expected <= _brokers_seen_by(self._homes[not_ready[0]].address):
+            while not_ready and expected <= brokers_seen_by(self._homes[not_ready[0]].address):
                 not_ready.pop(0)
             return not not_ready
 
@@ -228,7 +235,7 @@ class LocalKafka:
         """Wait until the broker's session has ended, and no live broker lists it any more."""
 
         def is_fenced() -> bool:
-            brokers_seen = map(_brokers_seen_by, self.bootstrap)
+            brokers_seen = map(brokers_seen_by, self.bootstrap)
             return all(seen and broker_id not in seen for seen in brokers_seen)
 
         wait_until(is_fenced, f"broker {broker_id} to be fenced", START_TIMEOUT_SECONDS)
@@ -266,9 +273,16 @@ class LocalKafka:
 
     def tool_command(self, main_class: str) -> list[str]:
         """Return the command that runs one of Kafka's tools, to which its arguments are added."""
-        return [*self._java(self.directory / "tools-log4j2.xml", DEFAULT_HEAP), main_class]
+        return [*self._java(self._tools_log4j, DEFAULT_HEAP), main_class]
 
     # -- inside
+
+    @cached_property
+    def _tools_log4j(self) -> Path:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / "tools-log4j2.xml"
+        write_log4j(path, "SYSTEM_ERR", "WARN")
+        return path
 
     def _java(self, log4j: Path, heap: str) -> list[str]:
         jars = kafka_jars(self.version)
@@ -278,15 +292,20 @@ class LocalKafka:
 
     def _prepare(self, specs: Sequence[BrokerSpec]) -> None:
         """Choose each broker's directory and ports, write its files and format its storage."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        write_log4j(self.directory / "tools-log4j2.xml", "SYSTEM_ERR", "WARN")
-        homes = choose_homes(self.directory, specs, with_controllers=not self._voters)
+        is_kraft = self._zookeeper is None
+        with_controllers = is_kraft and not self._voters
+        homes = choose_homes(self.directory, specs, with_controllers=with_controllers)
         voters = [home.voter for home in homes if home.voter]
         self._voters = self._voters or ",".join(voters)
         for home in homes:
-            home.write_files(self._voters, self._properties)
-        with ThreadPoolExecutor(len(homes)) as pool:
-            list(pool.map(self._format, homes))
+            if self._zookeeper:
+                metadata = home.zookeeper_properties(self._zookeeper.address)
+            else:
+                metadata = home.kraft_properties(self._voters)
+            home.write_files(metadata, self._properties)
+        if is_kraft:
+            with ThreadPoolExecutor(len(homes)) as pool:
+                list(pool.map(self._format, homes))
         self._homes.update({home.spec.broker_id: home for home in homes})
 
     def _format(self, home: BrokerHome) -> None:
@@ -350,9 +369,12 @@ def running(
     heap: str = DEFAULT_HEAP,
     version: str = KAFKA_VERSION,
     jvm_options: Sequence[str] = (),
+    with_zookeeper: bool = False,
 ) -> Iterator[LocalKafka]:
     """Yield a started cluster, and stop it afterwards."""
-    with LocalKafka(directory, brokers, properties, heap, version, jvm_options) as kafka:
+    with LocalKafka(
+        directory, brokers, properties, heap, version, jvm_options, with_zookeeper
+    ) as kafka:
         yield kafka
 
 
@@ -365,27 +387,3 @@ def _specs(brokers: int | Sequence[BrokerSpec]) -> tuple[BrokerSpec, ...]:
     if not specs or len(set(ids)) < len(ids):
         raise LocalKafkaError(f"a cluster needs brokers with different ids, not {ids}")
     return specs
-
-
-def _new_cluster_id() -> str:
-    """Return base64url of 16 bytes, as Kafka's Uuid.randomUuid.
-
-    It has no leading dash, which tools take for an option.
-    """
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):
-            return text
-
-
-def _brokers_seen_by(address: str) -> set[int]:
-    """Return the unfenced brokers in one broker's metadata; none when it does not respond yet."""
-    config: dict[str, Any] = {"bootstrap.servers": address, "log_level": 0}
-    # librdkafka's errors say nothing: connections are refused while a broker starts.
-    client = AdminClient(config | {"error_cb": lambda _error: None})
-    future = client.describe_cluster(request_timeout=1.0)
-    # Not raised: the traceback would keep a reference to the client, and librdkafka's own thread,
-    # which releases the future last, must not be the one that deletes the client.
-    if future.exception() is not None:
-        return set()
-    return {node.id for node in future.result().nodes}
