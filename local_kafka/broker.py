@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from local_processes import free_ports
@@ -241,13 +242,15 @@ def new_cluster_id() -> str:
 
 
 def brokers_seen_by(address: str) -> set[int]:
-    """Return the unfenced brokers in one broker's metadata; none when it does not respond yet."""
+    """Return the unfenced brokers in one broker's metadata; none when it does not respond yet.
+
+    Not by librdkafka's DescribeCluster: it aborts the process where a broker of a ZooKeeper cluster
+    has no metadata yet.
+    """
     config: dict[str, Any] = {"bootstrap.servers": address, "log_level": 0}
     # librdkafka's errors say nothing: connections are refused while a broker starts.
     client = AdminClient(config | {"error_cb": lambda _error: None})
-    future = client.describe_cluster(request_timeout=1.0)
-    # Not raised: the traceback would keep a reference to the client, and librdkafka's own thread,
-    # which releases the future last, must not be the one that deletes the client.
-    if future.exception() is not None:
+    try:
+        return set(client.list_topics(timeout=1.0).brokers)
+    except KafkaException:
         return set()
-    return {node.id for node in future.result().nodes}

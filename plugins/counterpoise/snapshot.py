@@ -85,11 +85,9 @@ def take_snapshot(
     log_dirs = reader.describe_log_dirs()
     stored = _stored_replicas(log_dirs)
     _check_nothing_hidden(reader, topics, stored)
-    partitions = [
-        (TopicPartition(topic.topic, partition.partition), partition)
-        for topic in topics
-        for partition in topic.partitions
-    ]
+    partitions = _partitions_of(topics)
+    if _unreported_broker_ids(description, partitions):  # a broker may have joined meanwhile
+        description = reader.describe_cluster()
     topic_configs = _read_topic_configs(reader, topics)
     broker_configs = _read_broker_rates(reader, description)
     with_leader = [key for key, partition in partitions if partition.leader is not None]
@@ -101,7 +99,7 @@ def take_snapshot(
         cluster_id=description.cluster_id,
         observed_at=observed_at,
         tables={
-            "brokers": _brokers(description, log_dirs),
+            "brokers": _brokers(description, log_dirs, partitions),
             "topics": topic_table,
             "partitions": _partitions(
                 partitions, reassignments, stored, offsets, tiered_topics(topic_table)
@@ -113,6 +111,14 @@ def take_snapshot(
             "throttles": _throttles({**broker_configs, **topic_configs}),
         },
     )
+
+
+def _partitions_of(topics: Sequence[TopicDescription]) -> Partitions:
+    return [
+        (TopicPartition(topic.topic, partition.partition), partition)
+        for topic in topics
+        for partition in topic.partitions
+    ]
 
 
 def _check_nothing_hidden(
@@ -170,13 +176,34 @@ def _stored_replicas(log_dirs: Sequence[LogDirDescription]) -> StoredReplicas:
     }
 
 
-def _brokers(description: ClusterDescription, log_dirs: Sequence[LogDirDescription]) -> pa.Table:
+def _unreported_broker_ids(description: ClusterDescription, partitions: Partitions) -> list[int]:
+    """Return the brokers that partitions name as replicas and that the cluster does not report."""
+    replica_ids = {broker_id for _, partition in partitions for broker_id in partition.replicas}
+    return sorted(replica_ids - {broker.broker_id for broker in description.brokers})
+
+
+def _brokers(
+    description: ClusterDescription,
+    log_dirs: Sequence[LogDirDescription],
+    partitions: Partitions,
+) -> pa.Table:
+    """Return a row per broker.
+
+    Of one that only partitions name, the id is all that is known. It is dead: before 4.0 Kafka does
+    not report fenced brokers (KIP-1073), and one that was unregistered may still have replicas.
+    """
+    unreported_ids = _unreported_broker_ids(description, partitions)
     disks = [_disk(log_dirs, broker.broker_id) for broker in description.brokers]
     columns = columns_of(BROKERS, BrokerDescription, description.brokers) | {
         "disk_total_bytes": [total for total, _ in disks],
         "disk_usable_bytes": [usable for _, usable in disks],
     }
-    return table_of(BROKERS, columns)
+    unreported: dict[str, list[Any]] = {
+        "broker_id": unreported_ids,
+        "is_fenced": [True] * len(unreported_ids),
+    }
+    both = pa.concat_tables([table_of(BROKERS, columns), table_of(BROKERS, unreported)])
+    return both.sort_by("broker_id")
 
 
 def _disk(log_dirs: Sequence[LogDirDescription], broker_id: int) -> tuple[int | None, int | None]:

@@ -1,7 +1,7 @@
 """Bad snapshots never join the history and are never planned on; a real loss is accepted."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.kafka import TopicDescription
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
@@ -186,14 +187,11 @@ def test_losses_that_go_on_begin_the_count_again(place: Place) -> None:
 def test_a_snapshot_that_contradicts_itself_is_quarantined_however_often(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.kafka = simulated("orders-0: 1 2\norders-1: 2 3", racks=RACKS)
-    _without_broker(place.kafka, 3, monkeypatch)
+    place.kafka = simulated("orders-0: 1 2\nreturns-0: 2 3", racks=RACKS)
+    _naming_a_broker_twice(place.kafka, "returns", monkeypatch)
     for hours in range(4):
         message = place.is_refused(hours * HOUR)
-        assert (
-            "replica_count counts registered brokers only: not so in 1 row, like orders-1"
-            in message
-        )
+        assert "replica_count counts each broker once: not so in 1 row, like returns-0" in message
         assert "accepted" not in message
     assert place.in_history() == []
 
@@ -212,9 +210,9 @@ def test_nothing_is_planned_on_a_bad_snapshot(
             installation, "demo", RebalanceRequest(Goal.REBALANCE), requested_by=Person("alice")
         )
     place.has(20)
-    _without_broker(place.kafka, 2, monkeypatch)
+    _naming_a_broker_twice(place.kafka, "topic00", monkeypatch)
     with place.installation() as installation:
-        with pytest.raises(RefusedError, match="registered brokers only"):
+        with pytest.raises(RefusedError, match="counts each broker once"):
             pipeline.plan(
                 installation, "demo", RebalanceRequest(Goal.REBALANCE), requested_by=Person("alice")
             )
@@ -259,10 +257,24 @@ def test_an_audit_links_to_the_data_docs_of_the_newest_snapshot(tmp_path: Path) 
     assert place.in_history() == [good]
 
 
-def _without_broker(
-    kafka: SimulatedCluster, broker_id: int, monkeypatch: pytest.MonkeyPatch
+def _naming_a_broker_twice(
+    kafka: SimulatedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cluster tells of all brokers but one, which holds replicas all the same."""
-    message = kafka.describe_cluster()
-    brokers = tuple(broker for broker in message.brokers if broker.broker_id != broker_id)
-    monkeypatch.setattr(kafka, "describe_cluster", lambda: replace(message, brokers=brokers))
+    """The cluster tells of a partition that has two replicas on one broker."""
+    describe = kafka.describe_topics
+
+    def contradict(topics: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
+        return tuple(
+            replace(
+                described,
+                partitions=tuple(
+                    replace(partition, replicas=(*partition.replicas, partition.replicas[0]))
+                    for partition in described.partitions
+                ),
+            )
+            if described.topic == topic
+            else described
+            for described in describe(topics)
+        )
+
+    monkeypatch.setattr(kafka, "describe_topics", contradict)

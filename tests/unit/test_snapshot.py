@@ -1,9 +1,11 @@
 """Snapshots of simulated clusters: every table, and the cases in which figures could mislead."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pytest
 
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
@@ -229,6 +231,32 @@ def test_a_frozen_broker_is_in_the_photograph_without_what_it_alone_could_tell()
     assert snapshot.live_broker_ids == (1, 2)
     assert by_partition(snapshot, "size_bytes") == {"orders-0": 5000, "lonely-0": None}
     assert by_partition(snapshot, "latest_offset") == {"orders-0": None, "lonely-0": None}
+
+
+def test_a_dead_broker_that_kafka_does_not_report_is_one_of_which_the_id_is_known() -> None:
+    """Before 4.0 fenced brokers are left out, and one that was unregistered always is."""
+    reader = simulated("orders-0: 1 2 3\norders-1: 2 3 4", racks="1=a 2=b 3=c 4=d")
+    reader.kafka_version = (3, 9)
+    reader.kill_broker(3)
+    reader.unregister_broker(4)
+    brokers = snapshot_of(reader).brokers
+    assert rows(brokers, "broker_id", "is_fenced", "rack") == [
+        (1, False, "a"),
+        (2, False, "b"),
+        (3, True, None),
+        (4, True, None),
+    ]
+
+
+def test_a_broker_that_joins_meanwhile_is_not_taken_for_dead() -> None:
+    reader = simulated("orders-0: 1 2 3", racks="1=a 2=b 3=c")
+    description = reader.describe_cluster()
+    first = replace(description, brokers=description.brokers[:2])
+    with pytest.MonkeyPatch.context() as patch:
+        responses = iter([first, description])
+        patch.setattr(reader, "describe_cluster", lambda: next(responses))
+        brokers = snapshot_of(reader).brokers
+    assert rows(brokers, "broker_id", "is_fenced") == [(1, False), (2, False), (3, False)]
 
 
 def test_a_cluster_without_topics() -> None:

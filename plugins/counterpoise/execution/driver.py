@@ -65,6 +65,9 @@ from counterpoise.model.words import join_names
 if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Ledger, Step
 
+# A busy broker's metadata was seen to be behind for longer than the usual time.
+_STALE_READ_PAUSES = tuple(STALE_READ_SECONDS * factor for factor in (1, 2, 4))
+
 
 @dataclass(frozen=True)
 class ExecutionOptions:
@@ -231,14 +234,16 @@ class Driver:
         return inputs, command
 
     def _confirmed_inputs(self, previous: RunProgress | None) -> DecisionInputs:
-        """Observe, and once more where somebody seems to have removed a throttle key.
+        """Observe, and again where the cluster seems to have gone back since the last observation.
 
-        A broker whose metadata is behind reports keys as they were before we set them.
+        A broker whose metadata is behind reports keys, replicas and leaders as they were before our
+        changes: what it shows would pass for somebody's doing.
         """
         inputs = self._inputs(previous, self._observe(previous))
-        gaps_before = previous.throttle_gaps if previous else 0
-        if inputs.run_progress.throttle_gaps > gaps_before:
-            time.sleep(STALE_READ_SECONDS)
+        for pause_seconds in _STALE_READ_PAUSES:
+            if previous is None or not inputs.run_progress.has_gone_back_since(previous):
+                break
+            time.sleep(pause_seconds)
             inputs = self._inputs(previous, self._observe(previous))
         return inputs
 

@@ -84,8 +84,7 @@ def _call(
         result = method(self, *args, **kwargs)
         if self._lost_responses.get(name):
             self._lost_responses[name] -= 1
-            broker_id = self.addressed_broker
-            if broker_id is None:
+            if (broker_id := self.addressed_broker) is None:
                 broker_id = min(filter(self.is_reachable, self.brokers))
             message = f"{name}: the response was lost; it may be applied"
             raise UnknownOutcomeError(message, broker_id=broker_id)
@@ -99,8 +98,9 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
     """See the module's docstring. What a test may read or set is public."""
 
     calls: list[Call] = field(default_factory=list)
-    # How many of the next config reads show the values before the last change.
+    # Metadata behind: how many config reads miss the last change; what topic reads show.
     stale_config_reads: int = 0
+    stale_topic_reads: list[Sequence[TopicDescription]] = field(default_factory=list)
     # The broker that cluster-wide changes are sent to; None: one that responds.
     addressed_broker: int | None = None
     denied: dict[str, str] = field(default_factory=dict)  # result of `refused_operations`
@@ -136,6 +136,10 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
 
     @_call
     def describe_topics(self, topics: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
+        if self.stale_topic_reads:
+            return tuple(
+                t for t in self.stale_topic_reads.pop(0) if not topics or t.topic in topics
+            )
         wanted = set(self.topic_ids if topics is None else topics) & self.topic_ids.keys()
         grouped: dict[str, list[PartitionDescription]] = {topic: [] for topic in sorted(wanted)}
         for key in sorted(key for key in self.partitions if key.topic in wanted):
@@ -144,12 +148,10 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
             grouped[key.topic].append(
                 PartitionDescription(key.partition, p.leader, p.leader_epoch, p.replicas, isr)
             )
-        descriptions = []
-        for topic, partitions in grouped.items():
-            is_internal = topic.startswith("__")
-            topic_id = self.topic_ids[topic]
-            descriptions.append(TopicDescription(topic, topic_id, is_internal, tuple(partitions)))
-        return tuple(descriptions)
+        return tuple(
+            TopicDescription(topic, self.topic_ids[topic], topic.startswith("__"), tuple(described))
+            for topic, described in grouped.items()
+        )
 
     @_call
     def list_reassignments(self) -> Mapping[TopicPartition, Reassignment]:
@@ -245,7 +247,6 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
             raise BrokerUnresponsiveError(message)
         shown = self.configs
         if self.stale_config_reads:
-            # Brokers learn of a change a moment after the controller has applied it.
             self.stale_config_reads -= 1
             shown = replace(self.configs, dynamic=self._configs_before)
         wanted = list(resources)

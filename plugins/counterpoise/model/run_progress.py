@@ -156,6 +156,17 @@ class RunProgress:
         """Return the links, those with most bytes left first."""
         return sorted(self.links, key=lambda link: (-link.bytes_left, link.broker_id, link.sends))
 
+    def has_gone_back_since(self, before: "RunProgress") -> bool:
+        """Return whether throttle keys, moves that were done or elected leaders are missing now.
+
+        Either somebody changed them, or the broker that was asked has older metadata than the one
+        before.
+        """
+        if self.throttle_gaps > before.throttle_gaps:
+            return True
+        then, now = before.progress, self.progress
+        return (now.moves_done, -now.elections_left) < (then.moves_done, -then.elections_left)
+
     @property
     def in_words(self) -> str:
         """Return `62 %: 120 MB of 193 MB, 14 of 23 partitions, 4 in flight; 15.0 MB/s in all, ...`.

@@ -379,3 +379,13 @@ def test_large_broker_ids_take_no_memory() -> None:
     finally:
         tracemalloc.stop()
     assert peak_bytes < 50_000_000
+
+
+def test_a_dead_broker_of_which_kafka_tells_the_id_alone_is_not_without_a_rack() -> None:
+    """Before 4.0 a dead broker's rack is not reported."""
+    cluster = healthy("orders-0: 1 2 3", racks="1=a 2=b 3=c")
+    cluster.kafka_version = (3, 9)
+    cluster.kill_broker(3)
+    assert findings_of("racks-missing", facts(cluster)) == ()
+    dead = findings_of("broker-fenced", facts(cluster))
+    assert [finding.subject for finding in dead] == ["broker 3"]

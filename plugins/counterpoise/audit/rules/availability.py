@@ -227,7 +227,7 @@ def log_dir_offline(facts: AuditFacts) -> Iterator[CheckResult]:
 @rule(
     "broker-fenced",
     Severity.CRITICAL,
-    title="Brokers that are registered and not live",
+    title="Brokers that are not live",
     why="Their replicas fall behind, and each of their partitions survives one failure less.",
     how="Start the broker, or repair its partitions onto others and unregister it.",
     source=f"{_WIKI}KIP-631%3A+The+Quorum-based+Kafka+Controller",
@@ -243,7 +243,7 @@ def broker_fenced(facts: AuditFacts) -> Iterator[CheckResult]:
         held = pluralize(replica_count, "replica")
         yield CheckResult(
             subjects.broker(broker_id),
-            f"broker {broker_id} is registered and not live; it holds {held}",
+            f"broker {broker_id} is not live; it holds {held}",
             fix=(
                 f"# start broker {broker_id}; or, if it will not come back and holds nothing:",
                 unregister(broker_id),

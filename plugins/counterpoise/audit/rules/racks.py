@@ -38,7 +38,10 @@ _SET_RACK: Final = "broker.rack=RACK"
     source="https://kafka.apache.org/documentation/#brokerconfigs_broker.rack",
 )
 def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
-    racks = facts.snapshot.racks
+    # Of a dead broker before 4.0 the id is all that is known.
+    racks = {
+        broker_id: facts.snapshot.racks[broker_id] for broker_id in facts.snapshot.live_broker_ids
+    }
     without_rack = sorted(broker_id for broker_id, rack in racks.items() if not rack)
     if without_rack and len(without_rack) == len(racks):
         yield CheckResult(
