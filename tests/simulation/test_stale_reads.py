@@ -2,8 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
+from counterpoise import installation
+from counterpoise.cli import repeating
 from counterpoise.model.run import RunState
-from tests.support.runs import SimulatedRun
+from tests.support.command_line import CommandLine
+from tests.support.pictures import simulated
+from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun
 
 
 def test_leaders_of_before_do_not_halt_a_run_that_has_elected_them(tmp_path: Path) -> None:
@@ -30,6 +36,25 @@ def test_replicas_of_before_do_not_halt_a_run_that_has_moved_them(tmp_path: Path
     run.cluster.stale_topic_reads = [before]
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE, run.run.reason
+
+
+def test_topics_of_before_are_no_difference_from_the_plan(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kafka = simulated(SKEWED, racks=FOUR_BROKERS)
+    monkeypatch.setattr(installation, "connect_by_discovery", lambda _: kafka)
+    monkeypatch.setattr(repeating, "sleep", kafka.advance)
+    shell = CommandLine.in_folder(tmp_path, capsys)
+    shell.configure("simulated:9092")
+    plan, before = tmp_path / "plan.json", kafka.describe_topics()
+    words = ("--cluster", "demo", "--goal", "add-brokers", "--brokers", "4", "--out", plan)
+    assert shell.type("plan", *words).code == 0
+    assert shell.type("approve", plan, "--rate", "50MB/s", "--reason", "broker 4").code == 0
+    assert shell.type("execute", plan).code == 0
+    kafka.stale_topic_reads = [before]
+    assert shell.type("verify", plan).code == 0
 
 
 def test_what_somebody_moved_back_is_still_seen(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from counterpoise.archive import run_report_name
 from counterpoise.errors import RefusedError, list_complaints
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterReader, read_topics_and_named
+from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Goal
@@ -50,8 +51,24 @@ def find_problems(installation: Installation, plan: RebalancePlan) -> tuple[str,
     runs = installation.ledger.runs(fingerprint=plan.fingerprint)
     ended = [run for run in runs if run.closed_at]
     touched = installation.ledger.journal(ended[0].run_id).touched() if ended else ()
+    return _compared(installation, plan, touched)[1]
+
+
+def _compared(
+    installation: Installation, plan: RebalancePlan, touched: Sequence[TouchedKey]
+) -> tuple[ClusterSnapshot, tuple[str, ...]]:
+    """Return a fresh snapshot and what in it is not as planned.
+
+    A difference counts when a second snapshot has one, too: the metadata of the broker that
+    responds may be behind.
+    """
     fresh = fresh_snapshot(installation, plan.cluster, installation.clock())
-    return verification.find_problems(plan, fresh, touched)
+    problems = verification.find_problems(plan, fresh, touched)
+    if problems:
+        time.sleep(_SECONDS_BETWEEN_OBSERVATIONS)
+        fresh = fresh_snapshot(installation, plan.cluster, installation.clock())
+        problems = verification.find_problems(plan, fresh, touched)
+    return fresh, problems
 
 
 def removal_verdict(installation: Installation, plan: RebalancePlan) -> RemovalVerdict:
@@ -121,10 +138,10 @@ def report_run(installation: Installation, run_id: str) -> str:
     approvals = installation.ledger.approvals_of(run_id)
     submissions = journal.submissions()
     done = {name for name, submission in submissions.items() if submission.done_at}
-    fresh = fresh_snapshot(installation, run.cluster, installation.clock())
-    problems: tuple[str, ...] = ()
     if run.state is RunState.DONE:
-        problems = verification.find_problems(plan, fresh, journal.touched())
+        fresh, problems = _compared(installation, plan, journal.touched())
+    else:
+        fresh, problems = fresh_snapshot(installation, run.cluster, installation.clock()), ()
     report = RunReport(
         run=run,
         plan=plan,
