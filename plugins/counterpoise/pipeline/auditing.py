@@ -38,11 +38,11 @@ from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.planning import plan_from
 from counterpoise.pipeline.snapshots import read_snapshot
+from counterpoise.pipeline.usual_rates import usual_bytes_in
 
 _LOGGER = safe_logger(__name__)
 _DISK_FORECAST_PERIOD: Final = timedelta(days=14)
 _DAY: Final = timedelta(days=1)
-_MAX_ROWS_OF_RATES: Final = 5_000_000  # a day of hourly snapshots of 200,000 partitions
 
 Thresholds = Mapping[str, Mapping[str, int]]
 
@@ -240,9 +240,8 @@ def past_facts(
 def _usual_bytes_in(
     installation: Installation, series: pa.Table, snapshot: ClusterSnapshot
 ) -> pa.Array | None:
-    """Return the mean rate of each partition over the last analysed day; None for less than that.
-
-    Of a large cluster some snapshots of the day are read, at even distances.
+    """Return the mean rate of each partition over the last analysed day; None for less than that,
+    and where it cannot be read.
     """
     if not series.num_rows:
         return None
@@ -251,11 +250,11 @@ def _usual_bytes_in(
     if not pc.any(pc.less_equal(series["observed_at"], since)).as_py():
         return None
     lately = series.filter(pc.greater(series["observed_at"], since))
-    ids = lately["snapshot_id"].unique().to_pylist()
-    max_count = max(1, _MAX_ROWS_OF_RATES // max(1, snapshot.partitions.num_rows))
-    step = -(-len(ids) // max_count)
-    load = _result_table(installation, "partition_load", set(ids[::step]))
-    return analysis.typical_bytes_in(load, snapshot.partitions)
+    try:
+        return usual_bytes_in(installation, snapshot, lately["snapshot_id"].unique().to_pylist())
+    except CounterpoiseError as error:
+        _LOGGER.warning("the usual rates of %s cannot be read: %s", snapshot.cluster, error)
+        return None
 
 
 def quarantined_since(

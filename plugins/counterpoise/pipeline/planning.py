@@ -6,7 +6,7 @@ decision.
     run["run_id"], run["plan_uri"], run["fingerprint"]
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final, TypedDict
@@ -24,13 +24,12 @@ from counterpoise.model.run import UNDER_WAY_STATES, Run
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import verb
 from counterpoise.pipeline.snapshots import checked_snapshot, fresh_snapshot, keep
+from counterpoise.pipeline.usual_rates import MAX_ROWS_OF_RATES, usual_bytes_in
 from counterpoise.planning import make_plan, plan_to_reach
 from counterpoise.validation import OVERRIDABLE_RULES, find_violations
 
 _LOGGER = safe_logger(__name__)
 _MAX_AGE_OF_RATES: Final = timedelta(days=7)  # every hour of the day and every day of the week
-_MAX_ROWS_OF_RATES: Final = 5_000_000  # a week of hourly snapshots of 30,000 partitions
-_GOLDEN_RATIO: Final = 0.6180339887498949
 
 
 class PlannedRun(TypedDict):
@@ -94,13 +93,8 @@ def _with_rates(
     if now is None:
         return snapshot
     oldest = now - _MAX_AGE_OF_RATES
-    max_snapshots = max(1, _MAX_ROWS_OF_RATES // max(1, snapshot.partitions.num_rows))
-    recent_ids = spread_out(
-        installation.results.newest(snapshot.cluster, oldest, _MAX_ROWS_OF_RATES), max_snapshots
-    )
-    partition_load = installation.results.table("partition_load", recent_ids)
-    usual_rates = analysis.typical_bytes_in(partition_load, snapshot.partitions)
-    snapshot = analysis.with_inflow(snapshot, usual_rates)
+    recent_ids = installation.results.newest(snapshot.cluster, oldest, MAX_ROWS_OF_RATES)
+    snapshot = analysis.with_inflow(snapshot, usual_bytes_in(installation, snapshot, recent_ids))
     if previous_id is None or previous_id == snapshot.snapshot_id:
         return snapshot
     try:
@@ -116,16 +110,6 @@ def _with_rates(
     if not previous.observed_at or previous.observed_at < oldest:
         return snapshot
     return analysis.with_inflow(snapshot, analysis.observed_inflow(previous, snapshot))
-
-
-def spread_out(snapshot_ids: Sequence[str], max_count: int) -> tuple[str, ...]:
-    """Return at most so many of the snapshots, from all over the period.
-
-    Multiples of the golden ratio lie evenly, and at no fixed distance: every 24th of hourly
-    snapshots would always be of the same hour.
-    """
-    by_place = sorted(range(len(snapshot_ids)), key=lambda index: index * _GOLDEN_RATIO % 1)
-    return tuple(snapshot_ids[index] for index in sorted(by_place[:max_count]))
 
 
 def submit_plan(
