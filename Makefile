@@ -52,6 +52,7 @@ test-in-memory: setup
 
 test-on-brokers: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance -m on_brokers
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix/test_older_kafka.py -k "kraft and share"
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/integration $(addprefix --ignore=,$(SHARED_OUT))
 
 test-matrix: setup $(FAB_STAMP)  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Kafka 3.9, the services of docker-compose.yaml

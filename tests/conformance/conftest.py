@@ -16,7 +16,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kafka-version", default=KAFKA_VERSION, help="of the real brokers in tests/conformance"
     )
-    parser.addoption("--with-zookeeper", action="store_true", help="these brokers have no KRaft")
 
 
 @pytest.fixture(scope="session")
@@ -25,13 +24,8 @@ def real_brokers(
 ) -> Iterator[RealBrokers]:
     """Return the real cluster that all tests share; each leaves it as it was."""
     version = request.config.getoption("--kafka-version", default=KAFKA_VERSION)
-    folder, with_zookeeper = tmp_path_factory.mktemp("kafka"), _with_zookeeper(request)
-    with RealBrokers.started(folder, version, with_zookeeper=with_zookeeper) as brokers:
+    with RealBrokers.started(tmp_path_factory.mktemp("kafka"), version) as brokers:
         yield brokers
-
-
-def _with_zookeeper(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("--with-zookeeper", default=False))
 
 
 @pytest.fixture(

@@ -344,19 +344,14 @@ class RealBrokers(Cluster):
 
     @classmethod
     @contextmanager
-    def started(
-        cls, directory: Path, version: str, *, with_zookeeper: bool = False
-    ) -> Iterator["RealBrokers"]:
+    def started(cls, directory: Path, version: str) -> Iterator["RealBrokers"]:
         """Yield a started cluster, and stop it afterwards."""
         specs = [
             BrokerSpec(broker_id, rack, STATIC_RATES if broker_id == 5 else {})
             for broker_id, rack in RACKS.items()
         ]
         with ExitStack() as stack:
-            started = running(
-                directory, specs, PROPERTIES, version=version, with_zookeeper=with_zookeeper
-            )
-            kafka = stack.enter_context(started)
+            kafka = stack.enter_context(running(directory, specs, PROPERTIES, version=version))
             admin = connect(_settings(kafka), request_timeout_seconds=10.0)
             stack.enter_context(closing(admin))
             admin.describe_cluster()  # there is a connection
