@@ -1,10 +1,10 @@
 """One rebalance of one cluster: plan, check, ask a person, move, verify, and restore every config.
 
-The partition key is the cluster. The analysis starts these runs; a person can, too, with a
-partition key and a goal. A "no", or no answer in time, ends the run without touching the cluster.
-Teardowns settle and report whatever happens in between; only the last one, `verdict`, decides how
-the run ends. Where topics came to brokers while they were emptied, `repeat` asks for the next
-removal.
+The analysis starts these runs, with the cluster as partition key; a person can, too, and chooses
+cluster and goal in the form. A "no", or no answer in time, ends the run without touching the
+cluster. Teardowns settle and report whatever happens in between; only the last one, `verdict`,
+decides how the run ends. Where topics came to brokers while they were emptied, `repeat` asks for
+the next removal.
 """
 
 from datetime import timedelta
@@ -43,23 +43,8 @@ def kafka_rebalance() -> None:
     def plan(
         ti: Any = None, dag_run: Any = None, params: Any = None, triggering_asset_events: Any = None
     ) -> dict[str, str]:
-        from counterpoise import pipeline
-
-        events = [event for of_asset in triggering_asset_events.values() for event in of_asset]
-        with airflow_installation() as installation:
-            wanted = handover.wanted_rebalance(installation.people, dag_run, params, events)
-            pipeline.check_plans_first(installation, ti.dag_id, ti.run_id)
-            planned = pipeline.plan(
-                installation,
-                wanted.cluster,
-                wanted.rebalance_request,
-                requested_by=wanted.requested_by,
-                dag_id=ti.dag_id,
-                dag_run_id=ti.run_id,
-            )
-        if planned is None:
-            handover.nothing_to_do(wanted.cluster)
-        return planned  # for people: tasks find their run in the ledger
+        # For people: tasks find their run in the ledger.
+        return handover.plan_wanted(ti, dag_run, params, triggering_asset_events)
 
     @task(**RETRIES)
     def validate(ti: Any = None) -> None:

@@ -153,7 +153,7 @@ def test_a_wanted_plan_links_to_the_dag_and_names_the_command() -> None:
     query = parse_qs(parts.query)
     assert query["partition_key"] == ["demo"]
     assert json.loads(query["conf"][0]) == {"goal": "add-brokers", "broker_ids": [4, 5]}
-    assert "Partition key demo Goal add-brokers Brokers [4, 5]" in shown.text
+    assert "Cluster demo Goal add-brokers Brokers [4, 5]" in shown.text
     assert "counterpoise plan --cluster demo --goal add-brokers --brokers 4,5" in shown.text
 
 

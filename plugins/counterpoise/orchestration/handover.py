@@ -9,14 +9,24 @@ The run is found by the Dag run's id in the ledger. What `plan` leaves as an XCo
 read: whoever may trigger a Dag may change XComs, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.model.person import DAG, People, Person, normalized_name
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
+from counterpoise.model.request import GOALS_WITH_BROKERS
+from counterpoise.model.request_words import (
+    CLUSTER_TITLE,
+    FORM_TITLES,
+    form_title,
+    in_form_words,
+)
+from counterpoise.orchestration.form import CLUSTER
 from counterpoise.orchestration.installation import airflow_installation, failing_for_good
 
 if TYPE_CHECKING:
@@ -31,7 +41,12 @@ STARTED_BY_A_PERSON: Final = "manual"
 STARTED_BY_A_DAG: Final = "operator_triggered"
 _SOME_DAG: Final = f"{DAG}:"  # Airflow does not say which
 # `from_rest_api` is Airflow's mark of an event that somebody made over REST.
-_ABOUT_THE_EVENT: Final = ("cluster", "reason", "requested_by", "from_rest_api")
+# The cluster stands beside the request, in the form as in an event.
+_NOT_OF_THE_REQUEST: Final = (CLUSTER, "reason", "requested_by", "from_rest_api")
+_NO_CLUSTER: Final = (
+    f'this Dag run names no cluster: choose one in the field "{CLUSTER_TITLE}" of the form, or '
+    "give its name as partition key"
+)
 # What the form gives for a field that was left empty.
 _EMPTY_VALUES: Final[tuple[Any, ...]] = (None, "", [])
 
@@ -43,6 +58,33 @@ class Wanted:
     cluster: str
     rebalance_request: RebalanceRequest
     requested_by: Person
+
+
+def plan_wanted(
+    ti: Any, dag_run: Any, params: Mapping[str, Any], events: Mapping[Any, Sequence[Any]]
+) -> "PlannedRun":
+    """Make the plan that this Dag run was started for, and open its run.
+
+    Raises AirflowSkipException where nothing needs to move, and AirflowFailException, in words of
+    the form, for what cannot be asked for.
+    """
+    from counterpoise import pipeline
+
+    all_events = [event for of_asset in events.values() for event in of_asset]
+    with airflow_installation() as installation, failing_in_form_words():
+        wanted = wanted_rebalance(installation.people, dag_run, params, all_events)
+        pipeline.check_plans_first(installation, ti.dag_id, ti.run_id)
+        planned = pipeline.plan(
+            installation,
+            wanted.cluster,
+            wanted.rebalance_request,
+            requested_by=wanted.requested_by,
+            dag_id=ti.dag_id,
+            dag_run_id=ti.run_id,
+        )
+    if planned is None:
+        nothing_to_do(wanted.cluster)
+    return planned
 
 
 def nothing_to_do(cluster: str) -> NoReturn:
@@ -116,23 +158,67 @@ def wanted_rebalance(
     """Return what this Dag run is to do: by the newest event that triggered it, or else by the form
     that a person filled in.
 
-    Raises AirflowFailException when no cluster is named, or when the request is malformed.
+    Raises AirflowFailException when no cluster is named, or two, or when the request is malformed.
     """
-    if not dag_run.partition_key:
-        raise AirflowFailException(
-            "this Dag run names no cluster; start it with the cluster's name as partition key"
-        )
     with failing_for_good():
         if events:
             event = max(events, key=lambda event: event.timestamp)
             fields, requested_by = event.extra, _source_of(event)
+            cluster = dag_run.partition_key
         else:
             fields, requested_by = params, _who_triggered(people, dag_run)
+            cluster = _cluster_of_form(dag_run, params)
+        if not cluster:
+            raise InputError(_NO_CLUSTER)
         # By index: the items of Airflow's params are Param objects, not values.
-        values = {name: fields[name] for name in fields if name not in _ABOUT_THE_EVENT}
+        values = {name: fields[name] for name in fields if name not in _NOT_OF_THE_REQUEST}
+        values = {name: _without_empty_lines(value) for name, value in values.items()}
         values = {name: value for name, value in values.items() if value not in _EMPTY_VALUES}
-        rebalance_request = read_rebalance_request(values)
-    return Wanted(dag_run.partition_key, rebalance_request, requested_by)
+        rebalance_request = read_rebalance_request(values, word=form_title)
+        _check_brokers_given(rebalance_request)
+    return Wanted(cluster, rebalance_request, requested_by)
+
+
+def _cluster_of_form(dag_run: Any, params: Mapping[str, Any]) -> str:
+    """Return the cluster that a person named, in the form or by partition key; "" for none.
+
+    What nobody chose (the form's default) never stands against a partition key. Raises InputError
+    where both were given and differ.
+    """
+    by_key = dag_run.partition_key or ""
+    chosen = str((getattr(dag_run, "conf", None) or {}).get(CLUSTER) or "")
+    if by_key and chosen and by_key != chosen:
+        raise InputError(
+            f"the form names the cluster {chosen} and the partition key {by_key}: leave the "
+            f'partition key empty, or choose {by_key} in the field "{CLUSTER_TITLE}"'
+        )
+    return chosen or by_key or str(params.get(CLUSTER) or "")
+
+
+def _without_empty_lines(value: Any) -> Any:
+    """Return a list without empty texts: a field of several lines gives one for each empty line."""
+    if not isinstance(value, list):
+        return value
+    return [part for part in value if not isinstance(part, str) or part.strip()]
+
+
+def _check_brokers_given(rebalance_request: RebalanceRequest) -> None:
+    """Raise InputError where a goal needs brokers and names none: nothing has to be read first."""
+    goal, title = rebalance_request.goal, FORM_TITLES["broker_ids"]
+    if goal in GOALS_WITH_BROKERS and not rebalance_request.broker_ids:
+        raise InputError(
+            f'the goal {goal} needs brokers: write their ids in the field "{title}", like 7, 8'
+        )
+
+
+@contextmanager
+def failing_in_form_words() -> Iterator[None]:
+    """Say what is wrong in words of the form: the planner names options of the command line."""
+    try:
+        yield
+    except CounterpoiseError as error:
+        error.args = (in_form_words(str(error)),)
+        raise
 
 
 def _who_triggered(people: People, dag_run: Any) -> Person:

@@ -30,6 +30,7 @@ from counterpoise.model.finding import (
     RuleText,
     WantedPlan,
 )
+from counterpoise.model.request_words import CLUSTER_TITLE, FORM_TITLES
 from counterpoise.model.safe_text import for_json, for_markdown
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
@@ -58,13 +59,6 @@ _MAX_SUBJECTS_TO_PASTE: Final = 10
 _DAG_PAGE: Final = "../../../dags/kafka_rebalance"  # from <prefix>/reports/<cluster>/audit.html
 _BAR_WIDTH: Final = 100.0
 _MIN_SEGMENT_WIDTH: Final = 2.0
-_FORM_FIELDS: Final = {  # of kafka_rebalance
-    "goal": "Goal",
-    "broker_ids": "Brokers",
-    "topics": "Only these topics",
-    "replication_factor": "Replication factor",
-    "leader_weight": "Leader weight",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +247,9 @@ def _finding_view(report: AuditReport, reported: ReportedFinding) -> FindingView
 
 
 def _plan_link(cluster: str, plan: WantedPlan) -> PlanLink:
-    fill_in = [("Partition key", cluster)]
+    fill_in = [(CLUSTER_TITLE, cluster)]
     for name, value in plan.rebalance_request.items():
-        fill_in.append((_FORM_FIELDS[name], value if isinstance(value, str) else json.dumps(value)))
+        fill_in.append((FORM_TITLES[name], value if isinstance(value, str) else json.dumps(value)))
     query = urlencode({"partition_key": cluster, "conf": json.dumps(plan.rebalance_request)})
     return PlanLink(f"{_DAG_PAGE}?{query}", tuple(fill_in), plan.command(cluster))
 
