@@ -30,6 +30,7 @@ COMMAND_LINE_OPTIONS: Final[Mapping[str, str]] = {
     "cordons_brokers": "--cordon",
     "is_thorough": "--thorough",
 }
+CLUSTER_FIELD: Final = "cluster"  # of the form alone: on the command line it is no part of this
 CLUSTER_TITLE: Final = "Cluster"
 FORM_TITLES: Final[Mapping[str, str]] = {
     "goal": "Goal",

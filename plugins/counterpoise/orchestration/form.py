@@ -27,10 +27,8 @@ from counterpoise.model.rebalance_request import (
     TOPIC_PATTERN,
 )
 from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
-from counterpoise.model.request_words import CLUSTER_TITLE, FORM_TITLES
+from counterpoise.model.request_words import CLUSTER_FIELD, CLUSTER_TITLE, FORM_TITLES
 from counterpoise.model.safe_text import safe_logger
-
-CLUSTER: Final = "cluster"  # the field that is no part of the request itself
 
 _LOGGER = safe_logger(__name__)
 _MAX_BROKER_ID: Final = 2**31 - 1
@@ -48,7 +46,7 @@ _LEADER_WEIGHTS: Final = {
 def rebalance_form() -> dict[str, Any]:
     """Return the fields, made anew for each Dag: Airflow writes what was filled in into them."""
     return {
-        CLUSTER: _cluster(),
+        CLUSTER_FIELD: _cluster(),
         "goal": Param(
             "rebalance",
             type="string",
