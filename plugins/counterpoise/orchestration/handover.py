@@ -12,7 +12,7 @@ read: whoever may trigger a Dag may change XComs, too.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
@@ -21,19 +21,22 @@ from counterpoise.model.person import DAG, People, Person, normalized_name
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
 from counterpoise.model.request import GOALS_WITH_BROKERS
 from counterpoise.model.request_words import (
+    CLUSTER_FIELD,
     CLUSTER_TITLE,
     FORM_TITLES,
     form_title,
     in_form_words,
 )
-from counterpoise.orchestration.form import CLUSTER
+from counterpoise.model.safe_text import one_line
 from counterpoise.orchestration.installation import airflow_installation, failing_for_good
+from counterpoise.orchestration.links import REPORT, show_cluster, show_page, show_run
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
     from counterpoise.pipeline import DagTask, PlannedRun
 
 PLAN_TASK: Final = "plan"
+_WHY_NOTHING: Final = "why nothing needs to move"  # an XCom of the task `plan`
 # The tasks of ours that ask for rebalances, by an event whose source Airflow records.
 ANALYSIS: Final = ("kafka_leader_balance", "propose")
 REPETITION: Final = ("kafka_rebalance", "repeat")
@@ -42,7 +45,7 @@ STARTED_BY_A_DAG: Final = "operator_triggered"
 _SOME_DAG: Final = f"{DAG}:"  # Airflow does not say which
 # `from_rest_api` is Airflow's mark of an event that somebody made over REST.
 # The cluster stands beside the request, in the form as in an event.
-_NOT_OF_THE_REQUEST: Final = (CLUSTER, "reason", "requested_by", "from_rest_api")
+_NOT_OF_THE_REQUEST: Final = (CLUSTER_FIELD, "reason", "requested_by", "from_rest_api")
 _NO_CLUSTER: Final = (
     f'this Dag run names no cluster: choose one in the field "{CLUSTER_TITLE}" of the form, or '
     "give its name as partition key"
@@ -62,11 +65,11 @@ class Wanted:
 
 def plan_wanted(
     ti: Any, dag_run: Any, params: Mapping[str, Any], events: Mapping[Any, Sequence[Any]]
-) -> "PlannedRun":
-    """Make the plan that this Dag run was started for, and open its run.
+) -> dict[str, str]:
+    """Make the plan that this Dag run was started for, and open its run; return what is to be seen
+    on the task: the run, or why nothing needs to move.
 
-    Raises AirflowSkipException where nothing needs to move, and AirflowFailException, in words of
-    the form, for what cannot be asked for.
+    Raises AirflowFailException, in words of the form, for what cannot be asked for.
     """
     from counterpoise import pipeline
 
@@ -74,7 +77,8 @@ def plan_wanted(
     with airflow_installation() as installation, failing_in_form_words():
         wanted = wanted_rebalance(installation.people, dag_run, params, all_events)
         pipeline.check_plans_first(installation, ti.dag_id, ti.run_id)
-        planned = pipeline.plan(
+        show_cluster(ti, wanted.cluster)
+        planned = pipeline.plan_or_reason(
             installation,
             wanted.cluster,
             wanted.rebalance_request,
@@ -82,25 +86,34 @@ def plan_wanted(
             dag_id=ti.dag_id,
             dag_run_id=ti.run_id,
         )
-    if planned is None:
-        nothing_to_do(wanted.cluster)
-    return planned
+    if isinstance(planned, pipeline.NothingToMove):
+        ti.xcom_push(key=_WHY_NOTHING, value=planned.reason)
+        report = show_page(ti, REPORT, f"reports/{planned.report_name}")
+        return {"cluster": planned.cluster, "nothing to move": planned.reason, "report": report}
+    show_run(ti, planned["run_id"])
+    return {name: str(value) for name, value in planned.items()}
 
 
-def nothing_to_do(cluster: str) -> NoReturn:
-    """End the task `plan` when nothing needs to move: all tasks after it are skipped, and the Dag
-    run succeeds.
+def _check_something_moves(ti: Any) -> None:
+    """Raise AirflowSkipException, with the reason, where the task `plan` found nothing to move: all
+    tasks after it are skipped, and the Dag run succeeds.
+
+    It is about a Dag run without a run of the ledger, which moves nothing whatever the XCom says.
     """
-    raise AirflowSkipException(f"nothing needs to move on {cluster}; the log says why")
+    reason = ti.xcom_pull(task_ids=PLAN_TASK, key=_WHY_NOTHING)
+    if reason:
+        raise AirflowSkipException(f"nothing needs to move: {one_line(str(reason))}")
 
 
 def planned_run(installation: "Installation", ti: Any) -> "PlannedRun":
     """Return the run that this Dag run's plan opened.
 
-    Raises AirflowFailException where the ledger has none: somebody marked `plan` as success, say.
+    Raises AirflowSkipException where nothing needs to move, AirflowFailException where the ledger
+    has no run for another reason: somebody marked `plan` as success, say.
     """
     run = _run_or_none(installation, ti)
     if run is None:
+        _check_something_moves(ti)
         raise AirflowFailException(
             f"no run of the ledger belongs to this Dag run ({ti.run_id}): its task {PLAN_TASK!r} "
             "made no plan, or an earlier release did. Start a new Dag run"
@@ -119,13 +132,12 @@ def run_to_tell(installation: "Installation", ti: Any) -> "PlannedRun":
 def judged_run(installation: "Installation", ti: Any) -> "PlannedRun":
     """Return what `planned_run` does, for the task that decides how the Dag run ends.
 
-    Without a run the Dag run succeeds only if nothing needed to move: raises AirflowFailException
+    Without a run the Dag run succeeds only if nothing needs to move: raises AirflowFailException
     when the plan is missing for another reason (it failed, or the run was cancelled).
     """
     run = _run_or_none(installation, ti)
-    if run is None and states_of(ti, [PLAN_TASK])[PLAN_TASK] == "skipped":
-        raise AirflowSkipException("nothing needed to move")
     if run is None:
+        _check_something_moves(ti)
         raise AirflowFailException(f"no plan was made; the log of the task {PLAN_TASK!r} says why")
     return run
 
@@ -133,7 +145,10 @@ def judged_run(installation: "Installation", ti: Any) -> "PlannedRun":
 def _run_or_none(installation: "Installation", ti: Any) -> "PlannedRun | None":
     from counterpoise import pipeline
 
-    return pipeline.run_of_dag_run(installation, ti.dag_id, ti.run_id)
+    run = pipeline.run_of_dag_run(installation, ti.dag_id, ti.run_id)
+    if run is not None:
+        show_run(ti, run["run_id"])
+    return run
 
 
 def dag_task(ti: Any) -> "DagTask":
@@ -186,13 +201,13 @@ def _cluster_of_form(dag_run: Any, params: Mapping[str, Any]) -> str:
     where both were given and differ.
     """
     by_key = dag_run.partition_key or ""
-    chosen = str((getattr(dag_run, "conf", None) or {}).get(CLUSTER) or "")
+    chosen = str((getattr(dag_run, "conf", None) or {}).get(CLUSTER_FIELD) or "")
     if by_key and chosen and by_key != chosen:
         raise InputError(
             f"the form names the cluster {chosen} and the partition key {by_key}: leave the "
             f'partition key empty, or choose {by_key} in the field "{CLUSTER_TITLE}"'
         )
-    return chosen or by_key or str(params.get(CLUSTER) or "")
+    return chosen or by_key or str(params.get(CLUSTER_FIELD) or "")
 
 
 def _without_empty_lines(value: Any) -> Any:
