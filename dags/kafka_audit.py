@@ -16,7 +16,9 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from counterpoise.model.safe_text import one_line
 from counterpoise.orchestration.assets import FLEET_SNAPSHOT
+from counterpoise.orchestration.fresh_snapshot import clusters_of_round, snapshot_form
 from counterpoise.orchestration.installation import airflow_installation
+from counterpoise.orchestration.links import CLUSTER, REPORT, show_audit, with_links
 
 CRON = os.environ.get("COUNTERPOISE_AUDIT_SCHEDULE")
 
@@ -25,16 +27,18 @@ CRON = os.environ.get("COUNTERPOISE_AUDIT_SCHEDULE")
     schedule=[FLEET_SNAPSHOT] if not CRON else None if CRON == "manual" else CRON,
     catchup=False,
     max_active_runs=1,
+    params=snapshot_form(),
     doc_md=__doc__,
     tags=["counterpoise"],
 )
 def kafka_audit() -> None:
     @task(retries=1, retry_delay=timedelta(seconds=20))
-    def due_clusters() -> list[str]:
+    def due_clusters(params: Any = None, triggering_asset_events: Any = None) -> list[str]:
         from counterpoise import pipeline
 
+        only = clusters_of_round(params, triggering_asset_events)
         with airflow_installation() as installation:
-            return pipeline.due_clusters(installation)
+            return pipeline.due_clusters(installation, only=only)
 
     @task(
         map_index_template="{{ cluster }}",
@@ -43,7 +47,7 @@ def kafka_audit() -> None:
         # An audit that hangs would keep all later ones from starting.
         execution_timeout=timedelta(minutes=30),
     )
-    def audit(cluster: str, dag_run: Any = None) -> dict[str, str]:
+    def audit(cluster: str, ti: Any = None, dag_run: Any = None) -> dict[str, str]:
         from counterpoise import pipeline
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
@@ -52,13 +56,13 @@ def kafka_audit() -> None:
             report = pipeline.audit(
                 installation, cluster, dag_run.logical_date or dag_run.run_after
             )
-            page = pipeline.audit_page(installation, cluster)
+            page = show_audit(ti, cluster)
             failure = pipeline.failure_of(installation, report)
         if failure:
             raise AirflowFailException(one_line(f"{failure}; report: {page}"))
         return {"cluster": cluster, "worst": str(report.worst or "nothing"), "report": page}
 
-    audit.expand(cluster=due_clusters())
+    with_links(audit.expand(cluster=due_clusters()), REPORT, CLUSTER)
 
 
 kafka_audit()

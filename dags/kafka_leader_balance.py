@@ -14,6 +14,13 @@ from airflow.sdk import dag, get_current_context, task
 from counterpoise.orchestration.assets import FLEET_SNAPSHOT, REBALANCE_WANTED
 from counterpoise.orchestration.handover import request_rebalance
 from counterpoise.orchestration.installation import airflow_installation
+from counterpoise.orchestration.links import (
+    CLUSTER,
+    REPORT,
+    show_balance,
+    show_fleet,
+    with_links,
+)
 
 
 @dag(
@@ -32,10 +39,11 @@ def kafka_leader_balance() -> None:
             return pipeline.analyse(installation, run_id)
 
     @task(map_index_template="{{ cluster }}")
-    def report_balance(cluster: str) -> str:
+    def report_balance(cluster: str, ti: Any = None) -> str:
         from counterpoise import pipeline
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
+        show_balance(ti, cluster)
         with airflow_installation() as installation:
             return pipeline.report_balance(installation, cluster)
 
@@ -51,18 +59,20 @@ def kafka_leader_balance() -> None:
         )
 
     @task(trigger_rule="all_done")
-    def report_fleet() -> str:
+    def report_fleet(ti: Any = None) -> str:
         from counterpoise import pipeline
 
+        show_fleet(ti)
         with airflow_installation() as installation:
             return pipeline.report_fleet(installation)
 
     clusters = analyse()
-    reported = report_balance.expand(cluster=clusters)
+    reported = with_links(report_balance.expand(cluster=clusters), REPORT, CLUSTER)
     propose.expand(cluster=clusters)
     # Without the first of these leaves the run would succeed although a cluster's report could not
     # be made.
-    reported >> [EmptyOperator(task_id="every_cluster_reported"), report_fleet()]
+    fleet = with_links(report_fleet(), REPORT)
+    reported >> [EmptyOperator(task_id="every_cluster_reported"), fleet]
 
 
 kafka_leader_balance()

@@ -1,10 +1,10 @@
 """One rebalance of one cluster: plan, check, ask a person, move, verify, and restore every config.
 
-The partition key is the cluster. The analysis starts these runs; a person can, too, with a
-partition key and a goal. A "no", or no answer in time, ends the run without touching the cluster.
-Teardowns settle and report whatever happens in between; only the last one, `verdict`, decides how
-the run ends. Where topics came to brokers while they were emptied, `repeat` asks for the next
-removal.
+The analysis starts these runs, with the cluster as partition key; a person can, too, and chooses
+cluster and goal in the form. A "no", or no answer in time, ends the run without touching the
+cluster. Teardowns settle and report whatever happens in between; only the last one, `verdict`,
+decides how the run ends. Where topics came to brokers while they were emptied, `repeat` asks for
+the next removal; where something moved, `fresh_snapshot` starts `kafka_snapshot` for the cluster.
 """
 
 from datetime import timedelta
@@ -16,7 +16,9 @@ from counterpoise.orchestration import handover
 from counterpoise.orchestration.approval import RecordedApproval
 from counterpoise.orchestration.assets import REBALANCE_WANTED
 from counterpoise.orchestration.form import rebalance_form
+from counterpoise.orchestration.fresh_snapshot import FreshSnapshot
 from counterpoise.orchestration.installation import airflow_installation
+from counterpoise.orchestration.links import CLUSTER, PLAN, REPORT, RUN, with_links
 from counterpoise.orchestration.stepping import StepUntilDone, execute_step, settle_step
 
 WORK = ("plan", "validate", "approve", "approve_second", "open_run", "execute", "verify")
@@ -43,23 +45,8 @@ def kafka_rebalance() -> None:
     def plan(
         ti: Any = None, dag_run: Any = None, params: Any = None, triggering_asset_events: Any = None
     ) -> dict[str, str]:
-        from counterpoise import pipeline
-
-        events = [event for of_asset in triggering_asset_events.values() for event in of_asset]
-        with airflow_installation() as installation:
-            wanted = handover.wanted_rebalance(installation.people, dag_run, params, events)
-            pipeline.check_plans_first(installation, ti.dag_id, ti.run_id)
-            planned = pipeline.plan(
-                installation,
-                wanted.cluster,
-                wanted.rebalance_request,
-                requested_by=wanted.requested_by,
-                dag_id=ti.dag_id,
-                dag_run_id=ti.run_id,
-            )
-        if planned is None:
-            handover.nothing_to_do(wanted.cluster)
-        return planned  # for people: tasks find their run in the ledger
+        # For people: tasks find their run in the ledger.
+        return handover.plan_wanted(ti, dag_run, params, triggering_asset_events)
 
     @task(**RETRIES)
     def validate(ti: Any = None) -> None:
@@ -110,11 +97,13 @@ def kafka_rebalance() -> None:
     settle.as_teardown(setups=opened)
     approve = RecordedApproval(task_id="approve", retries=0)
     second = RecordedApproval(task_id="approve_second", is_second=True, retries=0)
-    verified, reported, judged = verify(), report(), verdict()
-    chain(plan(), validate(), approve, second, opened, execute, verified)
+    verified, reported, judged = verify(), with_links(report(), RUN, PLAN), verdict()
+    planned = with_links(plan(), PLAN, RUN, REPORT, CLUSTER)
+    chain(planned, validate(), approve, second, opened, execute, verified)
     chain(verified, settle, reported, judged)
-    # `repeat` is skipped in a run that was marked failed, while the teardowns go on.
-    reported >> repeat() >> judged
+    # Both are skipped in a run that was marked failed, while the teardowns go on; neither decides.
+    fresh = FreshSnapshot(task_id="fresh_snapshot", trigger_rule="all_done", retries=1)
+    reported >> [repeat(), fresh] >> judged
 
 
 kafka_rebalance()

@@ -2,8 +2,9 @@
 
 A cluster that cannot be reached fails its own task, and with it the Dag run, but the others get
 their snapshots and are analysed all the same. So does one whose snapshot is bad: it is quarantined
-(docs/operating.md, "Bad snapshots"). COUNTERPOISE_SNAPSHOT_SCHEDULE is a cron expression, or
-`manual`; every hour by default.
+(docs/operating.md, "Bad snapshots"). A person may name some clusters only, and `kafka_rebalance`
+does so when a run has ended. COUNTERPOISE_SNAPSHOT_SCHEDULE is a cron expression, or `manual`;
+every hour by default.
 """
 
 import os
@@ -15,6 +16,7 @@ from airflow.sdk import dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from counterpoise.orchestration.assets import CLUSTER_SNAPSHOT, FLEET_SNAPSHOT
+from counterpoise.orchestration.fresh_snapshot import clusters_of_form, snapshot_form
 from counterpoise.orchestration.installation import airflow_installation
 
 SCHEDULE = os.environ.get("COUNTERPOISE_SNAPSHOT_SCHEDULE") or "0 * * * *"
@@ -24,16 +26,17 @@ SCHEDULE = os.environ.get("COUNTERPOISE_SNAPSHOT_SCHEDULE") or "0 * * * *"
     schedule=None if SCHEDULE == "manual" else SCHEDULE,
     catchup=False,
     max_active_runs=1,
+    params=snapshot_form(),
     doc_md=__doc__,
     tags=["counterpoise"],
 )
 def kafka_snapshot() -> None:
     @task
-    def due_clusters() -> list[str]:
+    def due_clusters(params: Any = None) -> list[str]:
         from counterpoise import pipeline
 
         with airflow_installation() as installation:
-            return pipeline.due_clusters(installation)
+            return pipeline.due_clusters(installation, only=clusters_of_form(params))
 
     @task(
         outlets=[CLUSTER_SNAPSHOT],
@@ -55,8 +58,11 @@ def kafka_snapshot() -> None:
         return written
 
     @task(outlets=[FLEET_SNAPSHOT], trigger_rule="all_done")
-    def fleet_snapshot(snapshots: Any, outlet_events: Any = None) -> None:
-        outlet_events[FLEET_SNAPSHOT].extra = {"clusters": clusters_with_snapshots(snapshots)}
+    def fleet_snapshot(snapshots: Any, params: Any = None, outlet_events: Any = None) -> None:
+        outlet_events[FLEET_SNAPSHOT].extra = {
+            "clusters": clusters_with_snapshots(snapshots),
+            "only": clusters_of_form(params),
+        }
 
     @task(trigger_rule="all_done")
     def check_data(snapshots: Any) -> None:

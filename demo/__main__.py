@@ -73,6 +73,7 @@ def _stay(demo: Demo) -> None:
         *users,
         f"reports: {demo.airflow.base_url}/counterpoise/reports",
         f"Kafka: {demo.kafka.bootstrap_string}",
+        *demo.place.command_line_help,
         "Ctrl-C ends everything.",
     ]
     demo.terminal.important("Still running", lines)

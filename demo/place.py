@@ -5,6 +5,7 @@ variables = place.configure(bootstrap="127.0.0.1:1,127.0.0.1:9092")
 """
 
 import json
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,16 +60,35 @@ class Place:
     def reports(self) -> Path:
         return self.directory / "store" / "reports"
 
+    @property
+    def config(self) -> Path:
+        return self.directory / "clusters.yaml"
+
+    @property
+    def command_line_variables(self) -> Mapping[str, str]:
+        """Return what tells the command line which settings, store and ledger are the demo's."""
+        return {
+            "COUNTERPOISE_CONFIG": str(self.config),
+            "COUNTERPOISE_STORE": str(self.directory / "store"),
+            "COUNTERPOISE_LEDGER": f"sqlite:///{self.directory / 'ledger.db'}",
+        }
+
+    @property
+    def command_line_help(self) -> list[str]:
+        """Return lines to paste into another shell: the variables, then a command."""
+        exports = [
+            f"export {name}={shlex.quote(value)}"
+            for name, value in self.command_line_variables.items()
+        ]
+        return [*exports, f"{ROOT / '.venv/bin/counterpoise'} status"]
+
     def configure(self, bootstrap: str) -> Mapping[str, str]:
         """Write the demo's clusters.yaml, and return the environment variables for it."""
-        config = self.directory / "clusters.yaml"
-        config.write_text(_CLUSTERS)
+        self.config.write_text(_CLUSTERS)
         connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": bootstrap}}
         return {
             "AIRFLOW_CONN_KAFKA_DEMO": json.dumps(connection),
-            "COUNTERPOISE_CONFIG": str(config),
-            "COUNTERPOISE_STORE": str(self.directory / "store"),
-            "COUNTERPOISE_LEDGER": f"sqlite:///{self.directory / 'ledger.db'}",
+            **self.command_line_variables,
             "COUNTERPOISE_SNAPSHOT_SCHEDULE": "manual",
             "COUNTERPOISE_COMPACTION_SCHEDULE": "manual",
         }

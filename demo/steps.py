@@ -143,6 +143,9 @@ class Demo:
             f"Airflow is at {airflow.base_url}; the bootstrap list starts with {dead}, "
             "where no broker listens"
         )
+        self.terminal.important(
+            "For the command line, in another shell", self.place.command_line_help
+        )
 
     def take_snapshot(self) -> None:
         """Run step 3: the first snapshot, then the Spark job and the leader-balance report."""

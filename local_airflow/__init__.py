@@ -33,6 +33,7 @@ class LocalAirflow:
 
     `environment` is that of every component and task: for connections (`AIRFLOW_CONN_...`) and our
     own settings. `users` maps names to roles of the SimpleAuthManager; each gets a new password.
+    `prefix` is the path under which it answers, like "/airflow".
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class LocalAirflow:
         plugins: Path,
         environment: Mapping[str, str] | None = None,
         users: Mapping[str, str] = USERS,
+        prefix: str = "",
     ) -> None:
         self.home = AirflowHome(home.resolve())
         self._dags = dags.resolve()
         self._plugins = plugins.resolve()
         self._extra_variables = dict(environment or {})
         self._users = dict(users)
+        self._prefix = prefix
         self._passwords: Mapping[str, str] = {}
         self._processes: dict[str, Process] = {}
         self._variables: Mapping[str, str] = {}
@@ -122,10 +125,11 @@ class LocalAirflow:
         self.home.directory.mkdir(parents=True, exist_ok=True)
         self._passwords = self.home.write_passwords(self._users)
         (port,) = free_ports(1)
-        self.base_url = f"http://{HOST}:{port}"
+        self.base_url = f"http://{HOST}:{port}{self._prefix}"
         self._variables = environment(
             self.home,
             port=port,
+            prefix=self._prefix,
             dags=self._dags,
             plugins=self._plugins,
             users=self._users,

@@ -118,13 +118,14 @@ def environment(
     plugins: Path,
     users: Mapping[str, str],
     extra: Mapping[str, str],
+    prefix: str = "",
 ) -> dict[str, str]:
     """Return the variables of every component, with new secrets at each call.
 
     `extra` overrides ours, and ours override those of this process, of which settings for another
     Airflow (`AIRFLOW...`) are dropped.
     """
-    base_url = f"http://{HOST}:{port}"
+    base_url = f"http://{HOST}:{port}{prefix}"
     inherited = {
         key: value
         for key, value in os.environ.items()

@@ -341,6 +341,11 @@ def plan_report_name(cluster: str, run_id: str) -> str:
     return f"{cluster}/runs/{run_id}-plan.html"
 
 
+def no_moves_report_name(cluster: str, snapshot_id: str) -> str:
+    """Return the name of the report of a plan without moves, which no run was opened for."""
+    return f"{cluster}/runs/{snapshot_id}-nothing-to-move.html"
+
+
 def run_report_name(cluster: str, run_id: str) -> str:
     return f"{cluster}/runs/{run_id}-run.html"
 

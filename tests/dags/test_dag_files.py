@@ -125,7 +125,7 @@ def test_the_tasks_are_the_stages_in_their_order(rebalance: Any) -> None:
     asking, moving, ending = (
         ["approve", "approve_second"],
         ["open_run", "execute", "verify"],
-        ["report", "repeat", "verdict"],
+        ["report", "fresh_snapshot", "repeat", "verdict"],
     )
     assert order == ["plan", "validate", *asking, *moving, "settle", *ending]
 

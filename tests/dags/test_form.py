@@ -7,17 +7,21 @@ from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.definitions.param import ParamsDict
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from counterpoise.errors import InputError
 from counterpoise.model.person import People, Person
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
-from counterpoise.model.request import PLANNED_GOALS, Budget, Goal, Scope
+from counterpoise.model.request import GOALS_WITH_BROKERS, PLANNED_GOALS, Budget, Goal, Scope
+from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.handover import ANALYSIS, REPETITION, Wanted, wanted_rebalance
 
 ROOT = Path(__file__).parents[2]
 PEOPLE = People()
-RUN = SimpleNamespace(partition_key="demo", triggering_user_name="alice", run_type="manual")
+RUN = SimpleNamespace(
+    partition_key="demo", triggering_user_name="alice", run_type="manual", conf={}
+)
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
@@ -28,7 +32,8 @@ def form() -> Any:
 
 
 def test_the_form_offers_all_that_can_be_asked_for(form: Any) -> None:
-    with pytest.raises(InputError, match=f"there are: {', '.join(form)}"):
+    fields = [name for name in form if name != "cluster"]
+    with pytest.raises(InputError, match=f"there are: {', '.join(fields)}"):
         read_rebalance_request({"nothing": 1})
     assert form.get_param("goal").schema["enum"] == list(PLANNED_GOALS)
     assert set(form.get_param("goal").schema["values_display"]) == set(PLANNED_GOALS)
@@ -103,7 +108,7 @@ def test_who_asks_is_where_the_event_comes_from_and_never_what_it_says(
 
 def test_a_dag_that_triggers_this_one_only_claims_its_user(form: Any) -> None:
     run = SimpleNamespace(
-        partition_key="demo", triggering_user_name="alice", run_type="operator_triggered"
+        partition_key="demo", triggering_user_name="alice", run_type="operator_triggered", conf={}
     )
     requester = wanted_rebalance(PEOPLE, run, form, []).requested_by
     assert requester == Person("alice", "airflow-dag:", is_claimed=True)
@@ -118,6 +123,136 @@ def test_a_malformed_wish_fails_for_good(form: Any, changed: dict[str, Any]) -> 
         wanted_rebalance(PEOPLE, RUN, dict(form) | changed, [])
 
 
+def started(partition_key: str | None = None, **conf: object) -> Any:
+    """A Dag run that alice started, with what she filled in."""
+    return SimpleNamespace(
+        partition_key=partition_key, triggering_user_name="alice", run_type="manual", conf=conf
+    )
+
+
 def test_without_a_cluster_nothing_is_planned(form: Any) -> None:
-    with pytest.raises(AirflowFailException, match="names no cluster"):
-        wanted_rebalance(PEOPLE, SimpleNamespace(partition_key=None), form, [])
+    with pytest.raises(AirflowFailException, match='choose one in the field "Cluster"'):
+        wanted_rebalance(PEOPLE, started(), form, [])
+
+
+def test_the_cluster_is_that_of_the_form_or_of_the_partition_key(form: Any) -> None:
+    chosen = dict(form) | {"cluster": "demo"}
+    for run in (started("demo"), started(cluster="demo"), started("demo", cluster="demo")):
+        assert wanted_rebalance(PEOPLE, run, chosen, []).cluster == "demo"
+    # The form's own default is nobody's choice.
+    assert wanted_rebalance(PEOPLE, started("other"), chosen, []).cluster == "other"
+
+
+def test_a_form_and_a_partition_key_that_differ_are_refused_in_one_sentence(form: Any) -> None:
+    chosen = dict(form) | {"cluster": "demo"}
+    with pytest.raises(AirflowFailException) as refused:
+        wanted_rebalance(PEOPLE, started("other", cluster="demo"), chosen, [])
+    assert str(refused.value) == (
+        "the form names the cluster demo and the partition key other: leave the partition key "
+        'empty, or choose other in the field "Cluster"'
+    )
+
+
+@pytest.mark.parametrize("goal", sorted(GOALS_WITH_BROKERS))
+def test_a_goal_without_its_brokers_is_refused_in_words_of_the_form(form: Any, goal: Goal) -> None:
+    with pytest.raises(AirflowFailException, match=f'goal {goal} needs.*in the field "Brokers"'):
+        wanted_rebalance(PEOPLE, RUN, dict(form) | {"goal": goal}, [])
+
+
+def test_brokers_may_be_typed_and_empty_lines_between_topics_do_not_matter(form: Any) -> None:
+    filled = {"goal": "add-brokers", "broker_ids": "7, 8", "topics": ["orders-*", "", " pay "]}
+    wanted = wanted_rebalance(PEOPLE, RUN, dict(form) | filled, []).rebalance_request
+    assert wanted.broker_ids == (7, 8)
+    assert wanted.scope.topics == ("orders-*", "pay")
+
+
+def complaints_of_the_page(params: Any) -> list[str]:
+    """The fields that Airflow's page would not send as they are: required, and without a value.
+
+    The rule of its `FlexibleForm`: a schema with a type and without null makes a field required.
+    """
+    schemas = {name: params.get_param(name).schema for name in params}
+    required = [
+        name
+        for name, schema in schemas.items()
+        if schema.get("type")
+        and not (isinstance(schema["type"], list) and "null" in schema["type"])
+    ]
+    return [name for name in required if params.get_param(name).value in (None, "")]
+
+
+def form_with(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> Any:
+    """The form of an installation with these clusters."""
+    text = "".join(f"  {name}:\n    connection: kafka_{name}\n" for name in names)
+    (folder / "clusters.yaml").write_text(f"clusters:\n{text}")
+    monkeypatch.setenv("COUNTERPOISE_CONFIG", str(folder / "clusters.yaml"))
+    monkeypatch.setenv("COUNTERPOISE_STORE", str(folder / "store"))
+    monkeypatch.setenv("COUNTERPOISE_LEDGER", f"sqlite:///{folder / 'ledger.db'}")
+    return ParamsDict(rebalance_form())
+
+
+def test_an_untouched_form_can_be_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert complaints_of_the_page(form_with(monkeypatch, tmp_path, "demo")) == []
+    for dag in DagBag(dag_folder=ROOT / "dags").dags.values():
+        assert complaints_of_the_page(dag.params) == []
+        dag.params.validate()
+
+
+def test_of_several_clusters_one_has_to_be_chosen_and_no_other_can_be_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    form = form_with(monkeypatch, tmp_path, "b", "a")
+    assert form.get_param("cluster").schema["enum"] == ["", "a", "b"]
+    assert complaints_of_the_page(form) == ["cluster"]
+    form.validate()  # an asset event and a partition key need no field
+    with pytest.raises(ParamValidationError, match="'c' is not one of"):
+        form["cluster"] = "c"
+    assert not (tmp_path / "store").exists()
+    assert not (tmp_path / "ledger.db").exists()
+
+
+def test_where_no_settings_can_be_read_the_cluster_is_typed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    form = form_with(monkeypatch, tmp_path)
+    (tmp_path / "clusters.yaml").write_text("clusters: [")
+    form = ParamsDict(rebalance_form())
+    form["cluster"] = "demo"
+    assert "enum" not in form.get_param("cluster").schema
+
+
+GOOD = {
+    "broker_ids": ([7, 8], "7, 8", None, ""),
+    "topics": (["orders-*", ""], None),
+    "replication_factor": (3,),
+    "max_bytes": ("500GB", "1.5 TiB"),
+    "max_leader_bytes_in_per_second": ("50MB/s", "50 MB / s"),
+    "bytes_tolerance_percent": (100,),
+    "leader_weight": (None, "bytes-in"),
+    "broker_sets": ("pay-*=1,2,3;*=4,5,6",),
+}
+BAD = {
+    "broker_ids": ([-1], ["7"], "7;8", [2**31]),
+    "topics": (["a b"], "orders"),
+    "replication_factor": (0, 32_768, "3"),
+    "max_bytes": ("5", "5MB/s", "many"),
+    "max_leader_bytes_in_per_second": ("50MB", "50"),
+    "bytes_tolerance_percent": (0, 101),
+    "leader_weight": ("", "bytes"),
+    "broker_sets": ("pay-*",),
+    "goal": ("", "imported", None),
+    "is_thorough": ("yes",),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_airflow_takes_what_can_be_asked_for(form: Any, name: str) -> None:
+    for value in GOOD[name]:
+        ParamsDict(rebalance_form())[name] = value
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_airflow_refuses_what_is_out_of_range_before_there_is_a_run(form: Any, name: str) -> None:
+    for value in BAD[name]:
+        with pytest.raises(ParamValidationError):
+            ParamsDict(rebalance_form())[name] = value

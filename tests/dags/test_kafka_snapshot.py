@@ -2,19 +2,21 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.orchestration.fresh_snapshot import clusters_of_round
 
 ROOT = Path(__file__).parents[2]
 
 
-def snapshot() -> tuple[str, dict[str, tuple[str, int]]]:
+def snapshot(**conf: object) -> tuple[str, dict[str, tuple[str, int]]]:
     """Runs the Dag; the state of the run, and state and number of tries of each task."""
-    ended = DagBag(dag_folder=ROOT / "dags").dags["kafka_snapshot"].test()
+    ended = DagBag(dag_folder=ROOT / "dags").dags["kafka_snapshot"].test(run_conf=conf)
     tasks = ended.get_task_instances()
     return ended.state, {task.task_id: (task.state, task.try_number) for task in tasks}
 
@@ -45,3 +47,32 @@ def test_a_bad_photograph_fails_its_task_without_another_try_and_is_no_event(
     assert "is bad and was quarantined" in capfd.readouterr().out
     assert installation.archive.manifests(["demo"]).num_rows == 0
     assert len(installation.archive.quarantine_reports("demo")) == 1
+
+
+@pytest.mark.usefixtures("dead_cluster")
+def test_a_round_may_be_of_some_clusters_only(installation: Installation) -> None:
+    state, tasks = snapshot(clusters=["demo"])
+    assert state == "success", tasks
+    assert installation.archive.manifests(["demo"]).num_rows == 1
+
+
+def test_an_unknown_cluster_fails_the_first_task_at_once(
+    installation: Installation, capfd: pytest.CaptureFixture[str]
+) -> None:
+    state, tasks = snapshot(clusters=["nope"])
+    assert (state, tasks["due_clusters"]) == ("failed", ("failed", 1))
+    assert "cluster 'nope' is not in" in capfd.readouterr().out
+
+
+def event(*only: str) -> SimpleNamespace:
+    return SimpleNamespace(extra={"clusters": ["a", "b"], "only": list(only)})
+
+
+def test_an_audit_is_of_the_clusters_of_its_rounds() -> None:
+    params: dict[str, object] = {"clusters": None}
+    assert clusters_of_round({"clusters": ["a", " "]}, {}) == ["a"]
+    assert clusters_of_round(params, {}) == []
+    assert clusters_of_round(params, {"fleet": [event("b"), event("a")]}) == ["a", "b"]
+    assert clusters_of_round(params, {"fleet": [event("b"), event()]}) == [], "all of them"
+    of_an_earlier_release = SimpleNamespace(extra={"clusters": ["a"]})
+    assert clusters_of_round(params, {"fleet": [of_an_earlier_release]}) == []

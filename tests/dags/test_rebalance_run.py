@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +13,11 @@ from airflow._shared.timezones import timezone
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models import dagrun
 from airflow.models.asset import AssetEvent
+from airflow.models.dagrun import DagRun
 from airflow.models.hitl import HITLUser
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.trigger import handle_event_submit
+from airflow.models.xcom import XComModel
 from airflow.triggers.base import TriggerEvent
 from airflow.utils.session import create_session
 from sqlalchemy import select
@@ -45,6 +48,7 @@ STAGES = [
     "verify",
     "settle",
     "report",
+    "fresh_snapshot",
     "verdict",
 ]
 ALL_WELL = {**dict.fromkeys(STAGES, "success"), "repeat": "skipped"}
@@ -134,6 +138,29 @@ def rebalance(
     return run
 
 
+def xcoms(task_id: str) -> dict[str, Any]:
+    """What a task of the newest Dag run has left for people, by key."""
+    query = select(XComModel).where(XComModel.task_id == task_id).order_by(XComModel.timestamp)
+    with create_session(scoped=False) as session:
+        rows = list(session.scalars(query))
+        newest = rows[-1].run_id
+        return {row.key: XComModel.deserialize_value(row) for row in rows if row.run_id == newest}
+
+
+def snapshots_asked_for() -> list[DagRun]:
+    """The runs of kafka_snapshot that tasks have triggered since the last call."""
+    query = select(DagRun).where(
+        DagRun.dag_id == "kafka_snapshot", DagRun.run_type == "operator_triggered"
+    )
+    with create_session(scoped=False) as session:
+        found = list(session.scalars(query.options(joinedload(DagRun.dag_run_note))))
+        for run in found:
+            session.delete(run)
+        session.flush()
+        session.expunge_all()
+    return found
+
+
 def placement(kafka: SimulatedCluster) -> dict[str, tuple[int, ...]]:
     return {
         f"{topic.topic}-{p.partition}": p.replicas
@@ -153,6 +180,17 @@ def test_an_approved_plan_is_carried_out_and_leaves_no_setting(
     assert len(held) == 4
     assert {key: value for key, value in kafka.configs.dynamic.items() if value} == configs
     assert any(name.endswith("-run.html") for name in installation.archive.report_names())
+    (run,) = installation.ledger.runs()
+    page = f"/counterpoise/runs/{run.run_id}"
+    for task_id in ("plan", "approve", "approve_second", "execute", "settle", "report"):
+        shown = xcoms(task_id)
+        assert shown["_link_counterpoise_run"].endswith(page), task_id
+        assert shown["_link_counterpoise_plan"].endswith(f"{page}/plan"), task_id
+    triggered = snapshots_asked_for()
+    assert [(asked.conf, asked.note) for asked in triggered] == [
+        ({"clusters": ["demo"]}, f"after run {run.run_id} of demo")
+    ]
+    assert xcoms("plan")["_link_counterpoise_cluster"].endswith("/counterpoise/clusters/demo")
 
 
 @pytest.mark.parametrize(
@@ -170,8 +208,10 @@ def test_a_no_or_silence_leaves_the_cluster_untouched(
     earlier = placement(kafka)
     state, tasks = rebalance(NO, user)
     assert state == "success"
+    assert snapshots_asked_for() == []
     skipped = [task for task in STAGES if tasks[task] == "skipped"]
-    assert skipped == ["approve_second", "open_run", "execute", "verify", "settle"]
+    moving = ["approve_second", "open_run", "execute", "verify", "settle"]
+    assert skipped == [*moving, "fresh_snapshot"]
     (run,) = installation.ledger.runs()
     assert run.state is RunState.REJECTED
     assert [approval.decision for approval in installation.ledger.approvals_of(run.run_id)] == [
@@ -280,8 +320,18 @@ def test_nothing_to_move_is_well(
             partition.replicas, partition.leader = (2, 1), 2
     del kafka.brokers[3]
     state, tasks = rebalance(YES, goal="leaders")
-    assert (state, tasks) == ("success", dict.fromkeys(ALL_WELL, "skipped"))
+    assert (state, tasks) == ("success", dict.fromkeys(ALL_WELL, "skipped") | {"plan": "success"})
     assert installation.ledger.runs() == ()
+    shown = xcoms("plan")
+    seen = shown["return_value"]
+    assert seen["cluster"] == "demo"
+    assert seen["nothing to move"].startswith("already balanced")
+    assert seen["report"] == shown["_link_counterpoise_report"]
+    (page,) = (name for name in installation.archive.report_names() if "nothing-to-move" in name)
+    assert seen["report"].endswith(f"/counterpoise/reports/{page}")
+    report = installation.archive.read_report(page)
+    assert "Nothing needs to move." in report
+    assert seen["nothing to move"] in unescape(report)
 
 
 def test_a_plan_that_the_operator_may_not_carry_out_is_refused_before_anybody_is_asked(

@@ -44,6 +44,10 @@ class Task:
     def xcom_push(self, key: str, value: Any) -> None:
         self.pushed[key] = value
 
+    def xcom_pull(self, task_ids: str, key: str) -> Any:
+        assert task_ids == "plan"
+        return self.pushed.get(key)
+
 
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
@@ -270,6 +274,21 @@ def test_a_yes_from_somebody_whom_the_policy_does_not_name_grants_nothing(
     assert installation.ledger.run(run["run_id"]).state is RunState.PROPOSED
     (refused,) = refusals(installation, run)
     assert "mallory may not approve" in refused
+
+
+@pytest.mark.parametrize("user", ["alice", None], ids=["answer", "time up"])
+def test_a_superseded_question_is_closed_with_a_word(
+    installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any], user: str | None
+) -> None:
+    newer = pipeline.plan(
+        installation, "demo", RebalanceRequest(Goal.LEADERS), requested_by=Person("carol")
+    )
+    assert newer is not None
+    task = answer(page, "Approve", user, rate="5MB/s", reason="x")
+    assert task.pushed["decision"]["decision"] == ("superseded" if user else "timed out")
+    decisions = [one.decision for one in installation.ledger.approvals_of(run["run_id"])]
+    assert Decision.GRANTED not in decisions
+    assert installation.ledger.run(run["run_id"]).state is RunState.SUPERSEDED
 
 
 def test_the_same_yes_recorded_twice_after_a_crash_is_still_one_yes(

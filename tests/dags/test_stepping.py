@@ -1,12 +1,18 @@
 """What was under way when Counterpoise was updated is carried on, and nothing else by an XCom."""
 
+import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow._shared.module_loading import import_string
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.triggers.base import TriggerEvent
 
-from counterpoise import pipeline
+from counterpoise import controls, pipeline
 from counterpoise.installation import Installation
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
@@ -25,9 +31,9 @@ class Task:
         self.task_id = "execute"
         self._handed_over = handed_over
 
-    def xcom_pull(self, task_ids: str) -> Any:
+    def xcom_pull(self, task_ids: str, key: str = "return_value") -> Any:
         assert task_ids == "plan"
-        return self._handed_over
+        return self._handed_over if key == "return_value" else None
 
 
 @pytest.fixture
@@ -74,3 +80,59 @@ def test_an_xcom_gives_no_run_to_a_dag_run_of_its_own(
 def test_an_xcom_gives_no_run_to_a_task_that_was_not_under_way(run: pipeline.PlannedRun) -> None:
     with pytest.raises(AirflowFailException, match="no run of the ledger"):
         step(Task("manual__1", run), None)
+
+
+def deferred(wait_seconds: float) -> TaskDeferred:
+    """How a step that asks to wait so long ends."""
+    operator = StepUntilDone(task_id="execute", step=lambda *_: wait_seconds)
+    with pytest.raises(TaskDeferred) as parked:
+        operator.execute({"ti": Task("manual__1", {})}, None)
+    return parked.value
+
+
+def test_between_steps_nothing_is_logged(
+    installation: Installation, run: pipeline.PlannedRun, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pipeline.adopt_run(installation, run["run_id"], "kafka_rebalance", "manual__1")
+    capfd.readouterr()
+    started_at = datetime.now(UTC)
+    trigger = deferred(12.0).trigger
+    assert timedelta(seconds=12) <= trigger.moment - started_at < timedelta(seconds=30)
+    class_path, arguments = trigger.serialize()
+    again = import_string(class_path)(**arguments)
+    again.moment = datetime.now(UTC) + timedelta(seconds=0.1)
+
+    async def fire() -> TriggerEvent:
+        return await anext(again.run())
+
+    assert asyncio.run(fire()).payload == again.moment.isoformat()
+    shown = "".join(capfd.readouterr()).lower()
+    assert "sleeping" not in shown
+    assert "next step" not in shown
+
+
+def test_progress_is_logged_once_a_minute_and_when_what_is_waited_for_changes(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
+    run = pipeline.plan(installation, "demo", request, requested_by=Person("alice"))
+    assert run is not None
+    controls.record_decision(
+        installation,
+        run["run_id"],
+        run["fingerprint"],
+        decision=Decision.GRANTED,
+        by=Person("bob"),
+        reason="x",
+        rate="1MB/s",
+    )
+    pipeline.open_run(installation, run["run_id"], run["fingerprint"])
+    now = datetime(2026, 11, 25, 12, tzinfo=UTC)
+    lines: list[str] = []
+    for _ in range(18):
+        installation.clock = lambda now=now: now  # type: ignore[misc]
+        pipeline.execute_step(installation, run["run_id"], run["fingerprint"], lines.append)
+        now += timedelta(seconds=10)
+    progress_lines = [line for line in lines if " % of " in line or " %: " in line]
+    assert 3 <= len(progress_lines) <= 5, lines
+    assert len(set(lines)) == len(lines), "no line is written twice"

@@ -45,7 +45,7 @@ DEMOTE_ANOTHER = {"goal": "demote-brokers", "broker_ids": [2]}
 REMOVE = {"goal": "remove-brokers", "broker_ids": [4]}
 TASKS = (
     *("plan", "validate", "approve", "approve_second", "open_run", "execute", "verify"),
-    *("settle", "report", "repeat", "verdict"),
+    *("settle", "report", "repeat", "fresh_snapshot", "verdict"),
 )
 
 

@@ -153,6 +153,7 @@ def check_dag_runs(demo: Demo) -> None:
     """
     (run,) = demo.api.dag_runs("kafka_rebalance")
     assert (run.state, run.partition_key) == ("success", CLUSTER)
+    wait_for_the_round_after_the_run(demo)
     states = demo.api.task_states("kafka_rebalance", run.run_id)
     stages = {
         "plan",
@@ -164,6 +165,7 @@ def check_dag_runs(demo: Demo) -> None:
         "verify",
         "settle",
         "report",
+        "fresh_snapshot",
     }
     assert states == {**dict.fromkeys({*stages, "verdict"}, "success"), "repeat": "skipped"}
     rounds = list((demo.place.directory / "store" / "results" / "rounds").glob("*.json"))
@@ -172,8 +174,28 @@ def check_dag_runs(demo: Demo) -> None:
         for finished in rounds
         for s in json.loads(finished.read_text())["snapshots"]
     ]
-    assert len(rounds) == len(demo.api.dag_runs("kafka_leader_balance")) == 2
+    assert len(rounds) == len(demo.api.dag_runs("kafka_leader_balance")) == 3
     assert len(snapshots) == len(set(snapshots))
+
+
+def wait_for_the_round_after_the_run(demo: Demo) -> None:
+    """Wait for the snapshot that the run asked for, and check that nobody calls broker 4 idle."""
+    for dag_id in ("kafka_leader_balance", "kafka_audit"):
+
+        def third(dag_id: str = dag_id) -> str | None:
+            runs = demo.api.dag_runs(dag_id)
+            return runs[0].run_id if len(runs) == 3 else None
+
+        run_id = demo.api.wait_for(third, f"the third run of {dag_id}", 300)
+        assert demo.api.wait_for_run(dag_id, run_id, 300).state == "success"
+    audit = json.loads(queries.audit_report(demo.installation, CLUSTER, suffix="json"))
+    rules = {finding["rule"] for finding in audit["findings"]}
+    assert not {rule for rule in rules if "idle" in rule}
+    assert demo.api.dag_run("kafka_snapshot", newest_run(demo, "kafka_snapshot")).state == "success"
+
+
+def newest_run(demo: Demo, dag_id: str) -> str:
+    return demo.api.dag_runs(dag_id)[0].run_id
 
 
 def check_pages(demo: Demo) -> None:

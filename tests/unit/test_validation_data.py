@@ -2,8 +2,10 @@
 module.
 """
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
@@ -209,7 +211,11 @@ def test_what_data_docs_show_of_a_cluster_is_escaped(tmp_path: Path) -> None:
     }
     assert quick_check(bad) == check
     pages = [path.read_text() for path in tmp_path.rglob("*.html")]
-    assert (tmp_path / "index.html").is_file()
+    index = (tmp_path / "index.html").read_text()
+    assert "<script" not in index, "reports are shown without any"
+    assert ">partitions</a>" in index
+    for link in re.findall('href="([^"]*)"', index):
+        assert (tmp_path / unquote(link)).is_file()
     assert any(
         "%3Cscript%3Ealert(1)%3C/script%3E%22%27%26amp;%24x%7B%7B 1 %7D%7D%253C" in page
         for page in pages

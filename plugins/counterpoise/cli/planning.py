@@ -31,87 +31,75 @@ from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
 from counterpoise.model.rebalance_request import read_rebalance_request
 from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
+from counterpoise.model.request_words import COMMAND_LINE_OPTIONS
 from counterpoise.units import parse_rate
 
 _NOTHING_TO_MOVE = 1
-_SWITCHES = ("is_thorough", "cordons_brokers")
 _GOALS = "\n".join(("goals:", *(f"  {goal:<20}{GOAL_TEXTS[goal]}" for goal in PLANNED_GOALS)))
 
-# The field of a rebalance request, its option, how it is typed, and what it is for.
+# The field of a rebalance request, how it is typed, and what it is for.
 _OPTIONS = (
-    ("goal", "--goal", "GOAL", f"one of: {', '.join(PLANNED_GOALS)}"),
-    ("broker_ids", "--brokers", "7,8", "the brokers to add, to remove or to demote"),
+    ("goal", "GOAL", f"one of: {', '.join(PLANNED_GOALS)}"),
+    ("broker_ids", "7,8", "the brokers to add, to remove or to demote"),
     (
         "topics",
-        "--topics",
         "'orders-*,payments'",
         "only these topics: names, or patterns with * and ?",
     ),
     (
         "excluded_topics",
-        "--exclude-topics",
         "'audit-*'",
         "not these topics; what the policy excludes stays excluded",
     ),
     (
         "only_broker_ids",
-        "--only-brokers",
         "1,2,3",
         "only these brokers send and receive replicas and change what they lead",
     ),
-    ("excluded_broker_ids", "--exclude-brokers", "9", "these brokers stay as they are"),
+    ("excluded_broker_ids", "9", "these brokers stay as they are"),
     (
         "replication_factor",
-        "--replication-factor",
         "N",
         "how many replicas each partition shall have, for the goal of that name",
     ),
     (
         "max_bytes",
-        "--max-bytes",
         "500GB",
         "copy at most so much: the plan holds the moves that help most, the others are counted",
     ),
-    ("max_partitions", "--max-partitions", "N", "change at most so many partitions"),
+    ("max_partitions", "N", "change at most so many partitions"),
     (
         "leader_weight",
-        "--leader-weight",
         "count|bytes-in",
         "spread leaders evenly by number, or by what producers write",
     ),
     (
         "bytes_tolerance_percent",
-        "--bytes-tolerance",
         "PERCENT",
         "how far from its fair share of bytes a broker may be",
     ),
     (
         "broker_sets",
-        "--broker-sets",
         "'pay-*=1,2,3;*=4,5,6'",
         "topics that stand on these brokers only: ids, or names of racks",
     ),
     (
         "min_topic_leaders",
-        "--min-topic-leaders",
         "'orders-*=1'",
         "how many partitions of each of these topics every broker is to lead at least",
     ),
     (
         "max_replicas_per_broker",
-        "--max-replicas-per-broker",
         "N",
         "no broker gets more replicas than this",
     ),
     (
         "max_leader_bytes_in_per_second",
-        "--max-leader-bytes-in",
         "50MB/s",
         "the most that producers may write to the leaders of one broker",
     ),
     (
         "no_new_replicas_on",
-        "--no-new-replicas-on",
         "4,5",
         "brokers that get no replica they do not have, such as those that are drained by hand",
     ),
@@ -175,17 +163,17 @@ def _add_plan(commands: Commands) -> None:
         epilog=_GOALS,
     )
     add_cluster_arguments(parser, or_document=True)
-    for field, option, metavar, meaning in _OPTIONS:
-        parser.add_argument(option, dest=field, metavar=metavar, help=meaning)
+    for field, metavar, meaning in _OPTIONS:
+        parser.add_argument(COMMAND_LINE_OPTIONS[field], dest=field, metavar=metavar, help=meaning)
     parser.add_argument(
-        "--cordon",
+        COMMAND_LINE_OPTIONS["cordons_brokers"],
         dest="cordons_brokers",
         action="store_true",
         help="with goal remove-brokers: cordon the log dirs of these brokers while the plan runs "
         "(Kafka 4.3, KIP-1066), so that no new topic is placed there; restored as throttles are",
     )
     parser.add_argument(
-        "--thorough",
+        COMMAND_LINE_OPTIONS["is_thorough"],
         dest="is_thorough",
         action="store_true",
         help="solve clusters of up to 600 replicas instead of 220, for up to 20 s",
@@ -196,15 +184,14 @@ def _add_plan(commands: Commands) -> None:
 
 
 def _plan(arguments: argparse.Namespace, console: Console) -> int:
-    option_names = {field: option for field, option, _, _ in _OPTIONS}
-    values = {field: getattr(arguments, field) for field in (*option_names, *_SWITCHES)}
+    values = {field: getattr(arguments, field) for field in COMMAND_LINE_OPTIONS}
     if comparing.is_asked_for(arguments):
         _refuse_output(arguments)
         rate = _rate(arguments)
         return comparing.compare(arguments, values, _state(arguments), rate, console)
     _check_required(arguments)
     rebalance_request = read_rebalance_request(
-        values, word=lambda field: option_names.get(field, field)
+        values, word=lambda field: COMMAND_LINE_OPTIONS.get(field, field)
     )
     rate = _rate(arguments)
     snapshot, policy = _state(arguments)

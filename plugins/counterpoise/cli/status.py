@@ -75,7 +75,27 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
             f"cluster {frozen.cluster} is {frozen.frozen_in_words}", markup=False, soft_wrap=True
         )
     tables.print_runs(console, statuses)
+    if not statuses:
+        console.print(_looked_in(installation), markup=False, soft_wrap=True)
     return 0
+
+
+def _looked_in(installation: Installation) -> str:
+    """Return which ledger and settings were meant; where a variable names the ledger, its name
+    alone, since the address may hold a password.
+    """
+    locations = installation.locations
+    ledger, is_default = locations.ledger_address, locations.is_default_config
+    in_ledger = (
+        f"{locations.default.ledger} (COUNTERPOISE_LEDGER is not set)"
+        if ledger.is_default
+        else f"the one of {ledger.variable}"
+    )
+    settings = f"{locations.config}{' (COUNTERPOISE_CONFIG is not set)' if is_default else ''}"
+    return (
+        f"ledger: {in_ledger}; settings: {settings}. If your runs are elsewhere, set the variables "
+        "that Airflow's workers have; `counterpoise where` shows all of them"
+    )
 
 
 def follow(installation: Installation, run: Run, console: Console) -> int:

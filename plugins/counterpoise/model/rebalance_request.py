@@ -19,8 +19,13 @@ from counterpoise.model.request import PLANNED_GOALS, Budget, Goal, PlanRequest,
 from counterpoise.model.words import join_ids, name_brokers, pluralize
 from counterpoise.units import format_rate, parse_bytes, parse_rate
 
+MAX_REPLICATION_FACTOR: Final = 32_767
+MAX_PARTITIONS: Final = 10**9
+MAX_REPLICAS_PER_BROKER: Final = 10**7
+TOPIC_PATTERN: Final = r"[A-Za-z0-9._*?-]+"
+
 _BROKER_ID: Final = re.compile(r"\d{1,10}", re.ASCII)
-_PATTERN: Final = re.compile(r"[A-Za-z0-9._*?-]+")
+_PATTERN: Final = re.compile(TOPIC_PATTERN)
 _WHOLE: Final = re.compile(r"\d{1,18}", re.ASCII)
 
 
@@ -248,14 +253,14 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "excluded_topics": _patterns,
     "only_broker_ids": _broker_ids,
     "excluded_broker_ids": _broker_ids,
-    "replication_factor": _whole(1, 32_767),
+    "replication_factor": _whole(1, MAX_REPLICATION_FACTOR),
     "max_bytes": _bytes,
-    "max_partitions": _whole(1, 10**9),
+    "max_partitions": _whole(1, MAX_PARTITIONS),
     "leader_weight": _leader_weight,
     "bytes_tolerance_percent": _whole(PERCENT.lowest, PERCENT.highest),
     "broker_sets": _broker_sets,
     "min_topic_leaders": _min_topic_leaders,
-    "max_replicas_per_broker": _whole(1, 10**7),
+    "max_replicas_per_broker": _whole(1, MAX_REPLICAS_PER_BROKER),
     "max_leader_bytes_in_per_second": _rate,
     "no_new_replicas_on": _broker_ids,
     "cordons_brokers": _truth,

@@ -24,9 +24,11 @@ from airflow.sdk import Param
 from counterpoise.errors import InputError, RefusedError, RunConflictError
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import People, Person
+from counterpoise.model.run import RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.orchestration.handover import dag_task, planned_run
 from counterpoise.orchestration.installation import airflow_installation
+from counterpoise.orchestration.links import PLAN, RUN, page_url, show_run
 
 if TYPE_CHECKING:
     from counterpoise.model.approval import Approval
@@ -59,6 +61,10 @@ class _UnusableAnswerError(Exception):
     """Somebody answered, and nothing was granted or rejected: they may answer again."""
 
 
+class _SupersededError(Exception):
+    """Somebody answered, or time was up, after a newer plan took the place of this one."""
+
+
 class RecordedApproval(ApprovalOperator):
     """Shows the plan's summary, lets the policy's approvers answer, records the decision in the
     ledger.
@@ -67,6 +73,7 @@ class RecordedApproval(ApprovalOperator):
     # Subject and body hold names from the cluster. They are set at run time and must never pass
     # through Jinja.
     template_fields = ()
+    operator_extra_links = (PLAN, RUN)
 
     def __init__(self, *, is_second: bool = False, **arguments: Any) -> None:
         # Airflow passes the Dag's own parameters in here; this form has only these three.
@@ -98,19 +105,27 @@ class RecordedApproval(ApprovalOperator):
         except _UnusableAnswerError as error:
             _LOGGER.warning("This answer does not count, the question stays open: %s", error)
             return self._ask(context, is_again=True)
+        except _SupersededError as error:
+            _LOGGER.warning("This question is closed, and nothing was granted: %s", error)
+            closed = {"decision": str(RunState.SUPERSEDED), "reason": str(error)}
+            return self._end(context, event, self.REJECT, closed)
         _LOGGER.info("%s by %s: %s", answer.decision, approval.person.shown, answer.reason)
-        context["ti"].xcom_push(
-            key="decision",
-            value={
-                "decision": str(answer.decision),
-                "by": approval.by,
-                "rate": answer.rate,
-                "reason": answer.reason,
-            },
-        )
+        decided = {
+            "decision": str(answer.decision),
+            "by": approval.by,
+            "rate": answer.rate,
+            "reason": answer.reason,
+        }
+        option = self.APPROVE if answer.decision is Decision.GRANTED else self.REJECT
+        return self._end(context, event, option, decided)
+
+    def _end(
+        self, context: Any, event: dict[str, Any], option: str, decided: Mapping[str, Any]
+    ) -> Any:
+        """End the task with what the ledger says; after a reject all that follows is skipped."""
+        context["ti"].xcom_push(key="decision", value=decided)
         # `record_decision` has checked the form, more strictly than Airflow does; if Airflow then
         # refused it, ledger and Airflow would disagree.
-        option = self.APPROVE if answer.decision is Decision.GRANTED else self.REJECT
         return super().execute_complete(
             context, {**event, "chosen_options": [option], "params_input": None}
         )
@@ -127,7 +142,7 @@ class RecordedApproval(ApprovalOperator):
         if question is None:
             _LOGGER.info("nobody (else) has to approve this plan")
             return None
-        plan_page = f"/counterpoise/runs/{run['run_id']}/plan"
+        plan_page = page_url(f"runs/{run['run_id']}/plan")
         self.subject = question.subject
         self.body = f"{question.body_markdown}\n\n[The whole plan]({plan_page})\n\n{_UNUSABLE}\n"
         self.assigned_users = [{"id": user, "name": user} for user in question.airflow_ids] or None
@@ -144,6 +159,7 @@ class RecordedApproval(ApprovalOperator):
         with airflow_installation() as installation:
             try:
                 run = pipeline.check_answer(installation, dag_task(ti), answer.plan)
+                show_run(ti, run["run_id"])
                 return controls.record_decision(
                     installation,
                     run["run_id"],
@@ -154,7 +170,9 @@ class RecordedApproval(ApprovalOperator):
                     rate=answer.rate,
                     must_be_another=self.is_second,
                 )
-            except RunConflictError:
+            except RunConflictError as error:
+                if installation.ledger.run(run["run_id"]).state is RunState.SUPERSEDED:
+                    raise _SupersededError(str(error)) from error
                 raise
             except (InputError, RefusedError) as error:
                 raise _UnusableAnswerError(str(error)) from error

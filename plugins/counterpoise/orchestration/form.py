@@ -1,118 +1,182 @@
-"""The form with which a person starts `kafka_rebalance`: a field for each part of a request.
+"""The form with which a person starts `kafka_rebalance`: the cluster, and a field for each part of
+a request.
 
     @dag(params=rebalance_form())
 
 The fields are those of `model/rebalance_request.py`, which checks them again when the run starts.
 An empty field leaves the choice to the cluster's policy, or means everything.
+
+Airflow's page marks a field as required, and refuses an empty one, where its schema does not allow
+null; so all that may be left empty allows it. Airflow checks each field by itself before a run is
+created: types, ranges, patterns, choices. What depends on two fields is said by the task `plan`.
+
+Limits: the clusters are those of the settings as the Dag processor read them last; where it cannot
+read any, the cluster is typed, and `plan` checks it.
 """
 
 from typing import Any, Final
 
 from airflow.sdk import Param
 
-from counterpoise.model.policy import LeaderWeight
+from counterpoise.errors import CounterpoiseError
+from counterpoise.model.policy import PERCENT, LeaderWeight
+from counterpoise.model.rebalance_request import (
+    MAX_PARTITIONS,
+    MAX_REPLICAS_PER_BROKER,
+    MAX_REPLICATION_FACTOR,
+    TOPIC_PATTERN,
+)
 from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
+from counterpoise.model.request_words import CLUSTER_FIELD, CLUSTER_TITLE, FORM_TITLES
+from counterpoise.model.safe_text import safe_logger
 
+_LOGGER = safe_logger(__name__)
+_MAX_BROKER_ID: Final = 2**31 - 1
+_BROKER_IDS: Final = r"^\s*([0-9]{1,10}\s*(,\s*[0-9]{1,10}\s*)*)?$"
+_NUMBER: Final = r"\s*[0-9]+(\.[0-9]+)?\s*"
+_BYTES: Final = rf"^{_NUMBER}([kKmMgGtT]i?)?[bB]\s*$"
+_RATE: Final = rf"^{_NUMBER}([kKmMgGtT]i?)?[bB]\s*/\s*s\s*$"
 _LEADER_WEIGHTS: Final = {
-    "": "as the policy says",
+    "null": "as the policy says",
     "count": "by their number",
     "bytes-in": "by what producers write",
 }
 
 
-def _broker_ids(title: str, description: str) -> Param:
-    items = {"type": "integer", "minimum": 0}
-    return Param(
-        [], type="array", items=items, title=title, description=f"{description}; like [7, 8]"
-    )
-
-
-def _topics(title: str, description: str) -> Param:
-    text = f"{description}: names or patterns like orders-*; one a line"
-    return Param([], type="array", items={"type": "string"}, title=title, description=text)
-
-
-def _integer(title: str, description: str, **bounds: Any) -> Param:
-    return Param(None, type=["null", "integer"], title=title, description=description, **bounds)
-
-
-def _text(title: str, description: str) -> Param:
-    return Param(None, type=["null", "string"], title=title, description=description)
-
-
-def _switches() -> dict[str, Any]:
-    return {
-        "cordons_brokers": _switch(
-            "Cordon the brokers",
-            "with goal remove-brokers: their log dirs take no new replicas while the plan runs "
-            "(Kafka 4.3, KIP-1066)",
-        ),
-        "is_thorough": _switch(
-            "Search thoroughly",
-            "solve clusters of up to 600 replicas instead of 220, for up to 20 s",
-        ),
-    }
-
-
-def _switch(title: str, description: str) -> Param:
-    return Param(False, type="boolean", title=title, description=description)
-
-
 def rebalance_form() -> dict[str, Any]:
     """Return the fields, made anew for each Dag: Airflow writes what was filled in into them."""
     return {
+        CLUSTER_FIELD: _cluster(),
         "goal": Param(
             "rebalance",
             type="string",
             enum=[str(goal) for goal in PLANNED_GOALS],
             values_display={str(goal): f"{goal}: {GOAL_TEXTS[goal]}" for goal in PLANNED_GOALS},
-            title="Goal",
+            title=FORM_TITLES["goal"],
         ),
         "broker_ids": _broker_ids(
-            "Brokers", "to add, to remove or to demote; empty for all other goals"
+            "broker_ids", "to add, to remove or to demote; empty for all other goals"
         ),
-        "topics": _topics("Only these topics", "all if empty"),
+        "topics": _topics("topics", "all if empty"),
         "excluded_topics": _topics(
-            "Not these topics", "they stay as they are, as do those that the policy excludes"
+            "excluded_topics", "they stay as they are, as do those that the policy excludes"
         ),
         "only_broker_ids": _broker_ids(
-            "Only these brokers",
+            "only_broker_ids",
             "send and receive replicas and change what they lead; all if empty",
         ),
-        "excluded_broker_ids": _broker_ids("Not these brokers", "they stay as they are"),
+        "excluded_broker_ids": _broker_ids("excluded_broker_ids", "they stay as they are"),
         "replication_factor": _integer(
-            "Replication factor",
+            "replication_factor",
             "for the goal of that name: how many replicas each partition shall have",
-            minimum=1,
+            MAX_REPLICATION_FACTOR,
         ),
-        "max_bytes": Param(
-            None,
-            type=["null", "string"],
-            title="At most so many bytes",
-            description="copied, with the unit: 500GB. The plan holds the moves that help most; "
-            "the others are only counted",
+        "max_bytes": _text(
+            "max_bytes",
+            "copied, with the unit: 500GB. The plan holds the moves that help most; the others "
+            "are only counted",
+            _BYTES,
         ),
-        "max_partitions": _integer("At most so many partitions", "changed; as above", minimum=1),
+        "max_partitions": _integer("max_partitions", "changed; as above", MAX_PARTITIONS),
         **_evenness(),
         **_constraints(),
         **_switches(),
     }
 
 
+def listed_clusters() -> tuple[str, ...]:
+    """Return the names of the clusters in the settings; none where they cannot be read here."""
+    from counterpoise.installation import open_worker_installation
+
+    try:
+        with open_worker_installation() as installation:
+            return tuple(sorted(installation.settings.clusters))
+    except CounterpoiseError as error:
+        _LOGGER.info("the form has no list of clusters: %s", error)
+        return ()
+
+
+def _cluster() -> Param:
+    """Return the field of the cluster.
+
+    One cluster is filled in. Of several one has to be chosen: "" stands for no choice, which
+    Airflow's page refuses; a run by REST or of an asset event may name its cluster by partition
+    key alone.
+    """
+    names = listed_clusters()
+    description = "by its name in the settings, like orders-eu"
+    if not names:
+        return Param("", type="string", title=CLUSTER_TITLE, description=description)
+    return Param(
+        names[0] if len(names) == 1 else "",
+        type="string",
+        enum=["", *names],
+        values_display={"": "choose a cluster"},
+        title=CLUSTER_TITLE,
+        description=description,
+    )
+
+
+def _broker_ids(name: str, description: str) -> Param:
+    """Return a field that takes `7, 8` as text, and [7, 8] by REST."""
+    return Param(
+        None,
+        type=["null", "array", "string"],
+        items={"type": "integer", "minimum": 0, "maximum": _MAX_BROKER_ID},
+        pattern=_BROKER_IDS,
+        title=FORM_TITLES[name],
+        description=f"{description}; like 7, 8",
+    )
+
+
+def _topics(name: str, description: str) -> Param:
+    return Param(
+        None,
+        type=["null", "array"],
+        items={"type": "string", "pattern": rf"^\s*({TOPIC_PATTERN})?\s*$"},
+        title=FORM_TITLES[name],
+        description=f"{description}: names or patterns like orders-*; one a line",
+    )
+
+
+def _integer(name: str, description: str, maximum: int) -> Param:
+    return Param(
+        None,
+        type=["null", "integer"],
+        minimum=1,
+        maximum=maximum,
+        title=FORM_TITLES[name],
+        description=description,
+    )
+
+
+def _text(name: str, description: str, pattern: str) -> Param:
+    return Param(
+        None,
+        type=["null", "string"],
+        pattern=pattern,
+        title=FORM_TITLES[name],
+        description=description,
+    )
+
+
+def _switch(name: str, description: str) -> Param:
+    return Param(False, type="boolean", title=FORM_TITLES[name], description=description)
+
+
 def _evenness() -> dict[str, Any]:
     return {
         "leader_weight": Param(
-            "",
-            type="string",
-            enum=["", *(str(weight) for weight in LeaderWeight)],
+            None,
+            type=["null", "string"],
+            enum=[None, *(str(weight) for weight in LeaderWeight)],
             values_display=_LEADER_WEIGHTS,
-            title="Leaders are evened",
+            title=FORM_TITLES["leader_weight"],
         ),
         "bytes_tolerance_percent": _integer(
-            "Bytes tolerance in percent",
+            "bytes_tolerance_percent",
             "how far from its fair share of bytes a broker may be; empty: as the policy says",
-            minimum=1,
-            maximum=100,
+            PERCENT.highest,
         ),
     }
 
@@ -121,20 +185,31 @@ def _constraints() -> dict[str, Any]:
     """Return what a plan keeps to beside the constraints of the policy."""
     return {
         "broker_sets": _text(
-            "Broker sets",
-            "topics that stand on some brokers only, like pay-*=1,2,3;*=4,5,6",
+            "broker_sets", "topics that stand on some brokers only, like pay-*=1,2,3;*=4,5,6", "="
         ),
         "min_topic_leaders": _text(
-            "Leaders of a topic per broker",
-            "at least so many, like orders-*=1;payments=2",
+            "min_topic_leaders", "at least so many, like orders-*=1;payments=2", "="
         ),
         "max_replicas_per_broker": _integer(
-            "Replicas per broker", "no broker gets more", minimum=1
+            "max_replicas_per_broker", "no broker gets more", MAX_REPLICAS_PER_BROKER
         ),
         "max_leader_bytes_in_per_second": _text(
-            "Bytes-in of the leaders of a broker", "at most so much, like 50MB/s"
+            "max_leader_bytes_in_per_second", "at most so much, like 50MB/s", _RATE
         ),
         "no_new_replicas_on": _broker_ids(
-            "No new replicas on", "brokers that get no replica they do not have"
+            "no_new_replicas_on", "brokers that get no replica they do not have"
+        ),
+    }
+
+
+def _switches() -> dict[str, Any]:
+    return {
+        "cordons_brokers": _switch(
+            "cordons_brokers",
+            "with goal remove-brokers: their log dirs take no new replicas while the plan runs "
+            "(Kafka 4.3, KIP-1066)",
+        ),
+        "is_thorough": _switch(
+            "is_thorough", "solve clusters of up to 600 replicas instead of 220, for up to 20 s"
         ),
     }

@@ -9,21 +9,34 @@ The run is found by the Dag run's id in the ledger. What `plan` leaves as an XCo
 read: whoever may trigger a Dag may change XComs, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.model.person import DAG, People, Person, normalized_name
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
+from counterpoise.model.request import GOALS_WITH_BROKERS
+from counterpoise.model.request_words import (
+    CLUSTER_FIELD,
+    CLUSTER_TITLE,
+    FORM_TITLES,
+    form_title,
+    in_form_words,
+)
+from counterpoise.model.safe_text import one_line
 from counterpoise.orchestration.installation import airflow_installation, failing_for_good
+from counterpoise.orchestration.links import REPORT, show_cluster, show_page, show_run
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
     from counterpoise.pipeline import DagTask, PlannedRun
 
 PLAN_TASK: Final = "plan"
+_WHY_NOTHING: Final = "why nothing needs to move"  # an XCom of the task `plan`
 # The tasks of ours that ask for rebalances, by an event whose source Airflow records.
 ANALYSIS: Final = ("kafka_leader_balance", "propose")
 REPETITION: Final = ("kafka_rebalance", "repeat")
@@ -31,7 +44,12 @@ STARTED_BY_A_PERSON: Final = "manual"
 STARTED_BY_A_DAG: Final = "operator_triggered"
 _SOME_DAG: Final = f"{DAG}:"  # Airflow does not say which
 # `from_rest_api` is Airflow's mark of an event that somebody made over REST.
-_ABOUT_THE_EVENT: Final = ("cluster", "reason", "requested_by", "from_rest_api")
+# The cluster stands beside the request, in the form as in an event.
+_NOT_OF_THE_REQUEST: Final = (CLUSTER_FIELD, "reason", "requested_by", "from_rest_api")
+_NO_CLUSTER: Final = (
+    f'this Dag run names no cluster: choose one in the field "{CLUSTER_TITLE}" of the form, or '
+    "give its name as partition key"
+)
 # What the form gives for a field that was left empty.
 _EMPTY_VALUES: Final[tuple[Any, ...]] = (None, "", [])
 
@@ -45,20 +63,57 @@ class Wanted:
     requested_by: Person
 
 
-def nothing_to_do(cluster: str) -> NoReturn:
-    """End the task `plan` when nothing needs to move: all tasks after it are skipped, and the Dag
-    run succeeds.
+def plan_wanted(
+    ti: Any, dag_run: Any, params: Mapping[str, Any], events: Mapping[Any, Sequence[Any]]
+) -> dict[str, str]:
+    """Make the plan that this Dag run was started for, and open its run; return what is to be seen
+    on the task: the run, or why nothing needs to move.
+
+    Raises AirflowFailException, in words of the form, for what cannot be asked for.
     """
-    raise AirflowSkipException(f"nothing needs to move on {cluster}; the log says why")
+    from counterpoise import pipeline
+
+    all_events = [event for of_asset in events.values() for event in of_asset]
+    with airflow_installation() as installation, failing_in_form_words():
+        wanted = wanted_rebalance(installation.people, dag_run, params, all_events)
+        pipeline.check_plans_first(installation, ti.dag_id, ti.run_id)
+        show_cluster(ti, wanted.cluster)
+        planned = pipeline.plan_or_reason(
+            installation,
+            wanted.cluster,
+            wanted.rebalance_request,
+            requested_by=wanted.requested_by,
+            dag_id=ti.dag_id,
+            dag_run_id=ti.run_id,
+        )
+    if isinstance(planned, pipeline.NothingToMove):
+        ti.xcom_push(key=_WHY_NOTHING, value=planned.reason)
+        report = show_page(ti, REPORT, f"reports/{planned.report_name}")
+        return {"cluster": planned.cluster, "nothing to move": planned.reason, "report": report}
+    show_run(ti, planned["run_id"])
+    return {name: str(value) for name, value in planned.items()}
+
+
+def _check_something_moves(ti: Any) -> None:
+    """Raise AirflowSkipException, with the reason, where the task `plan` found nothing to move: all
+    tasks after it are skipped, and the Dag run succeeds.
+
+    It is about a Dag run without a run of the ledger, which moves nothing whatever the XCom says.
+    """
+    reason = ti.xcom_pull(task_ids=PLAN_TASK, key=_WHY_NOTHING)
+    if reason:
+        raise AirflowSkipException(f"nothing needs to move: {one_line(str(reason))}")
 
 
 def planned_run(installation: "Installation", ti: Any) -> "PlannedRun":
     """Return the run that this Dag run's plan opened.
 
-    Raises AirflowFailException where the ledger has none: somebody marked `plan` as success, say.
+    Raises AirflowSkipException where nothing needs to move, AirflowFailException where the ledger
+    has no run for another reason: somebody marked `plan` as success, say.
     """
     run = _run_or_none(installation, ti)
     if run is None:
+        _check_something_moves(ti)
         raise AirflowFailException(
             f"no run of the ledger belongs to this Dag run ({ti.run_id}): its task {PLAN_TASK!r} "
             "made no plan, or an earlier release did. Start a new Dag run"
@@ -77,13 +132,12 @@ def run_to_tell(installation: "Installation", ti: Any) -> "PlannedRun":
 def judged_run(installation: "Installation", ti: Any) -> "PlannedRun":
     """Return what `planned_run` does, for the task that decides how the Dag run ends.
 
-    Without a run the Dag run succeeds only if nothing needed to move: raises AirflowFailException
+    Without a run the Dag run succeeds only if nothing needs to move: raises AirflowFailException
     when the plan is missing for another reason (it failed, or the run was cancelled).
     """
     run = _run_or_none(installation, ti)
-    if run is None and states_of(ti, [PLAN_TASK])[PLAN_TASK] == "skipped":
-        raise AirflowSkipException("nothing needed to move")
     if run is None:
+        _check_something_moves(ti)
         raise AirflowFailException(f"no plan was made; the log of the task {PLAN_TASK!r} says why")
     return run
 
@@ -91,7 +145,10 @@ def judged_run(installation: "Installation", ti: Any) -> "PlannedRun":
 def _run_or_none(installation: "Installation", ti: Any) -> "PlannedRun | None":
     from counterpoise import pipeline
 
-    return pipeline.run_of_dag_run(installation, ti.dag_id, ti.run_id)
+    run = pipeline.run_of_dag_run(installation, ti.dag_id, ti.run_id)
+    if run is not None:
+        show_run(ti, run["run_id"])
+    return run
 
 
 def dag_task(ti: Any) -> "DagTask":
@@ -116,23 +173,67 @@ def wanted_rebalance(
     """Return what this Dag run is to do: by the newest event that triggered it, or else by the form
     that a person filled in.
 
-    Raises AirflowFailException when no cluster is named, or when the request is malformed.
+    Raises AirflowFailException when no cluster is named, or two, or when the request is malformed.
     """
-    if not dag_run.partition_key:
-        raise AirflowFailException(
-            "this Dag run names no cluster; start it with the cluster's name as partition key"
-        )
     with failing_for_good():
         if events:
             event = max(events, key=lambda event: event.timestamp)
             fields, requested_by = event.extra, _source_of(event)
+            cluster = dag_run.partition_key
         else:
             fields, requested_by = params, _who_triggered(people, dag_run)
+            cluster = _cluster_of_form(dag_run, params)
+        if not cluster:
+            raise InputError(_NO_CLUSTER)
         # By index: the items of Airflow's params are Param objects, not values.
-        values = {name: fields[name] for name in fields if name not in _ABOUT_THE_EVENT}
+        values = {name: fields[name] for name in fields if name not in _NOT_OF_THE_REQUEST}
+        values = {name: _without_empty_lines(value) for name, value in values.items()}
         values = {name: value for name, value in values.items() if value not in _EMPTY_VALUES}
-        rebalance_request = read_rebalance_request(values)
-    return Wanted(dag_run.partition_key, rebalance_request, requested_by)
+        rebalance_request = read_rebalance_request(values, word=form_title)
+        _check_brokers_given(rebalance_request)
+    return Wanted(cluster, rebalance_request, requested_by)
+
+
+def _cluster_of_form(dag_run: Any, params: Mapping[str, Any]) -> str:
+    """Return the cluster that a person named, in the form or by partition key; "" for none.
+
+    What nobody chose (the form's default) never stands against a partition key. Raises InputError
+    where both were given and differ.
+    """
+    by_key = dag_run.partition_key or ""
+    chosen = str((getattr(dag_run, "conf", None) or {}).get(CLUSTER_FIELD) or "")
+    if by_key and chosen and by_key != chosen:
+        raise InputError(
+            f"the form names the cluster {chosen} and the partition key {by_key}: leave the "
+            f'partition key empty, or choose {by_key} in the field "{CLUSTER_TITLE}"'
+        )
+    return chosen or by_key or str(params.get(CLUSTER_FIELD) or "")
+
+
+def _without_empty_lines(value: Any) -> Any:
+    """Return a list without empty texts: a field of several lines gives one for each empty line."""
+    if not isinstance(value, list):
+        return value
+    return [part for part in value if not isinstance(part, str) or part.strip()]
+
+
+def _check_brokers_given(rebalance_request: RebalanceRequest) -> None:
+    """Raise InputError where a goal needs brokers and names none: nothing has to be read first."""
+    goal, title = rebalance_request.goal, FORM_TITLES["broker_ids"]
+    if goal in GOALS_WITH_BROKERS and not rebalance_request.broker_ids:
+        raise InputError(
+            f'the goal {goal} needs brokers: write their ids in the field "{title}", like 7, 8'
+        )
+
+
+@contextmanager
+def failing_in_form_words() -> Iterator[None]:
+    """Say what is wrong in words of the form: the planner names options of the command line."""
+    try:
+        yield
+    except CounterpoiseError as error:
+        error.args = (in_form_words(str(error)),)
+        raise
 
 
 def _who_triggered(people: People, dag_run: Any) -> Person:

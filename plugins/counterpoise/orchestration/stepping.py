@@ -14,16 +14,17 @@ less than 10 s as failed.
 
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import BaseOperator
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.orchestration.handover import PLAN_TASK, planned_run
 from counterpoise.orchestration.installation import airflow_installation
+from counterpoise.orchestration.links import PLAN, RUN
+from counterpoise.orchestration.waiting import WaitTrigger
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import PlannedRun
@@ -43,6 +44,8 @@ class StepUntilDone(BaseOperator):
     """Calls `step(installation, run, log)` until it returns None; a number is how many seconds to
     wait before the next call.
     """
+
+    operator_extra_links = (RUN, PLAN)
 
     def __init__(
         self, *, step: Step, min_wait_seconds: float = MIN_WAIT_SECONDS, **arguments: Any
@@ -76,9 +79,8 @@ class StepUntilDone(BaseOperator):
         if wait_seconds is None:
             return
         pause = timedelta(seconds=max(wait_seconds, self.min_wait_seconds))
-        _LOGGER.info("The next step is in %.0f s", pause.total_seconds())
         self.defer(
-            trigger=TimeDeltaTrigger(pause),
+            trigger=WaitTrigger(datetime.now(UTC) + pause),
             method_name="execute",
             kwargs={"failed_looks": failed_steps},
         )

@@ -24,10 +24,12 @@ from .emergency_stop import stop_from_plan
 from .executing import execute_step, execution, open_run, opened_run, settle_step
 from .places import Place, places
 from .planning import (
+    NothingToMove,
     PlannedRun,
     plan,
     plan_from,
     plan_of_assignment,
+    plan_or_reason,
     snapshot_to_plan_on,
     submit_plan,
     undo_plan,
@@ -35,7 +37,15 @@ from .planning import (
 from .reports import propose, report_balance, report_fleet, write_balance_report
 from .self_check import self_check
 from .snapshots import checked_snapshot, due_clusters, fresh_snapshot, snapshot, write_data_docs
-from .verifying import find_problems, next_removal, removal_verdict, report_run, verdict, verify
+from .verifying import (
+    find_problems,
+    moved_cluster,
+    next_removal,
+    removal_verdict,
+    report_run,
+    verdict,
+    verify,
+)
 from .watching import WatchReport, watch_throttles
 
 __all__ = [
@@ -45,6 +55,7 @@ __all__ = [
     "ComparedPlan",
     "DagTask",
     "Examination",
+    "NothingToMove",
     "Place",
     "PlannedRun",
     "WatchReport",
@@ -67,6 +78,7 @@ __all__ = [
     "find_problems",
     "fresh_snapshot",
     "leader_watch",
+    "moved_cluster",
     "next_removal",
     "open_run",
     "opened_run",
@@ -74,6 +86,7 @@ __all__ = [
     "plan",
     "plan_from",
     "plan_of_assignment",
+    "plan_or_reason",
     "preflight",
     "preflight_warnings",
     "propose",

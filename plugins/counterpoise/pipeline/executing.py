@@ -6,6 +6,7 @@ execute_step(installation, run_id, fingerprint, log)     # seconds to wait; None
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from counterpoise import access
 from counterpoise.approval import (
@@ -23,6 +24,7 @@ from counterpoise.model.control import find_active_requests
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
+from counterpoise.model.run_progress import RunProgress
 from counterpoise.pipeline.approving import check_plan_rules
 
 Log = Callable[[str], None]
@@ -163,9 +165,10 @@ def execute_step(
     """Observe a run and carry it on; return the seconds to wait, or None when all is moved and
     elected.
     """
-    with execution(installation, run_id, fingerprint, log) as driver:
+    before = _run_progress(installation, run_id)
+    with execution(installation, run_id, fingerprint, _only_news(log, before)) as driver:
         wait_seconds = driver.step()
-    _log_progress(installation, run_id, log)
+    _log_progress(installation, run_id, log, before, is_last=wait_seconds is None)
     return wait_seconds
 
 
@@ -177,16 +180,46 @@ def settle_step(installation: Installation, run_id: str, log: Log) -> float | No
     run = installation.ledger.run(run_id)
     if run.state not in UNDER_WAY_STATES:
         return None
-    with execution(installation, run_id, run.fingerprint, log) as driver:
+    before = _run_progress(installation, run_id)
+    with execution(installation, run_id, run.fingerprint, _only_news(log, before)) as driver:
         wait_seconds = driver.settle_step()
     if wait_seconds is not None:
-        _log_progress(installation, run_id, log)
+        _log_progress(installation, run_id, log, before)
     return wait_seconds
 
 
-def _log_progress(installation: Installation, run_id: str, log: Log) -> None:
-    if run_progress := installation.ledger.journal(run_id).run_progress():
-        log(run_progress.in_words)
+def _run_progress(installation: Installation, run_id: str) -> RunProgress | None:
+    return installation.ledger.journal(run_id).run_progress()
+
+
+def _only_news(log: Log, before: RunProgress | None) -> Log:
+    """Return `log` without what the run already waited for at the step before."""
+    waited_for = before.waits_for if before else ""
+    return lambda text: None if text == waited_for else log(text)
+
+
+def _log_progress(
+    installation: Installation,
+    run_id: str,
+    log: Log,
+    before: RunProgress | None,
+    *,
+    is_last: bool = False,
+) -> None:
+    """Log how far the run is: when what it waits for has changed, and else once a minute.
+
+    The minutes are those of the clock, so that no process has to know what another one has logged.
+    """
+    now = _run_progress(installation, run_id)
+    if now is None:
+        return
+    is_same = before is not None and before.waits_for == now.waits_for
+    if is_last or not is_same or _minute(before) != _minute(now):
+        log(now.in_words)
+
+
+def _minute(run_progress: RunProgress | None) -> datetime | None:
+    return run_progress.observed_at.replace(second=0, microsecond=0) if run_progress else None
 
 
 @contextmanager

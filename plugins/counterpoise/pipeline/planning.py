@@ -7,17 +7,19 @@ decision.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, TypedDict
 
-from counterpoise import access, analysis
+from counterpoise import access, analysis, reporting
+from counterpoise.archive import no_moves_report_name
 from counterpoise.errors import RefusedError, StoreError
 from counterpoise.history import HistoryError
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action, BalancePolicy
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.run import UNDER_WAY_STATES, Run
@@ -40,6 +42,15 @@ class PlannedRun(TypedDict):
     fingerprint: str
 
 
+@dataclass(frozen=True, slots=True)
+class NothingToMove:
+    """A plan without moves: why, and the name of the report that shows the figures."""
+
+    cluster: str
+    reason: str
+    report_name: str
+
+
 def plan(
     installation: Installation,
     cluster: str,
@@ -49,7 +60,29 @@ def plan(
     dag_id: str | None = None,
     dag_run_id: str | None = None,
 ) -> PlannedRun | None:
-    """Plan from a fresh snapshot and open a run for the plan; None when nothing needs to move.
+    """Return the run that `plan_or_reason` opens; None when nothing needs to move."""
+    planned = plan_or_reason(
+        installation,
+        cluster,
+        rebalance_request,
+        requested_by=requested_by,
+        dag_id=dag_id,
+        dag_run_id=dag_run_id,
+    )
+    return None if isinstance(planned, NothingToMove) else planned
+
+
+def plan_or_reason(
+    installation: Installation,
+    cluster: str,
+    rebalance_request: RebalanceRequest,
+    *,
+    requested_by: Person,
+    dag_id: str | None = None,
+    dag_run_id: str | None = None,
+) -> PlannedRun | NothingToMove:
+    """Plan from a fresh snapshot and open a run for the plan, or say why nothing needs to move; a
+    report shows that, too.
 
     Raises BadSnapshotError for a snapshot that must not be planned on, and what `plan_from` and
     `submit_plan` raise.
@@ -62,7 +95,9 @@ def plan(
         _LOGGER.warning("%s", warning)
     if new_plan.is_empty:
         _LOGGER.info("nothing needs to move on %s: %s", cluster, new_plan.reason)
-        return None
+        name = no_moves_report_name(cluster, snapshot.snapshot_id)
+        installation.archive.write_report(name, reporting.plan_report(PlanView(new_plan)))
+        return NothingToMove(cluster, new_plan.reason, name)
     return submit_plan(
         installation,
         new_plan,

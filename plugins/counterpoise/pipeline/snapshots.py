@@ -9,7 +9,7 @@ when a loss is accepted after all, is for `validation` to say.
 """
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -36,9 +36,14 @@ _LOGGER = safe_logger(__name__)
 _MAX_FAILURES_SHOWN: Final = 10
 
 
-def due_clusters(installation: Installation) -> list[str]:
-    """Return the clusters of which a snapshot is due in this round: all."""
-    return sorted(installation.settings.clusters)
+def due_clusters(installation: Installation, only: Collection[str] = ()) -> list[str]:
+    """Return the clusters of which a snapshot is due in this round: all, or `only` those.
+
+    Raises InputError for a name that the settings do not have.
+    """
+    return sorted(
+        {installation.cluster(name).name for name in only or installation.settings.clusters}
+    )
 
 
 def snapshot(installation: Installation, cluster: str, scheduled_at: datetime) -> dict[str, str]:

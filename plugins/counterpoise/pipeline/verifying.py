@@ -100,6 +100,13 @@ def _partitions_with_replicas(
     ]
 
 
+def moved_cluster(installation: Installation, run_id: str) -> str | None:
+    """Return the cluster of a run that has changed its placement; None for one that has not."""
+    run = installation.ledger.run(run_id)
+    has_moved = run.state is RunState.DONE or installation.ledger.journal(run_id).submissions()
+    return run.cluster if has_moved else None
+
+
 def next_removal(installation: Installation, run_id: str) -> dict[str, Any] | None:
     """Return the request to empty the same brokers once more, as an event carries it.
 

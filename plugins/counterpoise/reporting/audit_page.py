@@ -8,8 +8,8 @@ Findings of one rule stand together: its reasons once, each subject with its evi
 commands to paste. A wanted plan links to `kafka_rebalance` in the Airflow that serves the page, and
 shows the command.
 
-Limits: Airflow 3.3 opens the Dag from a link and does not fill in its form, so the values to enter
-stand beside the link.
+Limits: Airflow 3.3 has no address that opens the form of a Dag, or fills it in. So the link opens
+the Dag, and what to paste into the form ("Advanced Options") stands beside it.
 """
 
 import json
@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 
@@ -30,6 +29,7 @@ from counterpoise.model.finding import (
     RuleText,
     WantedPlan,
 )
+from counterpoise.model.request_words import CLUSTER_FIELD, CLUSTER_TITLE, FORM_TITLES
 from counterpoise.model.safe_text import for_json, for_markdown
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
@@ -58,13 +58,6 @@ _MAX_SUBJECTS_TO_PASTE: Final = 10
 _DAG_PAGE: Final = "../../../dags/kafka_rebalance"  # from <prefix>/reports/<cluster>/audit.html
 _BAR_WIDTH: Final = 100.0
 _MIN_SEGMENT_WIDTH: Final = 2.0
-_FORM_FIELDS: Final = {  # of kafka_rebalance
-    "goal": "Goal",
-    "broker_ids": "Brokers",
-    "topics": "Only these topics",
-    "replication_factor": "Replication factor",
-    "leader_weight": "Leader weight",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +66,7 @@ class PlanLink:
 
     href: str
     fill_in: tuple[tuple[str, str], ...]  # field of the form, value
+    configuration: str  # the same as JSON
     command: str
 
 
@@ -253,11 +247,18 @@ def _finding_view(report: AuditReport, reported: ReportedFinding) -> FindingView
 
 
 def _plan_link(cluster: str, plan: WantedPlan) -> PlanLink:
-    fill_in = [("Partition key", cluster)]
-    for name, value in plan.rebalance_request.items():
-        fill_in.append((_FORM_FIELDS[name], value if isinstance(value, str) else json.dumps(value)))
-    query = urlencode({"partition_key": cluster, "conf": json.dumps(plan.rebalance_request)})
-    return PlanLink(f"{_DAG_PAGE}?{query}", tuple(fill_in), plan.command(cluster))
+    request = {CLUSTER_FIELD: cluster, **plan.rebalance_request}
+    titles = {CLUSTER_FIELD: CLUSTER_TITLE, **FORM_TITLES}
+    fill_in = tuple((titles[name], _to_type(value)) for name, value in request.items())
+    return PlanLink(_DAG_PAGE, fill_in, json.dumps(request), plan.command(cluster))
+
+
+def _to_type(value: object) -> str:
+    """Return what to type into a field: ids in one line, texts one a line."""
+    if not isinstance(value, list):
+        return str(value)
+    separator = "\n" if all(isinstance(part, str) for part in value) else ", "
+    return separator.join(map(str, value))
 
 
 def policy_lines(rule_id: str, subjects: Sequence[str], thresholds: Mapping[str, int]) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.validation.data import CountsBefore, DataCheck, DataFailure
+from counterpoise.validation.docs_index import write_index
 from counterpoise.validation.quick import MAX_EXAMPLES, example_of
 from counterpoise.validation.suites import PLAN_EXPECTATIONS, SNAPSHOT_EXPECTATIONS, Expectations
 
@@ -63,17 +64,21 @@ def _check(
 ) -> DataCheck:
     from counterpoise.validation.frames import harmless
 
-    check = DataCheck(success=True, failures=())
+    checks: dict[str, DataCheck] = {}
     with _context(docs) as context:
         source = context.data_sources.add_pandas("counterpoise")
         for table, frame in frames.items():
             must_have_rows = bool(before and before.min_rows(table))
             if not len(frame) and not must_have_rows:
                 continue  # everything holds for an empty table
-            table_check = _check_table(
+            checks[table] = _check_table(
                 context, source, table, harmless(frame), expectations[table], before
             )
-            check = check.and_also(table_check)
+    if docs is not None:
+        write_index(docs, checks)
+    check = DataCheck(success=True, failures=())
+    for table_check in checks.values():
+        check = check.and_also(table_check)
     return check
 
 

@@ -1,0 +1,69 @@
+"""What people call the fields of a rebalance request: options of the command line, or titles in
+the form of the Dag `kafka_rebalance`.
+
+    in_form_words("name them, like --brokers 7")    # 'name them in the field "Brokers", like 7'
+
+Messages of the planner name options; who filled in a form reads them in the form's words.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+COMMAND_LINE_OPTIONS: Final[Mapping[str, str]] = {
+    "goal": "--goal",
+    "broker_ids": "--brokers",
+    "topics": "--topics",
+    "excluded_topics": "--exclude-topics",
+    "only_broker_ids": "--only-brokers",
+    "excluded_broker_ids": "--exclude-brokers",
+    "replication_factor": "--replication-factor",
+    "max_bytes": "--max-bytes",
+    "max_partitions": "--max-partitions",
+    "leader_weight": "--leader-weight",
+    "bytes_tolerance_percent": "--bytes-tolerance",
+    "broker_sets": "--broker-sets",
+    "min_topic_leaders": "--min-topic-leaders",
+    "max_replicas_per_broker": "--max-replicas-per-broker",
+    "max_leader_bytes_in_per_second": "--max-leader-bytes-in",
+    "no_new_replicas_on": "--no-new-replicas-on",
+    "cordons_brokers": "--cordon",
+    "is_thorough": "--thorough",
+}
+CLUSTER_FIELD: Final = "cluster"  # of the form alone: on the command line it is no part of this
+CLUSTER_TITLE: Final = "Cluster"
+FORM_TITLES: Final[Mapping[str, str]] = {
+    "goal": "Goal",
+    "broker_ids": "Brokers",
+    "topics": "Only these topics",
+    "excluded_topics": "Not these topics",
+    "only_broker_ids": "Only these brokers",
+    "excluded_broker_ids": "Not these brokers",
+    "replication_factor": "Replication factor",
+    "max_bytes": "At most so many bytes",
+    "max_partitions": "At most so many partitions",
+    "leader_weight": "Leaders are evened",
+    "bytes_tolerance_percent": "Bytes tolerance in percent",
+    "broker_sets": "Broker sets",
+    "min_topic_leaders": "Leaders of a topic per broker",
+    "max_replicas_per_broker": "Replicas per broker",
+    "max_leader_bytes_in_per_second": "Bytes-in of the leaders of a broker",
+    "no_new_replicas_on": "No new replicas on",
+    "cordons_brokers": "Cordon the brokers",
+    "is_thorough": "Search thoroughly",
+}
+_TITLES: Final = {option: FORM_TITLES[name] for name, option in COMMAND_LINE_OPTIONS.items()}
+_OPTION: Final = "|".join(sorted(map(re.escape, _TITLES), key=len, reverse=True))
+_EXAMPLE: Final = re.compile(rf", like ({_OPTION})(?![\w-]) ")
+_NAMED: Final = re.compile(rf"(?:{_OPTION})(?![\w-])")
+
+
+def form_title(name: str) -> str:
+    """Return what the form calls a field; the name itself where the form has no such field."""
+    return FORM_TITLES.get(name, name)
+
+
+def in_form_words(message: str) -> str:
+    """Return the message with the form's titles in the place of options of the command line."""
+    message = _EXAMPLE.sub(lambda found: f' in the field "{_TITLES[found[1]]}", like ', message)
+    return _NAMED.sub(lambda found: f'"{_TITLES[found[0]]}"', message)
