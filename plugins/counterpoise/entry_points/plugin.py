@@ -1,4 +1,4 @@
-"""What Counterpoise adds to Airflow: its reports, behind Airflow's login.
+"""What Counterpoise adds to Airflow: its pages, behind Airflow's login.
 
 Limits: the api-server reads this at its start; after a change, restart it.
 """
@@ -29,12 +29,19 @@ class CounterpoisePlugin(AirflowPlugin):
     ]
     external_views = [  # noqa: RUF012 - Airflow's own form
         {
+            "name": "Kafka fleet",
+            "href": "/counterpoise/fleet",
+            "destination": "nav",
+            "category": "browse",
+            "url_route": "kafka-fleet",
+        },
+        {
             "name": "Balance reports",
             "href": "/counterpoise/reports",
             "destination": "nav",
             "category": "browse",
             "url_route": "balance-reports",
-        }
+        },
     ]
 
 
