@@ -52,13 +52,15 @@ class Pages:
         return found
 
     @contextmanager
-    def browser(self, name: str = "victor", role: str = "viewer") -> Iterator[TestClient]:
-        """Yield the browser of somebody whom Airflow lets read."""
+    def browser(
+        self, name: str = "victor", role: str = "viewer", *, root_path: str = ""
+    ) -> Iterator[TestClient]:
+        """Yield the browser of somebody whom Airflow lets read; our pages stand at `root_path`."""
         app = web.build_app(lambda: self.installation(for_pages=True))
         user = SimpleAuthManagerUser(username=name, role=role)
         app.dependency_overrides[get_user] = lambda: user
         app.dependency_overrides[may_read] = lambda: None
-        with TestClient(app, raise_server_exceptions=False) as browser:
+        with TestClient(app, raise_server_exceptions=False, root_path=root_path) as browser:
             yield browser
 
     def propose(self, cluster: str, by: str = "alice", broker_ids: Sequence[int] = ()) -> Run:

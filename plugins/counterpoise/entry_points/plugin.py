@@ -10,10 +10,15 @@ from typing import Final
 from airflow.plugins_manager import AirflowPlugin
 
 from counterpoise import installation
+from counterpoise.orchestration.installation import AirflowConnections
 from counterpoise.web.app import build_app
 
 _GROUP: Final = "airflow.plugins"
-_OPEN_FOR_PAGES = partial(installation.open_worker_installation, may_migrate_ledger=False)
+_OPEN_FOR_PAGES = partial(
+    installation.open_worker_installation,
+    connections=AirflowConnections(),  # to show which settings they have
+    may_migrate_ledger=False,
+)
 
 
 class CounterpoisePlugin(AirflowPlugin):

@@ -10,6 +10,7 @@ script: everything works without.
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI
 
+from counterpoise.web.clusters import cluster_routes
 from counterpoise.web.fleet import fleet_routes
 from counterpoise.web.reports import report_routes
 from counterpoise.web.responses import safe_response
@@ -26,5 +27,6 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     )
     app.middleware("http")(safe_response)
     app.include_router(fleet_routes(open_installation))
+    app.include_router(cluster_routes(open_installation))
     app.include_router(report_routes(open_installation))
     return app

@@ -12,7 +12,7 @@ from counterpoise.model.words import pluralize
 from counterpoise.queries.fleet import FleetNow, fleet
 from counterpoise.queries.viewing import Viewing
 from counterpoise.reporting.fleet_page import fleet_rows, fleet_tiles
-from counterpoise.web.responses import page
+from counterpoise.web.responses import base_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 Note = tuple[str, str, bool]  # text, link, whether it is urgent
@@ -31,7 +31,7 @@ def fleet_routes(open_installation: OpenInstallation) -> APIRouter:
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
             found = fleet(installation, viewing, search=search)
-        base = str(request.scope.get("root_path", ""))
+        base = base_of(request)
         return page(
             request,
             "fleet.html",
