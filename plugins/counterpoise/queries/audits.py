@@ -17,6 +17,7 @@ from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.history import scheduled_at_of
 from counterpoise.installation import Installation
 from counterpoise.model.audit_document import from_json
+from counterpoise.model.audit_point import AuditPoint
 from counterpoise.model.finding import AuditReport, RuleText
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.safe_text import safe_logger
@@ -25,16 +26,6 @@ from counterpoise.queries.file_cache import FileCache
 
 MAX_POINTS: Final = 60
 _LOGGER = safe_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class AuditPoint:
-    """One audit in the series of a cluster: what nobody had waived then."""
-
-    audited_at: datetime  # UTC
-    open_counts: Mapping[Severity, int]
-    new_count: int
-    resolved_count: int
 
 
 @dataclass(frozen=True, slots=True)
