@@ -21,6 +21,7 @@ from counterpoise.ledger.schema import (
     events,
     questions,
     requests,
+    runs,
 )
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.ledger_entry import EntryFilter, EntryTable, LedgerEntry
@@ -83,6 +84,12 @@ class Entries:
         ]
         with self._transactions.reading() as connection:
             return tuple(sorted(set(connection.scalars(sa.union(*queries)))))
+
+    def clusters(self) -> frozenset[str]:
+        """Return the clusters that runs, requests or snapshots are about."""
+        columns = (runs.c.cluster, requests.c.cluster, clusters.c.name)
+        with self._transactions.reading() as connection:
+            return frozenset(connection.scalars(sa.union(*map(sa.select, columns))))
 
     def newest_snapshots(self) -> dict[str, datetime]:
         """Return when the newest snapshot of each cluster was made, where there is one."""
