@@ -1,5 +1,5 @@
 from .balance import broker_loads, leader_balance, wanted_goal
-from .fleets import fleet
+from .fleets import as_of_now, fleet
 from .inflow import observed_inflow, with_inflow
 from .load import cluster_load, typical_bytes_in
 from .period import seconds_of_rates
@@ -8,6 +8,7 @@ from .series import compared_snapshots, each_once, latest_snapshot_id, series_ro
 
 __all__ = [
     "Round",
+    "as_of_now",
     "broker_loads",
     "cluster_load",
     "compared_snapshots",

@@ -8,14 +8,23 @@ by its weight, then by the number of other concerns, then by name. There is no s
 without new snapshots is worse than any uneven one.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
 from typing import Final
 
 from counterpoise.model.balance import LeaderBalance
-from counterpoise.model.fleet import ClusterConcern, ClusterState, Concern, Fleet, FleetRow
+from counterpoise.model.fleet import (
+    DEFAULT_PATIENCE,
+    ClusterConcern,
+    ClusterState,
+    Concern,
+    Fleet,
+    FleetRow,
+)
+from counterpoise.model.fleet_document import EntryConcern, FleetEntry
 from counterpoise.model.load import ClusterLoad, DiskForecast
 from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
@@ -26,14 +35,13 @@ MAX_SHARE_NOT_PREFERRED: Final = 0.1
 MAX_OVER_SHARE: Final = 1.5
 _MAX_MISSED_INTERVALS: Final = 2.5  # times the usual time between two snapshots
 _MIN_PATIENCE: Final = timedelta(hours=1)
-_DEFAULT_PATIENCE: Final = timedelta(hours=24)  # with one snapshot there is no usual interval
 _INTERVALS: Final = 20
 _IDS_SHOWN: Final = 3
 
 
 def fleet(states: Iterable[ClusterState], *, as_of: datetime) -> Fleet:
     """Return one row per cluster, the worst first; the ages in `states` are those at `as_of`."""
-    rows = [FleetRow(state, _concerns(state)) for state in states]
+    rows = [FleetRow(state, _concerns(state), _patience(state.balance)) for state in states]
     return Fleet(as_of, tuple(sorted(rows, key=_worst_first)))
 
 
@@ -55,15 +63,67 @@ def _concerns(state: ClusterState) -> tuple[ClusterConcern, ...]:
     return tuple(sorted(concerns, key=lambda found: gravity.index(found.concern)))
 
 
+def as_of_now(
+    entries: Iterable[FleetEntry], ages: Mapping[str, timedelta | None], critical: Mapping[str, int]
+) -> tuple[FleetEntry, ...]:
+    """Return entries of a document with what has happened since it was written, the worst first.
+
+    `ages` are those of the newest snapshots now, `critical` the numbers of critical findings of the
+    newest audits, both by cluster; a cluster that is in no map is left as it was.
+    """
+    now = [_as_of_now(entry, ages, critical.get(entry.cluster, 0)) for entry in entries]
+    gravity = [str(concern) for concern in Concern]
+    places = {entry.cluster: place for place, entry in enumerate(now)}
+
+    def worst_first(entry: FleetEntry) -> tuple[int, float, int]:
+        worst = entry.worst.concern if entry.worst else ""
+        rank = gravity.index(worst) if worst in gravity else len(gravity)
+        weight = _weight_now(entry, worst, critical)
+        return rank, -weight, places[entry.cluster]
+
+    return tuple(sorted(now, key=worst_first))
+
+
+def _as_of_now(
+    entry: FleetEntry, ages: Mapping[str, timedelta | None], critical_count: int
+) -> FleetEntry:
+    age = ages.get(entry.cluster, entry.age)
+    concerns = [found for found in entry.concerns if found.concern != Concern.SILENT]
+    if critical_count:
+        words = pluralize(critical_count, "critical finding")
+        concerns.append(EntryConcern(str(Concern.CRITICAL), words))
+    gravity = [str(concern) for concern in Concern]
+    concerns.sort(key=lambda found: gravity.index(found.concern) if found.concern in gravity else 0)
+    overdue = _overdue(age, timedelta(seconds=entry.overdue_after_seconds or 0) or DEFAULT_PATIENCE)
+    known = [EntryConcern(str(found.concern), found.words) for found in overdue]
+    all_concerns = (*known, *concerns)
+    return replace(
+        entry,
+        age_seconds=None if age is None else age.total_seconds(),
+        concerns=all_concerns,
+        worst_concern=all_concerns[0].concern if all_concerns else "",
+    )
+
+
+def _weight_now(entry: FleetEntry, worst: str, critical: Mapping[str, int]) -> float:
+    """Return how bad the two concerns that change between documents are; 0 keeps their order."""
+    if worst == Concern.SILENT:
+        return float("inf") if entry.age_seconds is None else entry.age_seconds
+    return critical.get(entry.cluster, 0) if worst == Concern.CRITICAL else 0
+
+
 def _missing_snapshots(state: ClusterState) -> Iterator[ClusterConcern]:
-    if state.age is None:
-        yield ClusterConcern(Concern.SILENT, "has no snapshot yet", float("inf"))
-        return
-    if state.age > _patience(state.balance):
-        seconds = state.age.total_seconds()
-        yield ClusterConcern(Concern.SILENT, f"no snapshot for {format_seconds(seconds)}", seconds)
-    if state.balance is None:
+    yield from _overdue(state.age, _patience(state.balance))
+    if state.age is not None and state.balance is None:
         yield ClusterConcern(Concern.NOT_ANALYSED, "has snapshots, but none is analysed yet", 1.0)
+
+
+def _overdue(age: timedelta | None, patience: timedelta) -> Iterator[ClusterConcern]:
+    if age is None:
+        yield ClusterConcern(Concern.SILENT, "has no snapshot yet", float("inf"))
+    elif age > patience:
+        seconds = age.total_seconds()
+        yield ClusterConcern(Concern.SILENT, f"no snapshot for {format_seconds(seconds)}", seconds)
 
 
 def _patience(balance: LeaderBalance | None) -> timedelta:
@@ -73,7 +133,7 @@ def _patience(balance: LeaderBalance | None) -> timedelta:
     """
     times = [point.observed_at for point in balance.series[-_INTERVALS - 1 :]] if balance else []
     if len(times) < 2:
-        return _DEFAULT_PATIENCE
+        return DEFAULT_PATIENCE
     usual_seconds = median((after - before).total_seconds() for before, after in pairwise(times))
     return max(_MIN_PATIENCE, timedelta(seconds=_MAX_MISSED_INTERVALS * usual_seconds))
 

@@ -1,4 +1,4 @@
-"""What Counterpoise adds to Airflow: its reports, behind Airflow's login.
+"""What Counterpoise adds to Airflow: its pages, behind Airflow's login.
 
 Limits: the api-server reads this at its start; after a change, restart it.
 """
@@ -10,10 +10,15 @@ from typing import Final
 from airflow.plugins_manager import AirflowPlugin
 
 from counterpoise import installation
+from counterpoise.orchestration.installation import AirflowConnections
 from counterpoise.web.app import build_app
 
 _GROUP: Final = "airflow.plugins"
-_OPEN_FOR_PAGES = partial(installation.open_worker_installation, may_migrate_ledger=False)
+_OPEN_FOR_PAGES = partial(
+    installation.open_worker_installation,
+    connections=AirflowConnections(),  # to show which settings they have
+    may_migrate_ledger=False,
+)
 
 
 class CounterpoisePlugin(AirflowPlugin):
@@ -29,12 +34,19 @@ class CounterpoisePlugin(AirflowPlugin):
     ]
     external_views = [  # noqa: RUF012 - Airflow's own form
         {
+            "name": "Kafka fleet",
+            "href": "/counterpoise/fleet",
+            "destination": "nav",
+            "category": "browse",
+            "url_route": "kafka-fleet",
+        },
+        {
             "name": "Balance reports",
             "href": "/counterpoise/reports",
             "destination": "nav",
             "category": "browse",
             "url_route": "balance-reports",
-        }
+        },
     ]
 
 

@@ -45,6 +45,11 @@ if TYPE_CHECKING:  # slow to import, and needed for OAUTHBEARER only
 _SECRETS: Final = re.compile(r"password|secret|passphrase|key\.pem|sasl\.oauthbearer\.config")
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/,]+):(?P<port>\d{1,5})")
 _LOCATION: Final = ".location"
+HIDDEN: Final = "set, not shown"
+# Files of certificates, and these: no secret is written there.
+_SHOWN: Final = frozenset(
+    {"security.protocol", "sasl.mechanism", "sasl.mechanisms", METHOD, VERIFICATION, HOST_NAMES}
+)
 _ANONYMOUS: Final = "User:ANONYMOUS"
 _SOMEBODY: Final = "User:PRINCIPAL"  # in commands, where we do not know who we are
 
@@ -154,6 +159,20 @@ class ConnectionSettings:
 def holds_secret(extra: Mapping[object, object]) -> bool:
     """Return whether librdkafka settings, read from anywhere, hold a password or a key."""
     return any(value and _SECRETS.search(str(name)) for name, value in extra.items())
+
+
+def shown_settings(extra: Mapping[str, object]) -> dict[str, str]:
+    """Return librdkafka settings for pages: addresses, files and kinds, and of all else only that
+    it is set.
+    """
+    return {name: _shown(name, value) for name, value in sorted(extra.items())}
+
+
+def _shown(name: str, value: object) -> str:
+    if name == "bootstrap.servers":
+        addresses = _split_list(str(value))
+        return ", ".join(a if _ADDRESS.fullmatch(a) else HIDDEN for a in addresses)
+    return str(value) if name in _SHOWN or name.endswith(_LOCATION) else HIDDEN
 
 
 def _token_source(settings: Mapping[str, str]) -> "TokenSource | None":

@@ -10,7 +10,7 @@ Every method is one transaction. Raises LedgerError when the database cannot be 
 """
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import datetime
@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from counterpoise.errors import InputError, RefusedError, RunConflictError, WrongClusterError
 from counterpoise.ledger.chain import Chain
 from counterpoise.ledger.database import open_database
+from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
 from counterpoise.ledger.rows import read_approval, read_question, read_request, read_run
 from counterpoise.ledger.run_states import add_event, set_state
@@ -170,7 +171,11 @@ class Ledger:
         return read_run(row)
 
     def runs(
-        self, *, cluster: str | None = None, fingerprint: str | None = None
+        self,
+        *,
+        cluster: str | None = None,
+        fingerprint: str | None = None,
+        states: Collection[RunState] | None = None,
     ) -> tuple[Run, ...]:
         """Return the runs, newest first."""
         query = self._select_runs().order_by(runs.c.opened_at.desc(), runs.c.run_id.desc())
@@ -178,6 +183,8 @@ class Ledger:
             query = query.where(runs.c.cluster == cluster)
         if fingerprint is not None:
             query = query.where(runs.c.fingerprint == fingerprint)
+        if states is not None:
+            query = query.where(runs.c.state.in_(states))
         with self._transactions.reading() as connection:
             return tuple(read_run(row) for row in connection.execute(query))
 
@@ -343,6 +350,9 @@ class Ledger:
 
     def chain(self) -> Chain:
         return Chain(self._transactions)
+
+    def entries(self) -> Entries:
+        return Entries(self._transactions)
 
     @staticmethod
     def _select_runs() -> sa.Select[Any]:

@@ -7,9 +7,12 @@ fleet.rows[0].state.cluster, fleet.rows[0].worst
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from counterpoise.model.balance import LeaderBalance, LeftOut, WantedRebalance
 from counterpoise.model.load import ClusterLoad
+
+DEFAULT_PATIENCE: Final = timedelta(hours=24)  # with one snapshot there is no usual interval
 
 
 class Concern(StrEnum):
@@ -20,6 +23,7 @@ class Concern(StrEnum):
     SILENT = "silent"  # no new snapshot, though one is due: whatever else is known of it is old
     NOT_ANALYSED = "not analysed"
     OFFLINE = "offline"  # partitions that nobody leads
+    CRITICAL = "critical findings"  # of the newest audit, that nobody waived
     DISK = "disk"  # a disk is full within 30 days
     DEAD = "dead broker"  # registered, but not live
     IDLE = "idle broker"  # live, and holds nothing
@@ -59,6 +63,7 @@ class ClusterState:
 class FleetRow:
     state: ClusterState
     concerns: tuple[ClusterConcern, ...]  # gravest first; none: all is well
+    overdue_after: timedelta = DEFAULT_PATIENCE  # without a new snapshot
 
     @property
     def worst(self) -> ClusterConcern | None:

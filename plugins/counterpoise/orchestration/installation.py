@@ -4,7 +4,8 @@ no retry cures fail the task at once.
     with airflow_installation() as installation:
         pipeline.verdict(installation, run_id, states)
 
-Limits: only inside a running task; the api-server's pages open an installation without connections.
+Limits: `airflow_installation` only inside a running task; the api-server's pages open one of their
+own, which reads connections to show them and connects to nothing.
 """
 
 import logging

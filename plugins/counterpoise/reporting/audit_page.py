@@ -110,24 +110,33 @@ def audit_report(
 
     `data_checks` is the path of the checks of the data, relative to the page; None: there are none.
     """
+    return render("audit.html", data_checks=data_checks, **audit_sections(report, texts))
+
+
+def audit_sections(
+    report: AuditReport, texts: Mapping[str, RuleText], *, waive: str = ""
+) -> dict[str, Any]:
+    """Return what a page that includes `audit_sections.html` needs.
+
+    `waive` is the path of a form that takes rule and subject; "" where there is none.
+    """
     waived = [reported for reported in report.findings if reported.waived_by is not None]
     new = [reported for reported in report.open if reported.is_new] if report.previous_at else []
-    return render(
-        "audit.html",
-        report=report,
-        tiles=audit_tiles(report),
-        cards=_cards(report, texts),
-        areas=_areas(report, texts),
-        severities=[(IN_WORDS[severity], _COLOURS[severity]) for severity in SEVERITIES],
-        words=IN_WORDS,
-        new=new,
-        waived=waived,
-        titles={rule_id: text.title for rule_id, text in texts.items()},
-        passed=[texts[rule_id].title for rule_id in report.passed if rule_id in texts],
-        verdict=verdict(report),
-        is_well=report.worst not in _URGENT,
-        data_checks=data_checks,
-    )
+    return {
+        "report": report,
+        "waive": waive,
+        "tiles": audit_tiles(report),
+        "cards": _cards(report, texts),
+        "areas": _areas(report, texts),
+        "severities": [(IN_WORDS[severity], _COLOURS[severity]) for severity in SEVERITIES],
+        "words": IN_WORDS,
+        "new": new,
+        "waived": waived,
+        "titles": {rule_id: text.title for rule_id, text in texts.items()},
+        "passed": [texts[rule_id].title for rule_id in report.passed if rule_id in texts],
+        "verdict": verdict(report),
+        "is_well": report.worst not in _URGENT,
+    }
 
 
 def audit_tiles(report: AuditReport) -> tuple[Tile, ...]:
@@ -261,9 +270,16 @@ def _to_type(value: object) -> str:
     return separator.join(map(str, value))
 
 
-def policy_lines(rule_id: str, subjects: Sequence[str], thresholds: Mapping[str, int]) -> str:
+def policy_lines(
+    rule_id: str,
+    subjects: Sequence[str],
+    thresholds: Mapping[str, int],
+    *,
+    reason: str = "WHY IT MAY STAY",
+    until: str = "YYYY-MM-DD",
+) -> str:
     """Return what to put under `policy:` of the cluster to waive these findings, or to change the
-    thresholds.
+    thresholds; without `until` the waiver has no end.
     """
     quoted = ", ".join(_yaml_text(subject) for subject in subjects[:_MAX_SUBJECTS_TO_PASTE])
     more_count = len(subjects) - _MAX_SUBJECTS_TO_PASTE
@@ -275,8 +291,8 @@ def policy_lines(rule_id: str, subjects: Sequence[str], thresholds: Mapping[str,
         "  waivers:",
         f"    - rule: {rule_id}",
         f"      subjects: [{quoted}]{more}",
-        '      reason: "WHY IT MAY STAY"',
-        "      until: YYYY-MM-DD",
+        f"      reason: {_yaml_text(reason)}",
+        *([f"      until: {until}"] if until else []),
     ]
     if thresholds:
         values = ", ".join(f"{name}: {value}" for name, value in thresholds.items())

@@ -11,14 +11,17 @@ from counterpoise.settings.clusters import ClusterSettings, Settings, parse_sett
 from counterpoise.settings.connections import FileConnections
 from counterpoise.settings.input_limits import limit_inputs
 from counterpoise.settings.locations import Locations, check_worker_variables
+from counterpoise.settings.policy_rows import PolicyRow, policy_rows
 
 __all__ = [
     "ClusterSettings",
     "FileConnections",
     "Locations",
+    "PolicyRow",
     "Settings",
     "check_worker_variables",
     "limit_inputs",
     "parse_settings",
+    "policy_rows",
     "read_settings",
 ]

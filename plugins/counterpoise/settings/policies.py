@@ -73,7 +73,7 @@ def _read_entries(type_: Any, sections: list[Section]) -> tuple[Any, ...]:
 
 
 def _values(type_: Any, section: Section) -> dict[str, Any]:
-    hints = _hints(type_)
+    hints = hints_of(type_)
     values = {field.name: _value(section, field, hints[field.name]) for field in fields(type_)}
     if type_ is HistoryPolicy:
         _check_order(section, values)
@@ -85,13 +85,8 @@ def _values(type_: Any, section: Section) -> dict[str, Any]:
 
 def _value(section: Section, field: Field[Any], hint: Any) -> Any:
     """Return the value of one field: what its key has, else its default, else None."""
-    type_, marks = _type_and_marks(hint)
-    key = field.name
-    for unit in _UNITS:
-        key = key.removesuffix(unit)
-    for mark in marks:
-        if isinstance(mark, Key):
-            key = mark.name
+    type_, marks = type_and_marks(hint)
+    key = key_of(field, marks)
     if type_ is AuditPolicy:
         return read_audit(section.section(key))
     if is_dataclass(type_):
@@ -105,12 +100,24 @@ def _value(section: Section, field: Field[Any], hint: Any) -> Any:
     return section.value(key, reader, field.default)
 
 
+def key_of(field: Field[Any], marks: tuple[Any, ...]) -> str:
+    """Return the key of a field in the file: `rate` of `rate_bytes_per_second`."""
+    key = field.name
+    for unit in _UNITS:
+        key = key.removesuffix(unit)
+    for mark in marks:
+        if isinstance(mark, Key):
+            key = mark.name
+    return key
+
+
 @cache
-def _hints(type_: type) -> Mapping[str, Any]:
+def hints_of(type_: type) -> Mapping[str, Any]:
+    """Return the types of a dataclass by field, with their marks."""
     return get_type_hints(type_, include_extras=True)
 
 
-def _type_and_marks(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+def type_and_marks(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return (int, (Range(1, 5),)) of `Annotated[int, Range(1, 5)]`, of `... | None` too."""
     if NoneType in get_args(hint):
         (hint,) = (part for part in get_args(hint) if part is not NoneType)

@@ -10,9 +10,14 @@ script: everything works without.
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI
 
+from counterpoise.web.audits import audit_routes
+from counterpoise.web.clusters import cluster_routes
+from counterpoise.web.fleet import fleet_routes
+from counterpoise.web.ledger import ledger_routes
 from counterpoise.web.reports import report_routes
 from counterpoise.web.responses import safe_response
 from counterpoise.web.viewers import OpenInstallation, may_read
+from counterpoise.web.waivers import waiver_routes
 
 
 def build_app(open_installation: OpenInstallation) -> FastAPI:
@@ -24,5 +29,10 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
         title="Counterpoise", openapi_url=None, dependencies=[Depends(get_user), Depends(may_read)]
     )
     app.middleware("http")(safe_response)
+    app.include_router(fleet_routes(open_installation))
+    app.include_router(audit_routes(open_installation))
+    app.include_router(waiver_routes(open_installation))
+    app.include_router(cluster_routes(open_installation))
+    app.include_router(ledger_routes(open_installation))
     app.include_router(report_routes(open_installation))
     return app

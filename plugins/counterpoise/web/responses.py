@@ -19,6 +19,7 @@ from jinja2 import Environment
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.queries.viewing import MayNotViewError, UnknownClusterError
 from counterpoise.reporting.html import environment
 
 _LOGGER = safe_logger(__name__)
@@ -46,13 +47,22 @@ def page(request: Request, template: str, *, status: int = 200, **values: object
     Every template has `base`, the path of our pages, and `airflow`, that of Airflow's own, both
     without a slash at the end: Airflow may stand below a prefix of its own.
     """
-    base = str(request.scope.get("root_path", ""))
     text = (
         _environment()
         .get_template(template)
-        .render(base=base, airflow=base.removesuffix(URL_PREFIX), **values)
+        .render(base=base_of(request), airflow=airflow_of(request), **values)
     )
     return HTMLResponse(text, status_code=status)
+
+
+def base_of(request: Request) -> str:
+    """Return the path of our pages, without a slash at the end."""
+    return str(request.scope.get("root_path", ""))
+
+
+def airflow_of(request: Request) -> str:
+    """Return the path of Airflow's own pages, without a slash at the end."""
+    return base_of(request).removesuffix(URL_PREFIX)
 
 
 @cache
@@ -79,16 +89,14 @@ async def safe_response(
     is_form = request.method == "POST"
     try:
         response = await call_next(request)
+    except UnknownClusterError as error:
+        response = page(request, "unknown_cluster.html", status=404, known=error.known)
+    except MayNotViewError:
+        response = may_not_view(request)
     except RefusedError as error:
         response = error_page(request, 403, str(error)) if is_form else _unknown(request, error)
     except InputError as error:
-        response = (
-            error_page(request, 422, str(error))
-            if is_form
-            else error_page(
-                request, 404, "There is nothing of this name. It may have been renamed."
-            )
-        )
+        response = error_page(request, 422, str(error)) if is_form else _not_found(request)
     except Exception as error:  # noqa: BLE001 - its text may hold what a viewer must not see
         response = _unknown(request, error)
     response.headers.update(_HEADERS)

@@ -1,0 +1,152 @@
+"""All clusters that somebody may view, as of now, and what waits for a decision.
+
+    found = fleet(installation, Viewing.of(installation, viewer), search="orders")
+    found.entries[0].worst, found.mine, found.under_way
+
+Figures and charts are those of `reports/fleet.json`, which `kafka_leader_balance` writes after each
+analysis. Snapshots, audits and runs are as of now: clusters that have become overdue, or have
+critical findings since, stand where they belong.
+
+Limits: a cluster that was added since the last analysis has no figures yet.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from counterpoise import access, analysis, approval
+from counterpoise.archive import fleet_report_name
+from counterpoise.errors import CounterpoiseError, RefusedError
+from counterpoise.installation import Installation
+from counterpoise.model.fleet_document import FleetDocument, FleetEntry, read_fleet
+from counterpoise.model.policy import Action
+from counterpoise.model.run import OPEN_STATES, Run, RunState
+from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.severity import Severity
+from counterpoise.queries.audits import AuditSummary, audit_summaries
+from counterpoise.queries.file_cache import FileCache
+from counterpoise.queries.viewing import Viewing
+
+_LOGGER = safe_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRun:
+    """A run that waits for a yes or a no; `by` names who may say it, () where everybody may."""
+
+    run: Run
+    waits_for: timedelta
+    is_mine: bool  # the viewer may decide
+    by: tuple[str, ...]
+    why_not: str = ""  # why nobody of the policy may
+
+
+@dataclass(frozen=True, slots=True)
+class FleetNow:
+    analysed_at: datetime | None  # UTC; None: no analysis yet
+    entries: tuple[FleetEntry, ...]  # worst first, those that were searched
+    cluster_count: int  # that the viewer may view
+    audits: Mapping[str, AuditSummary]
+    waiting: tuple[WaitingRun, ...]  # the oldest first
+    approved: tuple[Run, ...]
+    under_way: tuple[Run, ...]
+
+    @property
+    def mine(self) -> tuple[WaitingRun, ...]:
+        return tuple(one for one in self.waiting if one.is_mine)
+
+    @property
+    def others(self) -> tuple[WaitingRun, ...]:
+        return tuple(one for one in self.waiting if not one.is_mine)
+
+
+def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> FleetNow:
+    """Return the clusters whose name has `search` in it, and all open runs of the others too."""
+    clusters = viewing.clusters
+    document = _fleet_document(installation)
+    known = {entry.cluster: entry for entry in document.clusters} if document else {}
+    entries = [known.get(name, FleetEntry(name)) for name in _in_order(clusters, known)]
+    audits = audit_summaries(installation, clusters)
+    snapshots = installation.ledger.entries().newest_snapshots()
+    now = installation.clock()
+    ages = {
+        entry.cluster: _age(entry, document, snapshots.get(entry.cluster), now) for entry in entries
+    }
+    critical = {name: found.open_counts.get(Severity.CRITICAL, 0) for name, found in audits.items()}
+    wanted = search.strip().casefold()
+    ordered = analysis.as_of_now(entries, ages, critical)
+    open_runs = [
+        run
+        for run in installation.ledger.runs(states=OPEN_STATES)
+        if run.cluster in viewing.clusters
+    ]
+    return FleetNow(
+        analysed_at=document.as_of if document else None,
+        entries=tuple(entry for entry in ordered if wanted in entry.cluster.casefold()),
+        cluster_count=len(clusters),
+        audits=audits,
+        waiting=tuple(waiting_runs(installation, viewing, open_runs)),
+        approved=tuple(run for run in open_runs if run.state == RunState.APPROVED),
+        under_way=tuple(
+            run for run in open_runs if run.state in (RunState.RUNNING, RunState.SETTLING)
+        ),
+    )
+
+
+def waiting_runs(installation: Installation, viewing: Viewing, runs: list[Run]) -> list[WaitingRun]:
+    """Return those of the runs that wait for an answer, oldest first, and who may give it."""
+    now = installation.clock()
+    proposed = [run for run in reversed(runs) if run.state == RunState.PROPOSED]
+    return [_waiting(installation, viewing, run, now) for run in proposed]
+
+
+def _waiting(installation: Installation, viewing: Viewing, run: Run, now: datetime) -> WaitingRun:
+    people, policy = viewing.settings.people, viewing.settings.clusters[run.cluster].policy
+    approvals = installation.ledger.approvals_of(run.run_id)
+    approved_by = approval.approvers_in_force(approvals)
+    why_not = ""
+    try:
+        by = access.people_to_ask(policy, people, run.requester, approved_by)
+    except RefusedError as error:
+        by, why_not = (), str(error)
+    is_mine = not why_not and viewing.may(run.cluster, Action.APPROVE)
+    if is_mine and not policy.requester_may_approve:
+        is_mine = not access.is_requester(people, viewing.person, run.requester)
+    if any(access.is_requester(people, viewing.person, person) for person in approved_by):
+        is_mine = False
+    return WaitingRun(run, now - run.opened_at, is_mine, by, why_not)
+
+
+def _fleet_document(installation: Installation) -> FleetDocument | None:
+    path = f"reports/{fleet_report_name(suffix='json')}"
+    try:
+        return _DOCUMENTS.of(installation.archive.store, path)
+    except CounterpoiseError as error:
+        _LOGGER.warning("the figures of the fleet are left out: %s", error)
+        return None
+
+
+def _in_order(clusters: tuple[str, ...], known: Mapping[str, FleetEntry]) -> list[str]:
+    """Return the clusters in the order of the document, those that it lacks first."""
+    wanted = set(clusters)
+    new = [name for name in clusters if name not in known]
+    return [*new, *(name for name in known if name in wanted)]
+
+
+def _age(
+    entry: FleetEntry, document: FleetDocument | None, newest: datetime | None, now: datetime
+) -> timedelta | None:
+    """Return the age of the newest snapshot that ledger or document know of."""
+    then = entry.age
+    known = [] if newest is None else [now - newest]
+    if document is not None and then is not None:
+        known.append(now - document.as_of + then)
+    return min(known, default=None)
+
+
+def _parse(text: str, where: str) -> FleetDocument:
+    return read_fleet(text, where=where)
+
+
+_DOCUMENTS: Final = FileCache(_parse, max_entries=5)

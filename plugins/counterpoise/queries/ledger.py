@@ -1,0 +1,144 @@
+"""The ledger for people: entries by filter, the check of its chains, and its export.
+
+    found = ledger_entries(installation, viewing, LedgerQuery(cluster="demo", kind="pause"), page=1)
+    found.entries, found.has_more, found.problems
+    verify(installation, viewing).is_intact
+    for line in export(installation, viewing): ...        # as `counterpoise ledger export`
+
+Only what is about clusters that the viewer may view; the check reads every chain all the same.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from counterpoise.errors import InputError
+from counterpoise.installation import Installation
+from counterpoise.model.chain import ChainReport
+from counterpoise.model.ledger_entry import EntryFilter, LedgerEntry
+from counterpoise.queries.viewing import MayNotViewError, UnknownClusterError, Viewing
+from counterpoise.units import parse_moment
+
+PAGE_ENTRIES: Final = 100
+MAX_PAGE: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerQuery:
+    """What somebody typed; "" is no condition."""
+
+    cluster: str = ""
+    run: str = ""
+    kind: str = ""
+    person: str = ""
+    since: str = ""
+    until: str = ""
+
+    @property
+    def is_narrowed(self) -> bool:
+        return self != LedgerQuery()
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntries:
+    entries: tuple[LedgerEntry, ...]  # the newest first
+    page: int  # from 1
+    has_more: bool
+    clusters: tuple[str, ...]  # that have entries and may be viewed
+    kinds: tuple[str, ...]
+    problems: tuple[str, ...] = ()  # what of the query cannot be read
+
+
+def ledger_entries(
+    installation: Installation,
+    viewing: Viewing,
+    query: LedgerQuery,
+    *,
+    page: int = 1,
+    entries_per_page: int = PAGE_ENTRIES,
+) -> LedgerEntries:
+    """Return a page of entries. Raises UnknownClusterError, MayNotViewError, LedgerError."""
+    reader = installation.ledger.entries()
+    clusters = _clusters(installation, viewing)
+    wanted = EntryFilter(
+        _wanted_clusters(viewing, clusters, query.cluster),
+        query.run.strip(),
+        query.kind.strip(),
+        query.person.strip(),
+    )
+    page, problems = min(max(page, 1), MAX_PAGE), list[str]()
+    wanted = replace(
+        wanted,
+        since=_moment(query.since, "From", problems),
+        until=_moment(query.until, "To", problems),
+    )
+    found = (
+        []
+        if problems
+        else reader.newest(wanted, limit=entries_per_page + 1, offset=(page - 1) * entries_per_page)
+    )
+    return LedgerEntries(
+        entries=tuple(found[:entries_per_page]),
+        page=page,
+        has_more=len(found) > entries_per_page,
+        clusters=clusters,
+        kinds=reader.kinds(clusters),
+        problems=tuple(problems),
+    )
+
+
+def verify(installation: Installation, viewing: Viewing, cluster: str = "") -> ChainReport:
+    """Check every entry and every row of one cluster, or of all that the viewer may view.
+
+    Raises UnknownClusterError, MayNotViewError, LedgerError.
+    """
+    wanted = set(_wanted_clusters(viewing, _clusters(installation, viewing), cluster))
+    report = installation.ledger.chain().verify(installation.clock())
+    return ChainReport(
+        states=tuple(state for state in report.states if state.cluster in wanted),
+        breaks=tuple(found for found in report.breaks if found.cluster in wanted),
+    )
+
+
+def export(installation: Installation, viewing: Viewing, cluster: str = "") -> Iterator[str]:
+    """Yield every row with its hashes, a JSON object a line, by cluster and sequence.
+
+    Raises UnknownClusterError, MayNotViewError, LedgerError.
+    """
+    clusters = _wanted_clusters(viewing, _clusters(installation, viewing), cluster)
+    chain = installation.ledger.chain()
+    for name in clusters:
+        for line in chain.export(cluster=name, after={}, since=None):
+            yield json.dumps(line, sort_keys=True) + "\n"
+
+
+def check_cluster(installation: Installation, viewing: Viewing, cluster: str) -> None:
+    """Raise UnknownClusterError or MayNotViewError where there are no entries for the viewer."""
+    _wanted_clusters(viewing, _clusters(installation, viewing), cluster)
+
+
+def _clusters(installation: Installation, viewing: Viewing) -> tuple[str, ...]:
+    """Return the clusters of the ledger that may be viewed, those that were removed too."""
+    return viewing.with_removed(installation.ledger.entries().clusters())
+
+
+def _wanted_clusters(viewing: Viewing, clusters: tuple[str, ...], cluster: str) -> tuple[str, ...]:
+    if not cluster:
+        return clusters
+    if cluster in clusters or cluster in viewing.clusters:
+        return (cluster,)
+    if cluster in viewing.settings.clusters:
+        raise MayNotViewError("The policy of this cluster does not name you (view).")
+    raise UnknownClusterError(cluster, viewing.clusters)
+
+
+def _moment(text: str, where: str, problems: list[str]) -> datetime | None:
+    if not text.strip():
+        return None
+    try:
+        return parse_moment(text.strip(), where=where)
+    except InputError as error:
+        problems.append(str(error))
+        return None

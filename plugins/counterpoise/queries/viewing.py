@@ -1,0 +1,80 @@
+"""What somebody may see and do, by the policies of clusters.yaml: the settings are read once.
+
+viewing = Viewing.of(installation, viewer)
+viewing.clusters                              # those whose policy lets the viewer view
+viewing.may("orders-eu", Action.PROPOSE), viewing.check("orders-eu")
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from counterpoise import access
+from counterpoise.errors import InputError, RefusedError
+from counterpoise.installation import Installation, settings_in
+from counterpoise.model.person import Person
+from counterpoise.model.policy import Action
+from counterpoise.queries import Viewer
+from counterpoise.settings import ClusterSettings, Settings
+
+
+class UnknownClusterError(InputError):
+    """There is no such cluster; `known` are those that the viewer may view."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"there is no cluster {name!r}")
+        self.known = known
+
+
+class MayNotViewError(RefusedError):
+    """The policy of the cluster does not name the viewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Viewing:
+    settings: Settings
+    viewer: Viewer
+    person: Person
+    clusters: tuple[str, ...]  # that the viewer may view, by name
+
+    @classmethod
+    def of(cls, installation: Installation, viewer: Viewer) -> "Viewing":
+        """Return what a viewer may see. Raises InputError for settings that cannot be read."""
+        settings = settings_in(installation.locations)
+        person = settings.people.airflow_user(viewer.user_id, viewer.user_name)
+        may_view = (
+            name
+            for name, cluster in settings.clusters.items()
+            if access.may(cluster.policy, settings.people, person, Action.VIEW, roles=viewer.roles)
+        )
+        return cls(settings, viewer, person, tuple(sorted(may_view)))
+
+    def may(self, cluster: str, action: Action) -> bool:
+        """Return whether the viewer may do something with a cluster that they may view."""
+        policy = self.settings.clusters[cluster].policy
+        return access.may(
+            policy, self.settings.people, self.person, action, roles=self.viewer.roles
+        )
+
+    def check(self, cluster: str) -> ClusterSettings:
+        """Return the settings of a cluster. Raises UnknownClusterError, MayNotViewError."""
+        if cluster not in self.settings.clusters:
+            raise UnknownClusterError(cluster, self.clusters)
+        if cluster not in self.clusters:
+            raise MayNotViewError("The policy of this cluster does not name you (view).")
+        return self.settings.clusters[cluster]
+
+    def with_removed(self, clusters: Iterable[str]) -> tuple[str, ...]:
+        """Return what of these the viewer may view: also clusters that the settings do not name
+        any more, for somebody who may view every cluster that they name.
+        """
+        sees_all = set(self.clusters) == set(self.settings.clusters)
+        return tuple(
+            name
+            for name in sorted(set(clusters))
+            if name in self.clusters or (sees_all and name not in self.settings.clusters)
+        )
+
+    def who_may_approve(self, cluster: str) -> tuple[str, ...]:
+        """Return the names of those who may approve; () is everybody."""
+        policy = self.settings.clusters[cluster].policy
+        return access.named_people(policy, self.settings.people, Action.APPROVE)

@@ -1,0 +1,46 @@
+"""The audit of a cluster: what was found, since when, and what changed."""
+
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+
+from counterpoise.model.policy import Action
+from counterpoise.queries.audits import audit_points, newest_audit, rule_texts
+from counterpoise.queries.viewing import Viewing
+from counterpoise.reporting.audit_history import finding_traces, rule_rows
+from counterpoise.reporting.audit_page import audit_sections
+from counterpoise.web.airflow_links import trigger_link
+from counterpoise.web.responses import airflow_of, base_of, page
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation
+
+
+def audit_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the routes of the audit of a cluster."""
+    router = APIRouter()
+
+    @router.get("/clusters/{name}/audit")
+    def audit_page(request: Request, name: str, viewer: CurrentViewer) -> Response:
+        with open_installation() as installation:
+            viewing = Viewing.of(installation, viewer)
+            settings = viewing.check(name)
+            report = newest_audit(installation, name)
+            points = audit_points(installation, name)
+            has_docs = installation.archive.has_data_docs(name)
+        texts = rule_texts(settings.policy.audit)
+        may_propose = viewing.may(name, Action.PROPOSE)
+        base = base_of(request)
+        waive = f"{base}/clusters/{quote(name, safe='')}/audit/waive"
+        sections = audit_sections(report, texts, waive=waive) if report else {"report": None}
+        return page(
+            request,
+            "audit.html",
+            name=name,
+            traces=finding_traces(points),
+            audit_count=len(points),
+            rules=rule_rows(report, texts) if report else [],
+            has_docs=has_docs,
+            audit_now=trigger_link(airflow_of(request), "kafka_audit", name) if may_propose else "",
+            **sections,
+        )
+
+    return router

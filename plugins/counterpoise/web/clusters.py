@@ -1,0 +1,60 @@
+"""One cluster: what it needs, how evenly it is used, its runs, and its settings as read."""
+
+from pathlib import PurePosixPath
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from counterpoise.model.finding import AuditReport
+from counterpoise.queries.clusters import ClusterNow, cluster
+from counterpoise.queries.viewing import Viewing
+from counterpoise.reporting.audit_page import IN_WORDS, verdict
+from counterpoise.web.airflow_links import dag_run_link, trigger_link
+from counterpoise.web.responses import STORED_POLICY, airflow_of, page
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation
+
+_FINDINGS_SHOWN = 5
+
+
+def cluster_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the routes of the page of a cluster."""
+    router = APIRouter()
+
+    @router.get("/clusters/{name}")
+    def cluster_page(request: Request, name: str, viewer: CurrentViewer) -> Response:
+        with open_installation() as installation:
+            found = cluster(installation, Viewing.of(installation, viewer), name)
+        airflow = airflow_of(request)
+        response = page(
+            request,
+            "cluster.html",
+            cluster=found,
+            name=name,
+            findings=_findings(found.audit),
+            verdict=verdict(found.audit) if found.audit else "",
+            words=IN_WORDS,
+            runs=[(run, dag_run_link(airflow, run)) for run in found.runs],
+            triggers=_triggers(airflow, found, name),
+            downloads=[(PurePosixPath(path).name, path) for path in found.downloads],
+            own_policy=[row for row in found.policy if not row.is_default],
+        )
+        # What lies in the store may send no form, here as there.
+        response.headers["Content-Security-Policy"] = STORED_POLICY
+        return response
+
+    return router
+
+
+def _findings(audit: AuditReport | None) -> list[Any]:
+    return list(audit.open[:_FINDINGS_SHOWN]) if audit else []
+
+
+def _triggers(airflow: str, found: ClusterNow, name: str) -> list[tuple[str, str]]:
+    """Return what the viewer may start in Airflow: words and link."""
+    if not found.may_propose:
+        return []
+    return [
+        ("Make a plan", trigger_link(airflow, "kafka_rebalance", name)),
+        ("Snapshot now", trigger_link(airflow, "kafka_snapshot", name)),
+        ("Audit now", trigger_link(airflow, "kafka_audit", name)),
+    ]

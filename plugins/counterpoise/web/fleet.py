@@ -1,0 +1,75 @@
+"""All clusters, the worst first, and above them what waits for a decision."""
+
+from collections import defaultdict
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from counterpoise.model.run import Run
+from counterpoise.model.severity import Severity
+from counterpoise.model.words import pluralize
+from counterpoise.queries.fleet import FleetNow, fleet
+from counterpoise.queries.viewing import Viewing
+from counterpoise.reporting.fleet_page import fleet_rows, fleet_tiles
+from counterpoise.web.responses import base_of, page
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation
+
+Note = tuple[str, str, bool]  # text, link, whether it is urgent
+
+
+def fleet_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the routes of the page of all clusters, which is the first page, too."""
+    router = APIRouter()
+
+    @router.get("/")
+    def first_page() -> Response:
+        return RedirectResponse("fleet")
+
+    @router.get("/fleet")
+    def fleet_page(request: Request, viewer: CurrentViewer, search: str = "") -> Response:
+        with open_installation() as installation:
+            viewing = Viewing.of(installation, viewer)
+            found = fleet(installation, viewing, search=search)
+        base = base_of(request)
+        return page(
+            request,
+            "fleet.html",
+            fleet=found,
+            search=search,
+            tiles=fleet_tiles(found.entries),
+            rows=fleet_rows(
+                found.entries, link=lambda entry: f"{base}/clusters/{quote(entry.cluster)}"
+            ),
+            notes=_notes(found, base),
+        )
+
+    return router
+
+
+def _notes(found: FleetNow, base: str) -> dict[str, list[Note]]:
+    """Return what the table says of some clusters besides: findings, questions and runs."""
+    notes: dict[str, list[Note]] = defaultdict(list)
+    for cluster, audit in found.audits.items():
+        counts = [
+            pluralize(audit.open_counts[severity], word)
+            for severity, word in (
+                (Severity.CRITICAL, "critical finding"),
+                (Severity.WARNING, "warning"),
+            )
+            if audit.open_counts.get(severity)
+        ]
+        if counts:
+            notes[cluster].append(
+                (f"Audit: {', '.join(counts)}", f"{base}/clusters/{quote(cluster)}/audit", False)
+            )
+    for waiting in found.waiting:
+        words = "waits for you" if waiting.is_mine else "waits for approval"
+        notes[waiting.run.cluster].append((words, _page_of(waiting.run, base), waiting.is_mine))
+    for run in (*found.approved, *found.under_way):
+        notes[run.cluster].append((f"a run is {run.state}", _page_of(run, base), False))
+    return notes
+
+
+def _page_of(run: Run, base: str) -> str:
+    return f"{base}/runs/{quote(run.run_id)}"

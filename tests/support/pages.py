@@ -1,0 +1,73 @@
+"""An installation in a folder, and browsers of the people who look at its pages.
+
+pages = Pages.in_folder(tmp_path, "clusters: {demo: {connection: x}}")
+with pages.browser("victor") as browser: browser.get("/fleet")
+with pages.installation() as installation: installation.archive.write_report(...)
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi.testclient import TestClient
+
+from counterpoise.installation import Installation, open_installation
+from counterpoise.model.plan import LowerBound, RebalancePlan
+from counterpoise.model.request import Goal
+from counterpoise.model.run import Run
+from counterpoise.web import app as web
+from counterpoise.web.viewers import may_read
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Pages:
+    environment: dict[str, str]
+    now: datetime = NOW
+
+    @classmethod
+    def in_folder(cls, folder: Path, clusters: str) -> "Pages":
+        """Return an installation with these settings, an empty store and an empty ledger."""
+        (folder / "clusters.yaml").write_text(clusters)
+        pages = cls(
+            {
+                "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
+                "COUNTERPOISE_CONNECTIONS": str(folder / "connections.yaml"),
+                "COUNTERPOISE_STORE": str(folder / "store"),
+                "COUNTERPOISE_LEDGER": f"sqlite:///{folder}/ledger.db",
+            }
+        )
+        with pages.installation() as installation:
+            assert installation.ledger
+        return pages
+
+    def installation(self, *, for_pages: bool = False) -> Installation:
+        found = open_installation(environment=self.environment, may_migrate_ledger=not for_pages)
+        found.clock = lambda: self.now
+        return found
+
+    @contextmanager
+    def browser(
+        self, name: str = "victor", role: str = "viewer", *, root_path: str = ""
+    ) -> Iterator[TestClient]:
+        """Yield the browser of somebody whom Airflow lets read; our pages stand at `root_path`."""
+        app = web.build_app(lambda: self.installation(for_pages=True))
+        user = SimpleAuthManagerUser(username=name, role=role)
+        app.dependency_overrides[get_user] = lambda: user
+        app.dependency_overrides[may_read] = lambda: None
+        with TestClient(app, raise_server_exceptions=False, root_path=root_path) as browser:
+            yield browser
+
+    def propose(self, cluster: str, by: str = "alice", broker_ids: Sequence[int] = ()) -> Run:
+        """Propose a plan that moves nothing."""
+        nothing = LowerBound(0, 0, 0)
+        ids = tuple(broker_ids)
+        plan = RebalancePlan(cluster, "id", "s", Goal.LEADERS, ids, "digest", (), (), nothing)
+        with self.installation() as installation:
+            path = installation.archive.write_plan(plan)
+            return installation.ledger.propose(plan, path, requested_by=by)

@@ -1,0 +1,180 @@
+"""The audit's page: findings and since when, how they went, and a waiver as lines to paste."""
+
+import html
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from counterpoise.model.audit_document import to_json
+from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
+from counterpoise.model.severity import Severity, Waiver
+from counterpoise.reporting.audit_page import audit_json
+from counterpoise.settings import parse_settings
+from tests.support import hostile
+from tests.support.pages import NOW, Pages
+
+CLUSTERS = """
+clusters:
+  demo: {connection: x, policy: {access: {propose: [alice]}}}
+  shut: {connection: x, policy: {access: {view: [alice]}}}
+"""
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Pages:
+    return Pages.in_folder(tmp_path, CLUSTERS)
+
+
+def finding(
+    subject: str, severity: Severity = Severity.WARNING, *, days: int = 0, new: bool = False
+) -> ReportedFinding:
+    found = Finding("replication-factor-1", severity, subject, f"{subject} has one replica")
+    return ReportedFinding(found, NOW - days * DAY, is_new=new)
+
+
+def audit(pages: Pages, days_ago: int, *found: ReportedFinding, **changes: object) -> None:
+    """Write an audit as `kafka_audit` does: the document, and the report of the newest."""
+    at = NOW - days_ago * DAY
+    report = AuditReport("demo", "Kafka-Id", at, f"demo-{at:%Y%m%dT%H%M%SZ}", found, **changes)  # type: ignore[arg-type]
+    with pages.installation() as installation:
+        archive = installation.archive
+        archive.store.write_text(f"audits/demo/{report.snapshot_id}.json", to_json(report))
+        archive.write_report("demo/audit.json", audit_json(report, {}))
+
+
+def get(
+    pages: Pages, path: str = "/clusters/demo/audit", name: str = "victor", **query: str
+) -> str:
+    with pages.browser(name) as browser:
+        return browser.get(path, params=query or None).text
+
+
+def test_findings_stand_with_what_is_new_and_what_is_gone(pages: Pages) -> None:
+    audit(pages, 1, finding("topic old"), finding("topic gone", Severity.CRITICAL))
+    audit(
+        pages,
+        0,
+        finding("topic old", days=30),
+        finding("topic new", Severity.CRITICAL, new=True),
+        previous_at=NOW - DAY,
+        resolved=(finding("topic gone").finding,),
+    )
+    page = get(pages)
+    assert "1 critical finding, 1 warning" in page
+    over_time = page.partition("Findings over time")[2].partition("</section>")[0]
+    assert "The last 2 audits" in over_time and "2026-10-23" in over_time
+    assert "1 new" in over_time
+    since = page.partition("Since 2026-11-21")[2].partition("</section>")[0]
+    assert "topic new" in since and "topic gone" in since and "topic old" not in since
+    for target in re.findall(r'href="#([^"]+)"', page):
+        assert f'id="{target}"' in page
+
+
+def test_one_audit_has_no_chart(pages: Pages) -> None:
+    audit(pages, 0, finding("topic old"))
+    page = get(pages)
+    assert "Findings over time" in page and "The last" not in page
+
+
+def test_a_damaged_audit_hides_no_other(pages: Pages) -> None:
+    for days in (2, 1, 0):
+        audit(pages, days, finding("topic old"))
+    store = Path(pages.environment["COUNTERPOISE_STORE"])
+    (store / "audits/demo/demo-20261121T120000Z.json").write_text("{")
+    assert "The last 2 audits" in get(pages)
+
+
+def test_a_waived_finding_is_not_open(pages: Pages) -> None:
+    waived = ReportedFinding(
+        finding("topic scratch").finding, NOW, False, Waiver("replication-factor-1", "scratch")
+    )
+    audit(pages, 0, waived)
+    page = get(pages)
+    assert "Findings over time" not in page and "Waived: 1" in page
+
+
+def test_a_cluster_without_an_audit_has_a_page(pages: Pages) -> None:
+    assert "No audit yet" in get(pages)
+    assert "/dags/kafka_audit?" in get(pages, name="alice")
+    assert "/dags/kafka_audit?" not in get(pages)
+
+
+def test_each_finding_leads_to_its_waiver(pages: Pages) -> None:
+    audit(pages, 0, finding("topic a&b"))
+    link = re.search(r'href="([^"]*/audit/waive\?[^"]*)"', get(pages))
+    assert link
+    form = get(pages, html.unescape(link[1]))
+    assert 'value="topic a&amp;b"' in form and "Nothing to paste yet" not in form
+    assert 'value="replication-factor-1" selected' in form
+
+
+@pytest.mark.parametrize(
+    ("subject", "reason", "until"),
+    [
+        ("topic scratch-*", "made anew: each night", "2027-01-31"),
+        ('topic "x": [y]', 'a "word" # and \\ more', ""),
+    ],
+)
+def test_the_lines_of_a_waiver_are_read_as_it_was_meant(
+    pages: Pages, subject: str, reason: str, until: str
+) -> None:
+    values = {"rule": "replication-factor-1", "subject": subject, "reason": reason}
+    page = get(pages, "/clusters/demo/audit/waive", **values, until=until)
+    found = re.search(r"<pre[^>]*>(.*?)</pre>", page, re.DOTALL)
+    assert found
+    lines = html.unescape(found[1]).replace("\n", "\n      ")
+    settings = parse_settings(
+        f"clusters:\n  demo:\n    connection: x\n    policy:\n      {lines}\n", where="test"
+    )
+    (waiver,) = settings.cluster("demo").policy.audit.waivers
+    assert (waiver.rule, waiver.subjects, waiver.reason) == (
+        "replication-factor-1",
+        (subject,),
+        reason,
+    )
+    assert (f"{waiver.until:%Y-%m-%d}" if waiver.until else "") == until
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"rule": "none-such"}, "There is no rule"),
+        ({"subject": " "}, "Say which subject"),
+        ({"reason": " "}, "Say why the finding may stay"),
+        ({"until": "soon"}, "Until"),
+        ({"until": "2020-01-01"}, "is over"),
+    ],
+)
+def test_a_waiver_that_would_do_nothing_is_not_made(
+    pages: Pages, changed: dict[str, str], words: str
+) -> None:
+    values = {"rule": "replication-factor-1", "subject": "x", "reason": "y"} | changed
+    with pages.browser() as browser:
+        response = browser.get("/clusters/demo/audit/waive", params=values)
+    assert response.status_code == 422
+    assert words in response.text and "Lines to paste" not in response.text
+
+
+def test_access_is_that_of_the_cluster(pages: Pages) -> None:
+    with pages.browser() as browser:
+        for path in ("/clusters/shut/audit", "/clusters/shut/audit/waive"):
+            assert browser.get(path).status_code == 403
+        assert browser.get("/clusters/dmo/audit").status_code == 404
+
+
+def test_hostile_text_stays_text(pages: Pages) -> None:
+    audit(pages, 1)
+    audit(pages, 0, finding(hostile.HOSTILE), previous_at=NOW - DAY)
+    values = {"rule": hostile.HOSTILE, "subject": hostile.HOSTILE, "until": hostile.HOSTILE}
+    good = {"rule": "replication-factor-1", "subject": hostile.HOSTILE, "reason": hostile.HOSTILE}
+    pages_seen = (
+        get(pages),
+        get(pages, "/clusters/demo/audit/waive", reason="", **values),
+        get(pages, "/clusters/demo/audit/waive", **good),
+    )
+    for page in pages_seen:
+        assert hostile.MARK in page
+        hostile.check_html(page.replace("<form", "<div"))

@@ -1,0 +1,184 @@
+"""The page of a cluster: what its reports say, its runs and settings, and for whom."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from counterpoise.analysis.balance import wanted_goal
+from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.run import RunState
+from counterpoise.model.severity import Severity
+from counterpoise.reporting.audit_page import audit_json
+from counterpoise.reporting.leader_balance import leader_balance_report
+from tests.support import hostile
+from tests.support.pages import NOW, Pages
+from tests.support.runs import change_state
+from tests.support.series import Broker
+from tests.unit.test_fleet import balance, load
+
+CLUSTERS = """
+clusters:
+  demo:
+    connection: kafka_demo
+    operator_connection: kafka_demo_rw
+    cluster_id: Kafka-Id
+    policy:
+      movement: {rate: 50MB/s, windows: [{starts: "0 20 * * *", lasts: 8h}]}
+      access: {propose: [alice], approve: [alice]}
+  shut: {connection: x, policy: {access: {view: [alice]}}}
+  plain: {connection: nowhere}
+"""
+CONNECTIONS = """
+kafka_demo:
+  bootstrap.servers: "kafka-1:9092,user:s3cr3t@kafka-2:9092"
+  security.protocol: SASL_SSL
+  sasl.mechanism: PLAIN
+  sasl.username: n0b0dy
+  sasl.password: s3cr3t
+  ssl.ca.location: /etc/ca.pem
+  sasl.oauthbearer.token.endpoint.url: "https://me:s3cr3t@example.org/token"
+kafka_demo_rw: {"bootstrap.servers": "kafka-1:9092"}
+"""
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Pages:
+    (tmp_path / "connections.yaml").write_text(CONNECTIONS)
+    return Pages.in_folder(tmp_path, CLUSTERS)
+
+
+def analyse(pages: Pages, cluster: str = "demo", rack: str = "a") -> None:
+    """Write a report of an idle broker, as `kafka_leader_balance` does."""
+    idle = Broker(3, rack, leaders=0, replicas=0, bytes=0)
+    found = replace(balance(Broker(1, rack), Broker(2, rack), idle, snapshots=3), cluster=cluster)
+    html = leader_balance_report(
+        found, wanted=wanted_goal(found, BalancePolicy()), load=load(5, 5, 0)
+    )
+    with pages.installation() as installation:
+        for suffix in ("html", "json", "csv"):
+            installation.archive.write_report(f"{cluster}/leader-balance.{suffix}", html)
+
+
+def audit(pages: Pages, subject: str) -> None:
+    finding = Finding("idle", Severity.CRITICAL, subject, f"{subject} leads nothing")
+    found = (ReportedFinding(finding, NOW, is_new=True),)
+    report = AuditReport("demo", "Kafka-Id", NOW, "demo-20261122T120000Z", found)
+    with pages.installation() as installation:
+        installation.archive.write_report("demo/audit.json", audit_json(report, {}))
+
+
+def test_the_report_of_the_balance_is_part_of_the_page(pages: Pages) -> None:
+    analyse(pages)
+    with pages.browser() as browser:
+        page = browser.get("/clusters/demo").text
+    assert page.count("<h1>") == 1 and page.count("<main>") == 1
+    for part in ("Leaders per broker", "Racks", "Every broker", "Bytes in per broker"):
+        assert part in page
+    for name in ("leader-balance.html", "leader-balance.json", "leader-balance.csv"):
+        assert f'href="/reports/demo/{name}"' in page
+
+
+def test_a_cluster_of_which_nothing_is_known_has_a_page(pages: Pages) -> None:
+    with pages.browser() as browser:
+        page = browser.get("/clusters/plain").text
+    for words in ("No snapshot yet", "No audit yet", "No analysis yet", "No run yet", "None yet"):
+        assert words in page
+    assert "the api-server does not know this connection" in page
+    assert "all defaults hold" in page
+
+
+def test_no_secret_of_a_connection_is_shown(pages: Pages) -> None:
+    with pages.browser() as browser:
+        page = browser.get("/clusters/demo").text
+    assert "s3cr3t" not in page and "n0b0dy" not in page
+    for shown in ("kafka-1:9092", "SASL_SSL", "PLAIN", "/etc/ca.pem", "set, not shown"):
+        assert shown in page
+    assert "kafka_demo_rw" in page and "changes the cluster" in page
+
+
+def test_the_policy_is_shown_as_it_was_read(pages: Pages) -> None:
+    with pages.browser() as browser:
+        own, _, all_keys = browser.get("/clusters/demo").text.partition("With every default")
+    for key, value in (
+        ("movement.rate", "50.0 MB/s"),
+        ("movement.windows", "starts: 0 20 * * *, lasts: 8 h"),
+        ("access.propose", "alice"),
+    ):
+        assert f'<code>{key}</code></th><td class="text">{value}' in own
+    assert "history.keep_all" in all_keys and "history.keep_all" not in own
+    assert "movement.brakes.step_after" in all_keys
+    assert '<code>access.operate</code></th><td class="text">everybody' in all_keys
+
+
+@pytest.mark.parametrize(("name", "may"), [("alice", True), ("victor", False)])
+def test_only_who_may_propose_is_offered_a_plan(pages: Pages, name: str, may: bool) -> None:
+    with pages.browser(name) as browser:
+        page = browser.get("/clusters/demo").text
+    for dag in ("kafka_rebalance", "kafka_snapshot", "kafka_audit"):
+        assert (f'class="button" href="/dags/{dag}?' in page) == may
+
+
+def test_links_stand_below_the_prefix_of_airflow(pages: Pages) -> None:
+    run = pages.propose("demo")
+    with pages.installation() as installation:
+        dag_run = "manual__2026-11-22T12:00:00+00:00/x"
+        change_state(installation.ledger, run.run_id, RunState.APPROVED)
+        change_state(installation.ledger, run.run_id, RunState.RUNNING)
+        assert installation.ledger.adopt_run(run.run_id, "kafka_rebalance", dag_run)
+    with pages.browser("alice", root_path="/airflow/counterpoise") as browser:
+        page = browser.get("/clusters/demo").text
+    assert f'href="/airflow/counterpoise/runs/{run.run_id}"' in page
+    quoted = "manual__2026-11-22T12%3A00%3A00%2B00%3A00%2Fx"
+    assert f'href="/airflow/dags/kafka_rebalance/runs/{quoted}"' in page
+    assert 'href="/airflow/dags/kafka_snapshot?' in page
+
+
+def test_a_question_and_a_freeze_stand_at_the_top(pages: Pages) -> None:
+    run = pages.propose("demo", by="bob")
+    with pages.browser("alice") as browser:
+        page = browser.get("/clusters/demo").text
+    assert "A plan waits for you." in page and f"/runs/{run.run_id}/plan" in page
+    with pages.browser() as browser:
+        page = browser.get("/clusters/demo").text
+    assert "A plan waits for approval." in page and "May be approved by alice." in page
+
+
+def test_the_age_of_the_newest_snapshot_is_told(pages: Pages) -> None:
+    with pages.installation() as installation:
+        installation.ledger.pin_cluster("demo", "Kafka-Id")
+        installation.ledger.record_snapshot("demo", "demo-x", NOW - timedelta(minutes=5))
+    with pages.browser() as browser:
+        assert "The newest snapshot is 5 min old." in browser.get("/clusters/demo").text
+
+
+def test_an_unknown_cluster_is_404_with_those_that_one_may_view(pages: Pages) -> None:
+    with pages.browser() as browser:
+        response = browser.get("/clusters/dmo")
+    assert response.status_code == 404
+    assert 'href="/clusters/demo"' in response.text and "shut" not in response.text
+
+
+def test_a_cluster_that_the_policy_shuts_is_403(pages: Pages) -> None:
+    analyse(pages, "shut")
+    with pages.browser() as browser:
+        response = browser.get("/clusters/shut")
+    assert response.status_code == 403 and "Leaders per broker" not in response.text
+
+
+def test_hostile_text_stays_text(pages: Pages) -> None:
+    analyse(pages, rack=hostile.HOSTILE)
+    audit(pages, hostile.HOSTILE)
+    with pages.installation() as installation:
+        run = pages.propose("demo", by=hostile.NAME)
+        change_state(installation.ledger, run.run_id, RunState.REJECTED, hostile.HOSTILE)
+    with pages.browser() as browser:
+        response = browser.get("/clusters/demo")
+        hostile.check_html(response.text)
+        assert hostile.MARK in response.text
+        unknown = browser.get("/clusters/" + hostile.NAME.replace("/", "").replace("%", ""))
+        hostile.check_html(unknown.text)
+    policy = response.headers["content-security-policy"]
+    assert "form-action 'none'" in policy and "allow-forms" not in policy

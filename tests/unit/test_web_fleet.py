@@ -1,0 +1,148 @@
+"""The page of all clusters: the worst first, only those that somebody may view, and what waits."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from counterpoise.analysis.fleets import fleet
+from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
+from counterpoise.model.fleet import ClusterState
+from counterpoise.model.run import RunState
+from counterpoise.model.severity import Severity
+from counterpoise.reporting.audit_page import audit_json
+from counterpoise.reporting.fleet_page import fleet_json
+from tests.support import hostile
+from tests.support.pages import NOW, Pages
+from tests.support.runs import change_state
+from tests.support.series import Broker
+from tests.unit.test_fleet import balance, load
+
+SOON = timedelta(minutes=5)
+IDLE = balance(Broker(1), Broker(2), Broker(3, leaders=0, replicas=0, bytes=0))
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Pages:
+    return Pages.in_folder(
+        tmp_path,
+        """
+clusters:
+  calm: {connection: x}
+  idle: {connection: x}
+  quiet: {connection: x}
+  shut: {connection: x, policy: {access: {view: [alice], approve: [alice]}}}
+  mine: {connection: x, policy: {access: {approve: [alice, victor]}}}
+""",
+    )
+
+
+def analyse(pages: Pages, *states: ClusterState) -> None:
+    """Write the document of the fleet, as `kafka_leader_balance` does."""
+    text = fleet_json(fleet(states, as_of=pages.now))
+    with pages.installation() as installation:
+        installation.archive.write_report("fleet.json", text)
+
+
+def audited(pages: Pages, cluster: str, *severities: Severity) -> None:
+    found = tuple(
+        ReportedFinding(Finding("rule", severity, f"broker {at}", "seen"), NOW, is_new=True)
+        for at, severity in enumerate(severities)
+    )
+    report = AuditReport(cluster, "id", NOW, f"{cluster}-20261122T120000Z", found)
+    with pages.installation() as installation:
+        installation.archive.write_report(f"{cluster}/audit.json", audit_json(report, {}))
+
+
+def order(html: str) -> list[str]:
+    return re.findall(r'<a href="[^"]*/clusters/([a-z]+)"><strong>', html)
+
+
+def test_the_worst_cluster_comes_first_as_of_now(pages: Pages) -> None:
+    calm = ClusterState("calm", SOON, balance(), load(1, 1, 1))
+    analyse(
+        pages,
+        calm,
+        replace(calm, cluster="idle", balance=IDLE),
+        replace(calm, cluster="quiet"),
+        replace(calm, cluster="mine"),
+        replace(calm, cluster="shut"),
+    )
+    with pages.browser() as browser:
+        assert order(browser.get("/fleet").text)[0] == "idle"
+        audited(pages, "calm", Severity.CRITICAL, Severity.CRITICAL, Severity.WARNING)
+        page = browser.get("/fleet").text
+        assert order(page)[:2] == ["calm", "idle"]
+        assert "2 critical findings, 1 warning" in page
+        later = replace(pages, now=NOW + timedelta(days=9))
+        with later.installation() as installation:
+            for cluster in ("calm", "idle", "mine"):
+                installation.ledger.pin_cluster(cluster, f"id of {cluster}")
+                installation.ledger.record_snapshot(cluster, f"{cluster}-x", later.now - SOON)
+    with later.browser() as browser:
+        page = browser.get("/fleet").text
+        assert order(page) == ["quiet", "calm", "idle", "mine"]
+        assert page.count("no snapshot for ") == 1
+
+
+def test_a_cluster_without_figures_is_there_too(pages: Pages) -> None:
+    with pages.browser() as browser:
+        page = browser.get("/fleet").text
+    assert order(page) == ["calm", "idle", "mine", "quiet"]
+    assert "No analysis yet" in page and "has no snapshot yet" in page
+
+
+def test_a_damaged_document_hides_no_cluster(pages: Pages) -> None:
+    with pages.installation() as installation:
+        installation.archive.write_report("fleet.json", '{"as_of": 1}')
+        installation.archive.write_report("calm/audit.json", "{}")
+    with pages.browser() as browser:
+        assert order(browser.get("/fleet").text) == ["calm", "idle", "mine", "quiet"]
+
+
+def test_clusters_are_searched_by_name(pages: Pages) -> None:
+    with pages.browser() as browser:
+        assert order(browser.get("/fleet", params={"search": "IDL"}).text) == ["idle"]
+        page = browser.get("/fleet", params={"search": hostile.HOSTILE}).text
+    hostile.check_html(page.replace("<form", "<div"))
+    assert hostile.MARK in page and order(page) == []
+
+
+def test_what_waits_is_told_with_who_may_answer(pages: Pages) -> None:
+    mine = pages.propose("mine")
+    own = pages.propose("idle", by="victor")
+    pages.propose("shut")
+    with pages.browser() as browser:
+        page = browser.get("/fleet").text
+    assert "Waiting for you: 2" in page and "shut" not in page
+    assert mine.run_id in page and own.run_id in page
+    with pages.browser("carol") as browser:
+        page = browser.get("/fleet").text
+    assert "Waiting for you: 1" in page
+    assert "May be approved by victor." in page  # alice requested it
+
+
+def test_nobody_is_asked_about_a_plan_of_their_own(pages: Pages) -> None:
+    pages.propose("mine", by="victor")
+    with pages.browser() as browser:
+        page = browser.get("/fleet").text
+    assert "Nothing waits for you" in page and "May be approved by alice." in page
+
+
+def test_runs_under_way_are_listed(pages: Pages) -> None:
+    run = pages.propose("calm")
+    with pages.installation() as installation:
+        for state in (RunState.APPROVED, RunState.RUNNING):
+            change_state(installation.ledger, run.run_id, state, "")
+    with pages.browser() as browser:
+        page = browser.get("/fleet").text
+    assert f'href="/runs/{run.run_id}"' in page and "a run is running" in page
+
+
+def test_the_first_page_is_the_fleet(pages: Pages) -> None:
+    with pages.browser() as browser:
+        response = browser.get("/", follow_redirects=False)
+        assert response.headers["location"] == "fleet"
+        assert "form-action 'self'" in browser.get("/fleet").headers["content-security-policy"]
