@@ -11,7 +11,9 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI
 
 from counterpoise.web.reports import report_routes
+from counterpoise.web.requests_of_people import request_routes
 from counterpoise.web.responses import safe_response
+from counterpoise.web.runs import run_routes
 from counterpoise.web.viewers import OpenInstallation, may_read
 
 
@@ -25,4 +27,6 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     )
     app.middleware("http")(safe_response)
     app.include_router(report_routes(open_installation))
+    app.include_router(run_routes(open_installation))
+    app.include_router(request_routes(open_installation))
     return app
