@@ -3,7 +3,7 @@ from .balance_text import leader_balance_csv, leader_balance_json, leader_balanc
 from .fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
 from .leader_balance import leader_balance_report
 from .plan_page import plan_pictures, plan_report, plan_tiles
-from .plan_text import plan_markdown, plan_picture
+from .plan_text import plan_csv, plan_markdown, plan_picture
 from .run_page import run_report
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "leader_balance_json",
     "leader_balance_markdown",
     "leader_balance_report",
+    "plan_csv",
     "plan_markdown",
     "plan_picture",
     "plan_pictures",

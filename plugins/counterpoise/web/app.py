@@ -10,6 +10,8 @@ script: everything works without.
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI
 
+from counterpoise.web.answers import answer_routes
+from counterpoise.web.plans import plan_routes
 from counterpoise.web.reports import report_routes
 from counterpoise.web.requests_of_people import request_routes
 from counterpoise.web.responses import safe_response
@@ -29,4 +31,6 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     app.include_router(report_routes(open_installation))
     app.include_router(run_routes(open_installation))
     app.include_router(request_routes(open_installation))
+    app.include_router(plan_routes(open_installation))
+    app.include_router(answer_routes(open_installation))
     return app
