@@ -80,17 +80,10 @@ def record_decision(
     for another plan, RunConflictError for a run that no longer waits. Nothing is granted then.
     """
     run = _run_of_plan(installation, run_id, fingerprint)
-    rate_bytes_per_second: int | None = None
     try:
-        reason = check_reason(reason)
-        counting = _who_decides(installation, run, decision, by)
-        if must_be_another and decision is Decision.GRANTED:
-            _check_is_another(installation, run_id, counting)
-        if decision is Decision.GRANTED:
-            plan, requester = installation.plan_of(run), run.requester
-            rate_bytes_per_second = check_grant(
-                installation, plan, by=by, requester=requester, rate=rate
-            )
+        counting, reason, rate_bytes_per_second = _checked_decision(
+            installation, run, decision, by, reason, rate, must_be_another=must_be_another
+        )
     except CounterpoiseError as error:
         text = f"{decision} by {by.shown}: {error}"
         installation.ledger.journal(run_id).event("answer refused", text)
@@ -110,6 +103,46 @@ def record_decision(
         approval = replace(approval, expires_at=approval.at + lasts)
     installation.ledger.record_decision(approval)
     return approval
+
+
+def check_decision(
+    installation: Installation,
+    run_id: str,
+    fingerprint: str,
+    *,
+    decision: Decision,
+    by: Person,
+    reason: str,
+    rate: str | None,
+    must_be_another: bool = False,
+) -> None:
+    """Raise what `record_decision` would raise of an answer, and write nothing."""
+    run = _run_of_plan(installation, run_id, fingerprint)
+    _checked_decision(
+        installation, run, decision, by, reason, rate, must_be_another=must_be_another
+    )
+
+
+def _checked_decision(
+    installation: Installation,
+    run: Run,
+    decision: Decision,
+    by: Person,
+    reason: str,
+    rate: str | None,
+    *,
+    must_be_another: bool,
+) -> tuple[Person, str, int | None]:
+    """Return the person who counts, the reason, and the bytes per second of a yes."""
+    reason = check_reason(reason)
+    counting = _who_decides(installation, run, decision, by)
+    if decision is not Decision.GRANTED:
+        return counting, reason, None
+    if must_be_another:
+        _check_is_another(installation, run.run_id, counting)
+    plan = installation.plan_of(run)
+    wanted = check_grant(installation, plan, by=by, requester=run.requester, rate=rate)
+    return counting, reason, wanted
 
 
 def _run_of_plan(installation: Installation, run_id: str, fingerprint: str) -> Run:

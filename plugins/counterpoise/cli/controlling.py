@@ -20,7 +20,7 @@ from counterpoise.cli.common import (
     who,
 )
 from counterpoise.installation import open_installation
-from counterpoise.model.control import ControlRequest
+from counterpoise.model.control import CONTROL_EFFECTS, Control, ControlRequest
 from counterpoise.units import format_rate
 
 _NEXT_STEP = "the run does so at its next step; `counterpoise status --follow` shows when"
@@ -32,24 +32,21 @@ def add_commands(commands: Commands) -> None:
         "pause",
         controls.pause,
         "a run submits nothing new; what is in flight finishes",
-        "Asks a run under way to submit nothing new. What is in flight finishes under its "
-        "throttle, and the throttle stays in force until then.",
+        CONTROL_EFFECTS[Control.PAUSE],
     )
     _add_run_control(
         commands,
         "resume",
         controls.resume,
         "a paused run goes on",
-        "Asks a paused run to go on where it stopped.",
+        CONTROL_EFFECTS[Control.RESUME],
     )
     _add_run_control(
         commands,
         "cancel",
         controls.cancel,
         "a run stops: what is in flight is cancelled",
-        "Asks a run under way to stop. What is in flight is cancelled, every config goes back to "
-        "what it was, and the run ends as halted; what has moved stays where it is (`counterpoise "
-        "undo` brings it back).",
+        CONTROL_EFFECTS[Control.CANCEL],
     )
     _add_rate(commands)
     _add_freeze(commands)
@@ -86,9 +83,7 @@ def _add_rate(commands: Commands) -> None:
     parser = commands.add_parser(
         "rate",
         help="a run copies faster or slower",
-        description="Changes how much a broker may copy per second in a run under way; more than "
-        "was approved is for those who may approve. Daily rates of the policy and the throttle "
-        "back-off still lower it.",
+        description=CONTROL_EFFECTS[Control.RATE],
     )
     add_run_arguments(parser)
     parser.add_argument("rate", metavar="30MB/s", help="the new rate, with its unit")
@@ -114,8 +109,7 @@ def _add_freeze(commands: Commands) -> None:
     parser = commands.add_parser(
         "freeze",
         help="nothing new moves on a cluster until a time",
-        description="Until then no run of the cluster starts, and none submits anything new. What "
-        "is in flight finishes. The freeze ends by itself.",
+        description=CONTROL_EFFECTS[Control.FREEZE],
     )
     parser.add_argument("cluster", metavar="CLUSTER", help="a cluster of config/clusters.yaml")
     parser.add_argument(
@@ -147,7 +141,7 @@ def _add_unfreeze(commands: Commands) -> None:
     parser = commands.add_parser(
         "unfreeze",
         help="ends a freeze before its time",
-        description="Ends a cluster's freeze before its time.",
+        description=CONTROL_EFFECTS[Control.UNFREEZE],
     )
     parser.add_argument("cluster", metavar="CLUSTER", help="a cluster of config/clusters.yaml")
     add_person_arguments(parser)

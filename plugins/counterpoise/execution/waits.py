@@ -12,6 +12,7 @@ when each lasts: their words stay as they are.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
@@ -282,3 +283,23 @@ def partitions_wait(count: int) -> str:
 
 def _are_moving(count: int) -> str:
     return pluralize(count, "partition is moving", "partitions are moving")
+
+
+_OTHER_PATIENCES: Final[Mapping[str, str]] = {  # by a part of the name that the ledger keeps
+    "paused at ": "pause_patience",
+    "frozen at ": "pause_patience",
+    "is slower than its producers": "pause_patience",
+    "does not report its log dirs": "hold_patience",
+    "brokers speak different versions": "hold_patience",
+    "use up the fleet's max_moves_in_flight": "hold_patience",
+}
+
+
+def patience_of(name: str, limits: MovementPolicy) -> timedelta:
+    """Return how long what the ledger keeps under this name may last before the run halts.
+
+    Example: "broker 4 is dead" may last for the policy's `dead_broker_patience`.
+    """
+    keys = (key for part, key in _OTHER_PATIENCES.items() if part in name)
+    patience: timedelta = getattr(limits, next(keys, WaitReason.policy_key))
+    return patience

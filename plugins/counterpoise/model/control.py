@@ -7,10 +7,11 @@ The next observation of the run reads and follows them; of two that contradict e
 one counts. A freeze concerns a cluster, whatever runs there, and ends by itself.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from counterpoise.model.person import Person
 from counterpoise.units import format_moment
@@ -24,6 +25,25 @@ class Control(StrEnum):
     UNDO = "undo"  # as cancel, because somebody wants to go back
     FREEZE = "freeze"  # of a cluster, until a time
     UNFREEZE = "unfreeze"
+
+
+CONTROL_EFFECTS: Final[Mapping[Control, str]] = {
+    Control.PAUSE: "Asks a run under way to submit nothing new. What is in flight finishes under "
+    "its throttle, and the throttle stays in force until then.",
+    Control.RESUME: "Asks a paused run to go on where it stopped.",
+    Control.RATE: "Changes how much a broker may copy per second in a run under way; more than was "
+    "approved is for those who may approve. Daily rates of the policy and the throttle back-off "
+    "still lower it.",
+    Control.CANCEL: "Asks a run under way to stop. What is in flight is cancelled, every config "
+    "goes back to what it was, and the run ends as halted; what has moved stays where it is "
+    "(`counterpoise undo` brings it back).",
+    Control.UNDO: "Cancels a run under way, because somebody wants to go back. When it has halted, "
+    "`counterpoise undo` writes the plan that brings back what has moved, which is approved on "
+    "its own.",
+    Control.FREEZE: "Until then no run of the cluster starts, and none submits anything new. What "
+    "is in flight finishes. The freeze ends by itself.",
+    Control.UNFREEZE: "Ends a cluster's freeze before its time.",
+}
 
 
 @dataclass(frozen=True, slots=True)

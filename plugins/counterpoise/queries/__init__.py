@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from counterpoise import access, analysis, approval, reporting
-from counterpoise.archive import audit_report_name, plan_report_name
+from counterpoise.archive import audit_report_name
 from counterpoise.errors import InputError
 from counterpoise.installation import Installation, settings_in
 from counterpoise.model.approval import Approval
@@ -205,8 +205,3 @@ def audit_report(installation: Installation, cluster: str, *, suffix: str = "htm
     Raises InputError without one.
     """
     return report(installation, audit_report_name(cluster, suffix=suffix))
-
-
-def name_of_plan_report(installation: Installation, run_id: str) -> str:
-    """Return the name of the report of a run's plan. Raises InputError for an unknown run."""
-    return plan_report_name(installation.ledger.run(run_id).cluster, run_id)

@@ -7,8 +7,8 @@ Every word that comes from a cluster (racks, topics, reasons) is taken for hosti
 pictures too; the pages hold no script, and a Content-Security-Policy that would stop one. Same
 values, same text: no clock is read.
 
-Limits: drawing uses matplotlib's global settings for the moment of one picture, so draw from one
-thread at a time.
+Limits: drawing uses matplotlib's global settings for the moment of one picture, so pictures are
+drawn one after another, whichever thread asks.
 
 What is here, and in which module, is told by `__init__.pyi`; modules are imported when first used.
 """

@@ -43,7 +43,7 @@ def plan_report(
         view=view,
         plan=view.plan,
         tiles=plan_tiles(view),
-        pictures=_pictures(view),
+        pictures=plan_pictures(view),
         many_brokers=len(view.plan.figures) > MANY_BROKERS,
         moves=moves,
         other_moves=other_moves,
@@ -86,12 +86,14 @@ def plan_tiles(view: PlanView) -> list[Tile]:
 
 
 def what_it_does(move: Move) -> str:
+    """Return `elect`, `copy`, `remove` or `reorder`."""
     if move.replicas_before == move.replicas_after:
         return "elect"
     return "copy" if move.adding else "remove" if move.removing else "reorder"
 
 
-def _pictures(view: PlanView) -> list[Comparison]:
+def plan_pictures(view: PlanView) -> list[Comparison]:
+    """Return brokers before, after and at best, a picture for each measure."""
     figures = view.plan.figures
     found = [
         comparison(

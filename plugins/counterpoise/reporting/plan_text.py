@@ -24,8 +24,8 @@ from counterpoise.model.plan_view import (
 )
 from counterpoise.model.safe_text import for_markdown
 from counterpoise.model.words import list_brokers
-from counterpoise.reporting.markdown import table
-from counterpoise.reporting.plan_page import plan_tiles
+from counterpoise.reporting.markdown import csv_table, table
+from counterpoise.reporting.plan_page import plan_tiles, what_it_does
 from counterpoise.units import format_bytes, format_count
 
 MOVES_SHOWN: Final = 10  # on the approval page; the plan's own page has more
@@ -61,6 +61,36 @@ def plan_markdown(view: PlanView) -> str:
     if not plan.is_empty:
         parts.append(_moves_table(plan))
     return "\n\n".join([*parts, f"`{plan.fingerprint}`"]) + "\n"
+
+
+def plan_csv(plan: RebalancePlan) -> str:
+    """Return the moves as CSV, one a row; replicas in their order, sizes in bytes."""
+    heads = (
+        "topic",
+        "partition",
+        "what",
+        "replicas_before",
+        "replicas_after",
+        "leader_before",
+        "size_bytes",
+        "copied_bytes",
+        "why",
+    )
+    rows = (
+        (
+            move.topic,
+            move.partition,
+            what_it_does(move),
+            " ".join(map(str, move.replicas_before)),
+            " ".join(map(str, move.replicas_after)),
+            move.leader_before,
+            move.size_bytes,
+            move.copied_bytes,
+            why_in_words(move),
+        )
+        for move in plan.moves
+    )
+    return csv_table(heads, rows)
 
 
 def _broker_parts(view: PlanView) -> list[str]:

@@ -10,6 +10,7 @@ the figure alone.
 
 import io
 import re
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +50,9 @@ _NAMES: Final = {
 _SHAPE: Final = re.compile(r'(?<=\bd=")[^"]+(?=")')
 _LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{2,}")
 _RECTANGLE: Final = re.compile(r"M (\S+) (\S+) L (\S+) \2 L \3 (\S+) L \1 \4 (?:L \1 \2 )?z")
+
+# Settings of matplotlib are those of the process, and pages are drawn by several threads.
+_DRAWING: Final = threading.Lock()
 
 # Any: matplotlib types its settings' names one by one.
 _SETTINGS: Final[Any] = {
@@ -97,7 +101,7 @@ def inline_svg(
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     buffer = io.StringIO()
-    with matplotlib.rc_context(_SETTINGS):
+    with _DRAWING, matplotlib.rc_context(_SETTINGS):
         layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
         figure = Figure(figsize=(width / 72, height / 72), layout=layout)
         draw(figure)

@@ -10,12 +10,16 @@ script: everything works without.
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI
 
+from counterpoise.web.answers import answer_routes
 from counterpoise.web.audits import audit_routes
 from counterpoise.web.clusters import cluster_routes
 from counterpoise.web.fleet import fleet_routes
 from counterpoise.web.ledger import ledger_routes
+from counterpoise.web.plans import plan_routes
 from counterpoise.web.reports import report_routes
+from counterpoise.web.requests_of_people import request_routes
 from counterpoise.web.responses import safe_response
+from counterpoise.web.runs import run_routes
 from counterpoise.web.viewers import OpenInstallation, may_read
 from counterpoise.web.waivers import waiver_routes
 
@@ -35,4 +39,8 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     app.include_router(cluster_routes(open_installation))
     app.include_router(ledger_routes(open_installation))
     app.include_router(report_routes(open_installation))
+    app.include_router(run_routes(open_installation))
+    app.include_router(request_routes(open_installation))
+    app.include_router(plan_routes(open_installation))
+    app.include_router(answer_routes(open_installation))
     return app

@@ -14,12 +14,13 @@ from airflow.configuration import conf
 from fastapi import Form
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
-from counterpoise.errors import RefusedError
+from counterpoise.errors import InputError, RefusedError
 from counterpoise.queries import Viewer
 from counterpoise.web.viewers import CurrentViewer
 
 _SALT: Final = "counterpoise form"
 _MAX_AGE_SECONDS: Final = 8 * 3600
+MAX_CHARACTERS: Final = 2_000  # of what somebody types into one field
 
 
 def form_token(viewer: Viewer) -> str:
@@ -38,6 +39,13 @@ def check_form(viewer: CurrentViewer, form_token: Annotated[str, Form()] = "") -
             "this form is too old, or it came from elsewhere; nothing was changed: open the page "
             "again and send it from there"
         )
+
+
+def limited(text: str, name: str) -> str:
+    """Return what somebody typed. Raises InputError for what no person types."""
+    if len(text) > MAX_CHARACTERS:
+        raise InputError(f"{name}: {len(text):,} characters are more than {MAX_CHARACTERS:,}")
+    return text
 
 
 def _signer() -> URLSafeTimedSerializer:

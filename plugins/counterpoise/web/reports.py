@@ -2,11 +2,9 @@
 
 from pathlib import PurePosixPath
 from typing import Annotated, Final
-from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from fastapi.params import Path as PathParameter
-from fastapi.responses import RedirectResponse
 
 from counterpoise import queries
 from counterpoise.web.responses import STORED_POLICY, may_not_view, page
@@ -46,13 +44,5 @@ def report_routes(open_installation: OpenInstallation) -> APIRouter:
             content_type = "application/octet-stream"
             headers["Content-Disposition"] = "attachment"
         return Response(data, media_type=content_type, headers=headers)
-
-    @router.get("/runs/{run_id}/plan")
-    def plan_report(request: Request, run_id: str, viewer: CurrentViewer) -> Response:
-        with open_installation() as installation:
-            name = queries.name_of_plan_report(installation, run_id)
-            if not queries.may_view(installation, name, viewer):
-                return may_not_view(request)
-        return RedirectResponse(f"../../reports/{quote(name)}")
 
     return router

@@ -6,12 +6,15 @@ clusters whose policy does not name others (`access: view`).
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
+from airflow.models.dag import DagModel
 from fastapi import Depends
 
+from counterpoise.errors import RefusedError
 from counterpoise.queries import Viewer
 
 if TYPE_CHECKING:
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
 OpenInstallation = Callable[[], AbstractContextManager["Installation"]]
 
-may_read = requires_access_dag("GET", DagAccessEntity.RUN, param_dag_id="kafka_rebalance")
+DAG_ID: Final = "kafka_rebalance"
+
+may_read = requires_access_dag("GET", DagAccessEntity.RUN, param_dag_id=DAG_ID)
 
 
 def _viewer(user: Annotated[Any, Depends(get_user)]) -> Viewer:
@@ -30,3 +35,29 @@ def _viewer(user: Annotated[Any, Depends(get_user)]) -> Viewer:
 
 
 CurrentViewer = Annotated[Viewer, Depends(_viewer)]
+
+
+def may_change_runs(user: Annotated[Any, Depends(get_user)]) -> bool:
+    """Return whether Airflow lets the account change runs of `kafka_rebalance`."""
+    return bool(
+        get_auth_manager().is_authorized_dag(
+            method="PUT",
+            access_entity=DagAccessEntity.RUN,
+            details=DagDetails(id=DAG_ID, team_name=DagModel.get_team_name(DAG_ID)),
+            user=user,
+        )
+    )
+
+
+MayChange = Annotated[bool, Depends(may_change_runs)]
+
+
+def check_may_change(viewer: CurrentViewer, may_change: MayChange) -> None:
+    """Raise RefusedError for an account that Airflow lets read alone: whoever the policy names,
+    and where it names nobody, what a page records is a change.
+    """
+    if not may_change:
+        raise RefusedError(
+            f"Airflow lets {viewer.user_name or viewer.user_id} read runs of {DAG_ID}, and not "
+            "change them, so nothing was changed; ask an administrator of Airflow for another role"
+        )

@@ -1,0 +1,274 @@
+"""What the pages of a run and of its plan show, and what their reader may do there.
+
+details = run_details(installation, run_id, viewer)
+details.refusals.get(Action.OPERATE)      # None: may; else a sentence why not, and who may
+
+Plans never change, so the last few are kept, by where they lie and their fingerprint.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from counterpoise import access, approval
+from counterpoise.archive import Archive, plan_report_name, run_report_name
+from counterpoise.errors import CounterpoiseError, RefusedError
+from counterpoise.execution.waits import DECIDED, NO_PROGRESS, patience_of
+from counterpoise.installation import Installation, settings_in
+from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
+from counterpoise.model.movement import max_moves_at_once
+from counterpoise.model.person import Person
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan_view import PlanView
+from counterpoise.model.policy import Action, MovementPolicy
+from counterpoise.model.run import UNDER_WAY_STATES, Event, Run, RunState, TouchedKey
+from counterpoise.model.run_progress import RunProgress
+from counterpoise.model.words import join_names
+from counterpoise.queries import Viewer, may_view
+from counterpoise.reporting import plan_pictures
+from counterpoise.reporting.parts import Comparison
+from counterpoise.settings import Settings
+from counterpoise.storage import Store
+
+_PLANS_KEPT: Final = 4
+_PICTURES: Final[dict[str, tuple[Comparison, ...]]] = {}  # by the plan's fingerprint
+VALIDATED: Final = "validated"  # the event of a plan that nothing speaks against
+EVERYBODY: Final = "everybody whom Airflow lets change runs of kafka_rebalance"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a run waits for, since when, and when it halts because of it."""
+
+    what: str
+    since: datetime
+    halts_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetails:
+    """A run as its page shows it; the requests are those about the run and its cluster."""
+
+    run: Run
+    plan: RebalancePlan | None  # None: the store does not have it any more
+    run_progress: RunProgress | None
+    waits: tuple[Waiting, ...]
+    approvals: tuple[Approval, ...]  # oldest first
+    requests: tuple[ControlRequest, ...]
+    active: ActiveRequests
+    touched: tuple[TouchedKey, ...]
+    events: tuple[Event, ...]
+    reports: tuple[str, ...]  # names of the stored pages: of the run, and of its plan
+    people_needed: int
+    refusals: Mapping[Action, str]  # why the viewer may not; without those that they may
+    who_may: Mapping[Action, str]  # who may, in words
+    why_not_approve: str  # why the viewer's yes would not count; "" where it would
+    may_reject: bool
+    superseded_by: str | None  # the id of the run of the newer plan
+    person: Person  # the viewer
+    now: datetime
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.run.state in UNDER_WAY_STATES
+
+    @property
+    def yes_missing(self) -> int:
+        """Return how many more people have to say yes before the run may start."""
+        return max(0, self.people_needed - len(self.approved_by))
+
+    @property
+    def waits_for_answer(self) -> bool:
+        is_open = self.run.state is RunState.APPROVED and self.yes_missing > 0
+        return self.run.state is RunState.PROPOSED or is_open
+
+    @property
+    def validated_at(self) -> datetime | None:
+        """Return when rules and data were last checked, and nothing spoke against the plan."""
+        wanted = (VALIDATED, self.run.fingerprint)
+        times = [event.at for event in self.events if (event.kind, event.text) == wanted]
+        return times[-1] if times else None
+
+    @property
+    def refused_answer(self) -> str:
+        """Return why the newest answer did not count; "" where it did, or there is none."""
+        kinds = ("answer refused", *map(str, Decision))
+        answers = [event for event in self.events if event.kind in kinds]
+        is_refused = bool(answers) and answers[-1].kind == "answer refused"
+        return answers[-1].text if is_refused else ""
+
+    @property
+    def approved_by(self) -> tuple[Person, ...]:
+        """Return whose yes no later rejection has undone."""
+        return approval.approvers_in_force(self.approvals)
+
+    @property
+    def approved_rate(self) -> int | None:
+        """Return the bytes per second of the last yes."""
+        granted = approval.approvals_in_force(self.approvals)
+        return granted[-1].rate_bytes_per_second if granted else None
+
+
+def may_view_run(installation: Installation, run: Run, viewer: Viewer) -> bool:
+    """Return whether the policy of the run's cluster lets somebody view it."""
+    return may_view(installation, run_report_name(run.cluster, run.run_id), viewer)
+
+
+def run_to_view(installation: Installation, run_id: str, viewer: Viewer) -> Run | None:
+    """Return a run; None where the viewer may not view it. Raises InputError for an unknown id."""
+    run = installation.ledger.run(run_id)
+    return run if may_view_run(installation, run, viewer) else None
+
+
+def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDetails:
+    """Return all about a run that its page shows."""
+    journal = installation.ledger.journal(run.run_id)
+    run_progress = journal.run_progress()
+    requests = installation.ledger.requests(run.cluster, run.run_id)
+    approvals = installation.ledger.approvals_of(run.run_id)
+    now = installation.clock()
+    plan = kept_plan(installation, run)
+    settings = settings_in(installation.locations)
+    cluster = settings.clusters.get(run.cluster)
+    limits = cluster.policy.movement if cluster else MovementPolicy()
+    person = settings.people.airflow_user(viewer.user_id, viewer.user_name)
+    return RunDetails(
+        run=run,
+        plan=plan,
+        run_progress=run_progress,
+        waits=_waits(run, run_progress, limits),
+        approvals=approvals,
+        requests=requests,
+        active=find_active_requests(
+            requests, now, approved_at=approvals[-1].at if approvals else None
+        ),
+        touched=journal.touched(),
+        events=journal.events(),
+        reports=_reports(installation, run),
+        people_needed=approval.people_needed(plan) if plan else 1,
+        refusals=MappingProxyType(_refusals(settings, run.cluster, person)),
+        who_may=MappingProxyType(_who_may(settings, run.cluster)),
+        why_not_approve=_why_not_approve(settings, run, person, approvals),
+        may_reject=_may_reject(settings, run, person),
+        superseded_by=_superseded_by(installation, run),
+        person=person,
+        now=now,
+    )
+
+
+def plan_to_approve(installation: Installation, run: Run, rate: int | None = None) -> PlanView:
+    """Return the plan of a run as it is shown with a rate, or with the one that is offered.
+
+    Raises CounterpoiseError where the store does not have it.
+    """
+    plan = _kept_plan(installation, run)
+    cluster = settings_in(installation.locations).clusters.get(run.cluster)
+    movement = cluster.policy.movement if cluster else MovementPolicy()
+    shown_rate = approval.default_rate(plan, movement) if rate is None else rate
+    return PlanView(plan, shown_rate, max_moves=max_moves_at_once(movement))
+
+
+def pictures_of(plan: RebalancePlan) -> tuple[Comparison, ...]:
+    """Return the pictures of a plan's page; those of the last few plans are kept."""
+    if (kept := _PICTURES.get(plan.fingerprint)) is None:
+        kept = tuple(plan_pictures(PlanView(plan)))
+        while len(_PICTURES) >= _PLANS_KEPT:
+            _PICTURES.pop(next(iter(_PICTURES)), None)
+        _PICTURES[plan.fingerprint] = kept
+    return kept
+
+
+def kept_plan(installation: Installation, run: Run) -> RebalancePlan | None:
+    """Return the plan of a run; None where the store does not have it, or has another one."""
+    try:
+        return _kept_plan(installation, run)
+    except CounterpoiseError:
+        return None
+
+
+def _kept_plan(installation: Installation, run: Run) -> RebalancePlan:
+    return _read_plan(installation.locations.store, run.plan_uri, run.fingerprint)
+
+
+@lru_cache(maxsize=_PLANS_KEPT)
+def _read_plan(store: str, path: str, fingerprint: str) -> RebalancePlan:
+    return Archive(Store(store)).read_plan(path, fingerprint)
+
+
+def _refusals(settings: Settings, cluster: str, person: Person) -> dict[Action, str]:
+    if cluster not in settings.clusters:
+        gone = f"the settings do not name cluster {cluster} any more"
+        return dict.fromkeys(Action, gone)
+    policy = settings.clusters[cluster].policy
+    refusals = {}
+    for action in Action:
+        try:
+            access.check_may(policy, settings.people, person, action)
+        except RefusedError as error:
+            refusals[action] = str(error)
+    return refusals
+
+
+def _who_may(settings: Settings, cluster: str) -> dict[Action, str]:
+    if cluster not in settings.clusters:
+        return dict.fromkeys(Action, "nobody")
+    policy = settings.clusters[cluster].policy
+    names = {action: access.named_people(policy, settings.people, action) for action in Action}
+    return {action: join_names(names[action]) or EVERYBODY for action in Action}
+
+
+def _why_not_approve(
+    settings: Settings, run: Run, person: Person, approvals: Sequence[Approval]
+) -> str:
+    if run.cluster not in settings.clusters:
+        return f"the settings do not name cluster {run.cluster} any more"
+    policy = settings.clusters[run.cluster].policy
+    try:
+        counting = access.check_may(policy, settings.people, person, Action.APPROVE)
+        access.check_requester(policy, settings.people, counting, run.requester)
+    except RefusedError as error:
+        return str(error)
+    if any(counting.is_same(other) for other in approval.approvers_in_force(approvals)):
+        return f"{counting.shown} has approved this plan already; another person has to, too"
+    return ""
+
+
+def _may_reject(settings: Settings, run: Run, person: Person) -> bool:
+    if run.cluster not in settings.clusters:
+        return False
+    policy, people = settings.clusters[run.cluster].policy, settings.people
+    return access.may(policy, people, person, Action.APPROVE) or (
+        access.is_requester(people, person, run.requester) and not person.is_claimed
+    )
+
+
+def _superseded_by(installation: Installation, run: Run) -> str | None:
+    if run.state is not RunState.SUPERSEDED:
+        return None
+    fingerprint = run.reason.removeprefix("superseded by ")
+    newer = installation.ledger.runs(cluster=run.cluster, fingerprint=fingerprint)
+    return newer[0].run_id if newer else None
+
+
+def _waits(
+    run: Run, run_progress: RunProgress | None, limits: MovementPolicy
+) -> tuple[Waiting, ...]:
+    if run_progress is None or run.state not in UNDER_WAY_STATES:
+        return ()
+    return tuple(
+        Waiting(name.removeprefix(DECIDED), since, since + patience_of(name, limits))
+        for name, since in sorted(run_progress.conditions_since.items())
+        if name != NO_PROGRESS
+    )
+
+
+def _reports(installation: Installation, run: Run) -> tuple[str, ...]:
+    names = [plan_report_name(run.cluster, run.run_id)]
+    if run.state in (RunState.DONE, RunState.HALTED, RunState.REJECTED, RunState.SUPERSEDED):
+        names.insert(0, run_report_name(run.cluster, run.run_id))
+    store = installation.archive.store
+    return tuple(name for name in names if store.info(f"reports/{name}") is not None)

@@ -1,0 +1,173 @@
+"""An answer about a plan: checked as the ledger checks it, and then given to Airflow's question.
+
+    POST /runs/{run_id}/answer      # answer=check|approve|reject, rate, reason, plan
+
+What cannot be used comes back on the plan's page with one sentence and all that was typed; nothing
+was written then. A good answer goes to the question of the Dag run as its user's own, and the task
+records it in the ledger, which decides.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Form, Request, Response
+
+from counterpoise import controls
+from counterpoise.errors import InputError, RefusedError, StalePlanError
+from counterpoise.model.approval import Decision
+from counterpoise.model.run import Run
+from counterpoise.queries import Viewer, running
+from counterpoise.queries.running import RunDetails
+from counterpoise.units import parse_rate
+from counterpoise.web.airflow_questions import AnswerInAirflow, AnswerQuestion
+from counterpoise.web.forms import check_form, limited
+from counterpoise.web.plans import Shown, TypedAnswer, plan_response, why_not_here
+from counterpoise.web.requests_of_people import back_to
+from counterpoise.web.responses import may_not_view
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_change
+
+_OPTIONS: Final[Mapping[Decision, str]] = {  # as Airflow's ApprovalOperator names them
+    Decision.GRANTED: "Approve",
+    Decision.REJECTED: "Reject",
+}
+_ANSWERS: Final = {"approve": Decision.GRANTED, "reject": Decision.REJECTED}
+
+
+def answer_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the route that takes answers."""
+    router = APIRouter()
+
+    @router.post(
+        "/runs/{run_id}/answer", dependencies=[Depends(check_form), Depends(check_may_change)]
+    )
+    def take(
+        request: Request,
+        run_id: str,
+        viewer: CurrentViewer,
+        answer_in_airflow: AnswerInAirflow,
+        answer: Annotated[str, Form()] = "check",
+        rate: Annotated[str, Form()] = "",
+        reason: Annotated[str, Form()] = "",
+        plan: Annotated[str, Form()] = "",
+    ) -> Response:
+        typed = TypedAnswer(rate, reason, plan)
+        with open_installation() as installation:
+            run = running.run_to_view(installation, run_id, viewer)
+            if run is None:
+                return may_not_view(request)
+            decision = _ANSWERS.get(answer)
+            shown = _answered(installation, run, viewer, decision, typed, answer_in_airflow)
+            if not shown.is_sent:
+                return plan_response(request, installation, run, viewer, shown, may_change=True)
+        return back_to(request, f"/runs/{quote(run.run_id)}/plan?sent=1#answer")
+
+    return router
+
+
+def _answered(
+    installation: Any,
+    run: Run,
+    viewer: Viewer,
+    decision: Decision | None,
+    typed: TypedAnswer,
+    answer_in_airflow: AnswerQuestion,
+) -> Shown:
+    """Hand an answer on, or check a rate (no `decision`); return what the page then shows.
+
+    Raises RefusedError for somebody who may not answer.
+    """
+    details = running.run_details(installation, run, viewer)
+    _check_may_answer(details, decision)
+    shown = Shown(typed=typed, rate_bytes_per_second=_usable_rate(typed))
+    try:
+        _check_open(details, typed)
+        if decision is None:
+            _check_rate(installation, details, typed)
+            return replace(shown, is_checked=True)
+        _check_answer(installation, details, decision, typed)
+        _hand_on(installation, details, decision, typed, answer_in_airflow)
+    except (InputError, RefusedError) as error:
+        status = 422 if isinstance(error, InputError) else 409
+        return replace(shown, status=status, problem=str(error))
+    return replace(shown, is_sent=True)
+
+
+def _check_may_answer(details: RunDetails, decision: Decision | None) -> None:
+    may_reject = decision is Decision.REJECTED and details.may_reject
+    if details.why_not_approve and not may_reject:
+        raise RefusedError(details.why_not_approve)
+
+
+def _usable_rate(typed: TypedAnswer) -> int | None:
+    """Return the bytes per second that were typed; None for what is no rate."""
+    try:
+        return parse_rate(limited(typed.rate, "rate"))
+    except InputError:
+        return None
+
+
+def _check_open(details: RunDetails, typed: TypedAnswer) -> None:
+    """Raise StalePlanError, RefusedError where an answer can decide nothing."""
+    run = details.run
+    if typed.plan != run.fingerprint:
+        raise StalePlanError(
+            f"this page was of another plan than {run.fingerprint}, which the run has: open the "
+            "page again and read it"
+        )
+    if not details.waits_for_answer:
+        raise RefusedError(f"run {run.run_id} is {run.state}, so it waits for no answer any more")
+
+
+def _check_rate(installation: Any, details: RunDetails, typed: TypedAnswer) -> None:
+    run = details.run
+    controls.check_grant(
+        installation,
+        installation.plan_of(run),
+        by=details.person,
+        requester=run.requester,
+        rate=limited(typed.rate, "rate"),
+    )
+
+
+def _check_answer(
+    installation: Any, details: RunDetails, decision: Decision, typed: TypedAnswer
+) -> None:
+    controls.check_decision(
+        installation,
+        details.run.run_id,
+        typed.plan,
+        decision=decision,
+        by=details.person,
+        reason=limited(typed.reason, "reason"),
+        rate=limited(typed.rate, "rate"),
+        must_be_another=bool(details.approved_by),
+    )
+
+
+def _hand_on(
+    installation: Any,
+    details: RunDetails,
+    decision: Decision,
+    typed: TypedAnswer,
+    answer_in_airflow: AnswerQuestion,
+) -> None:
+    """Give an answer to the question of the Dag run; a no to a run without one is recorded here."""
+    run = details.run
+    problem = why_not_here(details)
+    if not problem and run.dag_run_id:
+        params = {"rate": typed.rate, "reason": typed.reason.strip(), "plan": typed.plan}
+        answer_in_airflow(run.dag_run_id, _OPTIONS[decision], params)
+        return
+    if decision is Decision.GRANTED:
+        raise RefusedError(problem)
+    controls.record_decision(
+        installation,
+        run.run_id,
+        typed.plan,
+        decision=decision,
+        by=details.person,
+        reason=typed.reason,
+        rate=None,
+    )

@@ -1,0 +1,191 @@
+"""The page of a plan: what it does, what it costs, what a yes means, every move, and its files.
+
+    GET /runs/{run_id}/plan?text=orders&broker=4&why=bytes&sort=topic&page=2
+    GET /runs/{run_id}/plan.json, reassignment.json, undo-reassignment.json, moves.csv
+
+The form of the answer is on the page too; `answers.py` takes what it sends.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Request, Response
+
+from counterpoise import reporting
+from counterpoise.errors import InputError
+from counterpoise.model.move_reasons import MOVE_REASON_TEXTS, why_in_words
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan_view import PlanView
+from counterpoise.model.reassignment import to_reassignment_json
+from counterpoise.model.request import GOAL_TEXTS
+from counterpoise.model.run import Run
+from counterpoise.queries import Viewer, running
+from counterpoise.queries.plan_moves import SORTS, FoundMoves, MoveSearch, find_moves, reasons_in
+from counterpoise.queries.running import RunDetails
+from counterpoise.reporting.parts import MANY_BROKERS
+from counterpoise.reporting.plan_page import what_it_does
+from counterpoise.units import format_rate
+from counterpoise.web.forms import form_token
+from counterpoise.web.responses import may_not_view, page
+from counterpoise.web.viewers import DAG_ID, CurrentViewer, MayChange, OpenInstallation
+
+_SENT_REFRESH_SECONDS: Final = 5  # until the task has recorded an answer
+_MAX_PAGE_DIGITS: Final = 6
+_FILES: Final[Mapping[str, tuple[str, Callable[[RebalancePlan], str]]]] = {
+    "plan.json": ("application/json", RebalancePlan.to_json),
+    "reassignment.json": ("application/json", to_reassignment_json),
+    "undo-reassignment.json": (
+        "application/json",
+        lambda plan: to_reassignment_json(plan, undo=True),
+    ),
+    "moves.csv": ("text/csv; charset=utf-8", reporting.plan_csv),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TypedAnswer:
+    """What somebody typed into the form of the answer, and the plan that they saw."""
+
+    rate: str = ""
+    reason: str = ""
+    plan: str = ""  # the fingerprint of the page
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the page shows beside the plan: an answer that came back, the moves looked for."""
+
+    typed: TypedAnswer = field(default_factory=TypedAnswer)
+    search: MoveSearch = field(default_factory=MoveSearch)
+    status: int = 200
+    problem: str = ""
+    is_checked: bool = False
+    is_sent: bool = False
+    rate_bytes_per_second: int | None = None  # None: the one that is offered
+
+
+def plan_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the routes of plans."""
+    router = APIRouter()
+
+    @router.get("/runs/{run_id}/plan")
+    def plan_page(
+        request: Request,
+        run_id: str,
+        viewer: CurrentViewer,
+        may_change: MayChange,
+        text: str = "",
+        broker: str = "",
+        why: str = "",
+        sort: str = SORTS[0],
+        number: str = "1",
+        sent: str = "",
+    ) -> Response:
+        search = MoveSearch(text, broker, why, sort, _page_number(number))
+        with open_installation() as installation:
+            run = running.run_to_view(installation, run_id, viewer)
+            if run is None:
+                return may_not_view(request)
+            shown = Shown(search=search, is_sent=bool(sent))
+            return plan_response(request, installation, run, viewer, shown, may_change=may_change)
+
+    @router.get("/runs/{run_id}/{name}")
+    def plan_file(request: Request, run_id: str, name: str, viewer: CurrentViewer) -> Response:
+        if name not in _FILES:
+            raise InputError(f"a plan has no file {name!r}")
+        content_type, text_of = _FILES[name]
+        with open_installation() as installation:
+            run = running.run_to_view(installation, run_id, viewer)
+            if run is None:
+                return may_not_view(request)
+            plan = running.plan_to_approve(installation, run).plan
+        saved_as = f'attachment; filename="{quote(run.run_id)}-{name}"'
+        return Response(
+            text_of(plan), media_type=content_type, headers={"Content-Disposition": saved_as}
+        )
+
+    return router
+
+
+def why_not_here(details: RunDetails) -> str:
+    """Return why a yes cannot be given on the page; "" where it can."""
+    if details.run.dag_id == DAG_ID and details.run.dag_run_id:
+        return ""
+    return (
+        "this plan was proposed on the command line, which also asks the cluster for the "
+        "operator's permissions before a yes: `counterpoise approve PLAN`"
+    )
+
+
+def plan_response(
+    request: Request,
+    installation: Any,
+    run: Run,
+    viewer: Viewer,
+    shown: Shown,
+    *,
+    may_change: bool,
+) -> Response:
+    """Return the page of a plan as one person sees it."""
+    details = running.run_details(installation, run, viewer)
+    view = running.plan_to_approve(installation, run, shown.rate_bytes_per_second)
+    typed = shown.typed
+    if not typed.plan:
+        rate = view.rate_bytes_per_second
+        typed = TypedAnswer(rate=format_rate(rate).replace(" ", "") if rate else "")
+    found = find_moves(view.plan, shown.search)
+    response = page(
+        request,
+        "plan_now.html",
+        status=shown.status,
+        **_values_of_plan(view),
+        details=details,
+        shown=shown,
+        typed=typed,
+        found=found,
+        search=shown.search,
+        links=_links(shown.search, found),
+        sorts=SORTS,
+        reasons=reasons_in(view.plan),
+        files=tuple(_FILES),
+        may_change=may_change,
+        why_not_here=why_not_here(details),
+        form_token=form_token(viewer),
+    )
+    if shown.is_sent and details.waits_for_answer and not details.refused_answer:
+        response.headers["Refresh"] = str(_SENT_REFRESH_SECONDS)
+    return response
+
+
+def _values_of_plan(view: PlanView) -> dict[str, Any]:
+    """Return what the parts of the template that reports share ask for."""
+    return {
+        "view": view,
+        "plan": view.plan,
+        "tiles": reporting.plan_tiles(view),
+        "pictures": running.pictures_of(view.plan),
+        "many_brokers": len(view.plan.figures) > MANY_BROKERS,
+        "goal": GOAL_TEXTS[view.plan.goal],
+        "what_it_does": what_it_does,
+        "why_in_words": why_in_words,
+        "reason_texts": MOVE_REASON_TEXTS,
+    }
+
+
+def _page_number(text: str) -> int:
+    """Return the page that an address names, 1 for what is no number."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_PAGE_DIGITS
+    return int(text) if is_number else 1
+
+
+def _links(search: MoveSearch, found: FoundMoves) -> dict[str, str]:
+    """Return the addresses of the page before and the page after, as far as there are such."""
+    words = {"text": search.text, "broker": search.broker, "why": search.why, "sort": search.sort}
+    numbers = {"before": found.page - 1, "after": found.page + 1}
+    return {
+        name: f"?{urlencode({**words, 'number': number})}#moves"
+        for name, number in numbers.items()
+        if 1 <= number <= found.pages
+    }

@@ -1,0 +1,209 @@
+"""What people may request of a run and of its cluster: a page that says what will happen and asks
+why, and the row of the ledger that it writes.
+
+    GET, POST /runs/{run_id}/requests/{control}
+
+An answer that cannot be used comes back on the same page, with what was typed and one sentence;
+then nothing was written. Who may not request it gets 403.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi.responses import RedirectResponse
+
+from counterpoise import controls
+from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.control import CONTROL_EFFECTS, Control
+from counterpoise.model.policy import Action
+from counterpoise.model.run import RunState
+from counterpoise.queries import Viewer, running
+from counterpoise.queries.running import RunDetails
+from counterpoise.web.forms import check_form, form_token, limited
+from counterpoise.web.responses import may_not_view, page
+from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation, check_may_change
+
+_TITLES: Final[Mapping[Control, str]] = {
+    Control.PAUSE: "Pause",
+    Control.RESUME: "Resume",
+    Control.RATE: "Change the rate",
+    Control.CANCEL: "Cancel",
+    Control.UNDO: "Undo",
+    Control.FREEZE: "Freeze the cluster",
+    Control.UNFREEZE: "End the freeze",
+}
+_OF_RUN: Final[Mapping[Control, Callable[..., Any]]] = {
+    Control.PAUSE: controls.pause,
+    Control.RESUME: controls.resume,
+    Control.CANCEL: controls.cancel,
+    Control.UNDO: controls.undo,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedRequest:
+    """A request that can do something now, and the link to the page that asks why."""
+
+    control: Control
+    title: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Typed:
+    """What somebody typed; kept where it cannot be used."""
+
+    reason: str = ""
+    rate: str = ""
+    until: str = ""
+
+
+def request_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the routes of the requests of people."""
+    router = APIRouter()
+
+    @router.get("/runs/{run_id}/requests/{control}")
+    def ask(
+        request: Request, run_id: str, control: str, viewer: CurrentViewer, may_change: MayChange
+    ) -> Response:
+        wanted = _control(control)
+        with open_installation() as installation:
+            run = running.run_to_view(installation, run_id, viewer)
+            if run is None:
+                return may_not_view(request)
+            details = running.run_details(installation, run, viewer)
+        why_not = refusal(details, wanted, may_change=may_change)
+        status = 403 if why_not else 200
+        return _form(request, viewer, details, wanted, _Typed(), status=status, why_not=why_not)
+
+    @router.post(
+        "/runs/{run_id}/requests/{control}",
+        dependencies=[Depends(check_form), Depends(check_may_change)],
+    )
+    def record(
+        request: Request,
+        run_id: str,
+        control: str,
+        viewer: CurrentViewer,
+        reason: Annotated[str, Form()] = "",
+        rate: Annotated[str, Form()] = "",
+        until: Annotated[str, Form()] = "",
+    ) -> Response:
+        wanted, typed = _control(control), _Typed(reason, rate, until)
+        with open_installation() as installation:
+            run = running.run_to_view(installation, run_id, viewer)
+            if run is None:
+                return may_not_view(request)
+            details = running.run_details(installation, run, viewer)
+            if why_not := refusal(details, wanted, may_change=True):
+                raise RefusedError(why_not)
+            try:
+                _record(installation, details, wanted, typed)
+            except (InputError, RefusedError) as error:
+                status = 422 if isinstance(error, InputError) else 409
+                return _form(
+                    request, viewer, details, wanted, typed, status=status, problem=str(error)
+                )
+        return back_to(request, f"/runs/{quote(run.run_id)}")
+
+    return router
+
+
+def offered_requests(details: RunDetails, *, may_change: bool) -> list[OfferedRequest]:
+    """Return what the viewer may request and what would do something now."""
+    return [
+        OfferedRequest(
+            control, _TITLES[control], f"/runs/{quote(details.run.run_id)}/requests/{control}"
+        )
+        for control in Control
+        if _is_of_use(details, control) and not refusal(details, control, may_change=may_change)
+    ]
+
+
+def refusal(details: RunDetails, control: Control, *, may_change: bool) -> str:
+    """Return why the viewer may not request this, and who may; "" where they may.
+
+    A lower rate is for those who operate, a higher one for those who approve: `controls` checks
+    which it is.
+    """
+    if not may_change:
+        return (
+            f"Airflow does not let you change runs; {details.who_may[Action.OPERATE]} may {control}"
+        )
+    actions = (Action.OPERATE, Action.APPROVE) if control is Control.RATE else (Action.OPERATE,)
+    refusals = [details.refusals.get(action, "") for action in actions]
+    return refusals[0] if all(refusals) else ""
+
+
+def back_to(request: Request, path: str) -> Response:
+    """Return the answer to a form that was recorded: the browser reads another page of ours."""
+    return RedirectResponse(f"{request.scope.get('root_path', '')}{path}", status_code=303)
+
+
+def _control(name: str) -> Control:
+    try:
+        return Control(name)
+    except ValueError:
+        raise InputError(f"there is no request {name!r}") from None
+
+
+def _is_of_use(details: RunDetails, control: Control) -> bool:
+    """Return whether a request would do something, as the run and the cluster are now."""
+    active, state = details.active, details.run.state
+    match control:
+        case Control.PAUSE:
+            return state is RunState.RUNNING and active.paused is None
+        case Control.RESUME:
+            return details.is_under_way and active.paused is not None
+        case Control.RATE:
+            return details.is_under_way
+        case Control.CANCEL | Control.UNDO:
+            return details.is_under_way and active.cancelled is None
+        case Control.FREEZE:
+            return active.frozen is None
+        case Control.UNFREEZE:
+            return active.frozen is not None
+
+
+def _record(installation: Any, details: RunDetails, control: Control, typed: _Typed) -> None:
+    """Write the request. Raises InputError, RefusedError: nothing was written then."""
+    run, by = details.run, details.person
+    why = limited(typed.reason, "reason")
+    if control in _OF_RUN:
+        _OF_RUN[control](installation, run.run_id, by=by, why=why)
+    elif control is Control.RATE:
+        controls.change_rate(installation, run.run_id, limited(typed.rate, "rate"), by=by, why=why)
+    elif control is Control.FREEZE:
+        until = limited(typed.until, "until")
+        controls.freeze(installation, run.cluster, until=until, by=by, why=why)
+    else:
+        controls.unfreeze(installation, run.cluster, by=by, why=why)
+
+
+def _form(
+    request: Request,
+    viewer: Viewer,
+    details: RunDetails,
+    control: Control,
+    typed: _Typed,
+    *,
+    status: int,
+    problem: str = "",
+    why_not: str = "",
+) -> Response:
+    return page(
+        request,
+        "request.html",
+        status=status,
+        details=details,
+        control=control,
+        title=_TITLES[control],
+        effect=CONTROL_EFFECTS[control],
+        typed=typed,
+        problem=problem,
+        why_not=why_not,
+        form_token=form_token(viewer),
+    )

@@ -1,0 +1,107 @@
+"""The page of a run: how far it is, what it waits for, who decided what, and what they may request.
+
+    GET /runs/{run_id}
+
+While the run is under way the browser loads the page again by itself: by a header, since a page in
+a sandbox without scripts may not do so by an element of its own.
+"""
+
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+
+from counterpoise.model.plan_view import PlanView
+from counterpoise.model.run import Event
+from counterpoise.queries import running
+from counterpoise.queries.running import RunDetails
+from counterpoise.reporting.parts import Tile
+from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
+from counterpoise.web.requests_of_people import offered_requests
+from counterpoise.web.responses import may_not_view, page
+from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation
+
+_REFRESH_SECONDS: Final = 10  # as often as a run observes through Airflow
+_EVENTS_SHOWN: Final = 300
+_KEYS_SHOWN: Final = 200
+
+
+def run_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the route of the page of a run."""
+    router = APIRouter()
+
+    @router.get("/runs/{run_id}")
+    def run_page(
+        request: Request, run_id: str, viewer: CurrentViewer, may_change: MayChange
+    ) -> Response:
+        with open_installation() as installation:
+            run = running.run_to_view(installation, run_id, viewer)
+            if run is None:
+                return may_not_view(request)
+            details = running.run_details(installation, run, viewer)
+        response = page(
+            request,
+            "run_now.html",
+            details=details,
+            title=title_of(details),
+            tiles=_tiles(details),
+            requests=offered_requests(details, may_change=may_change),
+            may_change=may_change,
+            events=shown_events(details.events),
+            events_left_out=max(0, len(details.events) - _EVENTS_SHOWN),
+            keys_shown=_KEYS_SHOWN,
+            refresh_seconds=_REFRESH_SECONDS,
+        )
+        if details.is_under_way:
+            response.headers["Refresh"] = str(_REFRESH_SECONDS)
+        return response
+
+    return router
+
+
+def title_of(details: RunDetails) -> str:
+    """Return `demo: add-brokers 4`; the cluster alone where the plan is not there any more."""
+    if details.plan is None:
+        return details.run.cluster
+    return f"{details.run.cluster}: {PlanView(details.plan).goal}"
+
+
+def shown_events(events: tuple[Event, ...]) -> list[Event]:
+    """Return the newest events, the newest first."""
+    return list(reversed(events[-_EVENTS_SHOWN:]))
+
+
+def _tiles(details: RunDetails) -> list[Tile]:
+    run_progress = details.run_progress
+    if run_progress is None:
+        return []
+    progress = run_progress.progress
+    tiles = [
+        Tile(
+            "Bytes copied",
+            format_bytes(progress.copied_bytes),
+            f"of {format_bytes(progress.total_bytes)}",
+        ),
+        Tile(
+            "Partitions done",
+            format_count(progress.moves_done),
+            f"of {format_count(progress.moves_total)}, "
+            f"{format_count(progress.moves_in_flight)} in flight",
+        ),
+    ]
+    if not details.is_under_way:
+        return tiles
+    seconds = run_progress.seconds_left
+    return [
+        *tiles,
+        Tile(
+            "Copied now",
+            format_rate(run_progress.bytes_per_second),
+            f"all brokers together; at most {format_rate(run_progress.rate_bytes_per_second)} each",
+            run_progress.back_off_level > 0,
+        ),
+        Tile(
+            "Time left",
+            "not known" if seconds is None else format_seconds(seconds),
+            "at the rate in force, by the busiest link",
+        ),
+    ]

@@ -1,0 +1,398 @@
+"""The page of a plan, its moves and files, and the answer that somebody gives on it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from counterpoise.errors import RefusedError
+from counterpoise.installation import open_installation
+from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.planning import make_plan
+from counterpoise.web.airflow_questions import answer_question
+from tests.support import hostile
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
+from tests.support.web import browser, token_on
+
+POLICY = "{access: {approve: [alice, bob, rita]}, approval: {max_rate: 50MB/s}}"
+PICTURE = "\n".join(f"orders-{p}: 1 2 3 size=3000000" for p in range(9))
+Answers = list[tuple[str, str, Mapping[str, str]]]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "clusters.yaml").write_text(
+        f"clusters: {{picture: {{connection: x, policy: {POLICY}}}}}\n"
+    )
+    return {
+        "COUNTERPOISE_CONFIG": str(tmp_path / "clusters.yaml"),
+        "COUNTERPOISE_STORE": str(tmp_path / "store"),
+        "COUNTERPOISE_LEDGER": f"sqlite:///{tmp_path}/ledger.db",
+    }
+
+
+def new_plan() -> RebalancePlan:
+    return make_plan(cluster(PICTURE, racks="1=a 2=b 3=c 4=d"), PlanRequest(Goal.ADD_BROKERS, (4,)))
+
+
+def propose(
+    environment: dict[str, str], plan: RebalancePlan, *, dag_run_id: str | None = "manual__1"
+) -> str:
+    with open_installation(environment=environment) as installation:
+        path = installation.archive.write_plan(plan)
+        return installation.ledger.propose(
+            plan,
+            path,
+            requested_by="rita",
+            account="airflow:rita",
+            dag_id="kafka_rebalance" if dag_run_id else None,
+            dag_run_id=dag_run_id,
+        ).run_id
+
+
+@pytest.fixture
+def run_id(environment: dict[str, str]) -> str:
+    return propose(environment, new_plan())
+
+
+@contextmanager
+def answering(
+    environment: dict[str, str], user: str, problem: str = ""
+) -> Iterator[tuple[TestClient, Answers]]:
+    """Yield a browser, and the answers that its user gave to Airflow, which may refuse them."""
+    answers: Answers = []
+
+    def answer(dag_run_id: str, option: str, params: Mapping[str, str]) -> None:
+        if problem:
+            raise RefusedError(problem)
+        answers.append((dag_run_id, option, params))
+
+    with browser(environment, user) as client:
+        client.app.dependency_overrides[answer_question] = lambda: answer  # type: ignore[attr-defined]
+        yield client, answers
+
+
+def send(client: TestClient, run_id: str, **typed: str) -> Any:
+    """Send the form as the page has it, with what somebody typed."""
+    shown = client.get(f"/runs/{run_id}/plan").text
+    fields = {"form_token": token_on(shown), "plan": fingerprint_on(shown)} | typed
+    return client.post(f"/runs/{run_id}/answer", data=fields)
+
+
+def fingerprint_on(page: str) -> str:
+    return page.partition('name="plan" value="')[2].partition('"')[0]
+
+
+def rows(environment: dict[str, str], run_id: str) -> tuple[int, int]:
+    with open_installation(environment=environment) as installation:
+        events = installation.ledger.journal(run_id).events()
+        return len(installation.ledger.approvals_of(run_id)), len(events)
+
+
+def test_a_plan_shows_what_it_does_and_what_a_yes_means(
+    environment: dict[str, str], run_id: str
+) -> None:
+    with answering(environment, "alice") as (alice, _):
+        page = alice.get(f"/runs/{run_id}/plan")
+    assert page.status_code == 200 and "refresh" not in page.headers
+    for words in (
+        "This plan waits for an answer.",
+        "Leaders per broker",
+        "best possible",
+        "What it costs",
+        "What a yes means",
+        "alice, bob, rita",
+        "requested by rita",
+        "evens" if "evens" in page.text else "onto",
+        'name="rate" value="20.0MB/s"',
+        "/dags/kafka_rebalance/runs/manual__1/tasks/approve",
+    ):
+        assert words in page.text, words
+    hostile.check_html(page.text.replace("<form", "<div"))
+
+
+def test_moves_are_found_sorted_and_shown_a_page_at_a_time(environment: dict[str, str]) -> None:
+    before = cluster("orders-0: 1 2", racks="1=a 2=b 3=c")
+    moves = [move(f"orders-{p}", "1 2", "3 2", size=p) for p in range(250)]
+    moves += [move("pay-0", "2 1", "1 2")]
+    run_id = propose(environment, plan_by_hand(before, Goal.REBALANCE, *moves))
+    path = f"/runs/{run_id}/plan"
+    with answering(environment, "alice") as (alice, _):
+        first = alice.get(path).text
+        assert "251 of 251, page 1 of 3" in first and ">orders-249<" in first
+        assert ">orders-0<" not in first
+        last = alice.get(path, params={"number": "3"}).text
+        assert "page 3 of 3" in last and ">pay-0<" in last and ">orders-0<" in last
+        assert "page 3 of 3" in alice.get(path, params={"number": "99999999"[:6]}).text
+        found = alice.get(path, params={"text": "PAY"}).text
+        assert "1 of 251" in found and ">pay-0<" in found and ">orders-249<" not in found
+        assert "250 of 251" in alice.get(path, params={"broker": "3"}).text
+        sorted_by_topic = alice.get(path, params={"sort": "topic"}).text
+        assert ">orders-0<" in sorted_by_topic
+        for odd in (
+            {"number": "-1"},
+            {"number": "x" * 5000},
+            {"broker": "9" * 9000},
+            {"sort": "no", "why": "no"},
+            {"text": hostile.HOSTILE, "why": hostile.HOSTILE, "broker": hostile.HOSTILE},
+        ):
+            page = alice.get(path, params=odd)
+            assert page.status_code == 200
+            hostile.check_html(page.text.replace("<form", "<div"))
+
+
+def test_the_files_of_a_plan(environment: dict[str, str], run_id: str) -> None:
+    with answering(environment, "alice") as (alice, _):
+        files = {
+            name: alice.get(f"/runs/{run_id}/{name}")
+            for name in ("plan.json", "reassignment.json", "undo-reassignment.json", "moves.csv")
+        }
+        assert alice.get(f"/runs/{run_id}/ledger.db").status_code == 404
+    plan = RebalancePlan.from_json(files["plan.json"].text)
+    assert plan == new_plan()
+    target, back = (
+        json.loads(files[name].text)["partitions"][0]["replicas"]
+        for name in ("reassignment.json", "undo-reassignment.json")
+    )
+    first = plan.moves[0]
+    assert (tuple(target), tuple(back)) == (first.replicas_after, first.replicas_before)
+    hostile.check_csv(files["moves.csv"].text)
+    assert files["moves.csv"].text.count("\n") == len(plan.moves) + 1
+    for name, file in files.items():
+        assert file.headers["content-disposition"] == f'attachment; filename="{run_id}-{name}"'
+
+
+def test_plans_and_files_are_shown_to_whom_the_cluster_is(
+    environment: dict[str, str], run_id: str
+) -> None:
+    Path(environment["COUNTERPOISE_CONFIG"]).write_text(
+        "clusters: {picture: {connection: x, policy: {access: {view: [alice]}}}}\n"
+    )
+    with (
+        answering(environment, "mallory") as (mallory, answers),
+        browser(environment, "mallory") as _,
+    ):
+        for name in ("plan", "plan.json", "moves.csv"):
+            assert mallory.get(f"/runs/{run_id}/{name}").status_code == 403
+        answer = mallory.post(f"/runs/{run_id}/answer", data={"answer": "approve"})
+    assert answer.status_code == 403 and not answers
+
+
+def test_a_good_answer_goes_to_the_question_of_the_dag_run(
+    environment: dict[str, str], run_id: str
+) -> None:
+    before = rows(environment, run_id)
+    with answering(environment, "alice") as (alice, answers):
+        sent = send(alice, run_id, answer="approve", rate="20MB/s", reason=" broker 4 joined ")
+        assert (sent.status_code, answers) == (
+            303,
+            [
+                (
+                    "manual__1",
+                    "Approve",
+                    {
+                        "rate": "20MB/s",
+                        "reason": "broker 4 joined",
+                        "plan": new_plan().fingerprint,
+                    },
+                )
+            ],
+        )
+        page = alice.get(sent.headers["location"])
+        assert "Your answer is with Airflow" in page.text and page.headers["refresh"] == "5"
+        assert send(alice, run_id, answer="reject", reason="no").status_code == 303
+    assert [option for _, option, _ in answers] == ["Approve", "Reject"]
+    assert rows(environment, run_id) == before  # the task records what it got
+
+
+def test_the_rate_is_checked_with_the_time_that_it_makes(
+    environment: dict[str, str], run_id: str
+) -> None:
+    with answering(environment, "alice") as (alice, answers):
+        slow = send(alice, run_id, answer="check", rate="100kB/s", reason="kept words")
+        fast = send(alice, run_id, answer="check", rate="10MB/s")
+    assert slow.status_code == fast.status_code == 200 and not answers
+    assert "At 100 kB/s it takes about" in slow.text and "kept words" in slow.text
+    assert "This rate can be approved." in slow.text
+    assert (
+        slow.text.partition("it takes about")[2][:60]
+        != fast.text.partition("it takes about")[2][:60]
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "status", "words"),
+    [
+        ({"answer": "approve", "rate": "20", "reason": "why"}, 422, "no unit"),
+        ({"answer": "approve", "rate": "", "reason": "why"}, 422, "is not a rate"),
+        ({"answer": "approve", "rate": "20MB/s", "reason": " "}, 422, "must not be empty"),
+        ({"answer": "reject", "reason": " "}, 422, "must not be empty"),
+        ({"answer": "approve", "rate": "1GB/s", "reason": "why"}, 409, "max_rate is 50.0 MB/s"),
+        ({"answer": "check", "rate": "1GB/s"}, 409, "max_rate is 50.0 MB/s"),
+        ({"answer": "approve", "rate": "20MB/s", "reason": "x" * 2001}, 422, "more than 2,000"),
+        (
+            {"answer": "approve", "rate": "20MB/s", "reason": "why", "plan": "sha256:0"},
+            409,
+            "of another plan",
+        ),
+        ({"answer": "approve", "rate": "20MB/s", "reason": "why", "plan": ""}, 409, "another plan"),
+    ],
+)
+def test_an_unusable_answer_is_told_on_the_page_and_nothing_is_written(
+    environment: dict[str, str], run_id: str, typed: dict[str, str], status: int, words: str
+) -> None:
+    before = rows(environment, run_id)
+    with answering(environment, "alice") as (alice, answers):
+        answer = send(alice, run_id, **typed)
+    assert answer.status_code == status
+    assert words in answer.text and "Nothing was changed." in answer.text
+    assert typed.get("reason", "").strip() in answer.text
+    assert not answers and rows(environment, run_id) == before
+
+
+def test_what_airflow_refuses_is_told_on_the_page(environment: dict[str, str], run_id: str) -> None:
+    with answering(environment, "alice", problem="somebody has answered") as (alice, _):
+        answer = send(alice, run_id, answer="approve", rate="20MB/s", reason="kept words")
+    assert answer.status_code == 409
+    assert "Somebody has answered" in answer.text and "kept words" in answer.text
+
+
+def test_the_requester_may_withdraw_and_not_approve(
+    environment: dict[str, str], run_id: str
+) -> None:
+    with answering(environment, "rita") as (rita, answers):
+        page = rita.get(f"/runs/{run_id}/plan").text
+        assert "another person has to approve it" in page and 'value="approve"' not in page
+        sent = send(rita, run_id, answer="approve", rate="20MB/s", reason="mine")
+        assert sent.status_code == 403 and not answers
+        assert send(rita, run_id, answer="reject", reason="mine").status_code == 303
+    assert [option for _, option, _ in answers] == ["Reject"]
+
+
+def test_somebody_else_is_told_who_may(environment: dict[str, str], run_id: str) -> None:
+    with (
+        answering(environment, "oscar") as (oscar, answers),
+        answering(environment, "alice") as (
+            alice,
+            _,
+        ),
+    ):
+        page = oscar.get(f"/runs/{run_id}/plan").text
+        assert "oscar may not approve here" in page and "alice, bob, rita" in page
+        assert '<button type="submit" name="answer"' not in page
+        token = token_on(alice.get(f"/runs/{run_id}/plan").text)
+        for form_token in ("", token):
+            fields = {
+                "form_token": form_token,
+                "plan": new_plan().fingerprint,
+                "answer": "approve",
+                "rate": "20MB/s",
+                "reason": "x",
+            }
+            assert oscar.post(f"/runs/{run_id}/answer", data=fields).status_code == 403
+    assert not answers
+
+
+def test_a_second_yes_comes_from_another_person(environment: dict[str, str]) -> None:
+    before = cluster("orders-0: 1 2 3", racks="1=a 2=b 3=c")
+    plan = plan_by_hand(
+        before,
+        Goal.REPLICATION_FACTOR,
+        move("orders-0", "1 2 3", "1 2"),
+        replication_factor=2,
+    )
+    run_id = propose(environment, plan)
+    approve(environment, run_id, plan)
+    with answering(environment, "alice") as (alice, answers):
+        page = alice.get(f"/runs/{run_id}/plan").text
+        assert "waits for 1 more yes" in page and "has approved this plan already" in page
+    with answering(environment, "bob") as (bob, answers):
+        assert send(bob, run_id, answer="approve", rate="20MB/s", reason="x").status_code == 303
+    assert len(answers) == 1
+
+
+def approve(environment: dict[str, str], run_id: str, plan: RebalancePlan) -> None:
+    with open_installation(environment=environment) as installation:
+        now = installation.clock()
+        yes = Approval(
+            run_id,
+            plan.fingerprint,
+            Decision.GRANTED,
+            "alice",
+            "ok",
+            now,
+            10**7,
+            now,
+            "airflow:alice",
+        )
+        installation.ledger.record_decision(yes)
+
+
+def test_a_plan_that_is_superseded_while_somebody_reads_it_cannot_be_approved(
+    environment: dict[str, str], run_id: str
+) -> None:
+    with answering(environment, "alice") as (alice, answers):
+        shown = alice.get(f"/runs/{run_id}/plan").text
+        newer = propose(
+            environment, replace(new_plan(), warnings=("newer",)), dag_run_id="manual__2"
+        )
+        fields = {
+            "form_token": token_on(shown),
+            "plan": fingerprint_on(shown),
+            "answer": "approve",
+            "rate": "20MB/s",
+            "reason": "kept words",
+        }
+        answer = alice.post(f"/runs/{run_id}/answer", data=fields)
+        assert answer.status_code == 409 and not answers
+        assert "was superseded" in answer.text and f"/runs/{newer}/plan" in answer.text
+        # The form of the old plan, sent to the new run:
+        stale = alice.post(f"/runs/{newer}/answer", data=fields)
+        assert stale.status_code == 409 and "another plan" in stale.text and not answers
+
+
+def test_a_plan_of_the_command_line_is_rejected_here_and_approved_there(
+    environment: dict[str, str],
+) -> None:
+    run_id = propose(environment, new_plan(), dag_run_id=None)
+    with answering(environment, "alice") as (alice, answers):
+        page = alice.get(f"/runs/{run_id}/plan").text
+        assert "counterpoise approve PLAN" in page and 'value="approve"' not in page
+        yes = send(alice, run_id, answer="approve", rate="20MB/s", reason="x")
+        assert yes.status_code == 409 and "proposed on the command line" in yes.text
+        assert rows(environment, run_id)[0] == 0
+        assert send(alice, run_id, answer="reject", reason="not now").status_code == 303
+    assert not answers
+    with open_installation(environment=environment) as installation:
+        (no,) = installation.ledger.approvals_of(run_id)
+    assert (no.decision, no.by, no.reason) == (Decision.REJECTED, "alice", "not now")
+
+
+def test_nothing_but_a_form_that_is_sent_answers(environment: dict[str, str], run_id: str) -> None:
+    query = "answer=approve&rate=20MB/s&reason=x"
+    with answering(environment, "alice") as (alice, answers):
+        token = token_on(alice.get(f"/runs/{run_id}/plan").text)
+        for method in ("GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"):
+            alice.request(method, f"/runs/{run_id}/answer?{query}&form_token={token}")
+            alice.request(method, f"/runs/{run_id}/plan?{query}&form_token={token}")
+        assert alice.post(f"/runs/{run_id}/answer?{query}&form_token={token}").status_code == 403
+    assert not answers
+
+
+def test_hostile_words_of_an_answer_and_a_plan(environment: dict[str, str]) -> None:
+    plan = replace(new_plan(), warnings=(hostile.HOSTILE,))
+    run_id = propose(environment, plan)
+    with answering(environment, "alice") as (alice, _):
+        page = alice.get(f"/runs/{run_id}/plan").text
+        answer = send(alice, run_id, answer="approve", rate=hostile.HOSTILE, reason=hostile.HOSTILE)
+    assert hostile.MARK in page and answer.status_code == 422
+    for text in (page, answer.text):
+        hostile.check_html(text.replace("<form", "<div"))

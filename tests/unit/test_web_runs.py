@@ -1,0 +1,302 @@
+"""The page of a run and what people request on it: the same rows as those of the command line."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from counterpoise.cli.main import main
+from counterpoise.installation import open_installation
+from counterpoise.model.control import Control
+from counterpoise.model.run import RunState
+from tests.support import hostile
+from tests.support.runs import SimulatedRun
+from tests.support.web import browser, token_on
+
+NAMED = "{access: {view: [oscar, victor, alice], operate: [oscar], approve: [alice]}}"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "clusters.yaml").write_text(
+        f"clusters: {{picture: {{connection: x, policy: {NAMED}}}}}\n"
+    )
+    return {
+        "COUNTERPOISE_CONFIG": str(tmp_path / "clusters.yaml"),
+        "COUNTERPOISE_STORE": str(tmp_path / "store"),
+        "COUNTERPOISE_LEDGER": f"sqlite:///{tmp_path}/ledger.db",
+    }
+
+
+@pytest.fixture
+def simulated(tmp_path: Path, environment: dict[str, str]) -> SimulatedRun:
+    made = SimulatedRun.make(tmp_path)
+    keep_plan(environment, made)
+    return made
+
+
+@pytest.fixture
+def moving(simulated: SimulatedRun) -> SimulatedRun:
+    """Return a run whose replicas are being copied."""
+    driver = simulated.driver()
+    simulated.until_moving(driver)
+    for _ in range(3):
+        simulated.cluster.advance(driver.step() or 0)
+    return simulated
+
+
+@pytest.fixture
+def oscar(environment: dict[str, str]) -> Iterator[TestClient]:
+    with browser(environment, "oscar") as client:
+        yield client
+
+
+def keep_plan(environment: dict[str, str], made: SimulatedRun) -> None:
+    with open_installation(environment=environment) as installation:
+        installation.archive.store.write_text("plans/x.json", made.plan.to_json())
+
+
+def post(client: TestClient, made: SimulatedRun, control: str, **typed: str) -> Any:
+    path = f"/runs/{made.run_id}/requests/{control}"
+    form = client.get(path)
+    assert form.status_code == 200, form.text[-600:]
+    return client.post(path, data={"form_token": token_on(form.text), **typed})
+
+
+def requests_of(made: SimulatedRun) -> list[Any]:
+    return list(made.ledger.requests(made.plan.cluster, made.run_id))
+
+
+def rows(made: SimulatedRun) -> tuple[int, int, int]:
+    """Return how many rows of each kind a page could have written."""
+    events = made.ledger.journal(made.run_id).events()
+    return len(requests_of(made)), len(made.ledger.approvals_of(made.run_id)), len(events)
+
+
+def test_a_run_under_way_shows_what_it_does_and_is_loaded_again(
+    oscar: TestClient, moving: SimulatedRun
+) -> None:
+    page = oscar.get(f"/runs/{moving.run_id}")
+    assert page.status_code == 200
+    assert page.headers["refresh"] == "10"
+    progress = moving.run_progress()
+    for words in (
+        "The run is running",
+        progress.progress.in_words,
+        "broker 4" if "broker 4" in page.text else "receives",
+        "follower.replication.throttled.rate",
+        "Approval",
+        "granted",
+        "Pause",
+        "Change the rate",
+    ):
+        assert words in page.text, words
+    assert "Resume" not in page.text and "End the freeze" not in page.text
+    hostile.check_html(page.text)
+
+
+def test_an_ended_run_is_not_loaded_again_and_links_to_its_report(
+    oscar: TestClient, simulated: SimulatedRun, environment: dict[str, str]
+) -> None:
+    assert simulated.go() is RunState.DONE
+    with open_installation(environment=environment) as installation:
+        name = f"picture/runs/{simulated.run_id}-run.html"
+        installation.archive.write_report(name, "report")
+    page = oscar.get(f"/runs/{simulated.run_id}")
+    assert page.status_code == 200 and "refresh" not in page.headers
+    assert f'href="/reports/{name}"' in page.text
+    assert "Pause" not in page.text and "Freeze the cluster" in page.text
+
+
+def test_what_a_run_waits_for_and_until_when(oscar: TestClient, moving: SimulatedRun) -> None:
+    driver = moving.driver()
+    moving.cluster.kill_broker(4)
+    for _ in range(4):
+        moving.cluster.advance(driver.step() or 0)
+    page = oscar.get(f"/runs/{moving.run_id}").text
+    assert "broker 4 is dead" in page and "Until the run halts" in page
+
+
+def test_a_run_is_shown_to_whom_its_cluster_is(
+    environment: dict[str, str], moving: SimulatedRun
+) -> None:
+    with browser(environment, "mallory") as client:
+        for path in ("", "/requests/pause"):
+            assert client.get(f"/runs/{moving.run_id}{path}").status_code == 403
+        answer = client.post(
+            f"/runs/{moving.run_id}/requests/pause", data={"form_token": "x", "reason": "y"}
+        )
+    assert answer.status_code == 403 and not requests_of(moving)
+
+
+def test_an_unknown_run_is_404(oscar: TestClient, moving: SimulatedRun) -> None:
+    assert oscar.get("/runs/nothing").status_code == 404
+    assert oscar.get("/runs/%2e%2e%2freports").status_code == 404
+    assert oscar.get(f"/runs/{moving.run_id}/requests/delete").status_code == 404
+
+
+@pytest.mark.parametrize("control", ["pause", "cancel", "undo"])
+def test_page_and_command_line_write_the_same_row(
+    oscar: TestClient,
+    moving: SimulatedRun,
+    environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    control: str,
+    tmp_path: Path,
+) -> None:
+    answer = post(oscar, moving, control, reason="  month end ")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/runs/{moving.run_id}")
+    if control == "undo":
+        (of_page,) = requests_of(moving)
+        assert (of_page.control, of_page.why, of_page.by) == (Control.UNDO, "month end", "oscar")
+        return
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    Path(environment["COUNTERPOISE_CONFIG"]).write_text("clusters: {picture: {connection: x}}\n")
+    arguments = [control, moving.run_id, "--why", "month end", "--by", "oscar"]
+    assert main(arguments) == 0
+    of_page, of_command = requests_of(moving)
+    for field in ("cluster", "run_id", "control", "why", "by", "rate_bytes_per_second", "until"):
+        assert getattr(of_page, field) == getattr(of_command, field), field
+    assert of_page.account == "airflow:oscar"
+
+
+def test_a_pause_is_carried_out_and_can_be_ended(oscar: TestClient, moving: SimulatedRun) -> None:
+    assert post(oscar, moving, "pause", reason="month end").status_code == 303
+    page = oscar.get(f"/runs/{moving.run_id}").text
+    assert "Pause requested by oscar" in page and "Resume" in page
+    assert post(oscar, moving, "resume", reason="over").status_code == 303
+    assert [request.control for request in requests_of(moving)] == ["pause", "resume"]
+
+
+def test_a_freeze_and_its_end(oscar: TestClient, moving: SimulatedRun) -> None:
+    assert post(oscar, moving, "freeze", until="8h", reason="release").status_code == 303
+    assert "frozen until" in oscar.get(f"/runs/{moving.run_id}").text
+    assert post(oscar, moving, "unfreeze", reason="done").status_code == 303
+    assert [request.run_id for request in requests_of(moving)] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("control", "typed", "status", "words"),
+    [
+        ("pause", {"reason": "   "}, 422, "must not be empty"),
+        ("pause", {}, 422, "must not be empty"),
+        ("pause", {"reason": "x" * 3000}, 422, "more than 2,000"),
+        ("rate", {"rate": "20", "reason": "why"}, 422, "no unit"),
+        ("rate", {"rate": "", "reason": "why"}, 422, "is not a rate"),
+        ("rate", {"rate": "500MB/s", "reason": "why"}, 409, "may not approve"),
+        ("freeze", {"until": "yesterday", "reason": "why"}, 422, "is not a time"),
+        ("resume", {"reason": "why"}, 409, "is not paused"),
+        ("unfreeze", {"reason": "why"}, 409, "is not frozen"),
+    ],
+)
+def test_what_cannot_be_used_comes_back_on_the_form_and_nothing_is_written(
+    oscar: TestClient,
+    moving: SimulatedRun,
+    control: str,
+    typed: dict[str, str],
+    status: int,
+    words: str,
+) -> None:
+    before = rows(moving)
+    answer = post(oscar, moving, control, **typed)
+    assert answer.status_code == status
+    assert words in answer.text and "Nothing was changed." in answer.text
+    for text in typed.values():
+        assert text.strip() in answer.text
+    assert rows(moving) == before
+
+
+def test_a_run_that_ended_meanwhile_is_told_on_the_form(
+    oscar: TestClient, moving: SimulatedRun
+) -> None:
+    path = f"/runs/{moving.run_id}/requests/pause"
+    token = token_on(oscar.get(path).text)
+    moving.repeat(moving.driver().step)
+    moving.end(moving.driver())
+    before = rows(moving)
+    answer = oscar.post(path, data={"form_token": token, "reason": "kept words"})
+    assert answer.status_code == 409
+    assert "it has ended" in answer.text and "kept words" in answer.text
+    assert rows(moving) == before
+
+
+def test_a_viewer_sees_no_buttons_and_gets_403(
+    environment: dict[str, str], moving: SimulatedRun
+) -> None:
+    with browser(environment, "victor") as victor, browser(environment, "oscar") as oscar:
+        page = victor.get(f"/runs/{moving.run_id}").text
+        assert "may not operate here; the policy names oscar" in page
+        assert "/requests/" not in page
+        form = victor.get(f"/runs/{moving.run_id}/requests/pause")
+        assert form.status_code == 403 and "<form" not in form.text
+        token = token_on(oscar.get(f"/runs/{moving.run_id}/requests/pause").text)
+        for form_token in ("", token):
+            answer = victor.post(
+                f"/runs/{moving.run_id}/requests/pause",
+                data={"form_token": form_token, "reason": "x"},
+            )
+            assert answer.status_code == 403
+    assert not requests_of(moving)
+
+
+def test_an_account_that_airflow_lets_only_read_requests_nothing(
+    environment: dict[str, str], moving: SimulatedRun
+) -> None:
+    Path(environment["COUNTERPOISE_CONFIG"]).write_text("clusters: {picture: {connection: x}}\n")
+    path = f"/runs/{moving.run_id}/requests/pause"
+    with (
+        browser(environment, "victor") as may,
+        browser(environment, "victor", may_change=False) as no,
+    ):
+        assert "everybody whom Airflow lets change runs" in no.get(f"/runs/{moving.run_id}").text
+        assert no.get(path).status_code == 403
+        token = token_on(may.get(path).text)
+        answer = no.post(path, data={"form_token": token, "reason": "x"})
+    assert answer.status_code == 403 and "and not change them" in answer.text
+    assert not requests_of(moving)
+
+
+def test_a_token_of_another_account_or_none_requests_nothing(
+    environment: dict[str, str], moving: SimulatedRun
+) -> None:
+    Path(environment["COUNTERPOISE_CONFIG"]).write_text("clusters: {picture: {connection: x}}\n")
+    path = f"/runs/{moving.run_id}/requests/pause"
+    with browser(environment, "oscar") as oscar, browser(environment, "alice") as alice:
+        of_oscar = token_on(oscar.get(path).text)
+        for token in (of_oscar, of_oscar[:-2], "", "x.y.z"):
+            answer = alice.post(path, data={"form_token": token, "reason": "x"})
+            assert answer.status_code == 403 and "too old" in answer.text
+        assert oscar.post(path, json={"form_token": of_oscar, "reason": "x"}).status_code == 403
+        assert oscar.post(f"{path}?form_token={of_oscar}&reason=x").status_code == 403
+    assert not requests_of(moving)
+
+
+def test_nothing_but_a_form_that_is_sent_writes(oscar: TestClient, moving: SimulatedRun) -> None:
+    before = rows(moving)
+    for control in Control:
+        for method in ("GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"):
+            path = f"/runs/{moving.run_id}/requests/{control}?reason=x&rate=1MB/s&until=8h"
+            oscar.request(method, path)
+    oscar.get(f"/runs/{moving.run_id}")
+    assert rows(moving) == before
+
+
+def test_hostile_words_are_shown_as_words(
+    oscar: TestClient, moving: SimulatedRun, environment: dict[str, str]
+) -> None:
+    assert post(oscar, moving, "pause", reason=hostile.HOSTILE).status_code == 303
+    page = oscar.get(f"/runs/{moving.run_id}").text
+    assert hostile.MARK in page
+    hostile.check_html(page)
+    answer = post(oscar, moving, "rate", rate=hostile.HOSTILE, reason=hostile.HOSTILE)
+    assert answer.status_code == 422
+    check_form_page(answer.text)
+
+
+def check_form_page(page: str) -> None:
+    """As `hostile.check_html`, of a page that has one form of ours."""
+    assert page.count("<form") == 1
+    hostile.check_html(page.replace("<form", "<div", 1))
