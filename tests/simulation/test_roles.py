@@ -6,16 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-from airflow.api_fastapi.core_api.security import get_user
-from fastapi.testclient import TestClient
 
 from counterpoise import installation
 from counterpoise.cli import repeating
 from counterpoise.ledger import Ledger
 from counterpoise.model.run import RunState
-from counterpoise.web import app as web
-from counterpoise.web.viewers import may_read
+from tests.support import web
 from tests.support.command_line import CommandLine
 from tests.support.pictures import simulated
 from tests.support.runs import change_state
@@ -155,14 +151,7 @@ def test_the_pages_do_what_the_table_says(story: Story, permission: str) -> None
     report = story.shell.folder / "store" / "reports" / "demo" / "a.html"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text("hello")
-    app = web.build_app(
-        lambda: installation.open_installation(environment=environment, may_migrate_ledger=False)
-    )
-    app.dependency_overrides[may_read] = lambda: None
-    app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(
-        username=PEOPLE[permission], role="user"
-    )
     (cells,) = (row.cells for row in rows() if row.action == READING)
-    with TestClient(app) as browser:
-        status = browser.get("/reports/demo/a.html").status_code
+    with web.browser(environment, PEOPLE[permission], role="user") as client:
+        status = client.get("/reports/demo/a.html").status_code
     assert status == (200 if cells[permission] == "yes" else 403)

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import Run
-from counterpoise.web import app as web
-from counterpoise.web.viewers import may_read
+from tests.support import web
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -56,12 +53,16 @@ class Pages:
         self, name: str = "victor", role: str = "viewer", *, root_path: str = ""
     ) -> Iterator[TestClient]:
         """Yield the browser of somebody whom Airflow lets read; our pages stand at `root_path`."""
-        app = web.build_app(lambda: self.installation(for_pages=True))
-        user = SimpleAuthManagerUser(username=name, role=role)
-        app.dependency_overrides[get_user] = lambda: user
-        app.dependency_overrides[may_read] = lambda: None
-        with TestClient(app, raise_server_exceptions=False, root_path=root_path) as browser:
-            yield browser
+        with web.browser(
+            self.environment,
+            name,
+            role=role,
+            may_change=False,
+            open_for_pages=lambda: self.installation(for_pages=True),
+            root_path=root_path,
+            follow_redirects=True,
+        ) as client:
+            yield client
 
     def propose(self, cluster: str, by: str = "alice", broker_ids: Sequence[int] = ()) -> Run:
         """Propose a plan that moves nothing."""

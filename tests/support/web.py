@@ -5,7 +5,7 @@ with browser(environment, "victor", may_change=False) as client:
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import unescape
 
@@ -22,19 +22,31 @@ _TOKEN = re.compile(r'name="form_token" value="([^"]+)"')
 
 @contextmanager
 def browser(
-    environment: Mapping[str, str], user: str, *, role: str = "op", may_change: bool = True
+    environment: Mapping[str, str],
+    user: str,
+    *,
+    role: str = "op",
+    may_change: bool = True,
+    open_for_pages: Callable[[], Installation] | None = None,
+    root_path: str = "",
+    follow_redirects: bool = False,
 ) -> Iterator[TestClient]:
-    """Yield what somebody sees whose account Airflow lets read runs."""
+    """Yield what somebody sees whose account Airflow lets read runs; pages stand at `root_path`."""
 
-    def open_for_pages() -> Installation:
+    def open_environment() -> Installation:
         return open_installation(environment=environment, may_migrate_ledger=False)
 
-    app = web.build_app(open_for_pages)
+    app = web.build_app(open_for_pages or open_environment)
     account = SimpleAuthManagerUser(username=user, role=role)
     app.dependency_overrides[get_user] = lambda: account
     app.dependency_overrides[may_read] = lambda: None
     app.dependency_overrides[may_change_runs] = lambda: may_change
-    with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:
+    with TestClient(
+        app,
+        raise_server_exceptions=False,
+        follow_redirects=follow_redirects,
+        root_path=root_path,
+    ) as client:
         yield client
 
 

@@ -7,15 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
-from counterpoise.installation import Installation, open_installation
+from counterpoise.installation import open_installation
 from counterpoise.model.request import Goal
-from counterpoise.web import app as web
-from counterpoise.web.viewers import may_read
-from tests.support import hostile
+from tests.support import hostile, web
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 
@@ -36,16 +32,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def client(environment: dict[str, str]) -> Iterator[TestClient]:
     """Return a browser of somebody who may read."""
 
-    def open_for_pages() -> Installation:
-        return open_installation(environment=environment, may_migrate_ledger=False)
-
-    app = web.build_app(open_for_pages)
-    app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(
-        username="victor", role="viewer"
-    )
-    app.dependency_overrides[may_read] = lambda: None
-    with TestClient(app, raise_server_exceptions=False) as browser:
-        yield browser
+    with web.browser(environment, "victor", role="viewer", follow_redirects=True) as client:
+        yield client
 
 
 def write(environment: dict[str, str], name: str, data: bytes) -> Path:
