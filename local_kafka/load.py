@@ -72,6 +72,8 @@ def create_topics(bootstrap: str, topics: Sequence[TopicSpec]) -> None:
     Raises LocalKafkaError with the broker's reason.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    # A request that waits at a bootstrap address fails when librdkafka learns which broker that is.
+    admin.list_topics(timeout=TIMEOUT_SECONDS)
     futures = admin.create_topics(
         [topic.as_new_topic() for topic in topics], operation_timeout=TIMEOUT_SECONDS
     )
