@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from counterpoise.errors import RefusedError
 from counterpoise.ledger import links
 from counterpoise.ledger.links import CHAINED_TABLES, CHECKPOINT, ChainedRow, Link, time_text
+from counterpoise.ledger.retention import delete_rows_of_forgotten_runs
 from counterpoise.ledger.schema import chain, requests, runs
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.chain import ChainBreak, ChainReport, ChainState
@@ -95,7 +96,8 @@ class Chain:
 
         Those go that are older than `before`, up to the first that still counts: of an open run, a
         freeze or an approval that has not ended. An entry at the end of the chain says where it
-        begins now. Raises RefusedError for a chain that is broken.
+        begins now. With the last event of an ended run its rows about partitions and keys go, too.
+        Raises RefusedError for a chain that is broken.
         """
         with self._transactions.chaining(cluster) as connection:
             links.append_pending(connection, cluster, now)
@@ -110,6 +112,7 @@ class Chain:
                 last = gone[-1]
                 links.append(connection, cluster, [(CHECKPOINT, last.sequence, last.hash)], now)
                 _delete(connection, cluster, gone)
+                delete_rows_of_forgotten_runs(connection, cluster)
             return len(gone)
 
 

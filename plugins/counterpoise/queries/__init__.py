@@ -51,14 +51,19 @@ def run_status(installation: Installation, run_id: str) -> RunStatus:
     run = installation.ledger.run(run_id)
     journal = installation.ledger.journal(run_id)
     submissions = journal.submissions().values()
+    run_progress = journal.run_progress()
+    moves_done = sum(submission.done_at is not None for submission in submissions)
+    moves_submitted = len(submissions)
+    if not submissions and run_progress is not None:  # deleted by a checkpoint of the ledger
+        moves_done = moves_submitted = run_progress.progress.moves_done
     approvals = installation.ledger.approvals_of(run_id)
     return RunStatus(
         run=run,
         approval=approvals[-1] if approvals else None,
-        moves_done=sum(submission.done_at is not None for submission in submissions),
-        moves_submitted=len(submissions),
+        moves_done=moves_done,
+        moves_submitted=moves_submitted,
         touched=journal.touched(),
-        run_progress=journal.run_progress(),
+        run_progress=run_progress,
         requests=installation.ledger.requests(run.cluster, run_id),
     )
 
