@@ -29,6 +29,7 @@ from counterpoise.settings import Locations, parse_settings
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_processes import wait_until
 from tests.support.kafka_facts import (
+    CLUSTER_TOOL,
     ON_A_SHARED_DISK,
     leaders_per_broker,
     ongoing_reassignments,
@@ -309,3 +310,23 @@ def test_a_broker_is_removed_but_no_controller(
     assert (
         verdict.lines()[0] == "broker 4: safe to stop (0 replicas, 0 voters, in two observations)"
     )
+
+
+def test_what_an_unregistered_broker_held_is_repaired(
+    kafka: LocalKafka, installation: Installation
+) -> None:
+    """Kafka lets a broker be unregistered while partitions name it as a replica."""
+    run = planned(installation, RebalanceRequest(Goal.ADD_BROKERS, (4,)))
+    approve(installation, run)
+    carry_out(kafka, installation, run)
+    lost = replicas_per_broker(kafka)[4]
+    kafka.kill_broker(4)
+    kafka.wait_until_fenced(4)
+    address = ("--bootstrap-server", kafka.bootstrap_string)
+    kafka.tool(CLUSTER_TOOL, "unregister", *address, "--id", "4")
+    assert fresh_snapshot(installation).racks[4] is None, "its id is all that is known"
+    run = planned(installation, RebalanceRequest(Goal.REPAIR))
+    approve(installation, run)
+    made = carry_out(kafka, installation, run)
+    assert made.copied_replicas == lost > 0
+    assert not any(4 in replicas for replicas, _ in placement(kafka).values())

@@ -48,6 +48,7 @@ from counterpoise.model.kafka import (
 )
 from local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill, running
 from local_processes import wait_until
+from tests.support.kafka_facts import CLUSTER_TOOL
 
 MB: Final = 1_000_000
 # More than the 1 MiB that Kafka lets pass of a throttled replica before it is held.
@@ -62,7 +63,6 @@ SET, DELETE, APPEND, SUBTRACT = (
 )
 DYNAMIC_SOURCES: Final = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_TOPIC)
 PROPERTIES: Final = {"broker.session.timeout.ms": "6000"}
-CLUSTER_TOOL: Final = "org.apache.kafka.tools.ClusterTool"
 
 
 def topic(name: str) -> ConfigResource:

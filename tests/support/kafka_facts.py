@@ -10,6 +10,7 @@ from local_kafka import LocalKafka
 
 CONFIGS = "kafka.admin.ConfigCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+CLUSTER_TOOL = "org.apache.kafka.tools.ClusterTool"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 # For the policy of a test's cluster: all brokers share the disk of this machine, which may be full.
