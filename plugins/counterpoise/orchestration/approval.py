@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _LOGGER = safe_logger(__name__)
 _UNUSABLE = (
     "An answer that cannot count (an unusable rate, no reason, a page of another plan) leaves this "
-    "question open; the task says why (XCom, log)."
+    "question open; the task says why (XCom, log). The page of the plan says so before you send it."
 )
 NOT_COUNTED = "the last answer that did not count"  # an XCom: who gave it, and why
 NOBODY = Person("nobody")  # who decided when nobody answered in time
