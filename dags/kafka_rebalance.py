@@ -102,7 +102,7 @@ def kafka_rebalance() -> None:
     chain(planned, validate(), approve, second, opened, execute, verified)
     chain(verified, settle, reported, judged)
     # Both are skipped in a run that was marked failed, while the teardowns go on; neither decides.
-    fresh = FreshSnapshot(task_id="fresh_snapshot", trigger_rule="all_done", retries=1)
+    fresh = FreshSnapshot(task_id="fresh_snapshot", trigger_rule="all_done", retries=0)
     reported >> [repeat(), fresh] >> judged
 
 

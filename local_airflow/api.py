@@ -19,6 +19,7 @@ from counterpoise.errors import CounterpoiseError
 
 FINAL_RUN_STATES = frozenset({"success", "failed"})
 POLL_SECONDS = 0.5
+REQUEST_TIMEOUT_SECONDS = 120.0  # on a busy machine an answer has taken more than 30 s
 # Airflow may mark a task as failed that gets its response while its first process is still ending.
 MIN_DEFERRED_SECONDS = 11.0
 
@@ -78,7 +79,9 @@ class AirflowApi:
         self._password = password
         self._check = check
         # trust_env=False: requests to the loopback address do not use this machine's proxy.
-        self._client = httpx.Client(base_url=base_url, timeout=30, trust_env=False)
+        self._client = httpx.Client(
+            base_url=base_url, timeout=REQUEST_TIMEOUT_SECONDS, trust_env=False
+        )
 
     def close(self) -> None:
         """Close the connections."""

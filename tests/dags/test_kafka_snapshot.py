@@ -6,9 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.exceptions import ParamValidationError
 
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.orchestration import fresh_snapshot
 from counterpoise.orchestration.fresh_snapshot import clusters_of_round
 
 ROOT = Path(__file__).parents[2]
@@ -56,9 +58,15 @@ def test_a_round_may_be_of_some_clusters_only(installation: Installation) -> Non
     assert installation.archive.manifests(["demo"]).num_rows == 1
 
 
-def test_an_unknown_cluster_fails_the_first_task_at_once(
-    installation: Installation, capfd: pytest.CaptureFixture[str]
+def test_an_unknown_cluster_is_refused_before_there_is_a_run(installation: Installation) -> None:
+    with pytest.raises(ParamValidationError, match="'nope' is not one of"):
+        snapshot(clusters=["nope"])
+
+
+def test_where_no_list_can_be_read_an_unknown_cluster_fails_the_first_task_at_once(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(fresh_snapshot, "listed_clusters", tuple)
     state, tasks = snapshot(clusters=["nope"])
     assert (state, tasks["due_clusters"]) == ("failed", ("failed", 1))
     assert "cluster 'nope' is not in" in capfd.readouterr().out

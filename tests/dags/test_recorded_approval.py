@@ -113,13 +113,14 @@ def answer(
     user: str | None,
     *,
     is_second: bool = False,
+    resumed: Task | None = None,
     **typed: str,
 ) -> Task:
     """Resume the task as Airflow does when an answer, or the end of the time, has come.
 
     `page` is the question as it was shown. Raises TaskAwaitingInput where the answer cannot count.
     """
-    task = Task(is_second=is_second)
+    task = resumed or Task(is_second=is_second)
     shown = {name: param["value"] for name, param in page["params"].items()}
     event = {
         "chosen_options": [option],
@@ -203,8 +204,10 @@ def test_silence_is_a_no_by_nobody_whatever_the_default_says(
 def test_a_yes_with_an_unusable_rate_grants_nothing_and_the_question_stays_open(
     installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any], rate: str
 ) -> None:
+    task = Task(is_second=False)
     with pytest.raises(TaskAwaitingInput):
-        answer(page, "Approve", "alice", rate=rate, reason="x")
+        answer(page, "Approve", "alice", resumed=task, rate=rate, reason="x")
+    assert task.pushed["the last answer that did not count"].startswith("alice: rate: ")
     assert installation.ledger.run(run["run_id"]).state is RunState.PROPOSED
     (refused,) = refusals(installation, run)
     assert refused.startswith("granted by alice: rate: ")

@@ -72,7 +72,8 @@ class Account:
         }
         decision = {"decision": "granted", "by": "alice", "rate": "1GB/s", "reason": "x"}
         self._write_xcom(dag_run_id, task_id, "return_value", handed_over)
-        self._write_xcom(dag_run_id, task_id, "nothing_to_do", "x")
+        for key in ("nothing_to_do", "why nothing needs to move"):
+            self._write_xcom(dag_run_id, task_id, key, "x")
         self._write_xcom(dag_run_id, task_id, "decision", decision)
 
     def start_anew(self, dag_run_id: str, conf: Mapping[str, Any]) -> None:

@@ -8,7 +8,8 @@ The second asks another person, and only where the plan needs two; otherwise it 
 The ledger's row decides: `execute` reads it, not Airflow's state. No answer in time is a no. The
 form carries the plan's fingerprint, which Airflow's page sends back as it was shown: an answer
 counts only for that plan. One that cannot count (a rate without a unit, no reason, an old page)
-grants nothing, and the question stays open; the task's log and the run's events say why.
+grants nothing, and the question stays open; the task's log, an XCom of it and the run's events say
+why.
 
 Limits: never inside a mapped task group, where Airflow does not stop what follows a reject. Airflow
 keeps the text of a task's first question, so it cannot say what was wrong with an answer.
@@ -25,7 +26,7 @@ from counterpoise.errors import InputError, RefusedError, RunConflictError
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import People, Person
 from counterpoise.model.run import RunState
-from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.safe_text import one_line, safe_logger
 from counterpoise.orchestration.handover import dag_task, planned_run
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import PLAN, RUN, page_url, show_run
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 _LOGGER = safe_logger(__name__)
 _UNUSABLE = (
     "An answer that cannot count (an unusable rate, no reason, a page of another plan) leaves this "
-    "question open; the log of the task says why."
+    "question open; the task says why (XCom, log). The page of the plan says so before you send it."
 )
+NOT_COUNTED = "the last answer that did not count"  # an XCom: who gave it, and why
 NOBODY = Person("nobody")  # who decided when nobody answered in time
 
 
@@ -51,6 +53,10 @@ class Answer:
     plan: str | None  # the fingerprint on the page; None where time was up, "" where it has none
     rate: str | None  # as typed; only for a yes
     reason: str
+
+    @property
+    def who_in_words(self) -> str:
+        return one_line(self.user_name or self.user_id or NOBODY.name)
 
     def person(self, people: People) -> Person:
         """Return who answered. Raises InputError for a user who cannot be told from another."""
@@ -104,6 +110,7 @@ class RecordedApproval(ApprovalOperator):
             approval = self._record(context["ti"], answer)
         except _UnusableAnswerError as error:
             _LOGGER.warning("This answer does not count, the question stays open: %s", error)
+            context["ti"].xcom_push(key=NOT_COUNTED, value=f"{answer.who_in_words}: {error}")
             return self._ask(context, is_again=True)
         except _SupersededError as error:
             _LOGGER.warning("This question is closed, and nothing was granted: %s", error)

@@ -14,6 +14,7 @@ Limits: the clusters are those of the settings as the Dag processor read them la
 read any, the cluster is typed, and `plan` checks it.
 """
 
+import os
 from typing import Any, Final
 
 from airflow.sdk import Param
@@ -31,6 +32,7 @@ from counterpoise.model.request_words import CLUSTER_FIELD, CLUSTER_TITLE, FORM_
 from counterpoise.model.safe_text import safe_logger
 
 _LOGGER = safe_logger(__name__)
+_SETTINGS_VARIABLES: Final = ("COUNTERPOISE_CONFIG", "COUNTERPOISE_HOME")
 _MAX_BROKER_ID: Final = 2**31 - 1
 _BROKER_IDS: Final = r"^\s*([0-9]{1,10}\s*(,\s*[0-9]{1,10}\s*)*)?$"
 _NUMBER: Final = r"\s*[0-9]+(\.[0-9]+)?\s*"
@@ -85,11 +87,15 @@ def rebalance_form() -> dict[str, Any]:
 
 
 def listed_clusters() -> tuple[str, ...]:
-    """Return the names of the clusters in the settings; none where they cannot be read here."""
-    from counterpoise.installation import open_worker_installation
+    """Return the names of the clusters in the settings; none where they cannot be read here, or
+    where no variable names them: a file at the default place may be another one than the workers'.
+    """
+    if not any(os.environ.get(variable) for variable in _SETTINGS_VARIABLES):
+        return ()
+    from counterpoise.installation import open_installation
 
     try:
-        with open_worker_installation() as installation:
+        with open_installation() as installation:  # it opens neither store nor ledger
             return tuple(sorted(installation.settings.clusters))
     except CounterpoiseError as error:
         _LOGGER.info("the form has no list of clusters: %s", error)

@@ -13,6 +13,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowSkipException
 
+from counterpoise.orchestration.form import listed_clusters
 from counterpoise.orchestration.handover import run_to_tell
 from counterpoise.orchestration.installation import airflow_installation
 
@@ -43,14 +44,21 @@ class FreshSnapshot(TriggerDagRunOperator):
 
 
 def snapshot_form() -> dict[str, Any]:
-    """Return the form of `kafka_snapshot` and `kafka_audit`."""
+    """Return the form of `kafka_snapshot` and `kafka_audit`: a list to choose from where the
+    settings can be read.
+    """
+    names = list(listed_clusters())
+    item: dict[str, Any] = {"type": "string"}
+    choices: dict[str, Any] = {"examples": names} if names else {}
     return {
         _CLUSTERS: Param(
             None,
             type=["null", "array"],
-            items={"type": "string"},
+            items=item | ({"enum": names} if names else {}),
             title="Only these clusters",
-            description="all if empty: names as in the settings, one a line",
+            description="all if empty"
+            + ("" if names else ": names as in the settings, one a line"),
+            **choices,
         )
     }
 

@@ -3,7 +3,7 @@
     self.defer(trigger=WaitTrigger(moment), method_name="execute")
 
 That of Airflow's standard provider writes a line a second into the task's log. The triggerer has to
-know this class: it is restarted with the workers when Counterpoise is updated.
+know this class: it is restarted before the workers when Counterpoise is updated.
 """
 
 import asyncio
