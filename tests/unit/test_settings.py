@@ -334,3 +334,16 @@ def test_connections_come_from_airflows_variable_or_a_file_and_show_no_secret(
     with pytest.raises(InputError) as caught:
         connections.settings_for("from_file")
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_file_that_was_changed_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "clusters.yaml"
+    path.write_text("clusters: {demo: {connection: one}}\n")
+    first = read_settings(path)
+    assert read_settings(path) is first
+    path.write_text("clusters: {demo: {connection: two}}\n")
+    assert read_settings(path).cluster("demo").connection_id == "two"
+    other = tmp_path / "other.yaml"
+    other.write_text("clusters: {demo: {connection: six}}\n")
+    other.replace(path)
+    assert read_settings(path).cluster("demo").connection_id == "six"

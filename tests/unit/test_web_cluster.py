@@ -1,5 +1,6 @@
 """The page of a cluster: what its reports say, its runs and settings, and for whom."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,8 +12,11 @@ from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
+from counterpoise.orchestration.form import rebalance_form
+from counterpoise.orchestration.fresh_snapshot import snapshot_form
 from counterpoise.reporting.audit_page import audit_json
 from counterpoise.reporting.leader_balance import leader_balance_report
+from counterpoise.web.airflow_links import triggers_of
 from tests.support import hostile
 from tests.support.pages import NOW, Pages
 from tests.support.runs import change_state
@@ -118,7 +122,19 @@ def test_only_who_may_propose_is_offered_a_plan(pages: Pages, name: str, may: bo
     with pages.browser(name) as browser:
         page = browser.get("/clusters/demo").text
     for dag in ("kafka_rebalance", "kafka_snapshot", "kafka_audit"):
-        assert (f'class="button" href="/dags/{dag}?' in page) == may
+        assert (f'class="button" href="/dags/{dag}" target="_top">' in page) == may
+
+
+def test_what_is_to_be_pasted_is_what_the_forms_have() -> None:
+    forms = {
+        "kafka_rebalance": rebalance_form(),
+        "kafka_snapshot": snapshot_form(),
+        "kafka_audit": snapshot_form(),
+    }
+    for trigger in triggers_of("", "demo"):
+        configuration = json.loads(trigger.configuration)
+        assert configuration.keys() <= forms[trigger.dag_id].keys()
+        assert "demo" in str(configuration)
 
 
 def test_links_stand_below_the_prefix_of_airflow(pages: Pages) -> None:
@@ -133,7 +149,7 @@ def test_links_stand_below_the_prefix_of_airflow(pages: Pages) -> None:
     assert f'href="/airflow/counterpoise/runs/{run.run_id}"' in page
     quoted = "manual__2026-11-22T12%3A00%3A00%2B00%3A00%2Fx"
     assert f'href="/airflow/dags/kafka_rebalance/runs/{quoted}"' in page
-    assert 'href="/airflow/dags/kafka_snapshot?' in page
+    assert 'href="/airflow/dags/kafka_snapshot" target="_top"' in page
 
 
 def test_a_question_and_a_freeze_stand_at_the_top(pages: Pages) -> None:

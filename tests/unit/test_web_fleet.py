@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise.analysis.fleets import fleet
+from counterpoise.model.approval import Approval, Decision, Question
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.fleet import ClusterState
 from counterpoise.model.run import RunState
@@ -129,6 +130,22 @@ def test_nobody_is_asked_about_a_plan_of_their_own(pages: Pages) -> None:
     with pages.browser() as browser:
         page = browser.get("/fleet").text
     assert "Nothing waits for you" in page and "May be approved by alice." in page
+
+
+def test_a_second_question_waits_for_another_person(pages: Pages) -> None:
+    run = pages.propose("mine", by="bob")
+    asked = Question("kafka_rebalance", "r", "approve_second", run.run_id, run.fingerprint, NOW)
+    yes = Approval(run.run_id, run.fingerprint, Decision.GRANTED, "alice", "fine", NOW - SOON)
+    with pages.installation() as installation:
+        installation.ledger.record_decision(yes)
+    with pages.browser() as browser:
+        assert "Waiting for you" not in browser.get("/fleet").text
+    with pages.installation() as installation:
+        installation.ledger.record_question(asked)
+    with pages.browser() as browser:
+        assert "Waiting for you: 1" in browser.get("/fleet").text
+    with pages.browser("alice") as browser:
+        assert "May be approved by victor." in browser.get("/fleet").text
 
 
 def test_runs_under_way_are_listed(pages: Pages) -> None:

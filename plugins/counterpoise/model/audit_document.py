@@ -13,9 +13,11 @@ not compared with.
 import json
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from counterpoise.errors import InputError
+from counterpoise.model.audit_point import AuditPoint
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.json_values import iso_time, read_json, to_content
 from counterpoise.model.severity import Severity
@@ -41,14 +43,34 @@ def to_json(report: AuditReport) -> str:
         del row["causes"]  # `not_asked` tells them
         if row["plan"]:
             row["plan"] = {key: value for key, value in row["plan"].items() if value}
-    open_count = Counter(reported.finding.severity for reported in report.open)
+    open_counts = report.open_counts
     document |= {
         "format": FORMAT,
         "worst": report.worst,
-        "open": {severity: open_count[severity] for severity in Severity},
+        "open": {severity: open_counts.get(severity, 0) for severity in Severity},
     }
     text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, default=iso_time)
     return text + "\n"
+
+
+def point_from_json(text: str, *, where: str) -> AuditPoint:
+    """Return the numbers of an audit alone, ten times as fast as all of it. Raises InputError."""
+    try:
+        document: dict[str, Any] = json.loads(text)
+        if document["format"] != FORMAT:
+            raise ValueError(f"its format is {document['format']!r}, not {FORMAT!r}")
+        open_rows = [row for row in document["findings"] if row["waived_by"] is None]
+        is_first = document["previous_at"] is None
+        return AuditPoint(
+            audited_at=datetime.fromisoformat(document["at"]),
+            open_counts=Counter(Severity(row["severity"]) for row in open_rows),
+            new_count=0 if is_first else sum(bool(row["is_new"]) for row in open_rows),
+            resolved_count=len(document["gone"]),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(
+            f"{where} is no audit that can be read ({type(error).__name__}: {error})"
+        ) from None
 
 
 def from_json(text: str, *, where: str) -> AuditReport:

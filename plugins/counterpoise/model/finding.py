@@ -7,6 +7,7 @@ So a subject says where the trouble is (a topic, a broker, the cluster), never h
 is; `model/subjects.py` builds it.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -139,6 +140,11 @@ class AuditReport:
     def open(self) -> tuple[ReportedFinding, ...]:
         """Return the findings that nobody waived."""
         return tuple(reported for reported in self.findings if reported.waived_by is None)
+
+    @property
+    def open_counts(self) -> Counter[Severity]:
+        """Return the numbers of findings that nobody waived, by severity."""
+        return Counter(reported.finding.severity for reported in self.open)
 
     def open_at(self, severity: Severity) -> tuple[ReportedFinding, ...]:
         """Return what nobody waived and is as bad as `severity`, or worse."""

@@ -8,7 +8,7 @@ The pages of all clusters are drawn from entries, whether these were just made o
 Limits: a document of an earlier release has no charts, and does not say when a snapshot is overdue.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -141,7 +141,8 @@ def entry_of(row: FleetRow) -> FleetEntry:
 
 def figures_of(entry: FleetEntry) -> dict[str, Any]:
     """Return the flat figures of a cluster by name, as JSON and CSV have them."""
-    figures = {name: value for name, value in asdict(entry).items() if name not in _PARTS}
+    names = (field.name for field in fields(entry) if field.name not in _PARTS)
+    figures = {name: getattr(entry, name) for name in names}
     if entry.observed_at is not None:
         figures["observed_at"] = entry.observed_at.isoformat()
     return figures
@@ -149,9 +150,16 @@ def figures_of(entry: FleetEntry) -> dict[str, Any]:
 
 def document_of(entry: FleetEntry) -> dict[str, Any]:
     """Return everything of an entry, as the document has it."""
-    values = asdict(entry)
-    parts = {name: values[name] for name in _PARTS if name != "concerns"}
-    return figures_of(entry) | parts | {"findings": values["concerns"]}
+    disk, trace = entry.first_disk, entry.bytes_in_trace
+    parts = {name: getattr(entry, name) for name in _PARTS if name != "concerns"} | {
+        "bytes_in_trace": None if trace is None else _trace(trace),
+        "first_disk": None if disk is None else asdict(disk) | {"held": _trace(disk.held)},
+    }
+    return figures_of(entry) | parts | {"findings": list(map(asdict, entry.concerns))}
+
+
+def _trace(trace: Trace) -> dict[str, Any]:
+    return {"at": trace.at, "values": trace.values, "seconds": trace.seconds}
 
 
 def read_fleet(text: str, *, where: str) -> FleetDocument:

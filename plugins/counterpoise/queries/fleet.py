@@ -10,7 +10,7 @@ critical findings since, stand where they belong.
 Limits: a cluster that was added since the last analysis has no figures yet.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -19,13 +19,15 @@ from counterpoise import access, analysis, approval
 from counterpoise.archive import fleet_report_name
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Installation
+from counterpoise.model.audit_point import AuditPoint
 from counterpoise.model.fleet_document import FleetDocument, FleetEntry, read_fleet
-from counterpoise.model.policy import Action
+from counterpoise.model.ledger_entry import EntryFilter, EntryTable
 from counterpoise.model.run import OPEN_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Severity
-from counterpoise.queries.audits import AuditSummary, audit_summaries
+from counterpoise.queries.audits import newest_points
 from counterpoise.queries.file_cache import FileCache
+from counterpoise.queries.running import why_not_approve
 from counterpoise.queries.viewing import Viewing
 
 _LOGGER = safe_logger(__name__)
@@ -39,7 +41,7 @@ class WaitingRun:
     waits_for: timedelta
     is_mine: bool  # the viewer may decide
     by: tuple[str, ...]
-    why_not: str = ""  # why nobody of the policy may
+    why_nobody: str = ""  # may, of those whom the policy names
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class FleetNow:
     analysed_at: datetime | None  # UTC; None: no analysis yet
     entries: tuple[FleetEntry, ...]  # worst first, those that were searched
     cluster_count: int  # that the viewer may view
-    audits: Mapping[str, AuditSummary]
+    audits: Mapping[str, AuditPoint]
     waiting: tuple[WaitingRun, ...]  # the oldest first
     approved: tuple[Run, ...]
     under_way: tuple[Run, ...]
@@ -67,7 +69,7 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
     document = _fleet_document(installation)
     known = {entry.cluster: entry for entry in document.clusters} if document else {}
     entries = [known.get(name, FleetEntry(name)) for name in _in_order(clusters, known)]
-    audits = audit_summaries(installation, clusters)
+    audits = newest_points(installation, clusters)
     snapshots = installation.ledger.entries().newest_snapshots()
     now = installation.clock()
     ages = {
@@ -81,41 +83,59 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
         for run in installation.ledger.runs(states=OPEN_STATES)
         if run.cluster in viewing.clusters
     ]
+    waiting = waiting_runs(installation, viewing, open_runs)
+    asked = {one.run.run_id for one in waiting}
     return FleetNow(
         analysed_at=document.as_of if document else None,
         entries=tuple(entry for entry in ordered if wanted in entry.cluster.casefold()),
         cluster_count=len(clusters),
         audits=audits,
-        waiting=tuple(waiting_runs(installation, viewing, open_runs)),
-        approved=tuple(run for run in open_runs if run.state == RunState.APPROVED),
+        waiting=tuple(waiting),
+        approved=tuple(
+            run for run in open_runs if run.state is RunState.APPROVED and run.run_id not in asked
+        ),
         under_way=tuple(
             run for run in open_runs if run.state in (RunState.RUNNING, RunState.SETTLING)
         ),
     )
 
 
-def waiting_runs(installation: Installation, viewing: Viewing, runs: list[Run]) -> list[WaitingRun]:
-    """Return those of the runs that wait for an answer, oldest first, and who may give it."""
+def waiting_runs(
+    installation: Installation, viewing: Viewing, runs: Sequence[Run]
+) -> list[WaitingRun]:
+    """Return those of the runs that wait for an answer, oldest first, and who may give it.
+
+    `runs` are newest first. One that is approved waits, too, while a second person is asked.
+    """
     now = installation.clock()
-    proposed = [run for run in reversed(runs) if run.state == RunState.PROPOSED]
-    return [_waiting(installation, viewing, run, now) for run in proposed]
+    return [
+        _waiting(installation, viewing, run, now)
+        for run in reversed(runs)
+        if run.state is RunState.PROPOSED or _is_second_asked(installation, run)
+    ]
+
+
+def _is_second_asked(installation: Installation, run: Run) -> bool:
+    if run.state is not RunState.APPROVED:
+        return False
+    questions = EntryFilter((run.cluster,), run.run_id, str(EntryTable.QUESTIONS))
+    asked = installation.ledger.entries().newest(questions, limit=1)
+    decided = installation.ledger.approvals_of(run.run_id)
+    return bool(asked) and (not decided or asked[0].at > decided[-1].at)
 
 
 def _waiting(installation: Installation, viewing: Viewing, run: Run, now: datetime) -> WaitingRun:
-    people, policy = viewing.settings.people, viewing.settings.clusters[run.cluster].policy
+    settings = viewing.settings
+    policy = settings.clusters[run.cluster].policy
     approvals = installation.ledger.approvals_of(run.run_id)
     approved_by = approval.approvers_in_force(approvals)
-    why_not = ""
+    why_nobody = ""
     try:
-        by = access.people_to_ask(policy, people, run.requester, approved_by)
+        by = access.people_to_ask(policy, settings.people, run.requester, approved_by)
     except RefusedError as error:
-        by, why_not = (), str(error)
-    is_mine = not why_not and viewing.may(run.cluster, Action.APPROVE)
-    if is_mine and not policy.requester_may_approve:
-        is_mine = not access.is_requester(people, viewing.person, run.requester)
-    if any(access.is_requester(people, viewing.person, person) for person in approved_by):
-        is_mine = False
-    return WaitingRun(run, now - run.opened_at, is_mine, by, why_not)
+        by, why_nobody = (), str(error)
+    is_mine = not why_not_approve(settings, run, viewing.person, approvals)
+    return WaitingRun(run, now - run.opened_at, is_mine, by, why_nobody)
 
 
 def _fleet_document(installation: Installation) -> FleetDocument | None:

@@ -152,7 +152,7 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         people_needed=approval.people_needed(plan) if plan else 1,
         refusals=MappingProxyType(_refusals(settings, run.cluster, person)),
         who_may=MappingProxyType(_who_may(settings, run.cluster)),
-        why_not_approve=_why_not_approve(settings, run, person, approvals),
+        why_not_approve=why_not_approve(settings, run, person, approvals),
         may_reject=_may_reject(settings, run, person),
         superseded_by=_superseded_by(installation, run),
         person=person,
@@ -221,9 +221,10 @@ def _who_may(settings: Settings, cluster: str) -> dict[Action, str]:
     return {action: join_names(names[action]) or EVERYBODY for action in Action}
 
 
-def _why_not_approve(
+def why_not_approve(
     settings: Settings, run: Run, person: Person, approvals: Sequence[Approval]
 ) -> str:
+    """Return why somebody's yes to a run would not count; "" where it would."""
     if run.cluster not in settings.clusters:
         return f"the settings do not name cluster {run.cluster} any more"
     policy = settings.clusters[run.cluster].policy

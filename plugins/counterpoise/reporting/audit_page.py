@@ -141,7 +141,7 @@ def audit_sections(
 
 def audit_tiles(report: AuditReport) -> tuple[Tile, ...]:
     """Return the numbers of findings that nobody waived, by severity, and what changed."""
-    counts = _counts(report)
+    counts = report.open_counts
     new_count = sum(reported.is_new for reported in report.open)
     waived_count = len(report.findings) - len(report.open)
     changed, since = "–", "this is the first audit"
@@ -161,18 +161,13 @@ def audit_tiles(report: AuditReport) -> tuple[Tile, ...]:
 
 def verdict(report: AuditReport) -> str:
     """Return `2 critical findings, 5 warnings`, without what is waived."""
-    counts = _counts(report)
+    counts = report.open_counts
     parts = []
     if counts[Severity.CRITICAL]:
         parts.append(pluralize(counts[Severity.CRITICAL], "critical finding"))
     if counts[Severity.WARNING]:
         parts.append(pluralize(counts[Severity.WARNING], "warning"))
     return ", ".join(parts) or "Nothing critical, and no warnings"
-
-
-def _counts(report: AuditReport) -> Counter[Severity]:
-    """Return the number of findings that nobody waived, by severity."""
-    return Counter(reported.finding.severity for reported in report.open)
 
 
 def audit_markdown(report: AuditReport, texts: Mapping[str, RuleText]) -> str:

@@ -9,7 +9,7 @@ from counterpoise.queries.audits import audit_points, newest_audit, rule_texts
 from counterpoise.queries.viewing import Viewing
 from counterpoise.reporting.audit_history import finding_traces, rule_rows
 from counterpoise.reporting.audit_page import audit_sections
-from counterpoise.web.airflow_links import trigger_link
+from counterpoise.web.airflow_links import triggers_of
 from counterpoise.web.responses import airflow_of, base_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
@@ -39,7 +39,7 @@ def audit_routes(open_installation: OpenInstallation) -> APIRouter:
             audit_count=len(points),
             rules=rule_rows(report, texts) if report else [],
             has_docs=has_docs,
-            audit_now=trigger_link(airflow_of(request), "kafka_audit", name) if may_propose else "",
+            triggers=triggers_of(airflow_of(request), name) if may_propose else (),
             **sections,
         )
 

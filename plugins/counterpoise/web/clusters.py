@@ -6,10 +6,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from counterpoise.model.finding import AuditReport
-from counterpoise.queries.clusters import ClusterNow, cluster
+from counterpoise.queries.clusters import cluster
 from counterpoise.queries.viewing import Viewing
 from counterpoise.reporting.audit_page import IN_WORDS, verdict
-from counterpoise.web.airflow_links import dag_run_link, trigger_link
+from counterpoise.web.airflow_links import dag_run_link, triggers_of
 from counterpoise.web.responses import STORED_POLICY, airflow_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
@@ -34,7 +34,7 @@ def cluster_routes(open_installation: OpenInstallation) -> APIRouter:
             verdict=verdict(found.audit) if found.audit else "",
             words=IN_WORDS,
             runs=[(run, dag_run_link(airflow, run)) for run in found.runs],
-            triggers=_triggers(airflow, found, name),
+            triggers=triggers_of(airflow, name) if found.may_propose else (),
             downloads=[(PurePosixPath(path).name, path) for path in found.downloads],
             own_policy=[row for row in found.policy if not row.is_default],
         )
@@ -47,14 +47,3 @@ def cluster_routes(open_installation: OpenInstallation) -> APIRouter:
 
 def _findings(audit: AuditReport | None) -> list[Any]:
     return list(audit.open[:_FINDINGS_SHOWN]) if audit else []
-
-
-def _triggers(airflow: str, found: ClusterNow, name: str) -> list[tuple[str, str]]:
-    """Return what the viewer may start in Airflow: words and link."""
-    if not found.may_propose:
-        return []
-    return [
-        ("Make a plan", trigger_link(airflow, "kafka_rebalance", name)),
-        ("Snapshot now", trigger_link(airflow, "kafka_snapshot", name)),
-        ("Audit now", trigger_link(airflow, "kafka_audit", name)),
-    ]

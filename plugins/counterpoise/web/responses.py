@@ -8,7 +8,7 @@ reference.
 """
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
 from counterpoise.errors import InputError, RefusedError
-from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.safe_text import for_json, safe_logger
 from counterpoise.queries.viewing import MayNotViewError, UnknownClusterError
 from counterpoise.reporting.html import environment
 
@@ -71,8 +71,27 @@ def _environment() -> Environment:
 
 
 def error_page(request: Request, status: int, sentence: str) -> Response:
-    """Return a page that says in one sentence what cannot be shown or done, and why."""
+    """Return a page, or JSON, that says in one sentence what cannot be shown or done, and why."""
+    if _is_api(request):
+        return json_response({"detail": sentence}, status=status)
     return page(request, "error.html", status=status, sentence=sentence)
+
+
+def json_response(document: Mapping[str, object], *, status: int = 200) -> Response:
+    """Return JSON whose text steers no terminal."""
+    text = for_json(document) + "\n"
+    return Response(text, status_code=status, media_type="application/json")
+
+
+def _is_api(request: Request) -> bool:
+    return str(request.scope["path"]).removeprefix(base_of(request)).startswith("/api/")
+
+
+def _unknown_cluster(request: Request, known: tuple[str, ...]) -> Response:
+    if _is_api(request):
+        sentence = "There is no such cluster. You may view those in `known`."
+        return json_response({"detail": sentence, "known": known}, status=404)
+    return page(request, "unknown_cluster.html", status=404, known=known)
 
 
 def may_not_view(request: Request) -> Response:
@@ -90,7 +109,7 @@ async def safe_response(
     try:
         response = await call_next(request)
     except UnknownClusterError as error:
-        response = page(request, "unknown_cluster.html", status=404, known=error.known)
+        response = _unknown_cluster(request, error.known)
     except MayNotViewError:
         response = may_not_view(request)
     except RefusedError as error:

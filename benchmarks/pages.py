@@ -1,0 +1,248 @@
+"""How long the api-server takes for each page of a large fleet, beside 300 ms.
+
+    .venv/bin/python benchmarks/pages.py [--clusters 200] [--snapshots 2000] [--keep FOLDER]
+
+200 clusters, each with an audit of 40 findings; one of 36 brokers with 2,000 snapshots, 60 audits
+and a ledger of 400 runs and 40,000 events. Each page is asked for once after the start (*first*:
+nothing is cached) and then ten times (the median). Times are CPU time of the process: on a machine
+with other work, waiting is not in it. Browser and network are not in it, Airflow's own login
+neither. `--keep` leaves the installation in a folder, to be viewed.
+
+Exit code 1 when a page takes longer; the first time is shown and has no target.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+if __name__ == "__main__":
+    # A script's own folder is there, the project's is not.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import sqlalchemy as sa
+
+from counterpoise import audit, reporting
+from counterpoise.analysis.balance import leader_balance, wanted_goal
+from counterpoise.analysis.fleets import fleet
+from counterpoise.audit import auditing
+from counterpoise.installation import Installation
+from counterpoise.ledger.schema import events, plans, runs
+from counterpoise.model.audit_document import to_json
+from counterpoise.model.balance import LeaderBalance
+from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding
+from counterpoise.model.fleet import ClusterState
+from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Trace
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.run import RunState
+from counterpoise.model.severity import Severity
+from tests.support.pages import Pages
+from tests.support.series import NO_TOPICS, story
+from tests.unit.test_fleet import load
+
+MAX_SECONDS: Final = 0.3
+BROKERS: Final = 36
+FINDINGS: Final = 40
+AUDITS: Final = 60
+RUNS: Final = 400
+EVENTS_PER_RUN: Final = 100
+_REPEATS: Final = 10
+_POLICY: Final = "{movement: {rate: 50MB/s}, access: {approve: [alice, bob], propose: [alice]}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    path: str
+    first_seconds: float
+    seconds: float
+    size_bytes: int
+
+
+def pages_of(large: str) -> tuple[str, ...]:
+    """Return the addresses that are measured; `large` is the cluster with the long history."""
+    return (
+        "/fleet",
+        "/fleet?search=1",
+        f"/clusters/{large}",
+        f"/clusters/{large}/audit",
+        f"/clusters/{large}/audit/waive",
+        "/ledger",
+        f"/ledger?cluster={large}&person=alice&kind=events",
+        f"/ledger?cluster={large}&page=50",
+        "/reports",
+        "/api/fleet",
+        f"/api/clusters/{large}",
+        f"/api/clusters/{large}/audit",
+        f"/api/ledger?cluster={large}",
+    )
+
+
+def make_fleet(folder: Path, clusters: int, snapshots: int) -> Pages:
+    """Write settings, store and ledger of a fleet; its first cluster has the long history."""
+    names = [f"cluster-{number:03d}" for number in range(clusters)]
+    lines = [f"  {name}: {{connection: kafka, policy: {_POLICY}}}" for name in names]
+    (folder / "connections.yaml").write_text("kafka: {bootstrap.servers: 'kafka-1:9092'}\n")
+    pages = Pages.in_folder(folder, "\n".join(["clusters:", *lines, ""]))
+    told = story(BROKERS, snapshots, cluster=names[0])
+    large = leader_balance(told.table, NO_TOPICS, cluster=names[0])
+    assert large is not None
+    pages = replace(pages, now=large.latest.observed_at + timedelta(minutes=20))
+    with pages.installation() as installation:
+        _write_reports(installation, pages.now, names, large)
+        for number, name in enumerate(names):
+            _write_audits(installation, pages.now, name, AUDITS if number == 0 else 1)
+        _write_ledger(installation, pages.now, names)
+    return pages
+
+
+def _write_reports(
+    installation: Installation, now: datetime, names: Sequence[str], large: LeaderBalance
+) -> None:
+    write = installation.archive.write_report
+    small = replace(large, series=large.series[-50:])
+    states = [_state(name, number, small) for number, name in enumerate(names)]
+    write("fleet.json", reporting.fleet_json(fleet(states, as_of=now)))
+    wanted = wanted_goal(large, BalancePolicy())
+    found = states[0].load
+    html = reporting.leader_balance_report(large, wanted=wanted, load=found)
+    write(f"{names[0]}/leader-balance.html", html)
+    for number in range(100):
+        write(f"{names[0]}/runs/{names[0]}-{number}-plan.html", "<p>a plan</p>")
+    text = reporting.leader_balance_json(large, wanted=wanted, load=found)
+    write(f"{names[0]}/leader-balance.json", text)
+
+
+def _state(name: str, number: int, balance: LeaderBalance) -> ClusterState:
+    held = replace(balance, cluster=name)
+    return ClusterState(name, timedelta(minutes=20), held, _load(number))
+
+
+def _load(number: int) -> ClusterLoad:
+    points = 200
+    rates = [1_000_000 + 10_000 * ((step * 37 + number * 11) % 60) for step in range(points)]
+    at = tuple(step / (points - 1) for step in range(points))
+    disks = tuple(_disk(broker, number) for broker in range(1, BROKERS + 1))
+    found = load(*(200_000 + 900 * broker for broker in range(BROKERS)))
+    return replace(found, bytes_in_trace=Trace(at, tuple(rates), 30 * 86_400.0), disks=disks)
+
+
+def _disk(broker_id: int, number: int) -> DiskForecast:
+    days = 20.0 + broker_id if number % 7 == 0 else None
+    held = Trace((0.0, 0.5, 1.0), (400, 450, 500), 14 * 86_400.0)
+    outlook = Outlook.NOT_WITHIN_A_YEAR if days is None else Outlook.FILLS
+    return DiskForecast(broker_id, ("/data",), 500, 1_000, 500, 7, 9e5, outlook, days, held)
+
+
+def _write_audits(installation: Installation, now: datetime, name: str, count: int) -> None:
+    texts = auditing.rule_texts({})
+    for age in reversed(range(count)):
+        at = now - timedelta(hours=12 * age)
+        found = tuple(_findings(at, FINDINGS - age % 9))
+        snapshot_id = f"{name}-{at:%Y%m%dT%H%M%SZ}"
+        before = at - timedelta(hours=12) if count > 1 else None
+        report = AuditReport(name, "Kafka-Id", at, snapshot_id, found, previous_at=before)
+        installation.archive.store.write_text(f"audits/{name}/{snapshot_id}.json", to_json(report))
+        if age == 0:
+            document = reporting.audit_json(report, texts)
+            installation.archive.write_report(f"{name}/audit.json", document)
+
+
+def _findings(at: datetime, count: int) -> Iterator[ReportedFinding]:
+    severities = (Severity.WARNING, Severity.INFO, Severity.WARNING, Severity.UNKNOWN)
+    for number in range(count):
+        rule = audit.RULES[number % len(audit.RULES)]
+        rows = tuple((f"topic-{row}", str(row), "one replica") for row in range(10))
+        evidence = Evidence(("topic", "partition", "state"), rows, 250)
+        subject = f"topic orders.{number}"
+        words = f"{subject} has 12 partitions with one replica"
+        severity = severities[number % len(severities)]
+        finding = Finding(rule.id, severity, subject, words, evidence, fix=("kafka-topics.sh",))
+        yield ReportedFinding(finding, at - timedelta(days=number), number % 9 == 0)
+
+
+def _write_ledger(installation: Installation, now: datetime, names: Sequence[str]) -> None:
+    """Write runs and events, not chained: a page reads the rows alone."""
+    ledger = installation.ledger
+    for name in names:
+        ledger.pin_cluster(name, f"id-of-{name}")
+        ledger.record_snapshot(name, f"{name}-x", now - timedelta(minutes=20))
+    kinds = ("submitted", "observed", "throttled", "done", "note")
+    plan_rows, run_rows, event_rows = [], [], []
+    for number in range(RUNS):
+        cluster = names[0 if number % 2 else number // 2 % len(names)]
+        opened_at = now - timedelta(hours=number)
+        run_id, fingerprint = f"{cluster}-run-{number:04d}", f"sha256:{number:064d}"
+        plan_rows.append((fingerprint, cluster, f"plans/{number}.json", opened_at))
+        is_waiting = 0 < number < 20 and not number % 2
+        state = RunState.PROPOSED if is_waiting else RunState.DONE
+        run_rows.append((run_id, cluster, fingerprint, state, "", "alice", opened_at))
+        for event in range(EVENTS_PER_RUN):
+            at, kind = opened_at + timedelta(seconds=event), kinds[event % len(kinds)]
+            event_rows.append((run_id, at, kind, f"12 partitions by alice, batch {event}"))
+    with sa.create_engine(installation.locations.ledger).begin() as connection:
+        for table, names_of, rows in (
+            (plans, ("fingerprint", "cluster", "plan_uri", "recorded_at"), plan_rows),
+            (runs, _RUN_COLUMNS, run_rows),
+            (events, ("run_id", "at", "kind", "text"), event_rows),
+        ):
+            values = [dict(zip(names_of, row, strict=True)) for row in rows]  # type: ignore[arg-type]
+            connection.execute(table.insert(), values)
+
+
+_RUN_COLUMNS: Final = (
+    "run_id",
+    "cluster",
+    "fingerprint",
+    "state",
+    "reason",
+    "requested_by",
+    "opened_at",
+)
+
+
+def measure(pages: Pages, paths: Sequence[str], repeats: int = _REPEATS) -> Iterator[Timed]:
+    """Yield the time of each page, in the order of `paths`. Raises AssertionError for a failure."""
+    with pages.browser("bob") as browser:
+
+        def seconds(path: str) -> tuple[float, int]:
+            began = time.process_time()
+            response = browser.get(path)
+            passed = time.process_time() - began
+            assert response.status_code == 200, (path, response.text[-500:])
+            return passed, len(response.content)
+
+        for path in paths:
+            first, size_bytes = seconds(path)
+            usual = median(seconds(path)[0] for _ in range(repeats))
+            yield Timed(path, first, usual, size_bytes)
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clusters", type=int, default=200)
+    parser.add_argument("--snapshots", type=int, default=2_000)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="an empty folder to make it in")
+    arguments = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.keep or Path(temporary)
+        pages = make_fleet(folder, arguments.clusters, arguments.snapshots)
+        is_met = True
+        for timed in measure(pages, pages_of("cluster-000")):
+            is_met &= timed.seconds <= MAX_SECONDS
+            print(
+                f"{timed.path:56} {timed.seconds * 1000:6.0f} ms (at most "
+                f"{MAX_SECONDS * 1000:.0f}), first {timed.first_seconds * 1000:6.0f} ms, "
+                f"{timed.size_bytes / 1000:7,.0f} kB",
+                flush=True,
+            )
+    return 0 if is_met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

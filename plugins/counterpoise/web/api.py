@@ -1,0 +1,166 @@
+"""What the pages show, as JSON, for programs; docs/api.md describes it.
+
+    GET /api/fleet, /api/clusters/{name}, /api/clusters/{name}/audit, /api/ledger
+
+The same accounts, the same policies: a token of Airflow in place of its cookie. Reads only. An
+error is `{"detail": ...}`.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any, Final
+
+from fastapi import APIRouter, Response
+
+from counterpoise.archive import audit_report_name
+from counterpoise.model.audit_point import AuditPoint
+from counterpoise.model.finding import AuditReport
+from counterpoise.model.fleet_document import document_of
+from counterpoise.model.json_values import iso_time
+from counterpoise.model.run import Run
+from counterpoise.model.severity import Severity
+from counterpoise.queries import report
+from counterpoise.queries.audits import audit_points, newest_audit
+from counterpoise.queries.clusters import ClusterNow, balance_document, cluster
+from counterpoise.queries.fleet import WaitingRun, fleet
+from counterpoise.queries.ledger import ledger_entries
+from counterpoise.queries.viewing import Viewing
+from counterpoise.web.ledger import Filter, PageNumber
+from counterpoise.web.responses import json_response
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation
+
+FORMAT: Final = "counterpoise-api/1"
+
+
+def api_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the routes of the JSON API."""
+    router = APIRouter(prefix="/api")
+
+    @router.get("/fleet")
+    def fleet_json(viewer: CurrentViewer, search: str = "") -> Response:
+        with open_installation() as installation:
+            found = fleet(installation, Viewing.of(installation, viewer), search=search)
+        return _answer(
+            analysed_at=iso_time(found.analysed_at) if found.analysed_at else None,
+            clusters=[
+                document_of(entry) | {"audit": _audit(found.audits.get(entry.cluster))}
+                for entry in found.entries
+            ],
+            waiting=list(map(_waiting, found.waiting)),
+            runs=_runs((*found.approved, *found.under_way)),
+        )
+
+    @router.get("/clusters/{name}")
+    def cluster_json(name: str, viewer: CurrentViewer) -> Response:
+        with open_installation() as installation:
+            found = cluster(installation, Viewing.of(installation, viewer), name)
+            balance = balance_document(installation, name)
+        return _answer(**_cluster(found), balance=json.loads(balance) if balance else None)
+
+    @router.get("/clusters/{name}/audit")
+    def audit_json(name: str, viewer: CurrentViewer) -> Response:
+        with open_installation() as installation:
+            Viewing.of(installation, viewer).check(name)
+            is_audited = newest_audit(installation, name) is not None
+            points = audit_points(installation, name)
+            text = (
+                report(installation, audit_report_name(name, suffix="json")) if is_audited else ""
+            )
+        return _answer(
+            cluster=name, audit=json.loads(text) if text else None, points=list(map(_point, points))
+        )
+
+    @router.get("/ledger")
+    def ledger_json(viewer: CurrentViewer, query: Filter, page: PageNumber) -> Response:
+        with open_installation() as installation:
+            viewing = Viewing.of(installation, viewer)
+            found = ledger_entries(installation, viewing, query, page=page)
+        if found.problems:
+            return json_response({"detail": "; ".join(found.problems)}, status=422)
+        return _answer(
+            page=found.page,
+            has_more=found.has_more,
+            entries=[
+                asdict(entry) | {"at": iso_time(entry.at), "who": entry.who}
+                for entry in found.entries
+            ],
+        )
+
+    return router
+
+
+def _answer(**values: Any) -> Response:
+    return json_response({"format": FORMAT} | values)
+
+
+def _cluster(found: ClusterNow) -> dict[str, Any]:
+    age = found.snapshot_age
+    freeze = found.freeze
+    return {
+        "cluster": found.settings.name,
+        "cluster_id": found.cluster_id,
+        "snapshot_age_seconds": None if age is None else age.total_seconds(),
+        "audit": _audit(found.audit),
+        "runs": _runs(found.runs),
+        "waiting": list(map(_waiting, found.waiting)),
+        "freeze": freeze
+        and {
+            "by": freeze.person.shown,
+            "why": freeze.why,
+            "at": iso_time(freeze.at),
+            "until": iso_time(freeze.until) if freeze.until else None,
+        },
+        "connections": [
+            {"id": one.connection_id, "work": one.work, "settings": dict(one.settings)}
+            for one in found.connections
+        ],
+        "policy": list(map(asdict, found.policy)),
+        "reports": list(found.downloads),
+    }
+
+
+def _audit(audit: AuditReport | AuditPoint | None) -> dict[str, Any] | None:
+    if audit is None:
+        return None
+    return {"at": iso_time(audit.audited_at), "open": _counts(audit.open_counts)}
+
+
+def _counts(open_counts: Any) -> dict[str, int]:
+    return {str(severity): open_counts.get(severity, 0) for severity in Severity}
+
+
+def _point(point: AuditPoint) -> dict[str, Any]:
+    return {
+        "at": iso_time(point.audited_at),
+        "open": _counts(point.open_counts),
+        "new": point.new_count,
+        "resolved": point.resolved_count,
+    }
+
+
+def _waiting(waiting: WaitingRun) -> dict[str, Any]:
+    return _run(waiting.run) | {
+        "waits_seconds": waiting.waits_for.total_seconds(),
+        "is_mine": waiting.is_mine,
+        "may_approve": list(waiting.by),
+    }
+
+
+def _runs(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    return list(map(_run, runs))
+
+
+def _run(run: Run) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "cluster": run.cluster,
+        "state": str(run.state),
+        "reason": run.reason,
+        "requested_by": run.requester.shown,
+        "opened_at": iso_time(run.opened_at),
+        "closed_at": iso_time(run.closed_at) if run.closed_at else None,
+        "fingerprint": run.fingerprint,
+        "dag_id": run.dag_id,
+        "dag_run_id": run.dag_run_id,
+    }
