@@ -35,6 +35,7 @@ from counterpoise.settings import Settings
 from counterpoise.storage import Store
 
 _PLANS_KEPT: Final = 4
+_VIEWS_KEPT: Final = 8  # of those plans, at different rates
 _PICTURES: Final[dict[str, tuple[Comparison, ...]]] = {}  # by the plan's fingerprint
 VALIDATED: Final = "validated"  # the event of a plan that nothing speaks against
 EVERYBODY: Final = "everybody whom Airflow lets change runs of kafka_rebalance"
@@ -68,6 +69,7 @@ class RunDetails:
     who_may: Mapping[Action, str]  # who may, in words
     why_not_approve: str  # why the viewer's yes would not count; "" where it would
     may_reject: bool
+    is_requester_excluded: bool  # from those who may approve
     superseded_by: str | None  # the id of the run of the newer plan
     person: Person  # the viewer
     now: datetime
@@ -154,6 +156,7 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         who_may=MappingProxyType(_who_may(settings, run.cluster)),
         why_not_approve=_why_not_approve(settings, run, person, approvals),
         may_reject=_may_reject(settings, run, person),
+        is_requester_excluded=cluster is not None and not cluster.policy.requester_may_approve,
         superseded_by=_superseded_by(installation, run),
         person=person,
         now=now,
@@ -169,7 +172,17 @@ def plan_to_approve(installation: Installation, run: Run, rate: int | None = Non
     cluster = settings_in(installation.locations).clusters.get(run.cluster)
     movement = cluster.policy.movement if cluster else MovementPolicy()
     shown_rate = approval.default_rate(plan, movement) if rate is None else rate
-    return PlanView(plan, shown_rate, max_moves=max_moves_at_once(movement))
+    return _kept_view(
+        (installation.locations.store, run.plan_uri, run.fingerprint),
+        shown_rate,
+        max_moves_at_once(movement),
+    )
+
+
+@lru_cache(maxsize=_VIEWS_KEPT)
+def _kept_view(stored: tuple[str, str, str], rate: int, max_moves: int) -> PlanView:
+    """Return a view whose figures are counted once, however often the page is shown."""
+    return PlanView(_read_plan(*stored), rate, max_moves=max_moves)
 
 
 def pictures_of(plan: RebalancePlan) -> tuple[Comparison, ...]:
