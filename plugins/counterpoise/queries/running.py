@@ -65,6 +65,7 @@ class RunDetails:
     events: tuple[Event, ...]
     reports: tuple[str, ...]  # names of the stored pages: of the run, and of its plan
     people_needed: int
+    why_two_people: str  # what of the plan needs two; "" where one is enough
     refusals: Mapping[Action, str]  # why the viewer may not; without those that they may
     who_may: Mapping[Action, str]  # who may, in words
     why_not_approve: str  # why the viewer's yes would not count; "" where it would
@@ -137,6 +138,7 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
     settings = settings_in(installation.locations)
     cluster = settings.clusters.get(run.cluster)
     limits = cluster.policy.movement if cluster else MovementPolicy()
+    rules = cluster.policy.approval if cluster else None
     person = settings.people.airflow_user(viewer.user_id, viewer.user_name)
     return RunDetails(
         run=run,
@@ -151,7 +153,8 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         touched=journal.touched(),
         events=journal.events(),
         reports=_reports(installation, run),
-        people_needed=approval.people_needed(plan) if plan else 1,
+        people_needed=approval.people_needed(plan, rules) if plan else 1,
+        why_two_people=approval.why_two_people(plan, rules) if plan else "",
         refusals=MappingProxyType(_refusals(settings, run.cluster, person)),
         who_may=MappingProxyType(_who_may(settings, run.cluster)),
         why_not_approve=_why_not_approve(settings, run, person, approvals),
