@@ -13,13 +13,34 @@ from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.movement import max_moves_at_once, rate_with_room
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import MovementPolicy
-from counterpoise.units import format_moment
+from counterpoise.model.policy import ApprovalPolicy, MovementPolicy
+from counterpoise.model.request import Goal
+from counterpoise.units import format_bytes, format_moment
 
 
-def people_needed(plan: RebalancePlan) -> int:
-    """Return how many different people have to approve: two where replicas are given up."""
-    return 2 if plan.lowers_replication_factor else 1
+def people_needed(plan: RebalancePlan, policy: ApprovalPolicy | None = None) -> int:
+    """Return how many different people have to approve: two where replicas are given up, and where
+    the policy asks for two.
+    """
+    return 2 if why_two_people(plan, policy) else 1
+
+
+def why_two_people(plan: RebalancePlan, policy: ApprovalPolicy | None = None) -> str:
+    """Return what of a plan needs two people, as `copies more than 1.0 TB (two_people_above)`; ""
+    where one is enough.
+    """
+    if plan.lowers_replication_factor:
+        return "lowers a replication factor"
+    if policy is None:
+        return ""
+    if policy.critical:
+        return "is for a critical cluster (critical)"
+    if policy.two_people_for_removals and plan.goal is Goal.REMOVE_BROKERS:
+        return "removes brokers (two_people_for_removals)"
+    most = policy.two_people_above_bytes
+    if most is not None and plan.copied_bytes > most:
+        return f"copies more than {format_bytes(most)} (two_people_above)"
+    return ""
 
 
 def approvals_in_force(approvals: Sequence[Approval]) -> tuple[Approval, ...]:
@@ -61,12 +82,17 @@ def counting_approvals(
 
 
 def granted_approval(
-    approvals: Sequence[Approval], fingerprint: str, now: datetime, *, people: int = 1
+    approvals: Sequence[Approval],
+    fingerprint: str,
+    now: datetime,
+    *,
+    people: int = 1,
+    because: str = "lowers a replication factor",
 ) -> Approval:
     """Return the approval to act on: the last one, whose rate counts. `approvals` are oldest first.
 
     Raises NotApprovedError with the reason when there is none, or when fewer than `people`
-    different people approved.
+    different people approved; `because` says why so many are needed.
     """
     if not approvals:
         raise NotApprovedError(
@@ -96,9 +122,9 @@ def granted_approval(
     approvers = approvers_in_force(counting_approvals(approvals, fingerprint, now))
     if len(approvers) < people:
         raise NotApprovedError(
-            f"plan {fingerprint} lowers a replication factor, so {people} different people have to "
-            f"approve it; until now {join_people(approvers)} did. Somebody else has to approve it "
-            "too (`counterpoise approve PLAN --by USER --rate RATE --reason TEXT`)"
+            f"plan {fingerprint} {because}, so {people} different people have to approve it; until "
+            f"now {join_people(approvers)} did. Somebody else has to approve it too "
+            "(`counterpoise approve PLAN --by USER --rate RATE --reason TEXT`)"
         )
     return last
 

@@ -21,7 +21,7 @@ PEOPLE = {"view": "vera", "propose": "pia", "approve": "alice", "operate": "osca
 POLICY = ", ".join(f"{permission}: [{name}]" for permission, name in PEOPLE.items())
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=3000000" for number in range(6))
 WHY = ("--why", "x")
-READING = "read reports on Airflow's pages"
+READING = "read runs, plans and reports on Airflow's pages"
 
 
 @dataclass(frozen=True)

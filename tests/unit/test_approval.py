@@ -7,12 +7,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from counterpoise.access import people_to_ask
-from counterpoise.approval import approvers_in_force, granted_approval, people_needed
-from counterpoise.errors import NotApprovedError, RefusedError
+from counterpoise.approval import (
+    approvers_in_force,
+    granted_approval,
+    people_needed,
+    why_two_people,
+)
+from counterpoise.errors import ConfigurationError, NotApprovedError, RefusedError
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.person import People, Person
 from counterpoise.model.policy import ApprovalPolicy, ClusterPolicy
 from counterpoise.model.request import Goal
+from counterpoise.settings import parse_settings
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 
@@ -42,6 +48,30 @@ def test_two_people_are_needed_where_replicas_are_given_up_and_one_elsewhere() -
         snapshot, Goal.REPLICATION_FACTOR, *raised.moves, move("orders-0", "1 2", "1")
     )
     assert (people_needed(raised), people_needed(mixed)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "goal", "because"),
+    [
+        (ApprovalPolicy(), Goal.REMOVE_BROKERS, ""),
+        (ApprovalPolicy(critical=True), Goal.LEADERS, "is for a critical cluster"),
+        (ApprovalPolicy(two_people_for_removals=True), Goal.REMOVE_BROKERS, "removes brokers"),
+        (ApprovalPolicy(two_people_for_removals=True), Goal.REBALANCE, ""),
+        (ApprovalPolicy(two_people_above_bytes=999), Goal.REBALANCE, "copies more than 999 B"),
+        (ApprovalPolicy(two_people_above_bytes=1000), Goal.REBALANCE, ""),
+    ],
+)
+def test_a_policy_asks_for_two_people(policy: ApprovalPolicy, goal: Goal, because: str) -> None:
+    snapshot = cluster("orders-0: 1 2", racks="1 2 3")
+    plan = plan_by_hand(snapshot, goal, move("orders-0", "1 2", "3 2", size=1000))
+    assert people_needed(plan, policy) == (2 if because else 1)
+    assert why_two_people(plan, policy).startswith(because)
+    assert people_needed(plan) == 1
+    if because:
+        with pytest.raises(NotApprovedError, match=because):
+            granted_approval(
+                [word("alice")], PLAN, NOW, people=2, because=why_two_people(plan, policy)
+            )
 
 
 def test_the_later_of_two_yes_decides_the_rate() -> None:
@@ -76,3 +106,28 @@ def test_whoever_said_yes_is_not_asked_again_and_somebody_has_to_be_left() -> No
     alone = ClusterPolicy(approval=ApprovalPolicy(approvers=("alice",)))
     with pytest.raises(RefusedError, match="names nobody but alice"):
         people_to_ask(alone, people, carol, [Person("alice")])
+
+
+@pytest.mark.parametrize(
+    ("approval", "says"),
+    [
+        ("{approvers: [alice], critical: yes}", "critical asks for two people"),
+        ("{approvers: [alice, ALICE], critical: yes}", "critical asks for two people"),
+        ("{approvers: ['group:one'], two_people_above: 1TB}", "two_people_above asks for two"),
+        ("{approvers: [alice], two_people_for_removals: yes}", "two_people_for_removals asks"),
+        ("{approvers: [alice], critical: no, two_people_for_removals: no}", ""),
+        ("{approvers: ['group:two'], critical: yes}", ""),
+        ("{critical: yes}", ""),
+    ],
+)
+def test_a_policy_that_could_never_approve_is_refused(approval: str, says: str) -> None:
+    text = (
+        "groups: {one: [alice], two: [alice, bob]}\n"
+        f"clusters: {{demo: {{connection: x, policy: {{approval: {approval}}}}}}}\n"
+    )
+    if not says:
+        parse_settings(text, where="clusters.yaml")
+        return
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        parse_settings(text, where="clusters.yaml")
+    assert len(caught.value.complaints) == 1

@@ -208,6 +208,8 @@ def test_a_good_answer_goes_to_the_question_of_the_dag_run(
         )
         page = alice.get(sent.headers["location"])
         assert "Your answer is with Airflow" in page.text and page.headers["refresh"] == "5"
+        forged = alice.get(f"/runs/{run_id}/plan?sent=1")
+        assert "with Airflow" not in forged.text and "refresh" not in forged.headers
         assert send(alice, run_id, answer="reject", reason="no").status_code == 303
     assert [option for _, option, _ in answers] == ["Approve", "Reject"]
     assert rows(environment, run_id) == before  # the task records what it got

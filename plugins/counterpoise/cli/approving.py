@@ -157,8 +157,9 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
             rate=arguments.rate,
         )
         missing = queries.approvals_missing(installation, run_id, plan)
+        because = queries.why_two_people(installation, plan)
     _print_who_counts(people, by, approval.person)
-    _print_approval(arguments, console, run_id, approval, missing)
+    _print_approval(arguments, console, run_id, approval, missing, because)
     return 0
 
 
@@ -168,6 +169,7 @@ def _print_approval(
     run_id: str,
     approval: Approval,
     missing: int,
+    because: str,
 ) -> None:
     rate = format_rate(approval.rate_bytes_per_second or 0)
     value = _decision_summary(run_id, approval) | {"approvals_missing": missing}
@@ -176,7 +178,7 @@ def _print_approval(
         f"until {approval.expires_at:%Y-%m-%d %H:%M} UTC: run {run_id}\n{approval.fingerprint}"
     ]
     if missing:
-        lines.append("the plan lowers a replication factor: another person has to approve it too")
+        lines.append(f"the plan {because}: another person has to approve it too")
     print_answer(arguments, console, value, *lines)
 
 

@@ -201,19 +201,19 @@ class RebalancePlan:
     def is_empty(self) -> bool:
         return not self.moves
 
-    @property
+    @cached_property
     def copied_replicas(self) -> int:
         return sum(len(move.adding) for move in self.moves)
 
-    @property
+    @cached_property
     def copied_bytes(self) -> int:
         return sum(move.copied_bytes for move in self.moves)
 
-    @property
+    @cached_property
     def leader_changes(self) -> int:
         return sum(move.changes_leader for move in self.moves)
 
-    @property
+    @cached_property
     def lowers_replication_factor(self) -> bool:
         return any(len(move.replicas_after) < len(move.replicas_before) for move in self.moves)
 

@@ -227,17 +227,17 @@ class PlanView:
         rate = self.rate_bytes_per_second
         return "a rate that is not chosen yet" if rate is None else format_rate(rate)
 
-    @property
+    @cached_property
     def limit_warning(self) -> str:
         """Return which limits of others hold whatever rate is approved; "" where none does."""
         return limit_warning(self.plan, self.rate_bytes_per_second)
 
-    @property
+    @cached_property
     def expected_time(self) -> str:
         rate = effective_rate(self.plan, self.rate_bytes_per_second)
         return format_seconds(self.busiest_link_bytes / rate) if rate else "not known"
 
-    @property
+    @cached_property
     def rate_warning(self) -> str:
         """Return why the rate is too low; "" where it is high enough, or not chosen yet."""
         rate = effective_rate(self.plan, self.rate_bytes_per_second)

@@ -182,6 +182,17 @@ class ApprovalPolicy:
     max_rate_bytes_per_second: BytesPerSecond | None = None
     wait_for: timedelta = timedelta(hours=24)
     expires_after: timedelta = timedelta(hours=24)
+    # Plans that two different people have to approve, beside those that give replicas up.
+    two_people_above_bytes: Annotated[int, Written.BYTES, Key("two_people_above")] | None = (
+        None  # copied
+    )
+    two_people_for_removals: bool = False  # goal remove-brokers
+    critical: bool = False  # every plan of the cluster
+
+    @property
+    def may_need_two_people(self) -> bool:
+        """Return whether a rule of this policy asks for two people."""
+        return self.critical or self.two_people_for_removals or bool(self.two_people_above_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,10 +184,10 @@ def second_approval_question(installation: Installation, run_id: str) -> Approva
     run, plan = installation.run_and_plan(run_id)
     approvals = installation.ledger.approvals_of(run_id)
     approved_by = approvers_in_force(approvals)
-    if not plan.lowers_replication_factor or len(approved_by) >= people_needed(plan):
+    policy = installation.cluster(run.cluster).policy
+    if len(approved_by) >= people_needed(plan, policy.approval):
         return None
     question = approval_question(installation, run_id)
-    policy = installation.cluster(run.cluster).policy
     approvers = access.people_to_ask(policy, installation.people, run.requester, approved_by)
     rate = approvals[-1].rate_bytes_per_second if approved_by else None
     names = join_people(approved_by) or "nobody"

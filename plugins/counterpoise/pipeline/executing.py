@@ -14,6 +14,7 @@ from counterpoise.approval import (
     counting_approvals,
     granted_approval,
     people_needed,
+    why_two_people,
 )
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.execution import Driver, ExecutionOptions, is_pending_restore, restore_pending
@@ -80,11 +81,12 @@ def _check_approved(installation: Installation, run: Run, plan: RebalancePlan) -
 
     Raises NotApprovedError.
     """
-    now, needed = installation.clock(), people_needed(plan)
-    approvals = installation.ledger.approvals_of(run.run_id)
-    granted_approval(approvals, plan.fingerprint, now, people=needed)
-    in_force = approvals_in_force(counting_approvals(approvals, plan.fingerprint, now))
     policy = installation.cluster(run.cluster).policy
+    now, needed = installation.clock(), people_needed(plan, policy.approval)
+    because = why_two_people(plan, policy.approval)
+    approvals = installation.ledger.approvals_of(run.run_id)
+    granted_approval(approvals, plan.fingerprint, now, people=needed, because=because)
+    in_force = approvals_in_force(counting_approvals(approvals, plan.fingerprint, now))
     access.check_approvers(policy, installation.people, in_force, run.requester, needed=needed)
     _check_requested_rate(installation, run, in_force[-1])
 
@@ -229,7 +231,7 @@ def execution(
     """Yield the driver of a run, on one connection.
 
     Raises NotApprovedError unless the ledger holds a yes for this plan. Whether the yes has expired
-    is checked only when the run starts.
+    is checked only when the run starts, and so is how many people the policy asks for.
     """
     run, plan = installation.run_and_plan(run_id, fingerprint)
     granted = [

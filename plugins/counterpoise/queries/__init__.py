@@ -106,7 +106,13 @@ def latest_run_of(installation: Installation, fingerprint: str) -> Run | None:
 def approvals_missing(installation: Installation, run_id: str, plan: RebalancePlan) -> int:
     """Return how many more people have to say yes before the run may start."""
     approved_by = approval.approvers_in_force(installation.ledger.approvals_of(run_id))
-    return max(0, approval.people_needed(plan) - len(approved_by))
+    policy = installation.cluster(plan.cluster).policy.approval
+    return max(0, approval.people_needed(plan, policy) - len(approved_by))
+
+
+def why_two_people(installation: Installation, plan: RebalancePlan) -> str:
+    """Return what of a plan needs two people, in words; "" where one is enough."""
+    return approval.why_two_people(plan, installation.cluster(plan.cluster).policy.approval)
 
 
 def plan_of(installation: Installation, run_id: str) -> RebalancePlan:

@@ -35,6 +35,7 @@ from counterpoise.settings import Settings
 from counterpoise.storage import Store
 
 _PLANS_KEPT: Final = 4
+_VIEWS_KEPT: Final = 8  # of those plans, at different rates
 _PICTURES: Final[dict[str, tuple[Comparison, ...]]] = {}  # by the plan's fingerprint
 VALIDATED: Final = "validated"  # the event of a plan that nothing speaks against
 EVERYBODY: Final = "everybody whom Airflow lets change runs of kafka_rebalance"
@@ -64,10 +65,12 @@ class RunDetails:
     events: tuple[Event, ...]
     reports: tuple[str, ...]  # names of the stored pages: of the run, and of its plan
     people_needed: int
+    why_two_people: str  # what of the plan needs two; "" where one is enough
     refusals: Mapping[Action, str]  # why the viewer may not; without those that they may
     who_may: Mapping[Action, str]  # who may, in words
     why_not_approve: str  # why the viewer's yes would not count; "" where it would
     may_reject: bool
+    is_requester_excluded: bool  # from those who may approve
     superseded_by: str | None  # the id of the run of the newer plan
     person: Person  # the viewer
     now: datetime
@@ -135,6 +138,7 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
     settings = settings_in(installation.locations)
     cluster = settings.clusters.get(run.cluster)
     limits = cluster.policy.movement if cluster else MovementPolicy()
+    rules = cluster.policy.approval if cluster else None
     person = settings.people.airflow_user(viewer.user_id, viewer.user_name)
     return RunDetails(
         run=run,
@@ -149,11 +153,13 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         touched=journal.touched(),
         events=journal.events(),
         reports=_reports(installation, run),
-        people_needed=approval.people_needed(plan) if plan else 1,
+        people_needed=approval.people_needed(plan, rules) if plan else 1,
+        why_two_people=approval.why_two_people(plan, rules) if plan else "",
         refusals=MappingProxyType(_refusals(settings, run.cluster, person)),
         who_may=MappingProxyType(_who_may(settings, run.cluster)),
         why_not_approve=why_not_approve(settings, run, person, approvals),
         may_reject=_may_reject(settings, run, person),
+        is_requester_excluded=cluster is not None and not cluster.policy.requester_may_approve,
         superseded_by=_superseded_by(installation, run),
         person=person,
         now=now,
@@ -169,7 +175,17 @@ def plan_to_approve(installation: Installation, run: Run, rate: int | None = Non
     cluster = settings_in(installation.locations).clusters.get(run.cluster)
     movement = cluster.policy.movement if cluster else MovementPolicy()
     shown_rate = approval.default_rate(plan, movement) if rate is None else rate
-    return PlanView(plan, shown_rate, max_moves=max_moves_at_once(movement))
+    return _kept_view(
+        (installation.locations.store, run.plan_uri, run.fingerprint),
+        shown_rate,
+        max_moves_at_once(movement),
+    )
+
+
+@lru_cache(maxsize=_VIEWS_KEPT)
+def _kept_view(stored: tuple[str, str, str], rate: int, max_moves: int) -> PlanView:
+    """Return a view whose figures are counted once, however often the page is shown."""
+    return PlanView(_read_plan(*stored), rate, max_moves=max_moves)
 
 
 def pictures_of(plan: RebalancePlan) -> tuple[Comparison, ...]:

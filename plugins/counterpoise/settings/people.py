@@ -150,10 +150,35 @@ def check_policy(section: Section | None, policy: ClusterPolicy, people: People)
         approval.complain(
             "approvers", "approvers and access: approve say the same; write access: approve only"
         )
+    _check_two_people(approval, policy, people)
     max_rate = policy.approval.max_rate_bytes_per_second
     if max_rate and policy.movement.rate_bytes_per_second > max_rate:
         approval.complain(
             "max_rate", "max_rate is less than the rate of movement, which approvers are offered"
+        )
+
+
+def _check_two_people(approval: Section, policy: ClusterPolicy, people: People) -> None:
+    """Complain where two people have to approve, and the policy names one."""
+    if not policy.approval.may_need_two_people or not policy.approvers:
+        return
+    names = {
+        name_key(name)
+        for entry in policy.approvers
+        for name in people.groups.get(entry.removeprefix(GROUP), (entry,))
+    }
+    if len(names) < 2:
+        rules = {
+            "critical": policy.approval.critical,
+            "two_people_for_removals": policy.approval.two_people_for_removals,
+            "two_people_above": policy.approval.two_people_above_bytes,
+        }
+        key = next(rule for rule, value in rules.items() if value)
+        approval.complain(
+            key,
+            f"{key} asks for two people, but the policy names nobody but "
+            f"{', '.join(policy.approvers)} to approve, so such a plan could never be approved; "
+            "name another person",
         )
 
 

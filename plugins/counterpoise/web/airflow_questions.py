@@ -1,17 +1,20 @@
 """The question that a Dag run asks people, answered as the user who is logged in.
 
-    answer_in_airflow(user, dag_run_id, option="Approve", params={"rate": "20MB/s", ...})
+    answer_in_airflow(user, dag_run_id, "Approve", {"rate": "20MB/s", "reason": ..., "plan": ...})
 
 It is what Airflow's own page does (`PATCH .../hitlDetails`): the same function checks whom the task
 asks and whether somebody has answered, in the transaction that lets the task go on. The task then
 records the answer in the ledger, or asks again.
 
-Limits: a task that has only just asked takes no answer yet.
+Limits: a task that has only just asked takes no answer for some seconds.
 """
 
+import math
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Annotated, Any, Final
 
+from airflow._shared.timezones import timezone
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
@@ -30,6 +33,7 @@ from counterpoise.web.viewers import DAG_ID
 
 _ASKING_TASKS: Final = ("approve", "approve_second")
 _WAITING_STATES: Final = (TaskInstanceState.AWAITING_INPUT, TaskInstanceState.DEFERRED)
+_PARKED_AFTER: Final = timedelta(seconds=11)
 _CONFLICT, _FORBIDDEN = 409, 403
 
 # Of a Dag run, the option and the form: hands the answer on. Raises RefusedError.
@@ -43,7 +47,7 @@ def answer_in_airflow(user: Any, dag_run_id: str, option: str, params: Mapping[s
     """
     _check_may_answer(user)
     with create_session(scoped=False) as session:
-        task_id = _waiting_task(session, dag_run_id)
+        task_id = _waiting_task(session, dag_run_id, params["plan"])
         payload = UpdateHITLDetailPayload(chosen_options=[option], params_input=dict(params))
         try:
             update_hitl_detail(DAG_ID, dag_run_id, task_id, payload, user, session)
@@ -66,7 +70,8 @@ def _check_may_answer(user: Any) -> None:
         )
 
 
-def _waiting_task(session: Any, dag_run_id: str) -> str:
+def _waiting_task(session: Any, dag_run_id: str, fingerprint: str) -> str:
+    """Return the task that waits for an answer about this plan. Raises RefusedError for none."""
     query = (
         select(TaskInstance)
         .options(joinedload(TaskInstance.hitl_detail))
@@ -80,12 +85,31 @@ def _waiting_task(session: Any, dag_run_id: str) -> str:
     )
     for task_instance in session.scalars(query):
         detail = task_instance.hitl_detail
-        if detail is not None and not detail.response_received:
-            return str(task_instance.task_id)
+        if detail is None or detail.response_received:
+            continue
+        if detail.params.get("plan", {}).get("value") != fingerprint:
+            raise RefusedError(
+                f"the task {task_instance.task_id} asks about another plan than {fingerprint}"
+            )
+        _check_has_parked(task_instance)
+        return str(task_instance.task_id)
     raise RefusedError(
-        "the Dag run does not wait for an answer now: either it has only just asked, and takes "
-        "one in some seconds, or somebody has answered, or it has ended; open the page again"
+        "the Dag run does not wait for an answer now: it is about to ask, somebody has answered, "
+        "or it has ended; open the page again in some seconds"
     )
+
+
+def _check_has_parked(task_instance: Any) -> None:
+    """Raise RefusedError where the task has only just asked: Airflow may take it for failed when it
+    goes on before its first process was seen to end.
+    """
+    waiting = timezone.utcnow() - task_instance.updated_at
+    if waiting < _PARKED_AFTER:
+        seconds = math.ceil((_PARKED_AFTER - waiting).total_seconds())
+        raise RefusedError(
+            f"the task {task_instance.task_id} has only just asked; send the answer again in "
+            f"{seconds} s"
+        )
 
 
 def _why(error: HTTPException, task_id: str) -> str:

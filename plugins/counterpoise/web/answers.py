@@ -22,7 +22,7 @@ from counterpoise.queries import Viewer, running
 from counterpoise.queries.running import RunDetails
 from counterpoise.units import parse_rate
 from counterpoise.web.airflow_questions import AnswerInAirflow, AnswerQuestion
-from counterpoise.web.forms import check_form, limited
+from counterpoise.web.forms import check_form, limited, sent_mark
 from counterpoise.web.plans import Shown, TypedAnswer, plan_response, why_not_here
 from counterpoise.web.requests_of_people import back_to
 from counterpoise.web.responses import may_not_view
@@ -61,7 +61,8 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
             shown = _answered(installation, run, viewer, decision, typed, answer_in_airflow)
             if not shown.is_sent:
                 return plan_response(request, installation, run, viewer, shown, may_change=True)
-        return back_to(request, f"/runs/{quote(run.run_id)}/plan?sent=1#answer")
+        mark = sent_mark(viewer, run.run_id)
+        return back_to(request, f"/runs/{quote(run.run_id)}/plan?sent={mark}#answer")
 
     return router
 

@@ -19,6 +19,8 @@ from counterpoise.queries import Viewer
 from counterpoise.web.viewers import CurrentViewer
 
 _SALT: Final = "counterpoise form"
+_SENT: Final = "counterpoise answer sent"
+_SENT_SECONDS: Final = 300
 _MAX_AGE_SECONDS: Final = 8 * 3600
 MAX_CHARACTERS: Final = 2_000  # of what somebody types into one field
 
@@ -41,6 +43,20 @@ def check_form(viewer: CurrentViewer, form_token: Annotated[str, Form()] = "") -
         )
 
 
+def sent_mark(viewer: Viewer, run_id: str) -> str:
+    """Return what an address says after an answer was sent: nobody else can write it."""
+    return _signer(_SENT).dumps([viewer.user_id, run_id])
+
+
+def is_sent_mark(viewer: Viewer, run_id: str, mark: str) -> bool:
+    """Return whether an address says that this account has lately sent an answer about a run."""
+    try:
+        marked: object = _signer(_SENT).loads(mark, max_age=_SENT_SECONDS)
+    except BadSignature:
+        return False
+    return marked == [viewer.user_id, run_id]
+
+
 def limited(text: str, name: str) -> str:
     """Return what somebody typed. Raises InputError for what no person types."""
     if len(text) > MAX_CHARACTERS:
@@ -48,5 +64,5 @@ def limited(text: str, name: str) -> str:
     return text
 
 
-def _signer() -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(conf.get("api", "secret_key"), salt=_SALT)
+def _signer(salt: str = _SALT) -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(conf.get("api", "secret_key"), salt=salt)

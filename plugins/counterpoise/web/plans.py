@@ -27,7 +27,7 @@ from counterpoise.queries.running import RunDetails
 from counterpoise.reporting.parts import MANY_BROKERS
 from counterpoise.reporting.plan_page import what_it_does
 from counterpoise.units import format_rate
-from counterpoise.web.forms import form_token
+from counterpoise.web.forms import form_token, is_sent_mark
 from counterpoise.web.responses import may_not_view, page
 from counterpoise.web.viewers import DAG_ID, CurrentViewer, MayChange, OpenInstallation
 
@@ -88,7 +88,7 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
             run = running.run_to_view(installation, run_id, viewer)
             if run is None:
                 return may_not_view(request)
-            shown = Shown(search=search, is_sent=bool(sent))
+            shown = Shown(search=search, is_sent=is_sent_mark(viewer, run_id, sent))
             return plan_response(request, installation, run, viewer, shown, may_change=may_change)
 
     @router.get("/runs/{run_id}/{name}")

@@ -1,0 +1,150 @@
+"""A question of kafka_rebalance answered on the plan's page: with Airflow's own database and rules,
+on a simulated cluster.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.api_fastapi.app import init_auth_manager
+from airflow.dag_processing.dagbag import DagBag
+from airflow.models import dagrun
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.session import create_session
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from counterpoise.installation import Installation
+from counterpoise.model.approval import Decision
+from counterpoise.model.run import Run, RunState
+from counterpoise.web import airflow_questions
+from tests.support.web import browser, token_on
+
+ROOT = Path(__file__).parents[2]
+
+
+def waiting_tasks() -> list[str]:
+    query = select(TaskInstance.task_id).where(TaskInstance.state == "awaiting_input")
+    with create_session(scoped=False) as session:
+        return list(session.scalars(query))
+
+
+@pytest.fixture
+def rebalance(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Callable[[Run], None], dict[str, Any]], str]:
+    """Runs the Dag for the cluster `demo`, calls `answer` for as long as a task waits for one, and
+    gives the state in which it ends.
+    """
+
+    def run(answer: Callable[[Run], None], conf: dict[str, Any]) -> str:
+        dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
+        for task_id in ("execute", "settle"):
+            dag.get_task(task_id).min_wait_seconds = 0.0
+        create, sleep = dagrun.get_or_create_dagrun, time.sleep
+
+        def create_with_key(**arguments: Any) -> Any:
+            made = create(**arguments)
+            made.partition_key = "demo"
+            arguments["session"].commit()
+            return made
+
+        def answer_meanwhile(_seconds: float) -> None:
+            monkeypatch.setattr(time, "sleep", sleep)
+            if waiting_tasks():
+                answer(installation.ledger.runs()[0])
+            sleep(0.01)
+            monkeypatch.setattr(time, "sleep", answer_meanwhile)
+
+        monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
+        monkeypatch.setattr(time, "sleep", answer_meanwhile)
+        monkeypatch.setattr(airflow_questions, "_PARKED_AFTER", timedelta(0))
+        init_auth_manager()
+        return str(dag.test(run_conf=conf).state)
+
+    return run
+
+
+def send(client: TestClient, run: Run, **typed: str) -> Any:
+    page = client.get(f"/runs/{run.run_id}/plan").text
+    fields = {"form_token": token_on(page), "plan": run.fingerprint} | typed
+    return client.post(f"/runs/{run.run_id}/answer", data=fields)
+
+
+def environment_of(installation: Installation) -> dict[str, str]:
+    return {
+        "COUNTERPOISE_CONFIG": str(installation.locations.config),
+        "COUNTERPOISE_STORE": installation.locations.store,
+        "COUNTERPOISE_LEDGER": installation.locations.ledger,
+    }
+
+
+def test_a_yes_on_the_page_lets_the_dag_run_go_on(
+    installation: Installation, rebalance: Callable[..., str]
+) -> None:
+    statuses: list[tuple[str, int]] = []
+
+    def answer(run: Run) -> None:
+        for user, role, rate in (
+            ("bob", "viewer", "20MB/s"),
+            ("alice", "user", "20"),
+            ("alice", "user", "20MB/s"),
+        ):
+            with browser(environment_of(installation), user, role=role) as client:
+                sent = send(client, run, answer="approve", rate=rate, reason="broker 3 joined")
+                statuses.append((user, sent.status_code))
+        with browser(environment_of(installation), "bob", role="user") as client:
+            again = send(client, run, answer="approve", rate="20MB/s", reason="too late")
+            statuses.append(("bob", again.status_code))
+
+    assert rebalance(answer, {"goal": "add-brokers", "broker_ids": [3]}) == "success"
+    assert statuses == [("bob", 409), ("alice", 422), ("alice", 303), ("bob", 409)]
+    (run,) = installation.ledger.runs()
+    assert run.state is RunState.DONE
+    (yes,) = installation.ledger.approvals_of(run.run_id)
+    assert (yes.decision, yes.by, yes.account, yes.rate_bytes_per_second, yes.reason) == (
+        Decision.GRANTED,
+        "alice",
+        "airflow:alice",
+        20_000_000,
+        "broker 3 joined",
+    )
+    assert yes.fingerprint == run.fingerprint
+
+
+def test_a_no_on_the_page_ends_it(
+    installation: Installation, rebalance: Callable[..., str]
+) -> None:
+    def answer(run: Run) -> None:
+        with browser(environment_of(installation), "bob", role="user") as client:
+            assert send(client, run, answer="reject", reason="not now").status_code == 303
+
+    assert rebalance(answer, {"goal": "add-brokers", "broker_ids": [3]}) == "success"
+    (run,) = installation.ledger.runs()
+    assert run.state is RunState.REJECTED and run.reason == "not now"
+
+
+def test_the_second_yes_on_the_page_comes_from_another_person(
+    installation: Installation, rebalance: Callable[..., str]
+) -> None:
+    statuses: list[tuple[str, int]] = []
+
+    def answer(run: Run) -> None:
+        is_first = not installation.ledger.approvals_of(run.run_id)
+        for user in ("alice",) if is_first else ("alice", "bob"):
+            with browser(environment_of(installation), user, role="user") as client:
+                page = client.get(f"/runs/{run.run_id}/plan").text
+                if 'value="approve"' not in page:
+                    statuses.append((user, 0))
+                    continue
+                sent = send(client, run, answer="approve", rate="20MB/s", reason="tests only")
+                statuses.append((user, sent.status_code))
+
+    one_replica = {"goal": "replication-factor", "replication_factor": 1, "topics": ["orders"]}
+    assert rebalance(answer, {**one_replica, "broker_ids": []}) == "success"
+    assert statuses == [("alice", 303), ("alice", 0), ("bob", 303)]
+    (run,) = installation.ledger.runs()
+    assert [made.by for made in installation.ledger.approvals_of(run.run_id)] == ["alice", "bob"]

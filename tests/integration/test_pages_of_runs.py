@@ -1,0 +1,185 @@
+"""The pages of a plan and of its run in a real Airflow, on real brokers: who answers and who
+steers, with the login that a browser has.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+from counterpoise.installation import open_installation
+from counterpoise.model.approval import Decision
+from counterpoise.model.run import Run, RunState
+from local_airflow import LocalAirflow
+from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from local_kafka.load import MB
+from tests.integration.test_airflow_accounts import (
+    DAG,
+    REMOVE,
+    ROOT,
+    WAIT_SECONDS,
+    Place,
+    account,
+    configure,
+    replicas_of,
+)
+from tests.support.web import token_on
+
+pytestmark = pytest.mark.timeout(900)
+USERS = {"admin": "admin", "alice": "user", "bob": "user", "oscar": "op", "victor": "viewer"}
+PAGES = "/counterpoise/runs"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("pages")
+    with ExitStack() as stack:
+        kafka = stack.enter_context(LocalKafka(folder / "kafka", brokers_in_racks(*"abcd")))
+        create_topics(
+            kafka.bootstrap_string, [TopicSpec("payments", [(1, 2), (2, 3), (3, 4), (4, 1)])]
+        )
+        fill(kafka.bootstrap_string, "payments", dict.fromkeys(range(4), 24 * MB))
+        variables = configure(folder, kafka)
+        airflow = LocalAirflow(
+            folder / "airflow",
+            dags=ROOT / "dags",
+            plugins=ROOT / "plugins",
+            environment=variables,
+            users=USERS,
+        )
+        stack.enter_context(airflow)
+        installation = stack.enter_context(open_installation(environment=variables))
+        accounts = {user: stack.enter_context(account(airflow, user)) for user in USERS}
+        yield Place(kafka, airflow, installation, accounts, replicas_of(kafka))
+
+
+def in_a_browser(place: Place, user: str) -> httpx.Client:
+    """Return a client with the login's cookie, as a browser sends it, and no other credential."""
+    token = place.accounts[user].client.headers["Authorization"].removeprefix("Bearer ")
+    return httpx.Client(
+        base_url=place.airflow.base_url, cookies={"_token": token}, timeout=120, trust_env=False
+    )
+
+
+def send(
+    client: httpx.Client, shown_at: str, sent_to: str, typed: Mapping[str, str]
+) -> httpx.Response:
+    page = client.get(f"{PAGES}/{shown_at}").text
+    fields = {"form_token": token_on(page), "plan": plan_on(page)} | typed
+    return client.post(f"{PAGES}/{sent_to}", data=fields)
+
+
+def plan_on(page: str) -> str:
+    return page.partition('name="plan" value="')[2].partition('"')[0]
+
+
+def answer(client: httpx.Client, run: Run, **typed: str) -> httpx.Response:
+    return send(client, f"{run.run_id}/plan", f"{run.run_id}/answer", typed)
+
+
+def request(client: httpx.Client, run: Run, control: str, **typed: str) -> httpx.Response:
+    path = f"{run.run_id}/requests/{control}"
+    return send(client, path, path, typed)
+
+
+def until(find: Any, what: str) -> Any:
+    end = time.monotonic() + WAIT_SECONDS
+    while not (found := find()):
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.5)
+    return found
+
+
+def test_a_plan_is_approved_and_its_run_steered_on_pages(place: Place) -> None:
+    asked = place.bob.api.trigger(DAG, conf=REMOVE, partition_key="demo")
+    run = place.run_on_screen(place.question(asked))
+    with (
+        in_a_browser(place, "alice") as alice,
+        in_a_browser(place, "bob") as bob,
+        in_a_browser(place, "oscar") as oscar,
+        in_a_browser(place, "victor") as victor,
+    ):
+        check_who_may_answer(run, alice, bob, victor)
+        assert place.decisions(run) == []
+        early = answer(alice, run, answer="approve", rate="1MB/s", reason="as agreed")
+        assert early.status_code in (303, 409), early.text
+        if early.status_code == 409:
+            assert "only just asked" in early.text and "as agreed" in early.text
+            place.let_it_park()
+            again = answer(alice, run, answer="approve", rate="1MB/s", reason="as agreed")
+            assert again.status_code == 303, again.text
+        until(lambda: place.state_of(run) is RunState.RUNNING, "the run to start")
+        assert place.decisions(run) == [(Decision.GRANTED, "alice", run.fingerprint)]
+        check_steering(place, run, oscar, alice, victor)
+    assert place.end_of(asked) == "success"
+    assert place.state_of(run) is RunState.DONE
+
+
+def check_who_may_answer(
+    run: Run, alice: httpx.Client, bob: httpx.Client, victor: httpx.Client
+) -> None:
+    unusable = answer(alice, run, answer="approve", rate="20", reason="as agreed")
+    assert unusable.status_code == 422 and "no unit" in unusable.text
+    of_requester = answer(bob, run, answer="approve", rate="1MB/s", reason="mine")
+    assert of_requester.status_code == 403
+    assert "Airflow lets you read runs" in victor.get(f"{PAGES}/{run.run_id}/plan").text
+    token = token_on(alice.get(f"{PAGES}/{run.run_id}/plan").text)
+    fields = {
+        "form_token": token,
+        "plan": run.fingerprint,
+        "answer": "approve",
+        "rate": "1MB/s",
+        "reason": "x",
+    }
+    for client, form_token in ((victor, token), (bob, token), (alice, "")):
+        sent = client.post(
+            f"{PAGES}/{run.run_id}/answer", data={**fields, "form_token": form_token}
+        )
+        assert sent.status_code == 403
+
+
+def check_steering(
+    place: Place, run: Run, oscar: httpx.Client, alice: httpx.Client, victor: httpx.Client
+) -> None:
+    page = until(
+        lambda: (
+            found.text if "receives" in (found := oscar.get(f"{PAGES}/{run.run_id}")).text else None
+        ),
+        "the page to show links",
+    )
+    assert "The run is running" in page and "Pause" in page
+    assert "/requests/" not in victor.get(f"{PAGES}/{run.run_id}").text
+    assert victor.get(f"{PAGES}/{run.run_id}/requests/pause").status_code == 403
+    assert request(oscar, run, "pause", reason="load test").status_code == 303
+    until(
+        lambda: "paused by oscar" in oscar.get(f"{PAGES}/{run.run_id}").text,
+        "the run to be paused",
+    )
+    assert request(oscar, run, "resume", reason="over").status_code == 303
+    too_fast = request(oscar, run, "rate", rate="20MB/s", reason="night")
+    assert too_fast.status_code == 409 and "may not approve" in too_fast.text
+    assert request(alice, run, "rate", rate="20MB/s", reason="night").status_code == 303
+    asked = place.installation.ledger.requests(run.cluster, run.run_id)
+    assert [(made.control, made.by) for made in asked] == [
+        ("pause", "oscar"),
+        ("resume", "oscar"),
+        ("rate", "alice"),
+    ]
+
+
+def test_a_no_on_the_page_ends_the_dag_run(place: Place) -> None:
+    asked = place.bob.api.trigger(
+        DAG, conf={"goal": "demote-brokers", "broker_ids": [1]}, partition_key="demo"
+    )
+    run = place.run_on_screen(place.question(asked))
+    place.let_it_park()
+    with in_a_browser(place, "alice") as alice:
+        no = answer(alice, run, answer="reject", reason="not before the release")
+        assert no.status_code == 303, no.text
+        assert place.end_of(asked) == "success"
+        late = alice.get(f"{PAGES}/{run.run_id}/plan").text
+    assert "This plan was rejected" in late and "not before the release" in late
+    assert place.decisions(run) == [(Decision.REJECTED, "alice", run.fingerprint)]
