@@ -174,7 +174,8 @@ def check_figures(kafka: LocalKafka, installation: Installation, made: Rebalance
     for figure in made.figures:
         b = figure.broker_id
         foretold = (figure.leaders_after, figure.replicas_after, figure.bytes_after)
-        assert (leaders[b], replicas[b], held[b]) == foretold, f"broker {b}"
+        # One that was unregistered is unknown as soon as no partition names it.
+        assert (leaders[b], replicas[b], held.get(b, 0)) == foretold, f"broker {b}"
 
 
 def bytes_per_broker(installation: Installation) -> dict[int, int]:
