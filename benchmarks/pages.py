@@ -179,7 +179,7 @@ def _write_ledger(installation: Installation, now: datetime, names: Sequence[str
         opened_at = now - timedelta(hours=number)
         run_id, fingerprint = f"{cluster}-run-{number:04d}", f"sha256:{number:064d}"
         plan_rows.append((fingerprint, cluster, f"plans/{number}.json", opened_at))
-        is_waiting = 0 < number < 20 and not number % 2
+        is_waiting = 0 < number < 20 and not number % 2 and number // 2 < len(names)
         state = RunState.PROPOSED if is_waiting else RunState.DONE
         run_rows.append((run_id, cluster, fingerprint, state, "", "alice", opened_at))
         for event in range(EVENTS_PER_RUN):

@@ -161,6 +161,20 @@ def test_the_check_says_what_was_changed(story: Pages) -> None:
         assert "Intact" in browser.get("/ledger/verify", params={"cluster": "orders"}).text
 
 
+def test_the_check_shows_the_first_of_many(pages: Pages) -> None:
+    run = pages.propose("demo")
+    with pages.installation() as installation:
+        for number in range(120):
+            installation.ledger.journal(run.run_id).event("note", f"number {number}")
+    path = pages.environment["COUNTERPOISE_LEDGER"].removeprefix("sqlite:///")
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE events SET text = 'x' WHERE kind = 'note'")
+    database.close()
+    with pages.browser() as browser:
+        page = browser.get("/ledger/verify").text
+    assert page.count("was changed") == 100 and "And 20 more" in page
+
+
 def test_the_export_is_that_of_the_command_line(story: Pages) -> None:
     with story.browser() as browser:
         response = browser.get("/ledger/export", params={"cluster": "demo"})

@@ -6,7 +6,9 @@ Limits: the api-server reads this at its start; after a change, restart it.
 from functools import partial
 from importlib.metadata import entry_points
 from typing import Final
+from urllib.parse import urlsplit
 
+from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
 from counterpoise import installation
@@ -21,6 +23,24 @@ _OPEN_FOR_PAGES = partial(
 )
 
 
+def menu_entries(base_url: str) -> list[dict[str, str]]:
+    """Return the entries of Airflow's menu "Browse"; `base_url` is Airflow's own address.
+
+    Without "url_route" Airflow opens them in a tab of their own. In its frame, which is sandboxed,
+    links to Airflow's pages would do nothing, or open Airflow inside Airflow.
+    """
+    prefix = urlsplit(base_url).path.rstrip("/")
+    return [
+        {
+            "name": name,
+            "href": f"{prefix}/counterpoise/{path}",
+            "destination": "nav",
+            "category": "browse",
+        }
+        for name, path in (("Kafka fleet", "fleet"), ("Balance reports", "reports"))
+    ]
+
+
 class CounterpoisePlugin(AirflowPlugin):
     """Pages, and where Airflow shows them."""
 
@@ -32,22 +52,7 @@ class CounterpoisePlugin(AirflowPlugin):
             "name": "counterpoise",
         }
     ]
-    external_views = [  # noqa: RUF012 - Airflow's own form
-        {
-            "name": "Kafka fleet",
-            "href": "/counterpoise/fleet",
-            "destination": "nav",
-            "category": "browse",
-            "url_route": "kafka-fleet",
-        },
-        {
-            "name": "Balance reports",
-            "href": "/counterpoise/reports",
-            "destination": "nav",
-            "category": "browse",
-            "url_route": "balance-reports",
-        },
-    ]
+    external_views = menu_entries(conf.get("api", "base_url", fallback="") or "")
 
 
 def is_entry_point() -> bool:

@@ -59,10 +59,6 @@ class ClusterNow:
     policy: tuple[PolicyRow, ...]
     downloads: tuple[str, ...]  # names of reports
 
-    @property
-    def open_runs(self) -> tuple[Run, ...]:
-        return tuple(run for run in self.runs if run.state in OPEN_STATES)
-
 
 def cluster(installation: Installation, viewing: Viewing, name: str) -> ClusterNow:
     """Return a cluster. Raises UnknownClusterError, MayNotViewError, StoreError, LedgerError."""

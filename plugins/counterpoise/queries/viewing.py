@@ -73,8 +73,3 @@ class Viewing:
             for name in sorted(set(clusters))
             if name in self.clusters or (sees_all and name not in self.settings.clusters)
         )
-
-    def who_may_approve(self, cluster: str) -> tuple[str, ...]:
-        """Return the names of those who may approve; () is everybody."""
-        policy = self.settings.clusters[cluster].policy
-        return access.named_people(policy, self.settings.people, Action.APPROVE)

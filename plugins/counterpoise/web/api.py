@@ -34,7 +34,7 @@ FORMAT: Final = "counterpoise-api/1"
 
 
 def api_routes(open_installation: OpenInstallation) -> APIRouter:
-    """Return the routes of the JSON API."""
+    """Return the routes of the JSON API that are about all clusters."""
     router = APIRouter(prefix="/api")
 
     @router.get("/fleet")
@@ -51,26 +51,6 @@ def api_routes(open_installation: OpenInstallation) -> APIRouter:
             runs=_runs((*found.approved, *found.under_way)),
         )
 
-    @router.get("/clusters/{name}")
-    def cluster_json(name: str, viewer: CurrentViewer) -> Response:
-        with open_installation() as installation:
-            found = cluster(installation, Viewing.of(installation, viewer), name)
-            balance = balance_document(installation, name)
-        return _answer(**_cluster(found), balance=json.loads(balance) if balance else None)
-
-    @router.get("/clusters/{name}/audit")
-    def audit_json(name: str, viewer: CurrentViewer) -> Response:
-        with open_installation() as installation:
-            Viewing.of(installation, viewer).check(name)
-            is_audited = newest_audit(installation, name) is not None
-            points = audit_points(installation, name)
-            text = (
-                report(installation, audit_report_name(name, suffix="json")) if is_audited else ""
-            )
-        return _answer(
-            cluster=name, audit=json.loads(text) if text else None, points=list(map(_point, points))
-        )
-
     @router.get("/ledger")
     def ledger_json(viewer: CurrentViewer, query: Filter, page: PageNumber) -> Response:
         with open_installation() as installation:
@@ -85,6 +65,33 @@ def api_routes(open_installation: OpenInstallation) -> APIRouter:
                 asdict(entry) | {"at": iso_time(entry.at), "who": entry.who}
                 for entry in found.entries
             ],
+        )
+
+    return router
+
+
+def cluster_api_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the routes of the JSON API that are about one cluster."""
+    router = APIRouter(prefix="/api/clusters/{name}")
+
+    @router.get("")
+    def cluster_json(name: str, viewer: CurrentViewer) -> Response:
+        with open_installation() as installation:
+            found = cluster(installation, Viewing.of(installation, viewer), name)
+            balance = balance_document(installation, name)
+        return _answer(**_cluster(found), balance=json.loads(balance) if balance else None)
+
+    @router.get("/audit")
+    def audit_json(name: str, viewer: CurrentViewer) -> Response:
+        with open_installation() as installation:
+            Viewing.of(installation, viewer).check(name)
+            is_audited = newest_audit(installation, name) is not None
+            points = audit_points(installation, name)
+            text = (
+                report(installation, audit_report_name(name, suffix="json")) if is_audited else ""
+            )
+        return _answer(
+            cluster=name, audit=json.loads(text) if text else None, points=list(map(_point, points))
         )
 
     return router

@@ -11,7 +11,7 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI
 
 from counterpoise.web.answers import answer_routes
-from counterpoise.web.api import api_routes
+from counterpoise.web.api import api_routes, cluster_api_routes
 from counterpoise.web.audits import audit_routes
 from counterpoise.web.clusters import cluster_routes
 from counterpoise.web.fleet import fleet_routes
@@ -36,6 +36,7 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     app.middleware("http")(safe_response)
     app.include_router(fleet_routes(open_installation))
     app.include_router(api_routes(open_installation))
+    app.include_router(cluster_api_routes(open_installation))
     app.include_router(audit_routes(open_installation))
     app.include_router(waiver_routes(open_installation))
     app.include_router(cluster_routes(open_installation))

@@ -1,0 +1,27 @@
+"""What Airflow shows of the plugin: menu entries that open our pages outside Airflow's frame."""
+
+import pytest
+
+from counterpoise.entry_points.plugin import CounterpoisePlugin, menu_entries
+
+
+def test_pages_open_outside_the_frame_of_airflow() -> None:
+    """Airflow's frame is sandboxed: in it no link can leave for Airflow's own pages."""
+    assert CounterpoisePlugin.external_views
+    assert all("url_route" not in entry for entry in CounterpoisePlugin.external_views)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "prefix"),
+    [
+        ("", ""),
+        ("http://localhost:8080", ""),
+        ("https://example.org/airflow/", "/airflow"),
+        ("https://example.org/team/airflow", "/team/airflow"),
+    ],
+)
+def test_menu_entries_stand_below_the_prefix_of_airflow(base_url: str, prefix: str) -> None:
+    assert [entry["href"] for entry in menu_entries(base_url)] == [
+        f"{prefix}/counterpoise/fleet",
+        f"{prefix}/counterpoise/reports",
+    ]
