@@ -300,3 +300,32 @@ def check_form_page(page: str) -> None:
     """As `hostile.check_html`, of a page that has one form of ours."""
     assert page.count("<form") == 1
     hostile.check_html(page.replace("<form", "<div", 1))
+
+
+def test_links_and_answers_stand_below_the_prefix_of_airflow(
+    environment: dict[str, str], moving: SimulatedRun
+) -> None:
+    prefix = "/airflow/counterpoise"
+    with browser(environment, "oscar", root_path=prefix) as oscar:
+        page = oscar.get(f"/runs/{moving.run_id}").text
+        assert f'href="{prefix}/runs/{moving.run_id}/requests/pause"' in page
+        assert f'href="{prefix}/clusters/picture"' in page
+        answer = post(oscar, moving, "pause", reason="x")
+    assert answer.headers["location"] == f"{prefix}/runs/{moving.run_id}"
+
+
+def test_a_file_in_the_place_of_words_writes_nothing(
+    oscar: TestClient, moving: SimulatedRun
+) -> None:
+    path = f"/runs/{moving.run_id}/requests/pause"
+    token = token_on(oscar.get(path).text)
+    before = rows(moving)
+    answer = oscar.post(
+        path,
+        data={"form_token": token},
+        files={"reason": ("<script>.txt", b"<script>", "text/html")},
+    )
+    assert answer.status_code == 422
+    assert "text/html" not in answer.headers["content-type"] or "<script>" not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert rows(moving) == before
