@@ -23,6 +23,7 @@ from counterpoise.ledger.chain import Chain
 from counterpoise.ledger.database import open_database
 from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
+from counterpoise.ledger.overview import LedgerState, cluster_states
 from counterpoise.ledger.rows import read_approval, read_question, read_request, read_run
 from counterpoise.ledger.run_states import add_event, set_state
 from counterpoise.ledger.schema import (
@@ -347,6 +348,10 @@ class Ledger:
         Raises StepLockHeldError when another process works on a run of it.
         """
         return held_step(self._transactions, self._clock, cluster, None)
+
+    def cluster_states(self, clusters: Collection[str] | None = None) -> dict[str, LedgerState]:
+        """Return what is known of each cluster that was met; of some of them where given."""
+        return cluster_states(self._transactions, clusters)
 
     def chain(self) -> Chain:
         return Chain(self._transactions)

@@ -25,6 +25,7 @@ from counterpoise.orchestration.handover import PLAN_TASK, planned_run
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import PLAN, RUN
 from counterpoise.orchestration.waiting import WaitTrigger
+from counterpoise.orchestration.statsd import send_gauges
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import PlannedRun
@@ -86,6 +87,8 @@ class StepUntilDone(BaseOperator):
         )
 
     def _do_steps(self, ti: Any, *, was_deferred: bool) -> float | None:
+        from counterpoise import metrics
+
         with airflow_installation() as installation:
             run = self._run(installation, ti, was_deferred)
             wait_seconds = self.step(installation, run, _LOGGER.info)
@@ -94,6 +97,7 @@ class StepUntilDone(BaseOperator):
                     break
                 time.sleep(wait_seconds)
                 wait_seconds = self.step(installation, run, _LOGGER.info)
+            send_gauges(lambda: metrics.samples_of_run(installation, run["run_id"]))
         return wait_seconds
 
     def _run(self, installation: Any, ti: Any, was_deferred: bool) -> "PlannedRun":
