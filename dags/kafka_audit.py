@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from counterpoise.model.safe_text import one_line
 from counterpoise.orchestration.assets import FLEET_SNAPSHOT
+from counterpoise.orchestration.delivery import tell
 from counterpoise.orchestration.fresh_snapshot import clusters_of_round, snapshot_form
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import CLUSTER, REPORT, show_audit, with_links
@@ -59,6 +60,7 @@ def kafka_audit() -> None:
             )
             page = show_audit(ti, cluster)
             failure = pipeline.failure_of(installation, report)
+            tell(installation, cluster)
             send_gauges(lambda: metrics.audit_samples(installation, [cluster]))
         if failure:
             raise AirflowFailException(one_line(f"{failure}; report: {page}"))

@@ -16,6 +16,7 @@ from airflow.sdk import dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.orchestration.delivery import tell
 from counterpoise.orchestration.installation import airflow_installation, log_entries
 
 LOGGER = safe_logger(__name__)
@@ -49,6 +50,7 @@ def kafka_throttle_watch() -> None:
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         with airflow_installation() as installation:
+            tell(installation, cluster)  # first: also of a cluster that cannot be reached
             report = pipeline.watch_throttles(installation, cluster, LOGGER.info)
         log_entries(LOGGER, logging.INFO, report.done | report.under_way)
         # A warning and no failure: it would be the same at every watch until somebody has time.

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from counterpoise import access
-from counterpoise.archive import audit_report_name, fleet_report_name
+from counterpoise.archive import audit_report_name
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
 from counterpoise.ledger.overview import LedgerState
@@ -66,7 +66,7 @@ def samples(installation: Installation, clusters: Collection[str] | None = None)
 
 def balance_samples(installation: Installation, clusters: Collection[str]) -> list[Sample]:
     """Return what the last analysis says: evenness, idle brokers, the first disk to fill."""
-    by_cluster = _fleet_rows(installation)
+    by_cluster = installation.archive.fleet_figures()
     return [
         sample
         for cluster in clusters
@@ -82,17 +82,6 @@ def _of_balance(cluster: str, row: Mapping[str, Any]) -> Iterator[Sample]:
         yield Sample(metric.IDLE_BROKERS, (cluster,), row["idle_brokers"])
     if row.get("first_full_days") is not None:
         yield Sample(metric.FIRST_DISK_FULL, (cluster,), row["first_full_days"])
-
-
-def _fleet_rows(installation: Installation) -> Mapping[str, Mapping[str, Any]]:
-    store, path = installation.archive.store, f"reports/{fleet_report_name(suffix='json')}"
-    try:
-        if store.info(path) is None:
-            return {}
-        return {row["cluster"]: row for row in json.loads(store.read_text(path))["clusters"]}
-    except (CounterpoiseError, ValueError, KeyError, TypeError) as error:
-        _LOGGER.warning("figures are left out: %s cannot be read: %s", store.uri(path), error)
-        return {}
 
 
 # -- of the audits

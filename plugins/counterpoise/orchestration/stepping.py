@@ -21,11 +21,12 @@ from airflow.sdk import BaseOperator
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.orchestration.delivery import tell_about_run
 from counterpoise.orchestration.handover import PLAN_TASK, planned_run
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import PLAN, RUN
-from counterpoise.orchestration.waiting import WaitTrigger
 from counterpoise.orchestration.statsd import send_gauges
+from counterpoise.orchestration.waiting import WaitTrigger
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import PlannedRun
@@ -97,6 +98,8 @@ class StepUntilDone(BaseOperator):
                     break
                 time.sleep(wait_seconds)
                 wait_seconds = self.step(installation, run, _LOGGER.info)
+            if not was_deferred or wait_seconds is None:
+                tell_about_run(installation, run["run_id"])
             send_gauges(lambda: metrics.samples_of_run(installation, run["run_id"]))
         return wait_seconds
 

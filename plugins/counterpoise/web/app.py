@@ -16,8 +16,8 @@ from counterpoise.web.audits import audit_routes
 from counterpoise.web.clusters import cluster_routes
 from counterpoise.web.fleet import fleet_routes
 from counterpoise.web.ledger import ledger_routes
-from counterpoise.web.plans import plan_routes
 from counterpoise.web.metrics import metrics_routes
+from counterpoise.web.plans import plan_routes
 from counterpoise.web.reports import report_routes
 from counterpoise.web.requests_of_people import request_routes
 from counterpoise.web.responses import safe_response
