@@ -20,6 +20,7 @@ from counterpoise.orchestration.delivery import tell
 from counterpoise.orchestration.fresh_snapshot import clusters_of_round, snapshot_form
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import CLUSTER, REPORT, show_audit, with_links
+from counterpoise.orchestration.pools import pool_for
 from counterpoise.orchestration.statsd import send_gauges
 
 CRON = os.environ.get("COUNTERPOISE_AUDIT_SCHEDULE")
@@ -48,6 +49,7 @@ def kafka_audit() -> None:
         retry_delay=timedelta(seconds=30),
         # An audit that hangs would keep all later ones from starting.
         execution_timeout=timedelta(minutes=30),
+        pool=pool_for("AUDIT"),
     )
     def audit(cluster: str, ti: Any = None, dag_run: Any = None) -> dict[str, str]:
         from counterpoise import metrics, pipeline

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.orchestration.delivery import tell
 from counterpoise.orchestration.installation import airflow_installation, log_entries
+from counterpoise.orchestration.pools import pool_for
 
 LOGGER = safe_logger(__name__)
 SCHEDULE = os.environ.get("COUNTERPOISE_WATCH_SCHEDULE") or "*/10 * * * *"
@@ -44,6 +45,7 @@ def kafka_throttle_watch() -> None:
         retry_delay=timedelta(seconds=30),
         # A watch that hangs would keep all later ones from starting.
         execution_timeout=timedelta(minutes=30),
+        pool=pool_for("WATCH"),
     )
     def watch(cluster: str) -> dict[str, str]:
         from counterpoise import pipeline
