@@ -16,9 +16,12 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from counterpoise.model.safe_text import one_line
 from counterpoise.orchestration.assets import FLEET_SNAPSHOT
+from counterpoise.orchestration.delivery import tell
 from counterpoise.orchestration.fresh_snapshot import clusters_of_round, snapshot_form
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import CLUSTER, REPORT, show_audit, with_links
+from counterpoise.orchestration.pools import pool_for
+from counterpoise.orchestration.statsd import send_gauges
 
 CRON = os.environ.get("COUNTERPOISE_AUDIT_SCHEDULE")
 
@@ -46,9 +49,10 @@ def kafka_audit() -> None:
         retry_delay=timedelta(seconds=30),
         # An audit that hangs would keep all later ones from starting.
         execution_timeout=timedelta(minutes=30),
+        pool=pool_for("AUDIT"),
     )
     def audit(cluster: str, ti: Any = None, dag_run: Any = None) -> dict[str, str]:
-        from counterpoise import pipeline
+        from counterpoise import metrics, pipeline
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         # The scheduled time and not the clock: a retry replaces what it wrote.
@@ -58,6 +62,8 @@ def kafka_audit() -> None:
             )
             page = show_audit(ti, cluster)
             failure = pipeline.failure_of(installation, report)
+            tell(installation, cluster)
+            send_gauges(lambda: metrics.audit_samples(installation, [cluster]))
         if failure:
             raise AirflowFailException(one_line(f"{failure}; report: {page}"))
         return {"cluster": cluster, "worst": str(report.worst or "nothing"), "report": page}

@@ -21,6 +21,7 @@ from counterpoise.orchestration.links import (
     show_fleet,
     with_links,
 )
+from counterpoise.orchestration.statsd import send_gauges
 
 
 @dag(
@@ -60,11 +61,15 @@ def kafka_leader_balance() -> None:
 
     @task(trigger_rule="all_done")
     def report_fleet(ti: Any = None) -> str:
-        from counterpoise import pipeline
+        from counterpoise import metrics, pipeline
 
         show_fleet(ti)
         with airflow_installation() as installation:
-            return pipeline.report_fleet(installation)
+            page = pipeline.report_fleet(installation)
+            send_gauges(
+                lambda: metrics.balance_samples(installation, installation.settings.clusters)
+            )
+        return page
 
     clusters = analyse()
     reported = with_links(report_balance.expand(cluster=clusters), REPORT, CLUSTER)

@@ -19,6 +19,7 @@ from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.fresh_snapshot import FreshSnapshot
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import CLUSTER, PLAN, REPORT, RUN, with_links
+from counterpoise.orchestration.pools import pool_for
 from counterpoise.orchestration.stepping import StepUntilDone, execute_step, settle_step
 
 WORK = ("plan", "validate", "approve", "approve_second", "open_run", "execute", "verify")
@@ -28,7 +29,7 @@ ENDS = ("settle", "report")
 # half a minute.
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=60)}
 # Lost workers and restarts of Airflow count as tries, and a move may last for days.
-STEP_RETRIES = {"retries": 10, "retry_delay": timedelta(seconds=30)}
+STEP_RETRIES = {"retries": 10, "retry_delay": timedelta(seconds=30), "pool": pool_for("RUN")}
 
 
 @dag(

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from counterpoise.orchestration.assets import CLUSTER_SNAPSHOT, FLEET_SNAPSHOT
 from counterpoise.orchestration.fresh_snapshot import clusters_of_form, snapshot_form
 from counterpoise.orchestration.installation import airflow_installation
+from counterpoise.orchestration.pools import pool_for
 
 SCHEDULE = os.environ.get("COUNTERPOISE_SNAPSHOT_SCHEDULE") or "0 * * * *"
 
@@ -43,6 +44,9 @@ def kafka_snapshot() -> None:
         map_index_template="{{ cluster }}",
         retries=1,
         retry_delay=timedelta(seconds=20),
+        # A snapshot that hangs would keep the others from being analysed, and all later rounds.
+        execution_timeout=timedelta(minutes=10),
+        pool=pool_for("SNAPSHOT"),
     )
     def snapshot(cluster: str, dag_run: Any = None, outlet_events: Any = None) -> dict[str, str]:
         from counterpoise import pipeline

@@ -16,7 +16,9 @@ from airflow.sdk import dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.orchestration.delivery import tell
 from counterpoise.orchestration.installation import airflow_installation, log_entries
+from counterpoise.orchestration.pools import pool_for
 
 LOGGER = safe_logger(__name__)
 SCHEDULE = os.environ.get("COUNTERPOISE_WATCH_SCHEDULE") or "*/10 * * * *"
@@ -43,12 +45,14 @@ def kafka_throttle_watch() -> None:
         retry_delay=timedelta(seconds=30),
         # A watch that hangs would keep all later ones from starting.
         execution_timeout=timedelta(minutes=30),
+        pool=pool_for("WATCH"),
     )
     def watch(cluster: str) -> dict[str, str]:
         from counterpoise import pipeline
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         with airflow_installation() as installation:
+            tell(installation, cluster)  # first: also of a cluster that cannot be reached
             report = pipeline.watch_throttles(installation, cluster, LOGGER.info)
         log_entries(LOGGER, logging.INFO, report.done | report.under_way)
         # A warning and no failure: it would be the same at every watch until somebody has time.

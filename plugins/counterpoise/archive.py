@@ -286,6 +286,23 @@ class Archive:
         self._check_report(name)
         return self.store.read_bytes(f"reports/{name}")
 
+    def fleet_figures(self) -> dict[str, Mapping[str, Any]]:
+        """Return the figures of each cluster as the last analysis wrote them; {} before the first.
+
+        A document that cannot be read is left out, with a warning in the log.
+        """
+        path = f"reports/{fleet_report_name(suffix='json')}"
+        try:
+            if self.store.info(path) is None:
+                return {}
+            document = json.loads(self.store.read_text(path))
+            return {row["cluster"]: row for row in document["clusters"]}
+        except (StoreError, ValueError, KeyError, TypeError) as error:
+            _LOGGER.warning(
+                "figures are left out: %s cannot be read: %s", self.store.uri(path), error
+            )
+            return {}
+
     def _check_report(self, name: str) -> None:
         if self.store.info(f"reports/{name}") is None:
             raise InputError(f"there is no report {name!r}")

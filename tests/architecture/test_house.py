@@ -24,6 +24,7 @@ PURE = (
     "analysis",
     "planning",
     "approval",
+    "notifications",
     "verification",
     "reporting",
     "history",

@@ -204,7 +204,8 @@ def check_pages(demo: Demo) -> None:
     base = f"{demo.airflow.base_url}/counterpoise"
     login = {"username": "viewer", "password": demo.airflow.password("viewer")}
     token = httpx.post(f"{demo.airflow.base_url}/auth/token", json=login).json()["access_token"]
-    for page in ("reports", f"reports/{CLUSTER}/leader-balance.html", f"runs/{run.run_id}/plan"):
+    balance = f"reports/{CLUSTER}/leader-balance.html"
+    for page in ("metrics", "reports", balance, f"runs/{run.run_id}/plan"):
         assert httpx.get(f"{base}/{page}").status_code == 401
         shown = httpx.get(
             f"{base}/{page}", headers={"Authorization": f"Bearer {token}"}, follow_redirects=True

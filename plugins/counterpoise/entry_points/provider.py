@@ -25,6 +25,7 @@ def provider_info() -> dict[str, Any]:
         "asset-uris": [
             {"schemes": [SCHEME], "handler": "counterpoise.orchestration.asset_uris.checked_uri"}
         ],
+        "notifications": ["counterpoise.orchestration.notifier.ClusterNotifier"],
     }
     if not _has_kafka_provider():
         info["connection-types"] = [

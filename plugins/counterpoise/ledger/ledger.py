@@ -23,8 +23,10 @@ from counterpoise.ledger.chain import Chain
 from counterpoise.ledger.database import open_database
 from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
+from counterpoise.ledger.notifications import Notifications
+from counterpoise.ledger.overview import LedgerState, cluster_states
 from counterpoise.ledger.rows import read_approval, read_question, read_request, read_run
-from counterpoise.ledger.run_states import add_event, set_state
+from counterpoise.ledger.run_states import add_event, record_plan, set_state
 from counterpoise.ledger.schema import (
     approvals,
     clusters,
@@ -140,7 +142,7 @@ class Ledger:
                     raise RefusedError(_not_superseded(plan.cluster, row, requester))
                 reason = f"superseded by {plan.fingerprint}"
                 set_state(connection, row.run_id, RunState.SUPERSEDED, reason, now)
-            _record_plan(connection, plan, plan_uri, now)
+            record_plan(connection, plan, plan_uri, now)
             run_id = f"{plan.cluster}-{now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
             connection.execute(
                 runs.insert().values(
@@ -348,6 +350,13 @@ class Ledger:
         """
         return held_step(self._transactions, self._clock, cluster, None)
 
+    def cluster_states(self, clusters: Collection[str] | None = None) -> dict[str, LedgerState]:
+        """Return what is known of each cluster that was met; of some of them where given."""
+        return cluster_states(self._transactions, clusters)
+
+    def notifications(self) -> Notifications:
+        return Notifications(self._transactions, self._clock)
+
     def chain(self) -> Chain:
         return Chain(self._transactions)
 
@@ -377,21 +386,4 @@ def _not_superseded(cluster: str, run: sa.Row[Any], requester: Person) -> str:
         f"cluster {cluster}: run {run.run_id} is approved, and {requester.shown} may not operate "
         "here, so a new plan of theirs cannot supersede it. Wait for its end, or somebody who may "
         "operate ends it first (`counterpoise reject`)"
-    )
-
-
-def _record_plan(
-    connection: sa.Connection, plan: RebalancePlan, plan_uri: str, now: datetime
-) -> None:
-    """Record where a plan lies; one that is known already stays as it was recorded."""
-    known = sa.select(plans.c.fingerprint).where(plans.c.fingerprint == plan.fingerprint)
-    if connection.scalar(known) is not None:
-        return
-    connection.execute(
-        plans.insert().values(
-            fingerprint=plan.fingerprint,
-            cluster=plan.cluster,
-            plan_uri=plan_uri,
-            recorded_at=now,
-        )
     )

@@ -12,7 +12,8 @@ from typing import Final
 import sqlalchemy as sa
 
 from counterpoise.errors import RunConflictError
-from counterpoise.ledger.schema import events, runs
+from counterpoise.ledger.schema import events, plans, runs
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import OPEN_STATES, TRANSITIONS, RunState
 
 _HOW_TO_GO_ON: Final = {
@@ -59,3 +60,20 @@ def _not_from_here(run_id: str, state: str | None, to: RunState) -> str:
         return f"run {run_id} is not in the ledger; `counterpoise status` lists the runs"
     go_on = _HOW_TO_GO_ON.get(RunState(state), "it has ended; make a new plan")
     return f"run {run_id} is {state} and cannot become {to}: {go_on.format(run_id=run_id)}"
+
+
+def record_plan(
+    connection: sa.Connection, plan: RebalancePlan, plan_uri: str, now: datetime
+) -> None:
+    """Record where a plan lies; one that is known already stays as it was recorded."""
+    known = sa.select(plans.c.fingerprint).where(plans.c.fingerprint == plan.fingerprint)
+    if connection.scalar(known) is not None:
+        return
+    connection.execute(
+        plans.insert().values(
+            fingerprint=plan.fingerprint,
+            cluster=plan.cluster,
+            plan_uri=plan_uri,
+            recorded_at=now,
+        )
+    )

@@ -211,6 +211,17 @@ events = sa.Table(
     sqlite_autoincrement=True,  # no row takes the id of one that was deleted
 )
 
+# What was told to whom. A claim is of a task that tells it now.
+notifications = sa.Table(
+    "notifications",
+    metadata,
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("target", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("claimed_at", UtcDateTime),
+    sa.Column("delivered_at", UtcDateTime),
+)
+
 # One hash chain per cluster over rows that never change: `chain.py`.
 chain = sa.Table(
     "chain",

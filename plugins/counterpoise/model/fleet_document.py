@@ -59,7 +59,9 @@ class FleetEntry:
     leaders_max_over_mean: float | None = None
     share_not_preferred: float | None = None
     replicas: int | None = None
+    replicas_max_over_mean: float | None = None
     bytes: int | None = None
+    bytes_max_over_mean: float | None = None
     bytes_in_per_second: int | None = None
     bytes_in_p95_per_second: int | None = None
     bytes_in_max_over_mean: float | None = None
@@ -119,7 +121,9 @@ def entry_of(row: FleetRow) -> FleetEntry:
         leaders_max_over_mean=latest.leaders.max_over_mean if latest else None,
         share_not_preferred=latest.share_not_preferred if latest else None,
         replicas=latest.replicas.total if latest else None,
+        replicas_max_over_mean=latest.replicas.max_over_mean if latest else None,
         bytes=latest.bytes.total if latest else None,
+        bytes_max_over_mean=latest.bytes.max_over_mean if latest else None,
         bytes_in_per_second=load.bytes_in.now if load else None,
         bytes_in_p95_per_second=load.bytes_in.p95 if load else None,
         bytes_in_max_over_mean=bytes_in_evenness.max_over_mean if bytes_in_evenness else None,

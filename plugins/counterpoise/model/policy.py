@@ -223,6 +223,20 @@ class AuditPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class NotifyPolicy:
+    """Who is told of what. Addresses and tokens of webhooks are in Airflow's connections."""
+
+    # ids of Airflow connections of type http
+    webhooks: Annotated[tuple[str, ...], Written.CONNECTION_IDS] = ()
+    email: tuple[str, ...] = ()  # addresses
+    smtp_connection: str = "smtp_default"
+    min_severity: Severity = Severity.WARNING
+    events: Annotated[tuple[str, ...], Written.EVENTS] = ()  # of NotificationEvent; (): all
+    remind_after: Annotated[timedelta, AtLeast("10m")] = timedelta(hours=4)  # and again
+    overdue_after: Annotated[timedelta, AtLeast("10m")] = timedelta(hours=3)  # without a snapshot
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterPolicy:
     balance: BalancePolicy = field(default_factory=BalancePolicy)
     movement: MovementPolicy = field(default_factory=MovementPolicy)
@@ -230,6 +244,7 @@ class ClusterPolicy:
     approval: ApprovalPolicy = field(default_factory=ApprovalPolicy)
     history: HistoryPolicy = field(default_factory=HistoryPolicy)
     audit: AuditPolicy = field(default_factory=AuditPolicy)
+    notify: NotifyPolicy = field(default_factory=NotifyPolicy)
 
     @property
     def approvers(self) -> tuple[str, ...]:

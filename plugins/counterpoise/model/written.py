@@ -15,6 +15,8 @@ class Written(Enum):
     TIME_ZONE = auto()  # Europe/Berlin
     APPROVERS = auto()  # a list of names and groups: [alice, "group:sre"]; empty: everybody
     PEOPLE = auto()  # the same, and never empty
+    CONNECTION_IDS = auto()  # a list of ids of Airflow's connections, never addresses
+    EVENTS = auto()  # a list of events: [halted, done]
     PEOPLE_OR_ROLES = auto()  # the same, with roles of Airflow: ["airflow-role:Viewer"]
 
 

@@ -27,6 +27,7 @@ from counterpoise.model.approval import Decision
 from counterpoise.model.person import People, Person
 from counterpoise.model.run import RunState
 from counterpoise.model.safe_text import one_line, safe_logger
+from counterpoise.orchestration.delivery import tell_about_run
 from counterpoise.orchestration.handover import dag_task, planned_run
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import PLAN, RUN, page_url, show_run
@@ -146,6 +147,7 @@ class RecordedApproval(ApprovalOperator):
             question = pipeline.put_question(
                 installation, dag_task(ti), is_second=self.is_second, is_again=is_again
             )
+            tell_about_run(installation, run["run_id"])
         if question is None:
             _LOGGER.info("nobody (else) has to approve this plan")
             return None

@@ -21,9 +21,11 @@ from airflow.sdk import BaseOperator
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.orchestration.delivery import tell_about_run
 from counterpoise.orchestration.handover import PLAN_TASK, planned_run
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import PLAN, RUN
+from counterpoise.orchestration.statsd import send_gauges
 from counterpoise.orchestration.waiting import WaitTrigger
 
 if TYPE_CHECKING:
@@ -86,6 +88,8 @@ class StepUntilDone(BaseOperator):
         )
 
     def _do_steps(self, ti: Any, *, was_deferred: bool) -> float | None:
+        from counterpoise import metrics
+
         with airflow_installation() as installation:
             run = self._run(installation, ti, was_deferred)
             wait_seconds = self.step(installation, run, _LOGGER.info)
@@ -94,6 +98,9 @@ class StepUntilDone(BaseOperator):
                     break
                 time.sleep(wait_seconds)
                 wait_seconds = self.step(installation, run, _LOGGER.info)
+            if not was_deferred or wait_seconds is None:
+                tell_about_run(installation, run["run_id"])
+            send_gauges(lambda: metrics.samples_of_run(installation, run["run_id"]))
         return wait_seconds
 
     def _run(self, installation: Any, ti: Any, was_deferred: bool) -> "PlannedRun":

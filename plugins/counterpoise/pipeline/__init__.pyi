@@ -22,6 +22,7 @@ from .dag_runs import (
 from .diagnosing import Examination, examine, leader_watch, try_connection
 from .emergency_stop import stop_from_plan
 from .executing import execute_step, execution, open_run, opened_run, settle_step
+from .notifying import DeliveryError, notify, notify_of
 from .places import Place, places
 from .planning import (
     NothingToMove,
@@ -54,6 +55,7 @@ __all__ = [
     "CompactionReport",
     "ComparedPlan",
     "DagTask",
+    "DeliveryError",
     "Examination",
     "NothingToMove",
     "Place",
@@ -80,6 +82,8 @@ __all__ = [
     "leader_watch",
     "moved_cluster",
     "next_removal",
+    "notify",
+    "notify_of",
     "open_run",
     "opened_run",
     "places",

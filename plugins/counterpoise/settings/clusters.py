@@ -5,7 +5,7 @@ together.
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +17,9 @@ from counterpoise.input_files import (
     read_input_text,
 )
 from counterpoise.model.person import People
-from counterpoise.model.policy import ClusterPolicy
+from counterpoise.model.policy import ClusterPolicy, NotifyPolicy
 from counterpoise.settings.people import check_policy, read_people
-from counterpoise.settings.policies import read_policy
+from counterpoise.settings.policies import read_notify, read_policy
 from counterpoise.settings.sections import Section, amount_from, compose, line_of, text, whole
 
 Identity = tuple[str, int, int, int, int]
@@ -115,11 +115,12 @@ def parse_settings(content: str, *, where: str) -> Settings:
     else:
         fleet_limit = _fleet_limit(top.section("fleet"))
         people = read_people(top)
+        notify = read_notify(top.section("notify"))
         inputs = _input_limits(top.section("inputs"))
         listed = top.section("clusters", required=True)
         if listed:
             clusters = {
-                name: _cluster(name, listed.section(name, required=True), listed, people)
+                name: _cluster(name, listed.section(name, required=True), listed, people, notify)
                 for name in listed.names()
             }
         top.finish()
@@ -151,7 +152,7 @@ def _input_limits(section: Section | None) -> InputLimits:
 
 
 def _cluster(
-    name: str, section: Section | None, parent: Section, people: People
+    name: str, section: Section | None, parent: Section, people: People, notify: NotifyPolicy
 ) -> ClusterSettings:
     if not CLUSTER_NAME.fullmatch(name):
         parent.complain(
@@ -168,5 +169,7 @@ def _cluster(
     policy_section = section.section("policy")
     policy = read_policy(policy_section)
     check_policy(policy_section, policy, people)
+    if policy_section is None or "notify" not in policy_section.names():
+        policy = replace(policy, notify=notify)
     section.finish()
     return ClusterSettings(name, connection, operator, pinned or None, policy)

@@ -22,11 +22,13 @@ from counterpoise.errors import InputError
 from counterpoise.model.calendar import check_window
 from counterpoise.model.constraints import BrokerSet, Constraints
 from counterpoise.model.json_values import Range
+from counterpoise.model.notification import NotificationEvent
 from counterpoise.model.policy import (
     AuditPolicy,
     ClusterPolicy,
     HistoryPolicy,
     MaintenanceWindow,
+    NotifyPolicy,
 )
 from counterpoise.model.written import AtLeast, Key, Written
 from counterpoise.settings.audits import read_audit
@@ -56,6 +58,11 @@ _KEPT: Final = ("keep_all", "keep_hourly", "keep_daily")
 
 def read_policy(section: Section | None) -> ClusterPolicy:
     policy: ClusterPolicy = _read(ClusterPolicy, section)
+    return policy
+
+
+def read_notify(section: Section | None) -> NotifyPolicy:
+    policy: NotifyPolicy = _read(NotifyPolicy, section)
     return policy
 
 
@@ -174,6 +181,24 @@ def _cron(node: yaml.Node, name: str) -> str:
     return words
 
 
+def _connection_ids(node: yaml.Node, name: str) -> tuple[str, ...]:
+    ids = texts(node, name)
+    if any("/" in one or ":" in one for one in ids):
+        raise InputError(
+            f"{name}: an address is a secret and belongs into an Airflow connection of type http; "
+            "write the id of that connection"
+        )
+    return ids
+
+
+def _events(node: yaml.Node, name: str) -> tuple[str, ...]:
+    known = tuple(map(str, NotificationEvent))
+    for event in (events := texts(node, name)):
+        if event not in known:
+            raise InputError(f"{name}: {event!r} is unknown; there are: {', '.join(known)}")
+    return events
+
+
 def _time_zone(node: yaml.Node, name: str) -> str:
     zone = text(node, name)
     try:
@@ -200,6 +225,8 @@ _WRITTEN: Final[Mapping[Written, Reader]] = {
     Written.BROKER_IDS: broker_ids,
     Written.CRON: _cron,
     Written.TIME_ZONE: _time_zone,
+    Written.CONNECTION_IDS: _connection_ids,
+    Written.EVENTS: _events,
     Written.APPROVERS: approvers,
     Written.PEOPLE: named_people(),
     Written.PEOPLE_OR_ROLES: named_people(with_roles=True),

@@ -16,6 +16,7 @@ from counterpoise.web.audits import audit_routes
 from counterpoise.web.clusters import cluster_routes
 from counterpoise.web.fleet import fleet_routes
 from counterpoise.web.ledger import ledger_routes
+from counterpoise.web.metrics import metrics_routes
 from counterpoise.web.plans import plan_routes
 from counterpoise.web.reports import report_routes
 from counterpoise.web.requests_of_people import request_routes
@@ -41,6 +42,7 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     app.include_router(waiver_routes(open_installation))
     app.include_router(cluster_routes(open_installation))
     app.include_router(ledger_routes(open_installation))
+    app.include_router(metrics_routes(open_installation))
     app.include_router(report_routes(open_installation))
     app.include_router(run_routes(open_installation))
     app.include_router(request_routes(open_installation))

@@ -1,0 +1,112 @@
+"""Tells people what they were not told yet about a cluster: questions, runs, findings, silence.
+
+    notify(installation, "orders-eu", deliver)     # deliver(target, notification) sends one
+
+What could not be delivered is told by the next task that calls this. A failure is logged by its
+type alone: its text may hold the address of a webhook, which is a secret.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Final
+
+from counterpoise import access, notifications
+from counterpoise.errors import CounterpoiseError
+from counterpoise.installation import Installation
+from counterpoise.model.finding import AuditReport
+from counterpoise.model.notification import Notification, Target
+from counterpoise.model.policy import Action
+from counterpoise.model.safe_text import safe_logger
+from counterpoise.notifications import NotificationFacts
+
+_LOGGER = safe_logger(__name__)
+_SOON: Final = timedelta(days=1)  # an audit may be scheduled a little ahead of our clock
+
+Deliver = Callable[[Target, Notification], None]
+
+
+class DeliveryError(CounterpoiseError):
+    """A message could not be delivered; the text says why, without an address or a token."""
+
+    retryable = True
+
+
+def notify(installation: Installation, cluster: str, deliver: Deliver) -> int:
+    """Tell everybody whom the policy names what they were not told; return how many messages.
+
+    Raises LedgerError, StoreError, InputError for an unknown cluster.
+    """
+    policy = installation.cluster(cluster).policy.notify
+    if not notifications.targets(policy):
+        return 0
+    found = notifications.due(_facts(installation, cluster), policy)
+    return _tell(installation, cluster, found, deliver)
+
+
+def notify_of(installation: Installation, notification: Notification, deliver: Deliver) -> int:
+    """Tell everybody whom the policy of its cluster names one thing, as `notify` does."""
+    policy = installation.cluster(notification.cluster).policy.notify
+    found = [notification] if notifications.is_wanted(notification, policy) else []
+    return _tell(installation, notification.cluster, found, deliver)
+
+
+def _tell(
+    installation: Installation, cluster: str, found: Iterable[Notification], deliver: Deliver
+) -> int:
+    policy = installation.cluster(cluster).policy.notify
+    found = tuple(found)
+    if not found:
+        return 0
+    told = installation.ledger.notifications()
+    count = 0
+    for target in notifications.targets(policy):
+        known = told.settled_keys(cluster, str(target))
+        for notification in notifications.untold(found, known):
+            count += _deliver(installation, target, notification, deliver)
+    return count
+
+
+def _deliver(
+    installation: Installation, target: Target, notification: Notification, deliver: Deliver
+) -> bool:
+    told = installation.ledger.notifications()
+    row = (notification.cluster, str(target), notification.keys)
+    if not told.claim(*row):
+        return False
+    try:
+        deliver(target, notification)
+    except Exception as error:  # noqa: BLE001 - of any library; told again by the next task
+        told.release(*row)
+        reason = str(error) if isinstance(error, CounterpoiseError) else type(error).__name__
+        _LOGGER.warning(
+            "%s was not told %s (%s): %s. The next Dag run tries again",
+            target,
+            notification.event,
+            notification.cluster,
+            reason,
+        )
+        return False
+    told.mark_delivered(*row)
+    return True
+
+
+def _facts(installation: Installation, cluster: str) -> NotificationFacts:
+    ledger, now = installation.ledger, installation.clock()
+    state = ledger.cluster_states([cluster]).get(cluster)
+    figures = installation.archive.fleet_figures().get(cluster, {})
+    policy = installation.cluster(cluster).policy
+    return NotificationFacts(
+        cluster=cluster,
+        now=now,
+        runs=ledger.runs(cluster=cluster),
+        approvers=access.named_entries(policy, Action.APPROVE),
+        audit=_newest_audit(installation, cluster),
+        pending_restores=state.pending_restores if state else 0,
+        snapshot_at=state.snapshot_at if state else None,
+        first_full_broker=figures.get("first_full_broker"),
+        first_full_days=figures.get("first_full_days"),
+    )
+
+
+def _newest_audit(installation: Installation, cluster: str) -> AuditReport | None:
+    return installation.archive.audit_before(cluster, installation.clock() + _SOON)

@@ -1,0 +1,238 @@
+"""People are told by webhook and mail, once, through what Airflow's connections say; and a delivery
+that fails fails nothing.
+"""
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+
+from counterpoise import pipeline
+from counterpoise.installation import Installation, now_utc
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.person import Person
+from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.request import Goal
+from counterpoise.model.run import RunState
+from counterpoise.orchestration.delivery import tell, webhook_body
+from counterpoise.orchestration.notifier import ClusterNotifier
+from tests.dags.test_recorded_approval import CLUSTERS
+from tests.support.message_servers import MailServer, Webhook
+from tests.support.runs import change_state
+
+ROOT = Path(__file__).parents[2]
+SECRET = "T0-B0-verysecret"
+NOTIFY = """
+notify: {webhooks: [kafka_ops], email: [ops@example.org], min_severity: info, overdue_after: 1d}
+"""
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
+    with Webhook() as hook:
+        connection = {"conn_type": "http", "host": hook.url, "password": SECRET}
+        monkeypatch.setenv("AIRFLOW_CONN_KAFKA_OPS", json.dumps(connection))
+        yield hook
+
+
+@pytest.fixture
+def mail(monkeypatch: pytest.MonkeyPatch) -> Iterator[MailServer]:
+    with MailServer() as mail:
+        extra = {
+            "from_email": "counterpoise@example.org",
+            "disable_ssl": True,
+            "disable_tls": True,
+            "retry_limit": 1,
+        }
+        connection = {
+            "conn_type": "smtp",
+            "host": "127.0.0.1",
+            "port": mail.port,
+            "extra": extra,
+        }
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(connection))
+        yield mail
+
+
+@pytest.fixture
+def telling(installation: Installation, tmp_path: Path) -> Installation:
+    (tmp_path / "clusters.yaml").write_text(CLUSTERS + NOTIFY)
+    return installation
+
+
+def propose(installation: Installation) -> str:
+    run = pipeline.plan(
+        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), requested_by=Person("alice")
+    )
+    assert run is not None
+    return run["run_id"]
+
+
+def titles(hook: Webhook) -> list[str]:
+    return [body["text"].split("\n")[0].strip("*") for body in hook.bodies]
+
+
+def test_everybody_is_told_once_however_often_tasks_run(
+    telling: Installation, hook: Webhook, mail: MailServer
+) -> None:
+    propose(telling)
+    for _ in range(3):
+        tell(telling, "demo")
+    assert titles(hook) == ["demo: a plan waits for a yes or a no"]
+    assert hook.paths == [f"/{SECRET}"]
+    ((recipients, message),) = mail.messages
+    assert recipients == ("ops@example.org",)
+    assert message["Subject"] == "[warning] demo: a plan waits for a yes or a no"
+    (body,) = [part for part in message.walk() if part.get_content_type() == "text/html"]
+    assert b"/counterpoise/runs/" in body.get_payload(decode=True)
+
+
+def test_a_failed_delivery_is_told_again_by_the_next_task_and_shows_no_secret(
+    telling: Installation,
+    hook: Webhook,
+    mail: MailServer,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    propose(telling)
+    caplog.set_level(logging.DEBUG)
+    hook.answers = [500, 302]
+    for _ in range(3):
+        tell(telling, "demo")
+    assert titles(hook) == ["demo: a plan waits for a yes or a no"]
+    assert len(mail.messages) == 1
+    assert "connection kafka_ops answered 500. The next Dag run tries again" in caplog.text
+    assert "connection kafka_ops answered 302" in caplog.text
+    written = "".join(capfd.readouterr())
+    assert SECRET not in caplog.text + written and hook.url not in caplog.text + written
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        None,
+        {"conn_type": "http", "host": "http://127.0.0.1:1", "password": SECRET},
+        {"conn_type": "http", "host": f"file:///{SECRET}"},
+        {"conn_type": "http", "host": f"http://{SECRET} blank.example"},
+        {"conn_type": "http", "extra": json.dumps({"template": {"text": "{link}"}})},
+    ],
+)
+def test_a_connection_that_cannot_be_used_fails_nothing_and_is_named(
+    telling: Installation,
+    mail: MailServer,
+    connection: dict[str, Any] | None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if connection is not None:
+        monkeypatch.setenv("AIRFLOW_CONN_KAFKA_OPS", json.dumps(connection))
+    propose(telling)
+    tell(telling, "demo")
+    assert "webhook kafka_ops was not told question (demo)" in caplog.text
+    assert SECRET not in caplog.text
+    assert len(mail.messages) == 1
+
+
+def test_a_mail_server_that_is_away_keeps_no_webhook_from_being_told(
+    telling: Installation,
+    hook: Webhook,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    extra = {"from_email": "a@b.c", "disable_ssl": True, "disable_tls": True, "retry_limit": 1}
+    away = {"conn_type": "smtp", "host": "127.0.0.1", "port": 1, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(away))
+    propose(telling)
+    tell(telling, "demo")
+    assert len(hook.bodies) == 1
+    assert "email ops@example.org was not told question" in caplog.text
+
+
+def test_a_run_is_told_from_question_to_end(
+    telling: Installation, hook: Webhook, mail: MailServer
+) -> None:
+    run_id = propose(telling)
+    for state in (
+        RunState.APPROVED,
+        RunState.RUNNING,
+        RunState.SETTLING,
+        RunState.HALTED,
+    ):
+        tell(telling, "demo")
+        change_state(telling.ledger, run_id, state, "broker 4 is dead")
+    tell(telling, "demo")
+    assert titles(hook) == [
+        "demo: a plan waits for a yes or a no",
+        f"demo: run {run_id} started",
+        f"demo: run {run_id} halted",
+    ]
+    assert "broker 4 is dead" in hook.bodies[-1]["text"]
+    assert len(mail.messages) == 3
+
+
+def test_an_audit_tells_its_findings(
+    telling: Installation, hook: Webhook, mail: MailServer
+) -> None:
+    dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_audit"]
+    for _ in range(2):
+        assert dag.test().state == "success"
+    assert titles(hook) == ["demo: what the audit found needs attention"]
+    assert "broker 3" in hook.bodies[0]["text"]
+
+
+def test_a_cluster_that_cannot_be_reached_is_told_by_the_watch(
+    telling: Installation,
+    hook: Webhook,
+    mail: MailServer,
+    kafka: SimulatedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    telling.ledger.pin_cluster("demo", kafka.describe_cluster().cluster_id)
+    telling.ledger.record_snapshot("demo", "demo-1", now_utc() - timedelta(days=2))
+
+    def hang() -> None:
+        raise OSError("no broker answers")
+
+    monkeypatch.setattr(kafka, "describe_cluster", hang)
+    dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_throttle_watch"]
+    dag.get_task("watch").partial_kwargs["retries"] = 0
+    assert dag.test().state == "failed"
+    (title,) = titles(hook)
+    assert title.startswith("demo: no new snapshot since ")
+
+
+def test_the_notifier_tells_the_people_of_the_cluster(
+    telling: Installation, hook: Webhook, mail: MailServer
+) -> None:
+    notifier = ClusterNotifier(cluster="demo", title="{{ what }} failed", text="see\nthe log")
+    for _ in range(2):
+        notifier({"what": "the load"})
+    assert [body["text"] for body in hook.bodies] == ["*the load failed*\nsee\nthe log\n"]
+    assert len(mail.messages) == 1
+
+
+def test_a_template_has_every_text_filled_in_and_names_make_no_markup(
+    telling: Installation, hook: Webhook, mail: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = {"channel": "#kafka", "blocks": [{"text": "{severity} {event} {cluster}: {text}"}]}
+    connection = {"conn_type": "http", "host": hook.url, "extra": {"template": template}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_OPS", json.dumps(connection))
+    hostile = '<!channel> {title} " & <https://evil.example|ok>'
+    ClusterNotifier(cluster="demo", title="t", text=hostile.replace("{title}", "{ title }"))({})
+    (body,) = hook.bodies
+    text = body["blocks"][0]["text"]
+    assert body["channel"] == "#kafka" and text.startswith("warning task demo: &lt;!channel&gt;")
+    assert "<" not in text
+
+
+def test_a_filled_in_text_is_not_filled_in_again() -> None:
+    from counterpoise.model.notification import Notification, NotificationEvent
+    from counterpoise.model.severity import Severity
+
+    note = Notification(("k",), NotificationEvent.DONE, Severity.INFO, "demo", "{text}", ("x",))
+    assert webhook_body({"text": "{title} {unknown}"}, note, "") == {"text": "{text} {unknown}"}

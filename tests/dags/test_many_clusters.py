@@ -1,0 +1,117 @@
+"""A cluster that hangs or is away fails its own task alone, and ends in time."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+
+from counterpoise import installation as wiring
+from counterpoise.installation import Installation, connect_by_discovery
+from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.orchestration.pools import pool_for
+
+ROOT = Path(__file__).parents[2]
+ALIVE = ("alpha", "beta", "gamma")
+HANGING = ("bad-1", "bad-2")
+MAPPED = {
+    "kafka_snapshot": "snapshot",
+    "kafka_audit": "audit",
+    "kafka_throttle_watch": "watch",
+}
+CLIENTS_GIVE_UP_SECONDS = 30.0
+
+
+@pytest.fixture
+def fleet(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[SimulatedCluster]:
+    """Three simulated clusters, and two at addresses that accept connections and never answer."""
+
+    def connect(settings: ConnectionSettings) -> ClusterAdmin:
+        return (
+            kafka if "alive" in str(settings.bootstrap_servers) else connect_by_discovery(settings)
+        )
+
+    monkeypatch.setattr(wiring, "connect_by_discovery", connect)
+    with ExitStack() as stack:
+        addresses = dict.fromkeys(ALIVE, "alive:9092")
+        for name in HANGING:
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
+            addresses[name] = f"127.0.0.1:{listener.getsockname()[1]}"
+        lines = [f"  {name}: {{connection: {name.replace('-', '_')}}}" for name in addresses]
+        (tmp_path / "clusters.yaml").write_text("clusters:\n" + "\n".join(lines) + "\n")
+        for name, address in addresses.items():
+            monkeypatch.setenv(
+                f"AIRFLOW_CONN_{name.replace('-', '_').upper()}",
+                f'{{"conn_type": "kafka", "extra": {{"bootstrap.servers": "{address}"}}}}',
+            )
+        yield kafka
+
+
+def run(dag_id: str, **options: Any) -> dict[str, tuple[str, float]]:
+    """Run a Dag; return the state of each cluster's task, and how long it took in seconds."""
+    dag = DagBag(dag_folder=ROOT / "dags").dags[dag_id]
+    dag.get_task(MAPPED[dag_id]).partial_kwargs.update(retries=0, **options)
+    tasks = [one for one in dag.test().get_task_instances() if one.task_id == MAPPED[dag_id]]
+    names = sorted((*ALIVE, *HANGING))
+    return {names[one.map_index]: (one.state, one.duration) for one in tasks}
+
+
+@pytest.mark.parametrize("dag_id", MAPPED)
+def test_two_clusters_that_never_answer_fail_alone_and_soon(
+    fleet: SimulatedCluster, dag_id: str
+) -> None:
+    tasks = run(dag_id)
+    assert {name: state for name, (state, _) in tasks.items()} == {
+        **dict.fromkeys(ALIVE, "success"),
+        **dict.fromkeys(HANGING, "failed"),
+    }
+    assert max(seconds for _, seconds in tasks.values()) < CLIENTS_GIVE_UP_SECONDS
+
+
+def test_a_snapshot_that_hangs_ends_at_its_deadline_and_the_others_are_kept(
+    fleet: SimulatedCluster,
+    installation: Installation,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hang(settings: ConnectionSettings) -> ClusterAdmin:
+        if "alive" not in str(settings.bootstrap_servers):
+            time.sleep(600)
+        return fleet
+
+    monkeypatch.setattr(wiring, "connect_by_discovery", hang)
+    tasks = run("kafka_snapshot", execution_timeout=timedelta(seconds=3))
+    assert [state for state, _ in (tasks[name] for name in HANGING)] == ["failed", "failed"]
+    assert max(tasks[name][1] for name in HANGING) < CLIENTS_GIVE_UP_SECONDS
+    known = installation.archive.manifests(ALIVE)["cluster"].to_pylist()
+    assert sorted(known) == list(ALIVE)
+
+
+@pytest.mark.parametrize(("dag_id", "task_id"), MAPPED.items())
+def test_each_cluster_has_a_deadline_and_its_purpose_a_pool(
+    dag_id: str, task_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for purpose in ("SNAPSHOT", "AUDIT", "WATCH"):
+        monkeypatch.setenv(f"COUNTERPOISE_{purpose}_POOL", f"kafka_{purpose.lower()}")
+    task = DagBag(dag_folder=ROOT / "dags").dags[dag_id].get_task(task_id)
+    assert task.is_mapped
+    assert task.pool == f"kafka_{task_id}"
+    assert timedelta(0) < task.execution_timeout <= timedelta(minutes=30)
+
+
+def test_a_run_has_a_pool_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOISE_RUN_POOL", "kafka_runs")
+    dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
+    assert {dag.get_task(name).pool for name in ("execute", "settle")} == {"kafka_runs"}
+    assert pool_for("AUDIT") == "default_pool"
