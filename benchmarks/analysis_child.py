@@ -4,7 +4,8 @@ itself took.
     spark-submit benchmarks/analysis_child.py TASK STORE ROUND SNAPSHOTS SPARK_JOBS
 
 TASK is a job, or `broker_balance`, that one table alone. Prints a line of JSON: seconds without the
-start of the session, and the most memory that the driver's JVM has had.
+start of the session, CPU seconds of the driver's JVM meanwhile (other work on the machine hardly
+changes them), and the most memory that it has had.
 """
 
 import json
@@ -33,9 +34,24 @@ def main() -> None:
     }
     one = open_round(task, f"file://{store}", name, load_manifests(Path(listed)))
     one.spark.range(1).count()  # the session is up when it has done something
-    began = time.monotonic()
+    began, cpu_before = time.monotonic(), _cpu_seconds_of_jvm()
     tasks[task](one)
-    print(json.dumps({"seconds": time.monotonic() - began, "peak_bytes": _peak_of_jvm()}))
+    told = {
+        "seconds": time.monotonic() - began,
+        "cpu_seconds": _cpu_seconds_of_jvm() - cpu_before,
+        "peak_bytes": _peak_of_jvm(),
+    }
+    print(json.dumps(told))
+
+
+def _cpu_seconds_of_jvm() -> float:
+    """Return what the JVM's threads have used; in client mode it is our parent. 0 without /proc."""
+    status = Path(f"/proc/{os.getppid()}/stat")
+    if not status.exists():
+        return 0.0
+    after_name = status.read_text().rpartition(")")[2].split()
+    ticks = int(after_name[11]) + int(after_name[12])  # utime and stime, proc(5)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _peak_of_jvm() -> int | None:

@@ -1,15 +1,18 @@
-"""How many requests one hourly analysis of a fleet makes to an object store.
+"""How many requests hourly analyses of a fleet make to an object store, how long Spark takes, and
+how much memory.
 
-    python -m benchmarks.store_requests --clusters 50 --days 730
+    python -m benchmarks.store_requests --clusters 200 --large 10 --days 730 --rounds 3
 
 The fleet is made up: each cluster has a compacted day of history for each day, a few snapshots of
-today that are analysed, and a new one. Files are in memory; each operation counts as what S3 needs
-for it: a list is a request per 1,000 files, a move is a copy and a delete, and reading a Parquet
-footer is two requests.
+today that are analysed, and a new one each round; large clusters have 20,000 partitions, others 12.
+Files are in memory; each operation counts as what S3 needs for it: a list is a request per 1,000
+files, a move is a copy and a delete, reading a Parquet footer is two requests, and row groups one
+more. Spark works on copies (`local[2]`), so it asks the store for nothing itself.
 """
 
 import argparse
 import json
+import resource
 import sys
 import time
 from collections import Counter
@@ -27,12 +30,15 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.files import StoredFile
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, SNAPSHOTS
+from counterpoise.pipeline import analysing
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.storage import Store
 
 NOW: Final = datetime(2026, 11, 21, 15, tzinfo=UTC)
 _FILES_OF_A_LIST: Final = 1_000
 _TODAY: Final = 3  # snapshots, the new one among them
+_PARTITIONS: Final = 12
+_PARTITIONS_OF_LARGE: Final = 20_000
 
 
 class CountingStore(Store):
@@ -54,6 +60,11 @@ class CountingStore(Store):
         self.requests["footer"] += 2
         return super().parquet_shape(path)
 
+    def read_table(self, path: str, **rows: Any) -> pa.Table:
+        if any(rows.values()):
+            self.requests["footer and row groups"] += 3
+        return super().read_table(path, **rows)
+
     def files(self, prefix: str) -> tuple[StoredFile, ...]:
         found = super().files(prefix)
         self.requests["list"] += max(1, -(-len(found) // _FILES_OF_A_LIST))
@@ -73,14 +84,19 @@ class CountingStore(Store):
 
 
 def snapshot(cluster: str, at: datetime) -> ClusterSnapshot:
-    """A small cluster: three brokers, twelve partitions."""
+    """A cluster of three brokers; a large one has a topic for each hundred partitions."""
+    count = _PARTITIONS_OF_LARGE if cluster.startswith("large") else _PARTITIONS
+    log_dir = {"path": "/data", "total_bytes": 2 * 10**12, "usable_bytes": 10**12}
     document = {
         "cluster": cluster,
         "cluster_id": f"{cluster}-id",
         "snapshot_id": history.snapshot_id_for(cluster, at),
         "observed_at": at.isoformat(),
-        "brokers": [{"id": broker_id} for broker_id in (1, 2, 3)],
-        "partitions": [["orders", p, [1 + p % 3, 1 + (p + 1) % 3], 1 + p % 3] for p in range(12)],
+        "brokers": [{"id": broker_id, "log_dirs": [log_dir]} for broker_id in (1, 2, 3)],
+        "partitions": [
+            [f"orders-{p // 100}", p % 100, [1 + p % 3, 1 + (p + 1) % 3], 1 + p % 3]
+            for p in range(count)
+        ],
     }
     return from_document_text(json.dumps(document))
 
@@ -117,13 +133,50 @@ def write_fleet(installation: Installation, clusters: Sequence[str], days: int) 
             archive.write_snapshot(snapshot(cluster, NOW - timedelta(hours=hours_ago)))
 
 
+def one_round(installation: Installation, store: CountingStore, clusters: Sequence[str]) -> None:
+    """Analyse one new snapshot of each cluster, and print what that took."""
+    store.requests.clear()
+    spark_seconds: list[float] = []
+    run_job = analysing.run_job
+
+    def timed(*arguments: Any, **named: Any) -> None:
+        began = time.monotonic()
+        run_job(*arguments, **named)
+        spark_seconds.append(time.monotonic() - began)
+
+    analysing.run_job = timed  # type: ignore[attr-defined]
+    begin = time.monotonic()
+    try:
+        found = pipeline.analyse(installation, "now", print)
+    finally:
+        analysing.run_job = run_job  # type: ignore[attr-defined]
+    assert found == sorted(clusters)
+    for name, count in sorted(store.requests.items()):
+        print(f"  {count:7,d}  {name}")
+    total = store.requests.total()
+    seconds = f"{time.monotonic() - begin:.0f} s, {sum(spark_seconds):.0f} s of them Spark"
+    print(f"  {total:7,d}  requests, {total / len(clusters):.1f} a cluster; {seconds}")
+    own, jobs = (
+        resource.getrusage(who).ru_maxrss / 1024
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    print(
+        f"  {own:,.0f} MiB at most so far in this process, store included; {jobs:,.0f} in Spark's"
+    )
+
+
 def main(argv: Sequence[str]) -> int:
-    """Print the requests of one round, and those of its parts."""
+    """Print the requests of each round, and those of its parts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--clusters", type=int, default=50)
+    parser.add_argument("--large", type=int, default=0, help="so many of them are large")
     parser.add_argument("--days", type=int, default=730)
+    parser.add_argument("--rounds", type=int, default=1)
     arguments = parser.parse_args(argv)
-    clusters = [f"cluster-{number:03d}" for number in range(arguments.clusters)]
+    clusters = [
+        f"{'large' if number < arguments.large else 'cluster'}-{number:03d}"
+        for number in range(arguments.clusters)
+    ]
     store = CountingStore("memory://store-requests")
     settings = "".join(f"  {name}: {{connection: none}}\n" for name in clusters)
     locations = Locations.from_environment(
@@ -138,16 +191,11 @@ def main(argv: Sequence[str]) -> int:
         installation.__dict__["archive"] = Archive(store)
         write_fleet(installation, clusters, arguments.days)
         pipeline.analyse(installation, "before", print)
-        for cluster in clusters:
-            installation.archive.write_snapshot(snapshot(cluster, NOW))
-        store.requests.clear()
-        begin = time.monotonic()
-        found = pipeline.analyse(installation, "now", print)
-    assert found == clusters
-    print(f"{len(clusters)} clusters, {arguments.days} days of history, one new snapshot each:")
-    for name, count in sorted(store.requests.items()):
-        print(f"  {count:7,d}  {name}")
-    print(f"  {store.requests.total():7,d}  requests in {time.monotonic() - begin:.0f} s")
+        for hour in range(arguments.rounds):
+            for cluster in clusters:
+                installation.archive.write_snapshot(snapshot(cluster, NOW + timedelta(hours=hour)))
+            print(f"{len(clusters)} clusters, {arguments.days} days of history, round {hour + 1}:")
+            one_round(installation, store, clusters)
     return 0
 
 

@@ -21,7 +21,7 @@ from leader_balance import (
 )
 from pairs import read_pairs
 from partition_load import LOAD_COLUMNS, LOAD_INPUTS, load_tables, log_dir_tables, with_load
-from rounds import Round, run_job, side_by_side
+from rounds import Round, run_job
 
 _INPUTS = tuple(dict.fromkeys((*CHANGE_INPUTS, *LOAD_INPUTS)))
 _COLUMNS = tuple(dict.fromkeys((*CHANGE_COLUMNS, *LOAD_COLUMNS)))
@@ -29,19 +29,18 @@ _COLUMNS = tuple(dict.fromkeys((*CHANGE_COLUMNS, *LOAD_COLUMNS)))
 
 def write_analysis(round_: Round) -> None:
     """Write every table of RESULT_TABLES."""
-
-    def write_compared() -> None:
-        compared = round_.keep(
-            read_pairs(round_, _INPUTS)
-            .transform(with_change, round_.read("brokers"))
-            .transform(with_load, round_.snapshots)
-            .select(*_COLUMNS)
-        )
-        changes = change_tables(round_, compared, only_changes(compared))
-        round_.write(load_tables(round_, compared) | topic_tables(round_, compared) | changes)
-
-    side_by_side(
-        write_compared, lambda: round_.write(broker_tables(round_) | log_dir_tables(round_))
+    compared = round_.keep(
+        read_pairs(round_, _INPUTS)
+        .transform(with_change, round_.read("brokers", round_.new))
+        .transform(with_load, round_.snapshots)
+        .select(*_COLUMNS)
+    )
+    round_.write(
+        load_tables(round_, compared)
+        | topic_tables(round_, compared)
+        | change_tables(round_, compared, only_changes(compared))
+        | broker_tables(round_)
+        | log_dir_tables(round_)
     )
 
 

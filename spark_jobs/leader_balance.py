@@ -20,10 +20,10 @@ import sys
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pairs import broker_key, build_topic_pairs, read_pairs, topic_key, with_brokers, with_topics
+from pairs import build_topic_pairs, read_pairs
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
-from rounds import Round, Tables, run_job, side_by_side
+from rounds import Round, Tables, run_job
 from snapshots import Snapshots, row_columns
 
 from counterpoise.model.result_tables import (
@@ -68,21 +68,19 @@ def build_broker_balance(
     zeros.
     """
     is_leader, is_first = F.col("is_leader"), F.col("position") == 0
-    held = replicas.groupBy(broker_key()).agg(
+    held = replicas.groupBy("snapshot", "broker_id").agg(
         F.count_if(is_leader).alias("leaders"),
         F.count_if(is_first).alias("preferred_leaders"),
         F.count_if(is_leader & ~is_first).alias("leaders_not_preferred"),
         F.count(F.lit(1)).alias("replicas"),
         F.sum("size_bytes").alias("bytes"),
     )
-    balance = held.transform(with_brokers, brokers.where(~snapshots.column("is_context"))).fillna(
-        0, subset=_COUNTS
-    )
+    balance = brokers.join(held, on=["snapshot", "broker_id"], how="left").fillna(0, subset=_COUNTS)
     return snapshots.select(balance, BROKER_BALANCE)
 
 
 def build_topic_balance(
-    snapshots: Snapshots, brokers: DataFrame, topics: DataFrame, partitions: DataFrame
+    snapshots: Snapshots, brokers: DataFrame, partitions: DataFrame
 ) -> DataFrame:
     """TOPIC_BALANCE: one row per snapshot and topic.
 
@@ -94,14 +92,14 @@ def build_topic_balance(
     live_counts = live.groupBy("snapshot").agg(F.count(F.lit(1)).alias("live_count"))
     # Shuffled once: on a large cluster each broker leads little more than one partition of a topic.
     led = (
-        partitions.select("snapshot", topic_key(), "leader", "size_bytes")
-        .repartition("topic_key")
-        .groupBy("topic_key", "snapshot", "leader")
+        partitions.select("snapshot", "topic", "leader", "size_bytes")
+        .repartition("snapshot", "topic")
+        .groupBy("snapshot", "topic", "leader")
         .agg(F.count(F.lit(1)).alias("led"), F.sum("size_bytes").alias("led_bytes"))
     )
     balance = (
         led.join(F.broadcast(live), on=["snapshot", "leader"], how="left")
-        .groupBy("topic_key")
+        .groupBy("snapshot", "topic")
         .agg(
             F.sum("led").alias("partition_count"),
             F.max(F.when(F.col("leader").isNotNull(), F.col("led"))).alias("most_leaders"),
@@ -109,7 +107,6 @@ def build_topic_balance(
             F.count("is_live").alias("leading_count"),
             F.sum("led_bytes").alias("size_bytes"),
         )
-        .transform(with_topics, topics)
         .join(F.broadcast(live_counts), on="snapshot", how="left")
         .transform(with_fewest_leaders)
         .fillna(0, subset=["most_leaders", "size_bytes"])
@@ -246,28 +243,26 @@ def build_topic_counts(round_: Round) -> DataFrame:
 def write_leader_balance(round_: Round) -> None:
     """Write all four tables of the round."""
     partitions = round_.read("partitions", round_.new)
-
-    def write_changes() -> None:
-        pairs = read_pairs(round_, CHANGE_INPUTS).transform(with_change, round_.read("brokers"))
-        round_.write(change_tables(round_, partitions, round_.keep(only_changes(pairs))))
-
-    side_by_side(
-        write_changes,
-        lambda: round_.write(topic_tables(round_, partitions) | broker_tables(round_)),
+    pairs = read_pairs(round_, CHANGE_INPUTS).transform(
+        with_change, round_.read("brokers", round_.new)
+    )
+    changes = round_.keep(only_changes(pairs))
+    round_.write(
+        change_tables(round_, partitions, changes)
+        | topic_tables(round_, partitions)
+        | broker_tables(round_)
     )
 
 
 def topic_tables(round_: Round, partitions: DataFrame) -> Tables:
     """Return how TOPIC_BALANCE is made of the snapshots to analyse."""
-    brokers, topics = round_.read("brokers"), round_.read("topics")
-    return {
-        "topic_balance": lambda: build_topic_balance(round_.snapshots, brokers, topics, partitions)
-    }
+    brokers = round_.read("brokers", round_.new)
+    return {"topic_balance": lambda: build_topic_balance(round_.snapshots, brokers, partitions)}
 
 
 def broker_tables(round_: Round) -> Tables:
     """Return how BROKER_BALANCE is made of the replicas."""
-    brokers, replicas = round_.read("brokers"), round_.read("replicas", round_.new)
+    brokers, replicas = round_.read("brokers", round_.new), round_.read("replicas", round_.new)
     return {"broker_balance": lambda: build_broker_balance(round_.snapshots, brokers, replicas)}
 
 

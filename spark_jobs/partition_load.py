@@ -30,10 +30,10 @@ until all of it is deleted: until then a record seems larger than it is.
 import sys
 from collections.abc import Sequence
 
-from pairs import broker_key, read_pairs, topic_key, with_brokers, with_topics
+from pairs import read_pairs
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
-from rounds import Round, Tables, run_job, side_by_side
+from rounds import Round, Tables, run_job
 from snapshots import Snapshots, row_columns
 
 from counterpoise.model.result_tables import BROKER_LOAD, LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
@@ -142,7 +142,7 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
         "snapshot", "leader", "bytes_in_per_second", "how", F.explode("replicas").alias("broker_id")
     )
     is_at_least = F.col("how") == "at_least"
-    carried = placed.groupBy(broker_key()).agg(
+    carried = placed.groupBy("snapshot", "broker_id").agg(
         F.sum(F.when(leads, rate)).alias("leader_bytes_in_per_second"),
         F.sum(F.when(~leads, rate)).alias("followed"),
         F.count(F.when(leads, rate)).alias("rates_known"),
@@ -151,7 +151,7 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
         F.count_if(~leads & is_at_least).alias("follower_rates_at_least"),
     )
     load = (
-        carried.transform(with_brokers, brokers.where(~snapshots.column("is_context")))
+        brokers.join(carried, on=["snapshot", "broker_id"], how="left")
         .withColumn("follower_bytes_in_per_second", F.when(~F.col("is_fenced"), F.col("followed")))
         .fillna(0, subset=[name for name in BROKER_LOAD.names if "rates_" in name])
     )
@@ -163,14 +163,14 @@ def build_log_dir_load(snapshots: Snapshots, log_dirs: DataFrame) -> DataFrame:
     return snapshots.select(log_dirs.where(F.col("error").isNull()), LOG_DIR_LOAD)
 
 
-def build_topic_load(snapshots: Snapshots, topics: DataFrame, loads: DataFrame) -> DataFrame:
+def build_topic_load(snapshots: Snapshots, loads: DataFrame) -> DataFrame:
     """TOPIC_LOAD: one row per snapshot and topic.
 
     Of partitions that are equally hot the first one is named.
     """
     rate = F.col("bytes_in_per_second")
     heat = rate.cast("double") + (F.lit(1.0) - F.col("partition") / F.lit(_MAX_PARTITIONS))
-    load = loads.groupBy(topic_key()).agg(
+    load = loads.groupBy("snapshot", "topic").agg(
         F.count(F.lit(1)).alias("partition_count"),
         F.sum(rate).alias("bytes_in_per_second"),
         F.max_by("partition", heat).alias("hottest_partition"),
@@ -179,29 +179,23 @@ def build_topic_load(snapshots: Snapshots, topics: DataFrame, loads: DataFrame) 
         F.sum("growth_bytes_per_second").alias("growth_bytes_per_second"),
         F.count_if(F.col("how") == "at_least").alias("rates_at_least"),
     )
-    return snapshots.select(with_topics(load, topics), TOPIC_LOAD)
+    return snapshots.select(load, TOPIC_LOAD)
 
 
 def write_partition_load(round_: Round) -> None:
     """Write all four tables of the round."""
-
-    def write_loads() -> None:
-        loads = round_.keep(
-            read_pairs(round_, LOAD_INPUTS)
-            .transform(with_load, round_.snapshots)
-            .select(*LOAD_COLUMNS)
-        )
-        round_.write(load_tables(round_, loads))
-
-    side_by_side(write_loads, lambda: round_.write(log_dir_tables(round_)))
+    loads = round_.keep(
+        read_pairs(round_, LOAD_INPUTS).transform(with_load, round_.snapshots).select(*LOAD_COLUMNS)
+    )
+    round_.write(load_tables(round_, loads) | log_dir_tables(round_))
 
 
 def load_tables(round_: Round, loads: DataFrame) -> Tables:
-    """Return how each table is made of the rows of `with_load`, the longest work first."""
-    snapshots, brokers = round_.snapshots, round_.read("brokers")
+    """Return how each table is made of the rows of `with_load`."""
+    snapshots, brokers = round_.snapshots, round_.read("brokers", round_.new)
     return {
         "partition_load": lambda: build_partition_load(snapshots, loads),
-        "topic_load": lambda: build_topic_load(snapshots, round_.read("topics"), loads),
+        "topic_load": lambda: build_topic_load(snapshots, loads),
         "broker_load": lambda: build_broker_load(snapshots, brokers, loads),
     }
 

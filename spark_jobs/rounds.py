@@ -27,16 +27,14 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
@@ -56,32 +54,22 @@ FAILED: Final = 1
 # The keys of a manifest row.
 _KEYS: Final = ("snapshot_id", "cluster", "cluster_id", "observed_at", "schema_version", "files")
 _ROUND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-# Of partitions, after a shuffle: a task's share of a join stays far below 1 GiB.
+# Of partitions, after a shuffle: a task's share stays far below 1 GiB. Spark joins small shares.
 _ROWS_PER_TASK: Final = 400_000
-# Of a table that was kept: reading it takes little memory, and each task some 30 ms.
-_ROWS_PER_TASK_KEPT: Final = 2_000_000
 _MIN_TASKS: Final = 2
-_THREADS: Final = 4
-# Checkpointed rows take some 300 bytes of memory each. Persisted in columns they take 110 bytes of
-# disk and leave memory to the tasks that aggregate, but writing them takes as long as computing
-# them.
-_MAX_ROWS_CHECKPOINTED: Final = 3_000_000
 # Of files, read by one task: compressed, they hold far more rows than their size suggests.
 _READ_PER_TASK: Final = "32m"
 
 _SHUFFLE_TASKS: Final = "spark.sql.shuffle.partitions"
-# How a round runs fast.
 _SETTINGS: Final = {
-    # What is persisted is read a few times: compressing it takes longer than it saves.
-    "spark.rdd.compress": "false",
-    "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # Otherwise each call of the DataFrame API sends its place in our code to the JVM: seconds of a
-    # round.
+    # Otherwise each call of the DataFrame API sends its place in our code to the JVM: a fifth of
+    # the CPU time of a round with one new snapshot.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.files.maxPartitionBytes": _READ_PER_TASK,
-    # Partitions are shuffled by their task key and joined by task key and row key: the first is
-    # enough for the join.
-    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    # A join of shuffled rows may build a hash table of a task's share up to this size; where one is
+    # larger, all of it is sorted and merged, which spills.
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
 }
 
 # How Spark's message about a file that cannot be read begins, and ours about a missing value.
@@ -106,16 +94,6 @@ class Round:
     _tables: dict[tuple[str, frozenset[int]], DataFrame] = field(
         default_factory=dict, init=False, repr=False
     )
-
-    @property
-    def row_count(self) -> int:
-        """Number of rows of partitions in all the snapshots."""
-        return partition_count(self.manifests)
-
-    @property
-    def tasks(self) -> int:
-        """Number of tasks of a shuffle of all partitions."""
-        return int(str(self.spark.conf.get(_SHUFFLE_TASKS)))
 
     @cached_property
     def snapshots(self) -> Snapshots:
@@ -142,53 +120,24 @@ class Round:
         return self._tables[table, wanted]
 
     def keep(self, table: DataFrame) -> DataFrame:
-        """Compute the table now and keep it until Spark stops, for all results made of it."""
-        if self.row_count <= _MAX_ROWS_CHECKPOINTED:
-            return table.localCheckpoint()
-        kept = table.persist(StorageLevel.DISK_ONLY)
-        # Computes all of it: adaptive execution waits for the size of a shuffle before it plans on.
-        kept.take(1)
-        return kept.coalesce(-(-self.row_count // _ROWS_PER_TASK_KEPT))
+        """Keep the rows once they are computed, in memory and on disk, until Spark stops."""
+        return table.persist()
 
     def write(self, results: Tables) -> None:
         """Write each table, a folder for each cluster; replaces what an earlier attempt wrote."""
-        is_of_many = len({row["cluster"] for row in self.manifests}) > 1
-
-        def write_one(table: str) -> None:
-            rows = results[table]()
-            options = _parquet_options(rows.schema)
-            rows = rows.withColumn(CLUSTER_FOLDER, F.col("cluster"))
-            if is_of_many:  # else each task would write a file for each cluster
+        for table, build in results.items():
+            rows = build().withColumn(CLUSTER_FOLDER, F.col("cluster"))
+            if self._is_of_many:  # else each task would write a file for each cluster
                 rows = rows.repartition(CLUSTER_FOLDER)
-            writer = rows.write.mode("overwrite").options(**options).partitionBy(CLUSTER_FOLDER)
+            writer = rows.write.mode("overwrite").partitionBy(CLUSTER_FOLDER)
             writer.parquet(self.path(table))
 
-        side_by_side(*(partial(write_one, table) for table in results))
+    @cached_property
+    def _is_of_many(self) -> bool:
+        return len({row["cluster"] for row in self.manifests}) > 1
 
     def path(self, table: str) -> str:
         return f"{self.store}/results/{table}/round={self.name}"
-
-
-def _parquet_options(schema: T.StructType) -> dict[str, str]:
-    """Return options that make writing quick.
-
-    Numbers that seldom repeat get no dictionary: each would be looked up in it.
-    """
-    numeric = (T.LongType, T.DoubleType, T.TimestampType)
-    names = [field.name for field in schema if isinstance(field.dataType, numeric)]
-    no_dictionary = {f"parquet.enable.dictionary#{name}": "false" for name in names}
-    return {"compression": "zstd", "parquet.compression.codec.zstd.level": "1", **no_dictionary}
-
-
-def side_by_side(*work: Callable[[], None]) -> None:
-    """Do all of it, in threads.
-
-    Planning takes one core for seconds: meanwhile Spark computes what was planned before.
-    """
-    with ThreadPoolExecutor(_THREADS) as pool:
-        futures = [pool.submit(function) for function in work]
-        for future in futures:
-            future.result()
 
 
 def run_job(
@@ -233,7 +182,7 @@ def unusable_file(message: str) -> str | None:
 
 
 def open_round(job: str, store: str, name: str, manifests: Sequence[Mapping[str, Any]]) -> Round:
-    """Start Spark and return the round."""
+    """Start Spark and return the round; a shuffle has at most as many tasks as its rows need."""
     tasks = max(_MIN_TASKS, -(-partition_count(manifests) // _ROWS_PER_TASK))
     settings = {**_SETTINGS, _SHUFFLE_TASKS: str(tasks)}
     return Round(open_session(job, settings), store, name, manifests)
@@ -320,15 +269,17 @@ def read_table(
 def with_snapshot(table: DataFrame, origins: DataFrame) -> DataFrame:
     """Add the snapshot of each row: by its `snapshot_id` in a file of many snapshots, else by the
     name of its file.
-
-    Both are compared by one hash of 64 bits: that takes half of the time that two texts take.
     """
-    file = F.col("_metadata.file_name")
-    origin = F.xxhash64(file, F.coalesce("snapshot_id", F.lit("")))
-    numbers = origins.select(F.xxhash64("file", "id_in_file").alias("origin"), "snapshot")
-    path = F.col("_metadata.file_path")
-    rows = table.withColumn("path", path).withColumn("origin", origin).drop("snapshot_id")
-    return rows.join(F.broadcast(numbers), on="origin", how="inner").drop("origin")
+    rows = table.withColumns(
+        {
+            "path": F.col("_metadata.file_path"),
+            "file": F.col("_metadata.file_name"),
+            "id_in_file": F.coalesce("snapshot_id", F.lit("")),
+        }
+    )
+    return rows.join(F.broadcast(origins), on=["file", "id_in_file"], how="inner").drop(
+        "file", "id_in_file", "snapshot_id"
+    )
 
 
 def with_required(table: DataFrame, schema: T.StructType) -> DataFrame:

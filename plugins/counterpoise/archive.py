@@ -9,7 +9,7 @@ Part of the wiring, beside `installation.py`: `pipeline` writes through it, `que
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from operator import itemgetter
 from pathlib import Path
@@ -24,6 +24,7 @@ from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.files import StoredFile
 from counterpoise.model.finding import AuditReport
+from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.storage import Store
@@ -103,18 +104,30 @@ class Archive:
             f"the store has no {self.store.uri(single)}, and no compacted day with this snapshot"
         )
 
-    def index_manifests(self, cluster: str) -> pa.Table:
+    def manifest_lists(self) -> dict[str, tuple[StoredFile, ...]]:
+        """Return the manifest files of each cluster: one list for all of them."""
+        root = f"{history.ROOT}/{history.MANIFESTS}"
+        found = ((history.place_of(file.path), file) for file in self._manifest_list(root))
+        by_cluster = grouped((place[0], file) for place, file in found if place is not None)
+        return {cluster: tuple(files) for cluster, files in by_cluster.items()}
+
+    def index_manifests(self, cluster: str, listed: Iterable[StoredFile] | None = None) -> pa.Table:
         """Return the manifest rows of a cluster, oldest first, each snapshot once; bring the index
         of its manifests up to date.
+
+        `listed` are the cluster's manifest files, where they are known.
         """
         index = read_index(self.store, cluster)
-        manifests = self._read_manifests(cluster, index)
+        manifests = self._read_manifests(cluster, index, listed)
         if {file for file in manifests if file.modified_at} != index.keys():
             write_index(self.store, cluster, manifests)
         return history.each_once({file.path: table for file, table in manifests.items()})
 
     def _read_manifests(
-        self, cluster: str, index: Mapping[StoredFile, pa.Table]
+        self,
+        cluster: str,
+        index: Mapping[StoredFile, pa.Table],
+        listed: Iterable[StoredFile] | None = None,
     ) -> dict[StoredFile, pa.Table]:
         """Return all manifests of a cluster, those in the index from there.
 
@@ -122,15 +135,16 @@ class Archive:
         both are done again.
         """
         folder = history.manifests_folder(cluster)
+        files = self._manifest_list(folder) if listed is None else list(listed)
         for _ in range(_MAX_TRIES):
-            files = self._manifest_list(folder)
             try:
                 return {
                     file: index[file] if file in index else self.store.read_table(file.path)
                     for file in files
                 }
             except StoreError:
-                if self._manifest_list(folder) == files:
+                files_before, files = files, self._manifest_list(folder)
+                if files == files_before:
                     raise
         raise StoreError(
             f"the manifests in {self.store.uri(folder)} changed {_MAX_TRIES} times while they were "

@@ -35,11 +35,11 @@ INDEX: Final = pa.schema(
 def read_index(store: Store, cluster: str) -> dict[StoredFile, pa.Table]:
     """Return the manifests in the index, by the file that each was read from."""
     path = _path(cluster)
-    if store.info(path) is None:
-        return {}
     try:
         index = store.read_table(path).select(INDEX.names).cast(INDEX)
     except (StoreError, pa.ArrowException, KeyError) as error:
+        if store.info(path) is None:
+            return {}
         _LOGGER.warning("the index of manifests of %s is made anew: %s", cluster, error)
         return {}
     names = ("path", "size_bytes", "modified_at")

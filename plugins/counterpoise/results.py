@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from counterpoise.errors import StoreError
 from counterpoise.history import daily_folder, place_of, scheduled_at_of
 from counterpoise.model.balance import LeftOut
+from counterpoise.model.grouping import grouped
 from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES
 from counterpoise.model.tables import conformed
 from counterpoise.storage import Store
@@ -52,38 +53,45 @@ class Analysed:
         )
 
 
+@dataclass(frozen=True)
+class StoredViews:
+    """The files of the views of all clusters, as they were when they were listed."""
+
+    paths: frozenset[str]
+
+    @cached_property
+    def _folders(self) -> frozenset[str]:
+        return frozenset("/".join(path.split("/")[:3]) for path in self.paths)
+
+    def has(self, cluster: str, view: str) -> bool:
+        """Return whether this release has written any file of a view; a view that was there stays
+        there.
+        """
+        return f"views/{cluster}/{view}" in self._folders
+
+
 class Results:
     """The results in a store; it reads the list of rounds once, so make a new one after a round."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._unfinished: list[dict[str, Any]] = []
 
-    def with_round(self, round_id: str, rows: Iterable[Mapping[str, Any]]) -> "Results":
-        """Return the results as they are once this round, which Spark has written, is finished."""
-        results = Results(self._store)
-        results._unfinished = [_document(round_id, None, rows, is_by_cluster=True)]
+    @classmethod
+    def of_round(cls, store: Store, round_id: str, rows: Iterable[Mapping[str, Any]]) -> "Results":
+        """Return the results of one round alone, which Spark wrote to a store or a copy of it."""
+        results = cls(store)
+        results.__dict__["analysed"] = _analysed([_document(round_id, None, rows)])
         return results
 
     @cached_property
     def analysed(self) -> Mapping[str, Analysed]:
         """Return the previous snapshot id of each analysed snapshot, by snapshot id."""
-        rounds = sorted(
-            self._rounds(),
-            key=lambda document: (document.get("finished_at") or "", document["round"]),
-        )
-        rounds += self._unfinished
-        return {
-            row["snapshot_id"]: Analysed(
-                row["snapshot_id"],
-                row["cluster"],
-                row.get("previous_snapshot_id"),
-                document["round"],
-                bool(document.get("by_cluster")),
+        return _analysed(
+            sorted(
+                self._rounds(),
+                key=lambda document: (document.get("finished_at") or "", document["round"]),
             )
-            for document in rounds
-            for row in document["snapshots"]
-        }
+        )
 
     def of_cluster(self, cluster: str) -> frozenset[str]:
         """Return the ids of the cluster's analysed snapshots."""
@@ -100,7 +108,8 @@ class Results:
         """Write the list of a round's snapshots.
 
         `is_by_cluster`: its results lie in a folder for each cluster, as the Spark jobs write them;
-        those of earlier releases did not.
+        otherwise all clusters may share a file, as in those of earlier releases, and where a file
+        for each cluster would be too many requests.
         """
         document = _document(round_id, finished_at, rows, is_by_cluster=is_by_cluster)
         self._store.write_text(
@@ -115,20 +124,23 @@ class Results:
     def table(self, name: str, snapshot_ids: Collection[str]) -> pa.Table:
         """Return the rows of one table of RESULT_TABLES for those of the snapshots with results."""
         schema = RESULT_TABLES[name]
-        by_folder: dict[str, list[str]] = {}
-        for snapshot_id in sorted(snapshot_ids):
-            if found := self.analysed.get(snapshot_id):
-                by_folder.setdefault(found.folder(name), []).append(snapshot_id)
-        tables = []
-        for folder, ids in sorted(by_folder.items()):
-            wanted = pa.array(ids, pa.string())
-            for table in self._files(folder, schema):
-                tables.append(table.filter(pc.is_in(table["snapshot_id"], value_set=wanted)))
+        found = [self.analysed[one] for one in sorted(snapshot_ids) if one in self.analysed]
+        by_folder = grouped((result.folder(name), result) for result in found)
+        tables: list[pa.Table] = []
+        for folder, of_folder in sorted(by_folder.items()):
+            ids = pa.array([result.snapshot_id for result in of_folder], pa.string())
+            is_shared = not of_folder[0].is_by_cluster
+            for table in self._files(folder, schema, ids.to_pylist() if is_shared else ()):
+                tables.append(table.filter(pc.is_in(table["snapshot_id"], value_set=ids)))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def view_files(self, cluster: str, name: str) -> ViewFiles:
         """Return the files of one of VIEWS; see `ViewFiles`."""
         return ViewFiles(self._store, cluster, name)
+
+    def stored_views(self) -> StoredViews:
+        """Return which files of views there are, of all clusters: one list for all of them."""
+        return StoredViews(frozenset(self._store.list("views")))
 
     def view(
         self,
@@ -159,12 +171,14 @@ class Results:
                 found.append(conformed(self._store.read_table(path), schema))
         return pa.concat_tables(found)
 
-    def write_left_out(self, cluster: str, left_out: Iterable[LeftOut]) -> None:
+    def write_left_out(
+        self, cluster: str, left_out: Iterable[LeftOut], stored: StoredViews
+    ) -> None:
         """Write which snapshots cannot be analysed at present; an empty list clears them."""
         rows = [{"snapshot_id": entry.snapshot_id, "reason": entry.reason} for entry in left_out]
-        if not rows and not self._store.list(f"views/{cluster}", suffix=_LEFT_OUT):
-            return
-        self._store.write_text(f"views/{cluster}/{_LEFT_OUT}", json.dumps(rows, indent=1) + "\n")
+        path = f"views/{cluster}/{_LEFT_OUT}"
+        if rows or path in stored.paths:
+            self._store.write_text(path, json.dumps(rows, indent=1) + "\n")
 
     def left_out(self, cluster: str) -> tuple[LeftOut, ...]:
         if not self._store.list(f"views/{cluster}", suffix=_LEFT_OUT):
@@ -186,14 +200,32 @@ class Results:
                 )
             yield document
 
-    def _files(self, folder: str, schema: pa.Schema) -> Iterable[pa.Table]:
-        """Yield the files of a folder; columns that were added later are null in older files."""
+    def _files(
+        self, folder: str, schema: pa.Schema, snapshot_ids: Collection[str]
+    ) -> Iterable[pa.Table]:
+        """Yield the files of a folder, of those that many clusters share only the rows of these
+        snapshots; columns that were added later are null in older files.
+        """
         for path in self._store.list(folder, suffix=".parquet"):
-            table = self._store.read_table(path)
+            table = self._store.read_table(path, snapshot_ids=snapshot_ids)
             try:
                 yield conformed(table, schema)
             except ValueError as error:
                 raise StoreError(f"{self._store.uri(path)} {error}") from None
+
+
+def _analysed(rounds: Iterable[Mapping[str, Any]]) -> dict[str, Analysed]:
+    return {
+        row["snapshot_id"]: Analysed(
+            row["snapshot_id"],
+            row["cluster"],
+            row.get("previous_snapshot_id"),
+            document["round"],
+            bool(document.get("by_cluster")),
+        )
+        for document in rounds
+        for row in document["snapshots"]
+    }
 
 
 def _document(
@@ -201,7 +233,7 @@ def _document(
     finished_at: datetime | None,
     rows: Iterable[Mapping[str, Any]],
     *,
-    is_by_cluster: bool,
+    is_by_cluster: bool = True,
 ) -> dict[str, Any]:
     names = ("snapshot_id", "cluster", "previous_snapshot_id")
     return {

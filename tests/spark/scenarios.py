@@ -129,6 +129,18 @@ def _topics() -> dict[str, list[SnapshotSpec]]:
         "id-learned": _two("id-learned", one, _log(0, 300, 2000)),
         "id-never-known": _two("id-never-known", one, _log(0, 300, 2000), **_with(None)),
         "emptied": _two("emptied", one, []),
+        # Spark's F.hash, of 32 bits, is the same for both names, whatever its seed is.
+        "names-of-one-hash": _two(
+            "names-of-one-hash",
+            [
+                part("tp08u8a1", 0, [1], leader=1, offsets=(0, 100), size=1_000),
+                part("71fa-_fr", 0, [2], leader=2, offsets=(0, 900), size=90_000),
+            ],
+            [
+                part("tp08u8a1", 0, [1], leader=1, offsets=(0, 100), size=1_000),
+                part("71fa-_fr", 0, [2], leader=2, offsets=(0, 900), size=90_000),
+            ],
+        ),
         "many-partitions": _two("many-partitions", _many(150, later=0), _many(200, later=3600)),
     }
     for name in ("id-learned", "id-never-known"):

@@ -1,22 +1,26 @@
 """From snapshots in a store to the series, with what breaks off in the middle."""
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import analysis_round
+import leader_balance
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.store_requests import CountingStore
 from counterpoise import pipeline
 from counterpoise.archive import Archive
 from counterpoise.errors import StoreError
 from counterpoise.installation import Installation
+from counterpoise.model.result_tables import RESULT_TABLES
 from counterpoise.pipeline import analysing
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.spark_submit import SparkJobError
-from counterpoise.storage import Store
+from counterpoise.storage import Store, working_copy
 from tests.spark.snapshot_files import SnapshotSpec, part
 
 CLUSTERS = ("demo", "other")
@@ -141,7 +145,9 @@ def test_an_analysis_that_runs_while_another_one_does_takes_no_row_from_it(
 def test_a_backlog_is_worked_off_in_bounded_rounds(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = analysing._next_readable_round(installation, print).round.row_count
+    with working_copy(installation.archive.store, "local[2]") as copy:
+        views = installation.results.stored_views()
+        rows = analysing._next_readable_round(installation, copy, views, print).round.row_count
     monkeypatch.setattr(analysing, "_MAX_ROWS_OF_ROUND", rows * 2 // 3)
     assert pipeline.analyse(installation, "backlog") == ["demo", "other"]
     assert len({result.round_id for result in installation.results.analysed.values()}) == 2
@@ -161,6 +167,44 @@ def test_of_the_results_of_a_round_those_of_one_cluster_are_read(
     assert results.table("topic_load", ids("demo", 3)).num_rows == 3
     folder = f"results/topic_load/round={round_id}/cluster_name=demo"
     assert store.read_paths == list(store.list(folder, suffix=".parquet"))
+
+
+@pytest.mark.usefixtures("in_session")
+def test_a_round_reads_each_file_once_and_writes_a_table_of_all_clusters_at_once() -> None:
+    """On an object store, where each request costs; each cluster still finds its own rows."""
+    store = CountingStore(f"memory://{uuid.uuid4().hex}")
+    for spec in SPECS[:6]:
+        Archive(store).write_snapshot(spec.as_snapshot())
+    with over(store) as installation:
+        pipeline.analyse(installation, "first")
+        for spec in SPECS[6:]:
+            installation.archive.write_snapshot(spec.as_snapshot())
+        store.requests.clear()
+        assert pipeline.analyse(installation, "second") == list(CLUSTERS)
+
+        files_of_context, files_of_snapshot = 2, 5
+        assert store.requests["job reads"] == (files_of_context + files_of_snapshot) * len(CLUSTERS)
+        assert store.requests["job writes"] <= len(RESULT_TABLES)
+        assert store.requests["footer"] == 0
+        for name in CLUSTERS:
+            assert snapshots_of(installation, name) == ids(name, 4)
+            balance = installation.results.table("broker_balance", ids(name, 4))
+            assert set(balance["snapshot_id"].to_pylist()) == set(ids(name, 4))
+            assert balance.num_rows == 12
+
+
+@pytest.mark.usefixtures("in_session")
+def test_a_snapshot_on_an_object_store_that_cannot_be_read_is_named_as_it_lies_there() -> None:
+    store = CountingStore(f"memory://{uuid.uuid4().hex}")
+    for spec in SPECS[:4]:
+        Archive(store).write_snapshot(spec.as_snapshot())
+    (path,) = (p for p in store.list("history/partitions/cluster=demo") if ids("demo", 2)[1] in p)
+    store.write_bytes(path, b"PAR1 damaged PAR1")
+    with over(store) as installation:
+        pipeline.analyse(installation, "damaged")
+        assert snapshots_of(installation, "demo") == ids("demo", 1)
+        (left_out,) = installation.results.left_out("demo")
+    assert store.uri(path) in left_out.reason
 
 
 @pytest.mark.usefixtures("in_session")
@@ -224,3 +268,15 @@ def test_a_schedule_of_one_snapshot_a_day_has_rates_though_each_is_a_little_late
         load = results.table("partition_load", results.of_cluster("demo")).sort_by("observed_at")
     assert load["how"].to_pylist() == ["first", *["growth"] * 4, "gap"]
     assert load["bytes_in_per_second"].to_pylist() == [None, *[1000] * 4, None]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_job_run_by_hand_takes_the_list_of_a_round_and_leaves_the_reports_as_they_are(
+    installation: Installation, store: Failing, tmp_path: Path
+) -> None:
+    listed = tmp_path / "snapshots.json"
+    listed.write_text(pipeline.round_by_hand(installation, CLUSTERS).to_json())
+    words = ["--store", store.root_uri, "--round", "by-hand", "--snapshots", str(listed)]
+    assert leader_balance.main(words) == 0
+    assert store.list("results/broker_balance/round=by-hand/cluster_name=demo", suffix=".parquet")
+    assert installation.results.analysed == {}

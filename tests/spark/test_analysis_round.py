@@ -187,27 +187,54 @@ def test_partitions_of_a_large_topic_are_not_taken_for_one_another(found: Rows) 
     assert rates == {n: n if n < 150 else None for n in range(200)}
 
 
-@pytest.mark.parametrize("job", ["partition_load", "leader_balance"])
-def test_a_history_from_its_beginning_is_brought_together_once(
-    spark: SparkSession, tmp_path: Path, job: str
+def test_topics_of_one_hash_are_told_apart(found: Rows) -> None:
+    """Both names have the same two hashes of 32 bits in Spark; neither topic changed."""
+    loads = of(found["partition_load"], "names-of-one-hash")
+    assert [(row["topic"], row["bytes_in_per_second"]) for row in loads] == [
+        ("71fa-_fr", 0),
+        ("tp08u8a1", 0),
+    ]
+    assert of(found["leader_changes"], "names-of-one-hash") == []
+
+
+@pytest.mark.parametrize(
+    ("hash_table", "join"), [("0", "SortMergeJoin"), ("128m", "ShuffledHashJoin")]
+)
+def test_the_size_of_a_task_decides_how_partitions_are_joined(
+    spark: SparkSession, tmp_path: Path, hash_table: str, join: str
 ) -> None:
-    """Both sides of the comparison come from one shuffle, also where one needs fewer columns."""
+    """Where a hash table would be too large, the join is one that spills; the rows are the same."""
     one = a_round(spark, tmp_path, "r", write_history(tmp_path, DRAWN[:4]))
-    if job == "partition_load":
-        pairs = read_pairs(one, partition_load.LOAD_INPUTS).transform(
-            partition_load.with_load, one.snapshots
-        )
-        compared = pairs.select(*partition_load.LOAD_COLUMNS).persist()
-    else:
-        pairs = read_pairs(one, leader_balance.CHANGE_INPUTS)
-        changes = pairs.transform(leader_balance.with_change, one.read("brokers"))
-        compared = changes.transform(leader_balance.only_changes).persist()
-    assert compared.count()  # the plan is final when it has been run
-    plan = compared._jdf.queryExecution().executedPlan().toString()
-    compared.unpersist()
-    assert re.search(
-        r"ReusedExchange \[task_key#[^]]*\], Exchange hashpartitioning\(task_key#", plan
-    ), plan
+    settings = {
+        "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": hash_table,
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+    }
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    pairs = read_pairs(one, ["snapshot", "topic", "partition", "leader", "leader_before"])
+    rows = pairs.collect()
+    plan = pairs._jdf.queryExecution().executedPlan().toString()
+    for name, value in before.items():
+        spark.conf.set(name, value)
+    found = {
+        (row.snapshot, row.topic, row.partition, row.leader, row.leader_before) for row in rows
+    }
+    assert found == _paired(DRAWN[:4])
+    assert re.search(rf"Final Plan.*{join}.*Initial Plan", plan, re.DOTALL), plan
+
+
+def _paired(specs: Sequence[SnapshotSpec]) -> set[tuple[Any, ...]]:
+    """Each partition of each snapshot with its leader, and the leader in the snapshot before."""
+    found = set()
+    before: dict[tuple[str, int], Any] = {}
+    for number, spec in enumerate(specs):
+        if number and specs[number - 1].cluster_id != spec.cluster_id:
+            before = {}
+        now = {(row["topic"], row["partition"]): row["leader"] for row in spec.partitions}
+        found |= {(number, *key, leader, before.get(key)) for key, leader in now.items()}
+        before = now
+    return found
 
 
 def test_loads_of_brokers_topics_and_log_dirs(found: Rows) -> None:

@@ -149,19 +149,15 @@ def test_a_column_of_another_type_is_named(
     assert "demo-20260131T120000Z.parquet" in line
 
 
-@pytest.mark.parametrize("as_they_are", [True, False], ids=["as they are", "packed"])
-def test_what_is_kept_is_computed_at_once_and_needs_no_file_any_more(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, as_they_are: bool
-) -> None:
+def test_what_is_kept_is_read_from_the_history_once(spark: SparkSession, tmp_path: Path) -> None:
     manifests = write_history(tmp_path, HISTORY)
     round_ = rounds.Round(spark, f"file://{tmp_path}", "r1", manifests)
-    monkeypatch.setattr(rounds, "_MAX_ROWS_CHECKPOINTED", round_.row_count if as_they_are else 0)
-    monkeypatch.setattr(rounds, "_ROWS_PER_TASK_KEPT", 2)
-    kept = round_.keep(round_.read("partitions").repartition(5))
+    kept = round_.keep(round_.read("partitions"))
+    row_count = kept.count()
     for manifest in manifests:
         (tmp_path / file_of(manifest, "partitions")).unlink()
     assert sorted(row.snapshot for row in kept.collect()) == [0, 1, 2]
-    assert kept.rdd.getNumPartitions() == (5 if as_they_are else 2)
+    assert row_count == 3
     spark.catalog.clearCache()
 
 

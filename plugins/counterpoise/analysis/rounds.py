@@ -24,8 +24,8 @@ from counterpoise.model.intervals import max_seconds
 
 _INTERVALS: Final = 20  # that say how often snapshots are made
 _MIN_INTERVALS: Final = 3
-_READ_TO_COMPARE: Final = ("brokers", "topics", "partitions")
-_READ_TO_ANALYSE: Final = ("replicas", "log_dirs")
+_READ_TO_COMPARE: Final = ("topics", "partitions")
+_READ_TO_ANALYSE: Final = ("brokers", "replicas", "log_dirs")
 
 
 @dataclass(frozen=True, slots=True)

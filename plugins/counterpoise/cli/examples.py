@@ -57,6 +57,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "counterpoise report --fleet --csv >fleet.csv",
     ),
     "compact": ("counterpoise compact",),
+    "history export-round": ("counterpoise history export-round --all --out snapshots.json",),
     "rebuild": ("counterpoise rebuild --cluster orders-eu",),
     "doctor": (
         "counterpoise doctor --bootstrap kafka-1:9092,kafka-2:9092",

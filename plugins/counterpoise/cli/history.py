@@ -1,4 +1,4 @@
-"""Commands over the history: report, compact, rebuild."""
+"""Commands over the history: report, compact, rebuild, history export-round."""
 
 import argparse
 import json
@@ -11,6 +11,7 @@ from rich.console import Console
 from counterpoise import pipeline, queries
 from counterpoise.cli import tables
 from counterpoise.cli.common import Commands, add_json_argument, print_json, stderr_console
+from counterpoise.cli.output_files import add_output_argument, write_text
 from counterpoise.errors import InputError, StoreError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.safe_text import indented
@@ -22,6 +23,7 @@ def add_commands(commands: Commands) -> None:
     _add_report(commands)
     _add_compact(commands)
     _add_rebuild(commands)
+    _add_history(commands)
 
 
 def _add_report(commands: Commands) -> None:
@@ -149,4 +151,47 @@ def _rebuild(arguments: argparse.Namespace, console: Console) -> int:
     for name, count in counts.items():
         words = f"{name}: the series has {pluralize(count, 'snapshot')}"
         console.print(words, markup=False, soft_wrap=True)
+    return 0
+
+
+def _add_history(commands: Commands) -> None:
+    parser = commands.add_parser("history", help="what Spark jobs need to be run by hand")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    export = actions.add_parser(
+        "export-round",
+        help="write the list of snapshots that a Spark job reads",
+        description="Writes the file for `--snapshots` of the Spark jobs: the snapshots that have "
+        "no results yet, each with the one it is compared with, or with `--all` every snapshot. "
+        "Nothing is analysed. docs/deploying.md says how to run a job with it.",
+    )
+    add_output_argument(
+        export, "--out", required=True, metavar="SNAPSHOTS.json", help="write the list here"
+    )
+    export.add_argument(
+        "--all", action="store_true", help="every snapshot, not only those without results"
+    )
+    _add_arguments(export)
+    export.set_defaults(run=_export_round)
+
+
+def _export_round(arguments: argparse.Namespace, console: Console) -> int:
+    with open_installation() as installation:
+        given = arguments.cluster
+        names = (
+            [installation.cluster(given).name] if given else list(installation.settings.clusters)
+        )
+        round_ = pipeline.round_by_hand(installation, names, is_whole=arguments.all)
+        store = installation.archive.store.root_uri
+    if not round_.to_analyse:
+        raise InputError(
+            "every snapshot has its results, or there is none: nothing to analyse; `--all` takes "
+            "every snapshot there is"
+        )
+    write_text(arguments.out, round_.to_json(), "list of snapshots")
+    count = len(round_.to_analyse)
+    if arguments.json:
+        print_json({"store": store, "snapshots": count, "rows": round_.row_count})
+        return 0
+    words = f"{pluralize(count, 'snapshot')} of {store} to analyse: {arguments.out}"
+    console.print(words, markup=False, soft_wrap=True)
     return 0

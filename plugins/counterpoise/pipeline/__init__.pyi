@@ -1,4 +1,4 @@
-from .analysing import analyse, rebuild_views
+from .analysing import analyse, rebuild_views, round_by_hand
 from .approving import (
     ApprovalQuestion,
     approval_question,
@@ -100,6 +100,7 @@ __all__ = [
     "report_balance",
     "report_fleet",
     "report_run",
+    "round_by_hand",
     "run_of_dag_run",
     "second_approval_question",
     "self_check",

@@ -11,7 +11,7 @@ others are analysed.
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -28,9 +28,9 @@ from counterpoise.model.balance import LeftOut
 from counterpoise.model.grouping import grouped
 from counterpoise.model.result_tables import SERIES
 from counterpoise.model.safe_text import safe_logger
-from counterpoise.results import Results
+from counterpoise.results import Results, StoredViews
 from counterpoise.spark_submit import START_FAST, SparkJobError, run_job
-from counterpoise.storage.staging import working_root
+from counterpoise.storage import WorkingCopy, working_copy
 
 Log = Callable[[str], None]
 _LOGGER = safe_logger(__name__)
@@ -51,17 +51,9 @@ _SPARK_CONF: Final = (
         },
     ),
 )
-# Code that reads and writes rows is called millions of times, code that plans only thousands of
-# times: that is not worth compiling well.
-_COMPILE_LATE: Final = (
-    "-XX:Tier4InvocationThreshold=200000 -XX:Tier4MinInvocationThreshold=60000 "
-    "-XX:Tier4CompileThreshold=500000 -XX:Tier4BackEdgeThreshold=200000"
-)
-# Kryo writes persisted rows, gigabytes of arrays, in larger pieces than Java's serialization.
 _SPARK_CONF_OF_MANY: Final = {
-    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {_COMPILE_LATE}",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.driver.memory": "3g",
-    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
 }
 _SERIES_PARTS: Final = ("broker_balance", "broker_load", "snapshot_changes", "leader_changes")
 
@@ -93,36 +85,45 @@ def _analyse_round(
     installation: Installation, round_id: str, log: Log
 ) -> tuple[Collection[str], bool]:
     """Analyse the next snapshots; return their clusters, and whether nothing is left to do."""
-    readable = _next_readable_round(installation, log)
-    if not readable.round.to_analyse:
-        return (), True
     # Of its own, so that two analyses at once, or a retry, never write the same files.
     name = f"{_UNSAFE_IN_NAMES.sub('_', round_id).strip('._-')}-{uuid.uuid4().hex[:8]}"
-    try:
-        _run_jobs(installation, name, readable.round, log)
-    except SparkJobError:
-        # A file may be damaged before a footer that is sound.
-        readable = _next_readable_round(installation, log, whole=True)
-        if not readable.left_out:
-            raise
+    views = installation.results.stored_views()
+    with working_copy(installation.archive.store, installation.locations.spark_master) as copy:
+        readable = _next_readable_round(installation, copy, views, log)
         if not readable.round.to_analyse:
             return (), True
-        _run_jobs(installation, name, readable.round, log)
-    return _finish_round(installation, name, readable.round), readable.is_last
+        try:
+            _run_jobs(installation, copy, name, readable.round, log)
+        except SparkJobError:
+            # A file may be damaged before a footer that is sound.
+            readable = _next_readable_round(installation, copy, views, log, whole=True)
+            if not readable.left_out:
+                raise
+            if not readable.round.to_analyse:
+                return (), True
+            _run_jobs(installation, copy, name, readable.round, log)
+        copy.send_back()
+        return _finish_round(installation, copy, views, name, readable.round), readable.is_last
 
 
-def _finish_round(installation: Installation, name: str, round_: Round) -> list[str]:
+def _finish_round(
+    installation: Installation, copy: WorkingCopy, views: StoredViews, name: str, round_: Round
+) -> list[str]:
     """Add to the views of the round's clusters, then record the round; return the clusters."""
-    results = installation.results.with_round(name, round_.to_analyse)
+    of_round = Results.of_round(copy.files, name, round_.to_analyse)
+    all_results = installation.results
     ids_by_cluster = grouped((row["cluster"], row["snapshot_id"]) for row in round_.to_analyse)
     for cluster, snapshot_ids in sorted(ids_by_cluster.items()):
         for view, rows_of_view in _VIEWS.items():
-            files = results.view_files(cluster, view)
-            if not files.exist:  # there may be results of an earlier release
-                _rebuild_view(results, cluster, view)
-            else:
-                files.add(rows_of_view(results, snapshot_ids), name)
-    results.finish_round(name, installation.clock(), round_.to_analyse, is_by_cluster=True)
+            rows = rows_of_view(of_round, snapshot_ids)
+            if views.has(cluster, view):
+                all_results.view_files(cluster, view).add(rows, name)
+            elif rows.num_rows:  # there may be results of an earlier release
+                _rebuild_view(all_results, cluster, view, rows)
+    is_by_cluster = not copy.is_local_copy or len(ids_by_cluster) == 1
+    all_results.finish_round(
+        name, installation.clock(), round_.to_analyse, is_by_cluster=is_by_cluster
+    )
     return sorted(ids_by_cluster)
 
 
@@ -153,11 +154,29 @@ def view_of(
     return _rebuild_view(results, cluster, view) if rows is None else rows
 
 
-def _rebuild_view(results: Results, cluster: str, view: str) -> pa.Table:
+def _rebuild_view(
+    results: Results, cluster: str, view: str, newest: pa.Table | None = None
+) -> pa.Table:
+    """Make a view anew from the results, and the `newest` rows, which none of them has yet."""
     files = results.view_files(cluster, view)
     files.quarantine_damaged()
-    files.merge(_VIEWS[view](results, results.of_cluster(cluster)))
+    rows = _VIEWS[view](results, results.of_cluster(cluster))
+    files.merge(rows if newest is None else analysis.each_once([rows], [newest]))
     return files.read()
+
+
+def round_by_hand(
+    installation: Installation, clusters: Iterable[str], *, is_whole: bool = False
+) -> Round:
+    """Return the snapshots that have no results yet, or all of them, for a job run by hand.
+
+    Their files are not looked at: the job names one that it cannot read.
+    """
+    manifests = installation.archive.manifests(sorted(clusters))
+    found = {} if is_whole else installation.results.analysed
+    return analysis.next_round(
+        manifests, {name: result.previous_snapshot_id for name, result in found.items()}
+    )
 
 
 def spark_conf(row_count: int) -> Mapping[str, str]:
@@ -168,18 +187,17 @@ def spark_conf(row_count: int) -> Mapping[str, str]:
     return _SPARK_CONF_OF_MANY
 
 
-def _run_jobs(installation: Installation, name: str, round_: Round, log: Log) -> None:
-    master = installation.locations.spark_master
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        working_root(installation.archive.store, master, round_.paths) as root,
-    ):
+def _run_jobs(
+    installation: Installation, copy: WorkingCopy, name: str, round_: Round, log: Log
+) -> None:
+    copy.fetch(round_.paths)
+    with tempfile.TemporaryDirectory() as folder:
         listing = Path(folder) / "snapshots.json"
         listing.write_text(round_.to_json())
         run_job(
             installation.locations.spark_jobs / "analysis_round.py",
-            ["--store", root, "--round", name, "--snapshots", str(listing)],
-            master=master,
+            ["--store", copy.root, "--round", name, "--snapshots", str(listing)],
+            master=installation.locations.spark_master,
             conf={**spark_conf(round_.row_count), **installation.locations.spark_conf},
             pass_on=installation.locations.spark_environment,
             log=log,
@@ -187,7 +205,12 @@ def _run_jobs(installation: Installation, name: str, round_: Round, log: Log) ->
 
 
 def _next_readable_round(
-    installation: Installation, log: Log, *, whole: bool = False
+    installation: Installation,
+    copy: WorkingCopy,
+    views: StoredViews,
+    log: Log,
+    *,
+    whole: bool = False,
 ) -> _ReadableRound:
     """Return the next round without snapshots that cannot be read; record those for the reports.
 
@@ -201,18 +224,20 @@ def _next_readable_round(
     rows: list[Mapping[str, Any]] = []
     left_out: dict[str, tuple[LeftOut, ...]] = {}
     free_rows, is_last = _MAX_ROWS_OF_ROUND, True
+    listed = installation.archive.manifest_lists()
     for cluster in sorted(installation.settings.clusters):
         if free_rows <= 0:
             is_last = False
             break
-        backlog = _Backlog(installation.archive.index_manifests(cluster), analysed)
-        part, is_whole = backlog.readable(installation.archive, free_rows, whole, log)
+        manifests = installation.archive.index_manifests(cluster, listed.get(cluster, ()))
+        backlog = _Backlog(manifests, analysed)
+        part, is_whole = backlog.readable(copy, free_rows, whole, log)
         rows += part.rows
         free_rows -= part.row_count
         is_last = is_last and is_whole
         if backlog.left_out:
             left_out[cluster] = tuple(backlog.left_out.values())
-        results.write_left_out(cluster, tuple(backlog.left_out.values()))
+        results.write_left_out(cluster, tuple(backlog.left_out.values()), views)
     return _ReadableRound(Round(tuple(rows)), is_last, left_out)
 
 
@@ -225,7 +250,7 @@ class _Backlog:
     left_out: dict[str, LeftOut] = field(default_factory=dict)
 
     def readable(
-        self, archive: Archive, max_rows: int, whole: bool, log: Log
+        self, copy: WorkingCopy, max_rows: int, whole: bool, log: Log
     ) -> tuple[Round, bool]:
         """Return the next snapshots, all readable, and whether these are all that is left.
 
@@ -242,7 +267,8 @@ class _Backlog:
                     continue
                 try:
                     read = {**row, "files": analysis.files_read(row)}
-                    archive.check_snapshot(read, whole=whole)
+                    copy.fetch(file["path"] for file in read["files"])
+                    Archive(copy.files).check_snapshot(read, whole=whole)
                 except CounterpoiseError as error:
                     self.left_out[snapshot_id] = LeftOut(snapshot_id, str(error))
                     log(f"snapshot {snapshot_id} is left out, since it cannot be read: {error}")

@@ -4,9 +4,19 @@
         run_job(script, ["--store", root, ...])
     # what the job wrote is in the store now
 
+    with working_copy(store, master) as copy:              # the same, step by step
+        copy.fetch(inputs)
+        run_job(script, ["--store", copy.root, ...])
+        copy.files.list("results")                         # what the job wrote
+        copy.send_back()                                   # is in the store now
+
 A local Spark (`local[...]`) cannot read an object store without Hadoop's connector. So its inputs
 are copied to a temporary directory, and what it wrote there is copied back. Any other Spark gets
 the URI of the store.
+
+An object store is paid for by the request: each file is fetched once, whoever reads it, and the
+tables that a job wrote in a folder for each of many clusters go back as one file, with row groups
+for each cluster.
 
 Limits: the directory needs room for the inputs. What an earlier attempt wrote stays: each attempt
 has folders of its own.
@@ -18,9 +28,72 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from pyarrow import parquet as pq
+
+from counterpoise.model.grouping import grouped
+from counterpoise.model.result_tables import CLUSTER_FOLDER
 from counterpoise.storage.store import Store
 
 _HADOOP_SCHEMES: Final = {"s3": "s3a"}
+_PACKED: Final = "all-clusters.parquet"
+
+
+class WorkingCopy:
+    """What a Spark job reads and writes; `root` is its URI, `files` reads it.
+
+    Where the job works in the store itself there is no copy: then nothing is fetched or sent.
+    """
+
+    def __init__(self, store: Store, folder: Path | None) -> None:
+        self._store = store
+        self._folder = folder
+        self._fetched: set[str] = set()
+        if folder is None:
+            scheme, _, rest = store.root_uri.partition("://")
+            self.root = f"{_HADOOP_SCHEMES.get(scheme, scheme)}://{rest}"
+            self.files = store
+        else:
+            self.root = folder.as_uri()
+            self.files = Store(self.root, shown_as=store.root_uri)
+
+    @property
+    def is_local_copy(self) -> bool:
+        return self._folder is not None
+
+    def fetch(self, paths: Iterable[str]) -> None:
+        """Copy files of the store that are not here yet. Raises StoreError."""
+        if self._folder is None:
+            return
+        for path in sorted(set(paths) - self._fetched):
+            self._store.download(path, self._folder / path)
+            self._fetched.add(path)
+
+    def send_back(self) -> None:
+        """Copy what the job wrote into the store; tables of several clusters as one file each."""
+        if self._folder is None:
+            return
+        written = (file for file in sorted(self._folder.rglob("*")) if _is_data_file(file))
+        new = [file for file in written if self._path(file) not in self._fetched]
+        for folder, files in grouped((_folder_of_all(file), file) for file in new).items():
+            clusters = {file.parent for file in files}
+            if folder is not None and len(clusters) > 1:
+                files = [_packed(folder, files)]
+            for file in files:
+                self._store.upload(file, self._path(file))
+
+    def _path(self, file: Path) -> str:
+        assert self._folder is not None, "only a copy has files of its own"
+        return file.relative_to(self._folder).as_posix()
+
+
+@contextmanager
+def working_copy(store: Store, master: str) -> Iterator[WorkingCopy]:
+    """Yield where a job of this master reads and writes."""
+    if store.is_local or not master.startswith("local"):
+        yield WorkingCopy(store, None)
+        return
+    with tempfile.TemporaryDirectory(prefix="counterpoise-store-") as folder:
+        yield WorkingCopy(store, Path(folder))
 
 
 @contextmanager
@@ -29,29 +102,33 @@ def working_root(store: Store, master: str, inputs: Iterable[str]) -> Iterator[s
 
     Nothing is copied back after an exception.
     """
-    if store.is_local or not master.startswith("local"):
-        scheme, _, rest = store.root_uri.partition("://")
-        yield f"{_HADOOP_SCHEMES.get(scheme, scheme)}://{rest}"
-        return
-    with tempfile.TemporaryDirectory(prefix="counterpoise-store-") as folder:
-        root = Path(folder)
-        copied = frozenset(inputs)
-        for path in sorted(copied):
-            store.download(path, root / path)
-        yield root.as_uri()
-        _copy_back(store, root, copied)
+    with working_copy(store, master) as copy:
+        copy.fetch(inputs)
+        yield copy.root
+        copy.send_back()
 
 
-def _copy_back(store: Store, root: Path, copied: frozenset[str]) -> None:
-    """Upload the new files."""
-    outputs = {
-        file.relative_to(root).as_posix(): file
-        for file in sorted(root.rglob("*"))
-        if _is_data_file(file)
-    }
-    outputs = {path: file for path, file in outputs.items() if path not in copied}
-    for path, file in outputs.items():
-        store.upload(file, path)
+def _folder_of_all(file: Path) -> Path | None:
+    """Return the folder of a table that has a folder for each cluster; None for other files."""
+    return file.parent.parent if file.parent.name.startswith(f"{CLUSTER_FOLDER}=") else None
+
+
+def _packed(folder: Path, files: Iterable[Path]) -> Path:
+    """Write the rows of files into one, each as row groups of its own; return that file."""
+    target = folder / _PACKED
+    writer: pq.ParquetWriter | None = None
+    try:
+        for file in files:
+            with pq.ParquetFile(file) as source:
+                writer = writer or pq.ParquetWriter(
+                    target, source.schema_arrow, compression="zstd", coerce_timestamps="us"
+                )
+                for batch in range(source.num_row_groups):
+                    writer.write_table(source.read_row_group(batch))
+    finally:
+        if writer is not None:
+            writer.close()
+    return target
 
 
 def _is_data_file(file: Path) -> bool:

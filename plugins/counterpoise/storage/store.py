@@ -15,7 +15,7 @@ is neither listed nor followed.
 import io
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -48,17 +48,18 @@ def _is_no_folder(path: Path) -> bool:
 class Store:
     """Files under one root; paths are relative and use "/".
 
-    Raises StoreError when the store cannot be used.
+    `shown_as` stands in messages in place of the URI, where this is a copy of another store. Raises
+    StoreError when the store cannot be used.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, *, shown_as: str | None = None) -> None:
         opened = open_uri(uri)
         if opened.is_local and _is_no_folder(Path(opened.root)):
             raise InputError(f"store {opened.root}: it is a file or a device, and no folder")
         self._fs = opened.file_system
         self._root = opened.root
         self._needs_rename = not opened.has_atomic_writes
-        self.root_uri = opened.uri
+        self.root_uri = shown_as or opened.uri
         self.is_local = opened.is_local
 
     def uri(self, path: str) -> str:
@@ -90,12 +91,16 @@ class Store:
         except UnicodeDecodeError as error:
             raise StoreError(f"{self.uri(path)} is not text in UTF-8: {error}") from None
 
-    def read_table(self, path: str, *, snapshot_id: str | None = None) -> pa.Table:
+    def read_table(
+        self, path: str, *, snapshot_id: str | None = None, snapshot_ids: Collection[str] = ()
+    ) -> pa.Table:
         """Return a Parquet file's table.
 
-        With `snapshot_id` only the rows of that snapshot are read from a file that has several.
+        With `snapshot_id` or `snapshot_ids` only the rows of those snapshots, and of the file only
+        the row groups that may have any; all rows of a file that does not say whose they are.
         """
-        if snapshot_id is None:
+        wanted = frozenset(snapshot_ids) | ({snapshot_id} if snapshot_id else set())
+        if not wanted:
             try:
                 return pq.read_table(io.BytesIO(self.read_bytes(path, is_document=False)))
             except pa.ArrowException as error:
@@ -108,10 +113,11 @@ class Store:
             row_groups = [
                 index
                 for index in range(opened.num_row_groups)
-                if _may_contain(opened.metadata.row_group(index), snapshot_id)
+                if _may_contain(opened.metadata.row_group(index), wanted)
             ]
             table = opened.read_row_groups(row_groups)
-        return table.filter(pc.equal(table[_SNAPSHOT_ID], snapshot_id))
+        ids = pa.array(sorted(wanted), pa.string())
+        return table.filter(pc.is_in(table[_SNAPSHOT_ID], value_set=ids))
 
     def read_column(self, path: str, name: str) -> pa.ChunkedArray:
         """Return one column of a Parquet file; nothing else of the file is read."""
@@ -277,15 +283,15 @@ def _has_link(root: str, path: str) -> bool:
     return os.path.realpath(straight) != straight
 
 
-def _may_contain(row_group: pq.RowGroupMetaData, snapshot_id: str) -> bool:
-    """Return whether a row group can have rows of a snapshot, by its lowest and highest id."""
+def _may_contain(row_group: pq.RowGroupMetaData, snapshot_ids: Collection[str]) -> bool:
+    """Return whether a row group can have rows of these, by its lowest and highest id."""
     for index in range(row_group.num_columns):
         column = row_group.column(index)
         if column.path_in_schema == _SNAPSHOT_ID:
             statistics = column.statistics
             if statistics is None or not statistics.has_min_max:
                 return True
-            return bool(statistics.min <= snapshot_id <= statistics.max)
+            return any(statistics.min <= one <= statistics.max for one in snapshot_ids)
     return True
 
 
