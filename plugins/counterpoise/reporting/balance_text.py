@@ -28,10 +28,12 @@ from counterpoise.reporting.html import when
 from counterpoise.reporting.leader_balance import (
     BROKER_COLUMNS,
     EVENTS_SHOWN,
+    FAIR_SHARE,
     TOPIC_COLUMNS,
     cells,
     churn_rows,
     event_rows,
+    part_of_fair_share,
     plan_command,
     plan_size_rows,
     tiles,
@@ -201,10 +203,15 @@ def _period(balance: LeaderBalance, left_out: Sequence[LeftOut]) -> str:
 
 def _broker_parts(balance: LeaderBalance) -> list[str]:
     rows = [
-        (_broker_name(broker), broker.rack or "", *cells(broker, BROKER_COLUMNS))
+        (
+            _broker_name(broker),
+            broker.rack or "",
+            *cells(broker, BROKER_COLUMNS),
+            part_of_fair_share(broker, balance),
+        )
         for broker in balance.brokers
     ]
-    heads = ("Broker", "Rack", *(title for title, _, _ in BROKER_COLUMNS))
+    heads = ("Broker", "Rack", *(title for title, _, _ in BROKER_COLUMNS), FAIR_SHARE)
     return ["## Brokers", table(heads, rows)]
 
 
