@@ -74,7 +74,7 @@ def live_a_month() -> Month:
     events = sorted(_EVENTS, key=lambda event: event[0])
     for hour in range(HOURS + 1):
         if hour not in MISSING:
-            _look(month, hour, dice.randrange(MAX_LATE_SECONDS))
+            _observe(month, hour, dice.randrange(MAX_LATE_SECONDS))
         for _ in range(TICKS_PER_HOUR if hour < HOURS else 0):
             while events and events[0][0] * TICKS_PER_HOUR <= cluster.now:
                 events.pop(0)[1](cluster)
@@ -161,7 +161,7 @@ _EVENTS: Final[list[Event]] = [
 ]
 
 
-def _look(month: Month, hour: int, late_seconds: int) -> None:
+def _observe(month: Month, hour: int, late_seconds: int) -> None:
     cluster = month.cluster
     scheduled = BEGIN + timedelta(hours=hour)
     observed_at = scheduled + timedelta(seconds=late_seconds)

@@ -97,14 +97,7 @@ def leader_balance_report(
             for rack in balance.racks
         ],
         broker_heads=[title for title, _, _ in BROKER_COLUMNS] + [FAIR_SHARE],
-        broker_rows=[
-            (
-                broker,
-                _css_colour(racks[broker.rack]),
-                [*cells(broker, BROKER_COLUMNS), part_of_fair_share(broker, balance)],
-            )
-            for broker in balance.brokers
-        ],
+        broker_rows=_broker_rows(balance, racks),
         topic_heads=[title for title, _, _ in TOPIC_COLUMNS],
         topic_rows=[(topic.topic, cells(topic, TOPIC_COLUMNS)) for topic in balance.topics],
         broker_table_open=len(balance.brokers) <= _BROKERS_IN_FULL,
@@ -114,6 +107,20 @@ def leader_balance_report(
         left_out=left_out[-_LEFT_OUT_SHOWN:],
         left_out_count=len(left_out),
     )
+
+
+def _broker_rows(
+    balance: LeaderBalance, racks: Mapping[str | None, int | None]
+) -> list[tuple[BrokerBalance, str, list[str]]]:
+    """Return each broker with the colour of its rack and its figures."""
+    return [
+        (
+            broker,
+            _css_colour(racks[broker.rack]),
+            [*cells(broker, BROKER_COLUMNS), part_of_fair_share(broker, balance)],
+        )
+        for broker in balance.brokers
+    ]
 
 
 def cells(row: BrokerBalance | TopicLeaderSkew, columns: Columns) -> list[str]:

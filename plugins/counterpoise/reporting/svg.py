@@ -52,7 +52,7 @@ _LONG_NUMBER: Final = re.compile(r"-?\d+\.\d+")
 _MANY_POINTS: Final = 1_000  # characters of a shape
 _LINES: Final = re.compile(r"M (\S+) (\S+)((?: L \S+ \S+){2,})")
 _GROUP: Final = re.compile(r"<g\b[^>]*>|</g>")
-_LOOKS: Final = re.compile(r"\b(?:clip-path|style|transform)=")
+_APPEARANCE: Final = re.compile(r"\b(?:clip-path|style|transform)=")
 _RECTANGLE: Final = re.compile(r"M (\S+) (\S+) L (\S+) \2 L \3 (\S+) L \1 \4 (?:L \1 \2 )?z")
 
 # Settings of matplotlib are those of the process, and pages are drawn by several threads.
@@ -189,7 +189,7 @@ def _without_plain_groups(body: str) -> str:
             return ""
         if tag == "</g>":
             return tag if is_kept.pop() else ""
-        is_kept.append(bool(_LOOKS.search(tag)))
+        is_kept.append(bool(_APPEARANCE.search(tag)))
         return tag if is_kept[-1] else ""
 
     return _GROUP.sub(each, body)
