@@ -31,7 +31,13 @@ class TrueRates:
     highest: float
     # The same where an hour counts as a whole for who leads, or follows, at its end.
     highest_by_end: float
-    without_compacted: "TrueRates | None" = None  # what no compaction hides
+    without_compacted: "TrueRates | None" = None
+
+    @property
+    def known(self) -> "TrueRates":
+        """Return the rates of what no compaction hides."""
+        assert self.without_compacted is not None
+        return self.without_compacted
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ leader_balance_csv(balance)     # one row per snapshot, a column per measure
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -87,6 +87,7 @@ def leader_balance_json(
         "breaks_before": [balance.series[at].snapshot_id for at in balance.breaks],
         "events": [_event(event) for event in balance.events],
         "churn": _values(balance.churn) | {"epochs_unseen": balance.churn.epochs_unseen},
+        "flapping": None if balance.flapping is None else asdict(balance.flapping),
         "load": None if load is None else load_document(load),
         "heat_maps": [_heat_map(heat) for heat in balance.heat_maps],
         "wanted": None
