@@ -309,6 +309,8 @@ def test_bytes_in_of_every_broker(page: ReportPage, truth: Truth) -> None:
         texts = page.row("Every broker's bytes in", str(broker_id))
         assert_rates(texts[:4], truth.led_rates(broker_id), within=LED_WITHIN_THE_HOUR)
         assert_rates(texts[4:], truth.followed_rates(broker_id), within=LED_WITHIN_THE_HOUR)
+    for role in ("leader", "follower"):
+        assert f"Bytes in per broker, as {role} (lower bounds)" in page.labels
     for rack in "abc":
         own = [b for b in truth.live if truth.last.brokers[b] == rack]
         texts = page.row("Bytes in per rack", rack)

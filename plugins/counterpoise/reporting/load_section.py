@@ -259,7 +259,9 @@ def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
     )
     pictures = []
     for name, title, rates_of in wanted:
-        found = ((broker, rates_of(broker)) for broker in load.brokers)
+        found = [(broker, rates_of(broker)) for broker in load.brokers]
+        if any(rates.is_at_least for _, rates in found):
+            title = f"{title} (lower bounds)"
         known = [(broker, rates.now if has_now else rates.p50) for broker, rates in found]
         pictures.append((title, _rate_bars(known, racks, name, title)))
     return tuple(pictures), not has_now
