@@ -44,6 +44,8 @@ CHANGE_INPUTS = (
     "leader_epoch_before",
     "replicas",
     "replicas_before",
+    "adding_replicas",
+    "adding_replicas_before",
     "isr",
     "is_under_replicated",
     "is_reassigning",
@@ -166,9 +168,16 @@ def with_kind(pairs: DataFrame) -> DataFrame:
 
 
 def with_replica_set_changed(pairs: DataFrame) -> DataFrame:
-    """Add whether the partition has other replicas than before, in any order."""
-    now, before = F.col("replicas"), F.col("replicas_before")
-    is_other = _is_compared() & (now != before) & (F.sort_array(now) != F.sort_array(before))
+    """Add whether the partition has other replicas than before, in any order.
+
+    Those that a reassignment is still adding do not count, so that a partition moves once: when it
+    has moved.
+    """
+    now = F.array_except("replicas", "adding_replicas")
+    before = F.array_except("replicas_before", "adding_replicas_before")
+    is_moving = (F.size("adding_replicas") > 0) | (F.size("adding_replicas_before") > 0)
+    may_differ = is_moving | (F.col("replicas") != F.col("replicas_before"))
+    is_other = _is_compared() & may_differ & (F.sort_array(now) != F.sort_array(before))
     return pairs.withColumn("is_replica_set_changed", F.coalesce(is_other, F.lit(False)))
 
 
@@ -208,6 +217,8 @@ def build_change_counts(changes: DataFrame) -> DataFrame:
         F.count_if(kind != "returned").alias("leaders_changed"),
         F.count_if(kind == "failover").alias("failovers"),
         F.count_if(kind == "preferred_election").alias("preferred_elections"),
+        F.count_if(kind == "reassignment").alias("leaders_reassigned"),
+        F.count_if(kind == "returned").alias("leaders_returned"),
         F.sum(F.when(kind.isNotNull(), F.col("leader_epochs"))).alias("leader_epochs"),
         F.count_if("is_replica_set_changed").alias("replica_sets_changed"),
     )

@@ -119,10 +119,10 @@ def _snapshot_changes(now: SnapshotSpec, previous: SnapshotSpec | None) -> Itera
         "leaders_changed": len(changes) - kinds["returned"],
         "failovers": kinds["failover"],
         "preferred_elections": kinds["preferred_election"],
+        "leaders_reassigned": kinds["reassignment"],
+        "leaders_returned": kinds["returned"],
         "leader_epochs": sum(row["leader_epochs"] or 0 for row in changes),
-        "replica_sets_changed": sum(
-            set(o["replicas"]) != set(n["replicas"]) for o, n in _pairs(now, previous)
-        ),
+        "replica_sets_changed": sum(_replicas(o) != _replicas(n) for o, n in _pairs(now, previous)),
         "topics_created": len(ids_now.keys() - ids_before.keys()) if is_compared else 0,
         "topics_deleted": len(ids_before.keys() - ids_now.keys()),
         "topics_recreated": sum(
@@ -130,6 +130,11 @@ def _snapshot_changes(now: SnapshotSpec, previous: SnapshotSpec | None) -> Itera
             for name in ids_now.keys() & ids_before.keys()
         ),
     }
+
+
+def _replicas(row: Row) -> set[int]:
+    """Without those that a reassignment is still adding."""
+    return set(row["replicas"]) - set(row["adding_replicas"])
 
 
 def _partition_load(now: SnapshotSpec, previous: SnapshotSpec | None) -> Iterator[Row]:

@@ -100,6 +100,16 @@ def _leaders() -> dict[str, list[SnapshotSpec]]:
             before,
             _leader(1, 5, [1, 2, 3, 4], isr=[1, 2, 3], adding=[4], removing=[1]),
         ),
+        "moved": _two(
+            "moved",
+            _leader(1, 5, [4, 2, 3, 1], isr=[1, 2, 3], adding=[4], removing=[1]),
+            _leader(4, 6, [4, 2, 3]),
+        ),
+        "cancelled": _two(
+            "cancelled",
+            _leader(1, 5, [4, 2, 3, 1], isr=[1, 2, 3], adding=[4], removing=[1]),
+            _leader(1, 5, [1, 2, 3]),
+        ),
         "reordered": _two("reordered", before, _leader(1, 5, [3, 2, 1])),
         "lost": _two("lost", before, _leader(None, 6, isr=[1])),
         "found": _two("found", _leader(None, 5), _leader(2, 6)),

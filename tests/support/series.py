@@ -234,6 +234,7 @@ def _table(
         "rates_at_least": np.zeros(len(at), np.int64),
         "follower_rates_at_least": np.zeros(len(at), np.int64),
         "leaders_lost": np.zeros(len(at), np.int64),
+        "leaders_handed_back": np.zeros(len(at), np.int64),
         "cluster_id": pa.array(["Kafka-Id"]).take(pa.array(np.zeros(len(at), np.int64))),
         "previous_snapshot_id": pa.array([None, *names[:-1]]).take(pa.array(at)),
         "is_rebuilt": np.zeros(len(at), bool),

@@ -136,6 +136,26 @@ def test_a_live_broker_that_lost_its_leaders_was_restarted_and_other_changes_are
     ]
 
 
+def test_a_restart_while_it_led_for_another_broker_is_told_too() -> None:
+    """Broker 2 leads its own 60 and, since broker 1 was restarted, 40 of that one. It restarts: its
+    own go to broker 1, the 40 back to broker 1, which is their first replica.
+    """
+
+    def handed_back(table: pa.Table, counts: list[int]) -> pa.Table:
+        place = table.schema.get_field_index("leaders_handed_back")
+        return table.set_column(place, "leaders_handed_back", pa.array(counts, pa.int64()))
+
+    balance = balance_of(
+        lost(0, {1: 0, 2: 100}, {}),
+        handed_back(lost(1, {1: 100, 2: 0}, {2: 60}), [0, 40]),
+        # An election that takes all of a broker but nothing of its own is no restart.
+        handed_back(lost(2, {1: 0, 2: 100}, {}), [100, 0]),
+    )
+    assert [(e.kind, e.snapshot_id, e.broker_ids) for e in balance.events] == [
+        (EventKind.RESTARTED, "demo-1", (2,))
+    ]
+
+
 def test_brokers_that_joined_together_are_one_event() -> None:
     new = [Broker(3, replicas=0), Broker(4, replicas=0)]
     full = [Broker(3), Broker(4)]

@@ -62,6 +62,7 @@ def load(*bytes_in: int, full_in: Sequence[float | None] = ()) -> ClusterLoad:
             BrokerTraffic(at + 1, None, False, Rates(rate, None, None, None), UNKNOWN, 1, 0)
             for at, rate in enumerate(bytes_in)
         ),
+        racks=(),
         unknown=(),
         hot_partitions=(),
         hot_topics=(),

@@ -1,4 +1,5 @@
 from .balance import broker_loads, leader_balance, wanted_goal
+from .flapping import flapping
 from .fleets import as_of_now, fleet
 from .inflow import observed_inflow, with_inflow
 from .load import cluster_load, typical_bytes_in
@@ -14,6 +15,7 @@ __all__ = [
     "compared_snapshots",
     "each_once",
     "files_read",
+    "flapping",
     "fleet",
     "latest_snapshot_id",
     "leader_balance",

@@ -66,6 +66,7 @@ class SeriesColumns:
     preferred_leaders: Ints
     leaders_not_preferred: Ints
     leaders_lost: Ints  # 0 where not known
+    leaders_handed_back: Ints  # the same
     replicas: Ints
     bytes: Ints
     bytes_in: Floats  # per second, as leader; NaN where not known, 0 for who leads nothing
@@ -158,6 +159,7 @@ def read_series(
         preferred_leaders=numbers_of(table["preferred_leaders"]),
         leaders_not_preferred=numbers_of(table["leaders_not_preferred"]),
         leaders_lost=numbers_of(pc.fill_null(table["leaders_lost"], 0)),
+        leaders_handed_back=numbers_of(pc.fill_null(table["leaders_handed_back"], 0)),
         replicas=numbers_of(table["replicas"]),
         bytes=numbers_of(table["bytes"]),
         bytes_in=np.where(leaders == 0, 0.0, inflow),

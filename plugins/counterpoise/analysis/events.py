@@ -13,7 +13,7 @@ Limits: snapshots show what changed, not why, and nothing that came and went bet
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -73,8 +73,16 @@ def churn(columns: SeriesColumns) -> Churn:
         if index > 0 and not is_comparable:
             not_known += 1
     summed = [f.name for f in fields(Churn) if f.name not in ("snapshots", "snapshots_not_known")]
-    sums = {name: sum(getattr(changes, name) for changes in known) for name in summed}
+    sums: dict[str, Any] = {
+        name: _sum_of_known([getattr(changes, name) for changes in known]) for name in summed
+    }
     return Churn(snapshots=len(known), snapshots_not_known=not_known, **sums)
+
+
+def _sum_of_known(counts: Sequence[int | None]) -> int | None:
+    """Return the sum; None where one of the counts is not known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _gaps(columns: SeriesColumns) -> Iterator[ClusterEvent]:
@@ -235,19 +243,23 @@ def _lost_leaders(columns: SeriesColumns) -> Iterator[ClusterEvent]:
     leaders that changed although theirs was alive and in sync.
 
     The first is what a stop and a start between two snapshots look like: the broker was never seen
-    dead. Example: of 100 leaders it has none, or all of them again, two elections later.
+    dead. Example: of 100 leaders it has none, or all of them again, two elections later. What it
+    led in the place of another broker may have gone back to that one meanwhile.
     """
     led_before: dict[int, int] = {}
     for index, changes in enumerate(columns.changes):
         rows = columns.rows(index)
         broker_ids = columns.broker_ids[rows].tolist()
         lost = dict(zip(broker_ids, columns.leaders_lost[rows].tolist(), strict=True))
+        handed_back = dict(zip(broker_ids, columns.leaders_handed_back[rows].tolist(), strict=True))
         if index and index not in columns.breaks.positions and changes is not None:
             live = set(columns.broker_ids[rows][columns.is_live[rows]].tolist())
             restarted = {
                 broker_id
                 for broker_id in live & led_before.keys()
-                if lost[broker_id] >= max(MIN_ELECTIONS, RESTART_SHARE * led_before[broker_id])
+                if lost[broker_id] >= MIN_ELECTIONS
+                and lost[broker_id] + handed_back[broker_id]
+                >= RESTART_SHARE * led_before[broker_id]
             }
             if restarted:
                 yield _of_brokers(columns, index, EventKind.RESTARTED, restarted)

@@ -18,7 +18,7 @@ Limits: rates are means between two snapshots, so peaks in between do not show; 
 the sum of the known rates of its partitions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -47,10 +47,12 @@ from counterpoise.model.columns import (
     numbers_of,
 )
 from counterpoise.model.evenness import Evenness, evenness
+from counterpoise.model.grouping import grouped
 from counterpoise.model.load import (
     BrokerTraffic,
     ClusterLoad,
     HotPartition,
+    RackTraffic,
     Rates,
 )
 from counterpoise.model.tables import rows_of
@@ -100,6 +102,7 @@ def cluster_load(
         leaders=_known_evenness([b.as_leader.now for b in brokers if not b.is_fenced]),
         followers=_known_evenness([b.as_follower.now for b in brokers if not b.is_fenced]),
         brokers=brokers,
+        racks=_racks(period, traffic),
         unknown=_unknown_reasons(loads_now),
         hot_partitions=_hot_partitions(loads_now),
         hot_topics=hot_topics(topics),
@@ -241,6 +244,20 @@ def _brokers(period: Period, traffic: _Traffic) -> tuple[BrokerTraffic, ...]:
         )
         for row, as_leader, as_follower in figures
     )
+
+
+def _racks(period: Period, traffic: _Traffic) -> tuple[RackTraffic, ...]:
+    """Return the traffic of the racks of the latest snapshot."""
+    by_rack: Mapping[str | None, list[int]] = grouped(
+        rows_of(period.columns.latest, "rack", "broker_id")
+    )
+    found = []
+    for rack in sorted(by_rack, key=lambda rack: (rack is None, rack or "")):
+        is_own = np.isin(traffic.broker_ids, by_rack[rack])
+        rates = _sum_over_brokers(traffic.as_leader[is_own])
+        own_rates = _cluster_rates(rates, period, traffic.is_leader_at_least[is_own])
+        found.append(RackTraffic(rack, own_rates))
+    return tuple(found)
 
 
 def _known_evenness(rates: Sequence[int | None]) -> Evenness | None:

@@ -32,7 +32,8 @@ def series_rows(
     changes = _without_shared_columns(snapshot_changes, by_snapshot)
     joined = broker_balance.join(loads, keys=by_broker, join_type="left outer")
     joined = joined.join(changes, keys=by_snapshot, join_type="left outer")
-    joined = joined.join(_leaders_lost(leader_changes), keys=by_broker, join_type="left outer")
+    for gone in (_leaders_lost(leader_changes), _leaders_handed_back(leader_changes)):
+        joined = joined.join(gone, keys=by_broker, join_type="left outer")
     return joined.select(SERIES.names).cast(SERIES).sort_by(_ORDER)
 
 
@@ -45,9 +46,20 @@ def _leaders_lost(leader_changes: pa.Table) -> pa.Table:
     is_other = pc.and_(pc.equal(kind, "other"), pc.not_equal(now, before))
     is_back = pc.greater_equal(leader_changes["leader_epochs"], 2)
     is_back = pc.and_kleene(pc.equal(kind, "returned"), is_back)
-    lost = leader_changes.filter(pc.or_kleene(is_other, is_back))
-    counts = lost.group_by(["snapshot_id", "leader_before"]).aggregate([("kind", "count")])
-    names = {"leader_before": "broker_id", "kind_count": "leaders_lost"}
+    return _by_leader_before(leader_changes, pc.or_kleene(is_other, is_back), "leaders_lost")
+
+
+def _leaders_handed_back(leader_changes: pa.Table) -> pa.Table:
+    """Return `leaders_handed_back` of SERIES by snapshot and broker, from LEADER_CHANGES."""
+    is_handed_back = pc.equal(leader_changes["kind"], "preferred_election")
+    return _by_leader_before(leader_changes, is_handed_back, "leaders_handed_back")
+
+
+def _by_leader_before(leader_changes: pa.Table, is_wanted: pa.ChunkedArray, name: str) -> pa.Table:
+    """Count the wanted rows by snapshot and the broker that led before, as the column `name`."""
+    wanted = leader_changes.filter(is_wanted)
+    counts = wanted.group_by(["snapshot_id", "leader_before"]).aggregate([("kind", "count")])
+    names = {"leader_before": "broker_id", "kind_count": name}
     return counts.rename_columns([names.get(name, name) for name in counts.column_names])
 
 

@@ -116,6 +116,24 @@ class HeatMap:
 
 
 @dataclass(frozen=True, slots=True)
+class FlappingPartition:
+    topic: str
+    partition: int
+    elections: int  # in the period, also those that no snapshot shows
+
+
+@dataclass(frozen=True, slots=True)
+class Flapping:
+    """Partitions that had more than `max_elections` leader elections in the period."""
+
+    partitions: tuple[FlappingPartition, ...]  # most elections first, only the first ones
+    partition_count: int  # of all of them
+    topics: tuple[tuple[str, int], ...]  # with how many of their partitions; most first
+    snapshot_count: int  # whose changes are still known one by one
+    max_elections: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderBalance:
     """One cluster's balance: the latest snapshot of the period in full, and every snapshot's
     measures, oldest first.
@@ -136,6 +154,7 @@ class LeaderBalance:
     events: tuple[ClusterEvent, ...] = ()  # by time
     churn: Churn = NO_CHURN
     heat_maps: tuple[HeatMap, ...] = ()  # none with a single snapshot
+    flapping: Flapping | None = None  # None: nobody asked
 
     @property
     def live_brokers(self) -> tuple[BrokerBalance, ...]:

@@ -72,6 +72,9 @@ class SnapshotChanges:
     topics_created: int
     topics_deleted: int
     topics_recreated: int
+    # None where an earlier release counted
+    leaders_reassigned: int | None = None
+    leaders_returned: int | None = None
 
     @property
     def epochs_unseen(self) -> int:
@@ -95,6 +98,17 @@ class Churn:
     topics_created: int = 0
     topics_deleted: int = 0
     topics_recreated: int = 0
+    # None where they are not known of all of the snapshots
+    leaders_reassigned: int | None = 0
+    leaders_returned: int | None = 0
+
+    @property
+    def leaders_moved_otherwise(self) -> int | None:
+        """Return leader changes that were no failover, preferred election or reassignment."""
+        if self.leaders_reassigned is None:
+            return None
+        known_kinds = self.failovers + self.preferred_elections + self.leaders_reassigned
+        return self.leaders_changed - known_kinds
 
 
 NO_CHURN: Final = Churn(0, 0)

@@ -52,6 +52,14 @@ class BrokerTraffic:
 
 
 @dataclass(frozen=True, slots=True)
+class RackTraffic:
+    """What the brokers that are in one rack now take in from producers, all together."""
+
+    rack: str | None
+    as_leader: Rates
+
+
+@dataclass(frozen=True, slots=True)
 class HotPartition:
     topic: str
     partition: int
@@ -141,6 +149,7 @@ class ClusterLoad:
     )  # of bytes in now, over the live brokers; None where the rate of one is not known
     followers: Evenness | None
     brokers: tuple[BrokerTraffic, ...]  # every registered broker, by id
+    racks: tuple[RackTraffic, ...]  # by name, the nameless one last
     unknown: tuple[
         tuple[str, int], ...
     ]  # why rates of partitions are not known now, and of how many; most first

@@ -89,12 +89,15 @@ SNAPSHOT_CHANGES: Final = pa.schema(
         required("failovers", INT64),
         required("preferred_elections", INT64),
         required("leader_epochs", INT64),  # that passed, over all partitions
-        # partitions with other replicas, in any order
+        # partitions with other replicas, in any order, without those that are still being added
         required("replica_sets_changed", INT64),
         required("topics_created", INT64),
         required("topics_deleted", INT64),
         # the same name with another topic id
         required("topics_recreated", INT64),
+        # rows of LEADER_CHANGES of these kinds
+        optional("leaders_reassigned", INT64),
+        optional("leaders_returned", INT64),
     ]
 )
 
@@ -236,8 +239,11 @@ def _joined(*schemas: pa.Schema) -> pa.Schema:
 # it BROKER_LOAD of the same broker, and SNAPSHOT_CHANGES of the snapshot, the same in all of its
 # rows. `leaders_lost`: partitions that the broker led in the snapshot before and that got another
 # leader since, though it is alive and in sync; also those that it leads again.
-SERIES: Final = _joined(BROKER_BALANCE, BROKER_LOAD, SNAPSHOT_CHANGES).append(
-    optional("leaders_lost", INT64)
+# `leaders_handed_back`: those that the first of their replicas leads again in its place.
+SERIES: Final = (
+    _joined(BROKER_BALANCE, BROKER_LOAD, SNAPSHOT_CHANGES)
+    .append(optional("leaders_lost", INT64))
+    .append(optional("leaders_handed_back", INT64))
 )
 
 VIEWS: Final[Mapping[str, pa.Schema]] = {"series": SERIES, "log_dirs": LOG_DIR_LOAD}

@@ -6,7 +6,7 @@ propose(installation, "orders-eu")
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -96,6 +96,14 @@ def _balance(
     return analysis.leader_balance(series, topic_balance, cluster=cluster, since=since, until=until)
 
 
+def _with_flapping(installation: Installation, balance: LeaderBalance) -> LeaderBalance:
+    """Add the partitions whose leader changed often, as far as results are still kept."""
+    ids = {point.snapshot_id for point in balance.series}
+    known = ids & installation.results.of_cluster(balance.cluster)
+    changes = installation.results.table("leader_changes", known)
+    return replace(balance, flapping=analysis.flapping(changes, snapshot_count=len(known)))
+
+
 def _latest_with_results(
     results: Results, cluster: str, series: pa.Table, until: datetime | None
 ) -> set[str]:
@@ -166,12 +174,13 @@ def write_balance_report(
     report is that of the day on which the period ended.
     """
     analysed = cluster_analysis(installation, cluster, period=period, until=until)
+    balance = _with_flapping(installation, analysed.balance)
     plan_size = _plan_size(installation, analysed)
     left_out = installation.results.left_out(cluster)
 
     def render(renderer: Callable[..., str]) -> str:
         return renderer(
-            analysed.balance,
+            balance,
             wanted=analysed.wanted,
             load=analysed.load,
             plan_size=plan_size,

@@ -5,7 +5,7 @@ leader_balance_csv(balance)     # one row per snapshot, a column per measure
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -28,10 +28,12 @@ from counterpoise.reporting.html import when
 from counterpoise.reporting.leader_balance import (
     BROKER_COLUMNS,
     EVENTS_SHOWN,
+    FAIR_SHARE,
     TOPIC_COLUMNS,
     cells,
     churn_rows,
     event_rows,
+    part_of_fair_share,
     plan_command,
     plan_size_rows,
     tiles,
@@ -85,6 +87,7 @@ def leader_balance_json(
         "breaks_before": [balance.series[at].snapshot_id for at in balance.breaks],
         "events": [_event(event) for event in balance.events],
         "churn": _values(balance.churn) | {"epochs_unseen": balance.churn.epochs_unseen},
+        "flapping": None if balance.flapping is None else asdict(balance.flapping),
         "load": None if load is None else load_document(load),
         "heat_maps": [_heat_map(heat) for heat in balance.heat_maps],
         "wanted": None
@@ -201,10 +204,15 @@ def _period(balance: LeaderBalance, left_out: Sequence[LeftOut]) -> str:
 
 def _broker_parts(balance: LeaderBalance) -> list[str]:
     rows = [
-        (_broker_name(broker), broker.rack or "", *cells(broker, BROKER_COLUMNS))
+        (
+            _broker_name(broker),
+            broker.rack or "",
+            *cells(broker, BROKER_COLUMNS),
+            part_of_fair_share(broker, balance),
+        )
         for broker in balance.brokers
     ]
-    heads = ("Broker", "Rack", *(title for title, _, _ in BROKER_COLUMNS))
+    heads = ("Broker", "Rack", *(title for title, _, _ in BROKER_COLUMNS), FAIR_SHARE)
     return ["## Brokers", table(heads, rows)]
 
 

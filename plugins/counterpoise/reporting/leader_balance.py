@@ -27,7 +27,12 @@ from counterpoise.reporting.html import percent, render, times
 from counterpoise.reporting.load_section import load_section
 from counterpoise.reporting.parts import Picture, Tile, bar_picture, rack_indexes
 from counterpoise.reporting.svg import RACK_COLOURS
-from counterpoise.reporting.timelines import churn_timeline, heat_sections, timelines
+from counterpoise.reporting.timelines import (
+    churn_timeline,
+    event_bands,
+    heat_sections,
+    timelines,
+)
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
 Columns = tuple[tuple[str, str, Unit], ...]  # title, name of the field, how its value is written
@@ -51,6 +56,7 @@ _CARDS: Final[Columns] = (
     ("Replicas", "replicas", format_count),
     ("Bytes", "bytes", format_bytes),
 )
+FAIR_SHARE: Final = "Leaders / fair share"
 EVENTS_SHOWN: Final = 40
 _LEFT_OUT_SHOWN: Final = 20
 _BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
@@ -85,16 +91,13 @@ def leader_balance_report(
         events=event_rows(balance)[:EVENTS_SHOWN],
         churn_timeline=churn_timeline(balance),
         churn_rows=churn_rows(balance.churn),
-        load=load_section(load) if load else None,
+        load=load_section(load, event_bands(balance.events)) if load else None,
         racks=[
             (rack, _css_colour(racks[rack.rack]), _rack_spread(balance, rack))
             for rack in balance.racks
         ],
-        broker_heads=[title for title, _, _ in BROKER_COLUMNS],
-        broker_rows=[
-            (broker, _css_colour(racks[broker.rack]), cells(broker, BROKER_COLUMNS))
-            for broker in balance.brokers
-        ],
+        broker_heads=[title for title, _, _ in BROKER_COLUMNS] + [FAIR_SHARE],
+        broker_rows=_broker_rows(balance, racks),
         topic_heads=[title for title, _, _ in TOPIC_COLUMNS],
         topic_rows=[(topic.topic, cells(topic, TOPIC_COLUMNS)) for topic in balance.topics],
         broker_table_open=len(balance.brokers) <= _BROKERS_IN_FULL,
@@ -106,10 +109,32 @@ def leader_balance_report(
     )
 
 
+def _broker_rows(
+    balance: LeaderBalance, racks: Mapping[str | None, int | None]
+) -> list[tuple[BrokerBalance, str, list[str]]]:
+    """Return each broker with the colour of its rack and its figures."""
+    return [
+        (
+            broker,
+            _css_colour(racks[broker.rack]),
+            [*cells(broker, BROKER_COLUMNS), part_of_fair_share(broker, balance)],
+        )
+        for broker in balance.brokers
+    ]
+
+
 def cells(row: BrokerBalance | TopicLeaderSkew, columns: Columns) -> list[str]:
     """Return the values of a row as text; `not known` for None."""
     values = [(getattr(row, name), write) for _, name, write in columns]
     return ["not known" if value is None else write(value) for value, write in values]
+
+
+def part_of_fair_share(broker: BrokerBalance, balance: LeaderBalance) -> str:
+    """Return a broker's leaders as a multiple of the fair share; `–` for a dead one."""
+    leaders = balance.latest.leaders
+    if broker.is_fenced or not leaders.total:
+        return "–"
+    return times(broker.leaders * leaders.broker_count / leaders.total)
 
 
 def event_rows(balance: LeaderBalance) -> list[tuple[str, str, str]]:
@@ -135,14 +160,20 @@ def churn_rows(churn: Churn) -> list[tuple[str, str]]:
     rows = [
         ("Leader changes", churn.leaders_changed),
         ("of these failovers", churn.failovers),
-        ("of these preferred elections", churn.preferred_elections),
+        ("of these back to the preferred leader", churn.preferred_elections),
+        ("of these by a reassignment", churn.leaders_reassigned),
+        ("of these otherwise, as at a restart", churn.leaders_moved_otherwise),
         ("Elections that no snapshot shows", churn.epochs_unseen),
         ("Partitions moved to other brokers", churn.replica_sets_changed),
         ("Topics created", churn.topics_created),
         ("Topics deleted", churn.topics_deleted),
         ("Topics deleted and created again", churn.topics_recreated),
     ]
-    return [(name, format_count(number)) for name, number in rows]
+    return [(name, known_count(number)) for name, number in rows]
+
+
+def known_count(number: int | None) -> str:
+    return "not known" if number is None else format_count(number)
 
 
 def plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:

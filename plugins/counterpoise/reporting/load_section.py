@@ -26,7 +26,7 @@ from counterpoise.model.load import (
 )
 from counterpoise.model.safe_text import for_markdown
 from counterpoise.reporting import small
-from counterpoise.reporting.charts import Bar, Line, over_time
+from counterpoise.reporting.charts import Bar, EventBand, Line, over_time
 from counterpoise.reporting.html import percent, times
 from counterpoise.reporting.markdown import table
 from counterpoise.reporting.parts import Picture, Tile, bar_picture, rack_indexes
@@ -59,15 +59,19 @@ class LoadSection:
     unknown_broker_ids: tuple[int, ...]  # live brokers whose rate is not known now
     unknown: tuple[str, ...]  # why rates of partitions are not known
     bytes_in: Picture | None  # over time
-    hot_partitions: tuple[tuple[HotPartition, Markup], ...]
-    hot_topics: tuple[tuple[HotTopic, Markup], ...]
+    # Each with its share of all bytes in, in words and as a picture.
+    hot_partitions: tuple[tuple[HotPartition, str, Markup], ...]
+    hot_topics: tuple[tuple[HotTopic, str, Markup], ...]
     disks: tuple[tuple[DiskForecast, Markup, bool], ...]  # those shown; whether one is full soon
     other_disks: str
     broker_table_open: bool
 
 
-def load_section(load: ClusterLoad) -> LoadSection:
-    """Return what a page that includes `load_section.html` needs as its value `load`."""
+def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSection:
+    """Return what a page that includes `load_section.html` needs as its value `load`.
+
+    `bands` are the events that are drawn below the chart over time.
+    """
     bars, shows_median = _bars(load)
     shown = load.disks[:DISKS_SHOWN]
     return LoadSection(
@@ -81,9 +85,17 @@ def load_section(load: ClusterLoad) -> LoadSection:
         unknown=tuple(
             f"{format_count(number)}: {_WHY_UNKNOWN.get(why, why)}" for why, number in load.unknown
         ),
-        bytes_in=_bytes_in_over_time(load),
-        hot_partitions=tuple((hot, _share_picture(hot.share)) for hot in load.hot_partitions),
-        hot_topics=tuple((hot, _share_picture(hot.share)) for hot in load.hot_topics),
+        bytes_in=_bytes_in_over_time(load, bands),
+        hot_partitions=tuple(
+            (hot, share, _share_picture(hot.share, share))
+            for hot in load.hot_partitions
+            for share in [_share(load, hot.share, hot.is_at_least)]
+        ),
+        hot_topics=tuple(
+            (hot, share, _share_picture(hot.share, share))
+            for hot in load.hot_topics
+            for share in [_share(load, hot.share, hot.bytes_in.is_at_least)]
+        ),
         disks=tuple((disk, _disk_picture(disk), disk_alerts(disk)) for disk in shown),
         other_disks=_others(load.disks[DISKS_SHOWN:]),
         broker_table_open=len(load.brokers) <= _BROKERS_IN_FULL,
@@ -93,6 +105,7 @@ def load_section(load: ClusterLoad) -> LoadSection:
 def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
     """Return the main figures, to be compared with those of last week."""
     leaders, first = load.leaders, load.first_full
+    is_at_least = load.bytes_in.is_at_least
     known, all_ = load.rates_known, load.rates_known + load.rates_unknown
     coverage = (
         "from producers"
@@ -102,19 +115,18 @@ def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
     return (
         Tile(
             "Bytes in",
-            known_rate(load.bytes_in.now, is_at_least=load.bytes_in.is_at_least),
-            f"{coverage}; {AT_LEAST}" if load.bytes_in.is_at_least else coverage,
+            known_rate(load.bytes_in.now, is_at_least=is_at_least),
+            f"{coverage}; {AT_LEAST}" if is_at_least else coverage,
         ),
         Tile(
-            "Bytes in, 95 % of the time",
-            f"≤ {known_rate(load.bytes_in.p95)}",
-            f"at most {known_rate(load.bytes_in.highest)}"
-            f"{', or more' if load.bytes_in.is_at_least else ''}",
+            "Bytes in, 95 % of the time ≤",
+            known_rate(load.bytes_in.p95, is_at_least=is_at_least),
+            f"highest {known_rate(load.bytes_in.highest, is_at_least=is_at_least)}",
         ),
         Tile(
             "Busiest broker takes in",
             times(leaders.max_over_mean) if leaders else "not known",
-            f"of its fair share, {format_rate(leaders.maximum)}"
+            f"of its fair share, {known_rate(leaders.maximum, is_at_least=is_at_least)}"
             if leaders
             else "the rate of a broker is not known",
             bool(leaders and leaders.max_over_mean > _MUCH_OVER_SHARE),
@@ -150,6 +162,7 @@ def load_markdown(load: ClusterLoad) -> str:
     """Return the same figures as tables, with names escaped."""
     tiles = ((tile.title, tile.value, tile.note) for tile in load_tiles(load))
     parts = ["## Load", table(("Figure", "Value", ""), tiles), _brokers_table(load)]
+    parts += ["### Bytes in per rack", _racks_table(load)]
     if load.hot_topics:
         parts += ["### Hottest topics", _hot_topics_table(load)]
     if load.hot_partitions:
@@ -176,12 +189,17 @@ def _brokers_table(load: ClusterLoad) -> str:
     return table(heads, rows)
 
 
+def _racks_table(load: ClusterLoad) -> str:
+    rows = ((rack.rack or "no rack", *_rate_cells(rack.as_leader)) for rack in load.racks)
+    return table(("Rack", "Bytes in", "95 % of the time ≤"), rows)
+
+
 def _hot_topics_table(load: ClusterLoad) -> str:
     rows = (
         (
             hot.topic,
             *_rate_cells(hot.bytes_in),
-            percent(hot.share),
+            _share(load, hot.share, hot.bytes_in.is_at_least),
         )
         for hot in load.hot_topics
     )
@@ -241,7 +259,9 @@ def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
     )
     pictures = []
     for name, title, rates_of in wanted:
-        found = ((broker, rates_of(broker)) for broker in load.brokers)
+        found = [(broker, rates_of(broker)) for broker in load.brokers]
+        if any(rates.is_at_least for _, rates in found):
+            title = f"{title} (lower bounds)"
         known = [(broker, rates.now if has_now else rates.p50) for broker, rates in found]
         pictures.append((title, _rate_bars(known, racks, name, title)))
     return tuple(pictures), not has_now
@@ -266,7 +286,7 @@ def _rate_bars(
     return bar_picture(bars, name, title, format_rate, fair)
 
 
-def _bytes_in_over_time(load: ClusterLoad) -> Picture | None:
+def _bytes_in_over_time(load: ClusterLoad, bands: Sequence[EventBand]) -> Picture | None:
     """Draw the rate over time; None where fewer than two points are known."""
     trace = load.bytes_in_trace
     values = [math.nan if value is None else float(value) for value in trace.values]
@@ -284,12 +304,22 @@ def _bytes_in_over_time(load: ClusterLoad) -> Picture | None:
         unit=format_rate,
         wide=False,
         breaks=breaks,
+        bands=bands,
     )
     return Picture(drawn)
 
 
-def _share_picture(share: float) -> Markup:
-    return small.level(share, label=f"{percent(share)} of all bytes in")
+def _share(load: ClusterLoad, share: float, is_at_least: bool) -> str:
+    """Return the share of all bytes in: at most so much where the sum is only a lower bound, and
+    `–`, not known, where the rate is one itself.
+    """
+    if is_at_least:
+        return "–"
+    return f"{'≤ ' if load.bytes_in.is_at_least else ''}{percent(share)}"
+
+
+def _share_picture(share: float, words: str) -> Markup:
+    return Markup() if words == "–" else small.level(share, label=f"{words} of all bytes in")
 
 
 def _disk_picture(disk: DiskForecast) -> Markup:

@@ -46,9 +46,13 @@ _NAMES: Final = {
     **{f"#0c000{index}": f"heat-{index}" for index in range(HEAT_COLOURS)},
 }
 # What matplotlib writes of a shape: `M 1.234567 2.345678 \nL ...`; a hundredth of a unit is far
-# less than a pixel.
+# less than a pixel, and a tenth is less than one where a shape has so many points.
 _SHAPE: Final = re.compile(r'(?<=\bd=")[^"]+(?=")')
-_LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{2,}")
+_LONG_NUMBER: Final = re.compile(r"-?\d+\.\d+")
+_MANY_POINTS: Final = 1_000  # characters of a shape
+_LINES: Final = re.compile(r"M (\S+) (\S+)((?: L \S+ \S+){2,})")
+_GROUP: Final = re.compile(r"<g\b[^>]*>|</g>")
+_APPEARANCE: Final = re.compile(r"\b(?:clip-path|style|transform)=")
 _RECTANGLE: Final = re.compile(r"M (\S+) (\S+) L (\S+) \2 L \3 (\S+) L \1 \4 (?:L \1 \2 )?z")
 
 # Settings of matplotlib are those of the process, and pages are drawn by several threads.
@@ -137,16 +141,58 @@ def _for_page(svg: str, name: str, label: str) -> str:
     body = re.sub(r'xlink:href="#', f'href="#{name}-', body)
     body = re.sub(r"font(-family)?: ([\d.]+px )?'DejaVu Sans'[^;\"]*", _page_font, body)
     body = _SHAPE.sub(_short_shape, body)
+    body = _without_plain_groups(body)
+    body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
+    body = re.sub(r'(?<= )[xy]="[^"]+"', lambda found: _rounded(found[0], 2), body)
+    body = re.sub(r">\s+<", "><", body)
     return re.sub(r"#0[abc]000\d", lambda found: f"var(--{_NAMES[found[0]]})", body)
 
 
 def _short_shape(found: re.Match[str]) -> str:
-    """Return the same shape in fewer characters: two decimals, rectangles by their corners."""
-    shape = " ".join(found[0].split())
-    shape = _LONG_NUMBER.sub(
-        lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), shape
-    )
-    return _RECTANGLE.sub(r"M\1 \2H\3V\4H\1z", shape)
+    """Return the same shape in fewer characters: fewer decimals, rectangles by their corners, and
+    the points of a line by the way from the one before.
+    """
+    decimals = 1 if len(found[0]) > _MANY_POINTS else 2
+    shape = _rounded(" ".join(found[0].split()), decimals)
+    shape = _RECTANGLE.sub(r"M\1 \2H\3V\4H\1z", shape)
+    return _LINES.sub(lambda line: _by_steps(line, 10**decimals), shape)
+
+
+def _rounded(text: str, decimals: int) -> str:
+    return _LONG_NUMBER.sub(lambda number: _plain(float(number[0]), decimals), text)
+
+
+def _plain(number: float, decimals: int) -> str:
+    return f"{number:.{decimals}f}".rstrip("0").rstrip(".")
+
+
+def _by_steps(line: re.Match[str], scale: int) -> str:
+    """Return `M1 2l3 4 5 6` of `M 1 2 L 4 6 L 9 12`; steps are of rounded points, so nothing adds
+    up.
+    """
+    numbers = [round(float(text) * scale) for text in line[3].replace("L", "").split()]
+    x, y = round(float(line[1]) * scale), round(float(line[2]) * scale)
+    steps = []
+    for next_x, next_y in zip(numbers[::2], numbers[1::2], strict=True):
+        steps += [_plain((next_x - x) / scale, 2), _plain((next_y - y) / scale, 2)]
+        x, y = next_x, next_y
+    return f"M{line[1]} {line[2]}l{' '.join(steps)}"
+
+
+def _without_plain_groups(body: str) -> str:
+    """Return the same without groups that only have an id, which nothing refers to."""
+    is_kept: list[bool] = []
+
+    def each(found: re.Match[str]) -> str:
+        tag = found[0]
+        if tag.endswith("/>"):
+            return ""
+        if tag == "</g>":
+            return tag if is_kept.pop() else ""
+        is_kept.append(bool(_APPEARANCE.search(tag)))
+        return tag if is_kept[-1] else ""
+
+    return _GROUP.sub(each, body)
 
 
 def _page_font(found: re.Match[str]) -> str:

@@ -4,7 +4,7 @@ over time, churn.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from counterpoise.model.balance import BalancePoint, HeatMap, LeaderBalance, RackPoint
@@ -52,16 +52,21 @@ class HeatSection:
 
 
 def timelines(balance: LeaderBalance) -> tuple[Timeline, ...]:
-    """Return the charts over time; none with a single snapshot. The first one has the events."""
+    """Return the charts over time; none with a single snapshot. The first one says what the events
+    mean that all of them show.
+    """
     series = balance.series
     if len(series) < 2:
         return ()
     spread_title = "Max − min over the live brokers"
     share_title = "Variation between brokers, and partitions not led by their preferred leader"
     rack_title = "Leaders per broker of each rack, in % of the fair share"
+    busiest_title = "The busiest broker, in multiples of the fair share"
     spreads, shares = _spread_lines(series), _share_lines(series)
+    first = _timeline(balance, spreads, "spread", spread_title, format_count)
     drawn = [
-        _timeline(balance, spreads, "spread", spread_title, format_count, balance.events),
+        replace(first, happened=_meanings(balance.events)),
+        _timeline(balance, _busiest_lines(series), "busiest", busiest_title, multiples),
         _timeline(balance, shares, "variation", share_title, hundredths),
     ]
     if racks := _rack_lines(series):
@@ -79,6 +84,18 @@ def _spread_lines(series: Sequence[BalancePoint]) -> list[Line]:
         Line("preferred leaders", preferred_leaders, _ORANGE, "--"),
         Line("replicas", replicas, _GREEN, ":"),
     ]
+
+
+def _busiest_lines(series: Sequence[BalancePoint]) -> list[Line]:
+    """Return max / mean over the live brokers per snapshot: of leaders, bytes and bytes in."""
+    lines = [
+        Line("leaders", [point.leaders.max_over_mean for point in series], _BLUE),
+        Line("bytes", [point.bytes.max_over_mean for point in series], _MAGENTA, "-."),
+    ]
+    if any(point.bytes_in for point in series):
+        known = [point.bytes_in.max_over_mean if point.bytes_in else math.nan for point in series]
+        lines.append(Line("bytes in", known, _VIOLET))
+    return lines
 
 
 def _share_lines(series: Sequence[BalancePoint]) -> list[Line]:
@@ -158,9 +175,8 @@ def _timeline(
     name: str,
     title: str,
     unit: Unit,
-    events: Sequence[ClusterEvent] = (),
 ) -> Timeline:
-    bands = _bands(events)
+    bands = event_bands(balance.events)
     times = [point.observed_at for point in balance.series]
     breaks = balance.breaks
     picture = Picture.of(
@@ -170,10 +186,11 @@ def _timeline(
         ),
     )
     legend = tuple((line.label, f"rack-{line.colour[-1]}", line.style) for line in lines)
-    return Timeline(title, picture, legend, _meanings(events))
+    return Timeline(title, picture, legend)
 
 
-def _bands(events: Sequence[ClusterEvent]) -> list[EventBand]:
+def event_bands(events: Sequence[ClusterEvent]) -> list[EventBand]:
+    """Return a row of events for each kind that there is."""
     return [
         EventBand(
             KIND_NAMES[kind],
@@ -230,6 +247,10 @@ def _inflow_variation(point: BalancePoint) -> float:
 
 def _known(changes: SnapshotChanges | None, name: str) -> float:
     return math.nan if changes is None or changes.is_rebuilt else float(getattr(changes, name))
+
+
+def multiples(value: float) -> str:
+    return f"{value:g} ×"
 
 
 def hundredths(value: float) -> str:

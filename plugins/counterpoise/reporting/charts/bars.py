@@ -153,17 +153,16 @@ def _columns(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float, wid
     colours = [
         _colour(bar) if room >= MIN_COLOURED_WIDTH or bar.is_fenced else NO_RACK for bar in bars
     ]
-    positions = range(len(bars))
     top = max([fair, *(bar.value for bar in bars)]) or 1
     solid = [bar.value - bar.hatched for bar in bars]
-    axes.bar(positions, solid, width=thickness, color=colours, linewidth=0)
+    is_hatched = room >= _MIN_HATCHED_WIDTH
+    _one_shape_each(axes, [(0, height) for height in solid], colours, thickness)
+    if not is_hatched:
+        tops = [(low, bar.value) for low, bar in zip(solid, bars, strict=True)]
+        _one_shape_each(axes, tops, colours, thickness, alpha=0.4)
     for x, bar in enumerate(bars):
-        if bar.hatched:
-            look = (
-                _hatching(colours[x])
-                if room >= _MIN_HATCHED_WIDTH
-                else {"color": colours[x], "alpha": 0.4}
-            )
+        if bar.hatched and is_hatched:
+            look = _hatching(colours[x])
             axes.bar(x, bar.hatched, bottom=solid[x], width=thickness, **look)
         if bar.is_idle:
             axes.bar(x, fair, width=thickness, **_missing())
@@ -181,6 +180,30 @@ def _columns(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float, wid
     axes.set_ylim(0, top * 1.1)
     value_axis(axes.yaxis, unit)
     _column_labels(axes, bars, room)
+
+
+def _one_shape_each(
+    axes: "Axes",
+    spans: Sequence[tuple[float, float]],
+    colours: Sequence[str],
+    thickness: float,
+    alpha: float = 1.0,
+) -> None:
+    """Draw the columns of each colour, from where to where, as one shape: there may be hundreds."""
+    from matplotlib.patches import PathPatch, Rectangle
+    from matplotlib.path import Path
+
+    half = thickness / 2
+    for colour in sorted(set(colours)):
+        columns = [
+            Rectangle((x - half, low), thickness, high - low)
+            for x, (low, high) in enumerate(spans)
+            if colours[x] == colour and high > low
+        ]
+        shapes = [column.get_transform().transform_path(column.get_path()) for column in columns]
+        if shapes:
+            path = Path.make_compound_path(*shapes)
+            axes.add_patch(PathPatch(path, color=colour, alpha=alpha, linewidth=0))
 
 
 def _column_labels(axes: "Axes", bars: Sequence[Bar], room: float) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MAX_VERTICAL_LINES: Final = 12  # events that are also drawn through the lines
 _MAX_MARKERS: Final = 40  # points that each get a dot
 # Units along the axis; of the points within them only the highest and the lowest are drawn.
-_POINT_WIDTH: Final = 2.4
+_POINT_WIDTH: Final = 3.2
 _BAND_HEIGHT: Final = 10.5  # units
 _PLOT: Final = 190.0
 
