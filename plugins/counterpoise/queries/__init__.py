@@ -54,7 +54,8 @@ def run_status(installation: Installation, run_id: str) -> RunStatus:
     run_progress = journal.run_progress()
     moves_done = sum(submission.done_at is not None for submission in submissions)
     moves_submitted = len(submissions)
-    if not submissions and run_progress is not None:  # deleted by a checkpoint of the ledger
+    is_forgotten = not submissions and not journal.events()  # by a checkpoint of the ledger
+    if is_forgotten and run_progress is not None:
         moves_done = moves_submitted = run_progress.progress.moves_done
     approvals = installation.ledger.approvals_of(run_id)
     return RunStatus(
