@@ -1,11 +1,14 @@
 """The page of a plan, its moves and files, and the answer that somebody gives on it."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 from fastapi.testclient import TestClient
@@ -147,6 +150,30 @@ def test_moves_are_found_sorted_and_shown_a_page_at_a_time(environment: dict[str
             page = alice.get(path, params=odd)
             assert page.status_code == 200
             hostile.check_html(page.text.replace("<form", "<div"))
+
+
+def test_pages_of_moves_are_found_from_an_answer_that_came_back(
+    environment: dict[str, str],
+) -> None:
+    before = cluster("orders-0: 1 2", racks="1=a 2=b 3=c")
+    moves = [move(f"orders-{p}", "1 2", "3 2", size=p + 10**6) for p in range(150)]
+    run_id = propose(environment, plan_by_hand(before, Goal.REBALANCE, *moves))
+    with answering(environment, "alice") as (alice, _):
+        checked = send(alice, run_id, answer="check", rate="10MB/s")
+        link = re.search(r'href="([^"]*)" rel="next"', checked.text)
+        assert checked.status_code == 200 and link is not None
+        second = alice.get(urljoin(str(checked.url), unescape(link[1])))
+    assert second.status_code == 200 and "page 2 of 2" in second.text
+
+
+def test_what_was_typed_comes_back_also_without_a_fingerprint(
+    environment: dict[str, str], run_id: str
+) -> None:
+    typed = {"plan": "", "rate": "7MB/s", "reason": "kept words"}
+    with answering(environment, "alice") as (alice, _):
+        answer = send(alice, run_id, answer="approve", **typed)
+    assert answer.status_code == 409
+    assert "kept words" in answer.text and 'value="7MB/s"' in answer.text
 
 
 def test_the_files_of_a_plan(environment: dict[str, str], run_id: str) -> None:

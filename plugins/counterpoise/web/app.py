@@ -9,6 +9,8 @@ script: everything works without.
 
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from counterpoise.web.answers import answer_routes
 from counterpoise.web.api import api_routes, cluster_api_routes
@@ -20,7 +22,7 @@ from counterpoise.web.metrics import metrics_routes
 from counterpoise.web.plans import plan_routes
 from counterpoise.web.reports import report_routes
 from counterpoise.web.requests_of_people import request_routes
-from counterpoise.web.responses import safe_response
+from counterpoise.web.responses import safe_response, unroutable_response
 from counterpoise.web.runs import run_routes
 from counterpoise.web.viewers import OpenInstallation, may_read
 from counterpoise.web.waivers import waiver_routes
@@ -35,6 +37,8 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
         title="Counterpoise", openapi_url=None, dependencies=[Depends(get_user), Depends(may_read)]
     )
     app.middleware("http")(safe_response)
+    for refused in (StarletteHTTPException, RequestValidationError):
+        app.add_exception_handler(refused, unroutable_response)
     app.include_router(fleet_routes(open_installation))
     app.include_router(api_routes(open_installation))
     app.include_router(cluster_api_routes(open_installation))

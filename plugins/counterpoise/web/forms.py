@@ -15,6 +15,7 @@ from fastapi import Form
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.safe_text import is_broken_text
 from counterpoise.queries import Viewer
 from counterpoise.web.viewers import CurrentViewer
 
@@ -34,7 +35,7 @@ def check_form(viewer: CurrentViewer, form_token: Annotated[str, Form()] = "") -
     """Raise RefusedError for a form that no page of ours gave to this account lately."""
     try:
         user_id = _signer().loads(form_token, max_age=_MAX_AGE_SECONDS)
-    except BadSignature:
+    except (BadSignature, UnicodeError):
         user_id = None
     if user_id != viewer.user_id:
         raise RefusedError(
@@ -61,6 +62,8 @@ def limited(text: str, name: str) -> str:
     """Return what somebody typed. Raises InputError for what no person types."""
     if len(text) > MAX_CHARACTERS:
         raise InputError(f"{name}: {len(text):,} characters are more than {MAX_CHARACTERS:,}")
+    if "\0" in text or is_broken_text(text):
+        raise InputError(f"{name}: there is a character in it that no database keeps")
     return text
 
 

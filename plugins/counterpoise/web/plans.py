@@ -28,7 +28,7 @@ from counterpoise.reporting.parts import MANY_BROKERS
 from counterpoise.reporting.plan_page import what_it_does
 from counterpoise.units import format_rate
 from counterpoise.web.forms import form_token, is_sent_mark
-from counterpoise.web.responses import may_not_view, page
+from counterpoise.web.responses import base_of, may_not_view, page
 from counterpoise.web.viewers import DAG_ID, CurrentViewer, MayChange, OpenInstallation
 
 _SENT_REFRESH_SECONDS: Final = 5  # until the task has recorded an answer
@@ -132,7 +132,7 @@ def plan_response(
     details = running.run_details(installation, run, viewer)
     view = running.plan_to_approve(installation, run, shown.rate_bytes_per_second)
     typed = shown.typed
-    if not typed.plan:
+    if typed == TypedAnswer():
         rate = view.rate_bytes_per_second
         typed = TypedAnswer(rate=format_rate(rate).replace(" ", "") if rate else "")
     found = find_moves(view.plan, shown.search)
@@ -146,7 +146,7 @@ def plan_response(
         typed=typed,
         found=found,
         search=shown.search,
-        links=_links(shown.search, found),
+        links=_links(f"{base_of(request)}/runs/{quote(run.run_id)}/plan", shown.search, found),
         sorts=SORTS,
         reasons=reasons_in(view.plan),
         files=tuple(_FILES),
@@ -180,12 +180,15 @@ def _page_number(text: str) -> int:
     return int(text) if is_number else 1
 
 
-def _links(search: MoveSearch, found: FoundMoves) -> dict[str, str]:
-    """Return the addresses of the page before and the page after, as far as there are such."""
+def _links(page_of_plan: str, search: MoveSearch, found: FoundMoves) -> dict[str, str]:
+    """Return the addresses of the page before and the page after, as far as there are such.
+
+    They name the page: an answer that came back stands at another address.
+    """
     words = {"text": search.text, "broker": search.broker, "why": search.why, "sort": search.sort}
     numbers = {"before": found.page - 1, "after": found.page + 1}
     return {
-        name: f"?{urlencode({**words, 'number': number})}#moves"
+        name: f"{page_of_plan}?{urlencode({**words, 'number': number})}#moves"
         for name, number in numbers.items()
         if 1 <= number <= found.pages
     }

@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from fastapi import Request, Response
+from fastapi.exception_handlers import http_exception_handler
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
+from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.safe_text import for_json, safe_logger
@@ -37,6 +40,11 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
+}
+_SENTENCES: Final = {
+    400: "This form cannot be read, and nothing was changed.",
+    404: "There is nothing of this name. It may have been renamed.",
+    405: "Nothing can be sent to this address, and nothing was changed.",
 }
 URL_PREFIX: Final = "/counterpoise"  # below Airflow's own address
 
@@ -107,7 +115,7 @@ async def safe_response(
     """
     is_form = request.method == "POST"
     try:
-        response = await call_next(request)
+        response = _not_found(request) if _has_nul(request) else await call_next(request)
     except UnknownClusterError as error:
         response = _unknown_cluster(request, error.known)
     except MayNotViewError:
@@ -123,8 +131,29 @@ async def safe_response(
     return response
 
 
+async def unroutable_response(request: Request, error: Exception) -> Response:
+    """Return a page about what FastAPI itself refuses: no page or form of ours is like that.
+
+    What Airflow's login says stays as it is.
+    """
+    if isinstance(error, RequestValidationError):
+        return error_page(request, 422, "This form cannot be read, and nothing was changed.")
+    assert isinstance(error, StarletteHTTPException)
+    sentence = _SENTENCES.get(error.status_code)
+    if sentence is None:
+        return await http_exception_handler(request, error)
+    response = error_page(request, error.status_code, sentence)
+    response.headers.update(error.headers or {})
+    return response
+
+
+def _has_nul(request: Request) -> bool:
+    """Return whether an address has what Postgres takes in no text, and so no name has."""
+    return "\0" in request.url.path or "%00" in request.url.path + request.url.query
+
+
 def _not_found(request: Request) -> Response:
-    return error_page(request, 404, "There is nothing of this name. It may have been renamed.")
+    return error_page(request, 404, _SENTENCES[404])
 
 
 def _unknown(request: Request, error: Exception) -> Response:

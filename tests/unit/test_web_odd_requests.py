@@ -1,0 +1,129 @@
+"""Requests that no page of ours makes: one sentence for each, and nothing is written."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from httpx import Response
+
+from counterpoise.model.control import Control, ControlRequest
+from counterpoise.model.run import Run
+from tests.support import hostile, web
+from tests.support.pages import Pages
+
+MULTIPART = "multipart/form-data; boundary=X"
+FILE = '; filename="a"'
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Pages:
+    return Pages.in_folder(tmp_path, "clusters: {demo: {connection: x}}")
+
+
+@pytest.fixture
+def run(pages: Pages) -> Run:
+    return pages.propose("demo")
+
+
+@pytest.fixture
+def client(pages: Pages) -> Iterator[TestClient]:
+    """Return a browser of somebody who may do everything."""
+    with web.browser(
+        pages.environment, "bob", open_for_pages=lambda: pages.installation(for_pages=True)
+    ) as client:
+        yield client
+
+
+def part(name: str, value: str, more: str = "") -> str:
+    return f'--X\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n{value}\r\n'
+
+
+def check_sentence(text: str) -> None:
+    hostile.check_html(text)
+    assert "<h1>Not available</h1>" in text, text[-600:]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nothing",
+        "/clusters/",
+        "/runs/",
+        "/clusters/demo/no",
+        "/runs/%00",
+        "/ledger?run=%00",
+        "/ledger?person=%00",
+        "/fleet?search=a%00",
+        "/reports/demo/%00",
+    ],
+)
+def test_an_address_that_there_is_not_is_a_page(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    check_sentence(answer.text)
+
+
+def test_an_unknown_address_of_the_api_is_json(client: TestClient) -> None:
+    answer = client.get("/api/nothing")
+    assert answer.status_code == 404 and answer.json()["detail"].startswith("There is nothing")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_a_method_that_no_page_has_is_a_page(client: TestClient, method: str) -> None:
+    answer = client.request(method, "/fleet")
+    assert answer.status_code == 405 and answer.headers["allow"] == "GET"
+    check_sentence(answer.text)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("multipart/form-data", "x"),
+        (MULTIPART, "garbage"),
+        (
+            MULTIPART,
+            part("form_token", "{token}") + part("reason", "x", '; filename="a"') + "--X--",
+        ),
+        ("application/x-www-form-urlencoded", "form_token={token}" + "&reason=x" * 1001),
+    ],
+)
+def test_a_form_that_cannot_be_read_is_a_page(
+    client: TestClient, pages: Pages, run: Run, content_type: str, body: str
+) -> None:
+    answer = freeze(client, run, content_type, body)
+    assert answer.status_code in (400, 422)
+    check_sentence(answer.text)
+    assert not freezes(pages)
+
+
+@pytest.mark.parametrize(
+    ("charset", "token", "reason", "status"),
+    [
+        ("utf-8", "{token}", "a\0b", 422),
+        ("unicode_escape", "{token}", "a\\ud800", 422),
+        ("unicode_escape", "\\ud800", "why", 403),
+    ],
+)
+def test_text_that_no_database_keeps_is_told(
+    client: TestClient, pages: Pages, run: Run, charset: str, token: str, reason: str, status: int
+) -> None:
+    body = part("form_token", token) + part("until", "8h") + part("reason", reason) + "--X--\r\n"
+    answer = freeze(client, run, f"{MULTIPART}; charset={charset}", body)
+    assert answer.status_code == status
+    assert "othing was changed" in answer.text
+    assert not freezes(pages)
+
+
+def freeze(client: TestClient, run: Run, content_type: str, body: str) -> Response:
+    path = f"/runs/{run.run_id}/requests/freeze"
+    token = web.token_on(client.get(path).text)
+    content = body.replace("{token}", token).encode()
+    answer: Response = client.post(path, content=content, headers={"Content-Type": content_type})
+    return answer
+
+
+def freezes(pages: Pages) -> tuple[ControlRequest, ...]:
+    with pages.installation() as installation:
+        requests = installation.ledger.requests("demo")
+    return tuple(one for one in requests if one.control is Control.FREEZE)
