@@ -50,14 +50,19 @@ class Pages:
 
     @contextmanager
     def browser(
-        self, name: str = "victor", role: str = "viewer", *, root_path: str = ""
+        self,
+        name: str = "victor",
+        role: str = "viewer",
+        *,
+        may_change: bool = True,
+        root_path: str = "",
     ) -> Iterator[TestClient]:
         """Yield the browser of somebody whom Airflow lets read; our pages stand at `root_path`."""
         with web.browser(
             self.environment,
             name,
             role=role,
-            may_change=False,
+            may_change=may_change,
             open_for_pages=lambda: self.installation(for_pages=True),
             root_path=root_path,
             follow_redirects=True,

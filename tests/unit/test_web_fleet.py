@@ -127,6 +127,16 @@ def test_what_waits_is_told_with_who_may_answer(pages: Pages) -> None:
     assert "May be approved by victor." in page  # alice requested it
 
 
+def test_nothing_waits_for_an_account_that_may_only_read(pages: Pages) -> None:
+    pages.propose("mine", by="bob")
+    with pages.browser("alice", may_change=False) as browser:
+        page = browser.get("/fleet").text
+        assert "Nothing waits for you" in page
+        cluster = browser.get("/clusters/mine").text
+        assert "A plan waits for approval." in cluster and "Make a plan" not in cluster
+        assert not any(one["is_mine"] for one in browser.get("/api/fleet").json()["waiting"])
+
+
 def test_nobody_is_asked_about_a_plan_of_their_own(pages: Pages) -> None:
     pages.propose("mine", by="victor")
     with pages.browser() as browser:

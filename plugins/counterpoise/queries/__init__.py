@@ -178,6 +178,7 @@ class Viewer:
     user_id: str
     user_name: str = ""
     roles: tuple[str, ...] = ()
+    may_change: bool = True  # Airflow lets the account change runs, not only read them
 
 
 def list_reports(installation: Installation, viewer: Viewer | None = None) -> list[str]:

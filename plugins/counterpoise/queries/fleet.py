@@ -134,7 +134,8 @@ def _waiting(installation: Installation, viewing: Viewing, run: Run, now: dateti
         by = access.people_to_ask(policy, settings.people, run.requester, approved_by)
     except RefusedError as error:
         by, why_nobody = (), str(error)
-    is_mine = not why_not_approve(settings, run, viewing.person, approvals)
+    may_answer = not why_not_approve(settings, run, viewing.person, approvals)
+    is_mine = viewing.viewer.may_change and may_answer
     return WaitingRun(run, now - run.opened_at, is_mine, by, why_nobody)
 
 

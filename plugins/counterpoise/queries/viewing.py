@@ -49,7 +49,12 @@ class Viewing:
         return cls(settings, viewer, person, tuple(sorted(may_view)))
 
     def may(self, cluster: str, action: Action) -> bool:
-        """Return whether the viewer may do something with a cluster that they may view."""
+        """Return whether the viewer may do something with a cluster that they may view.
+
+        An account that Airflow lets read alone may view alone, whatever the policy says.
+        """
+        if action is not Action.VIEW and not self.viewer.may_change:
+            return False
         policy = self.settings.clusters[cluster].policy
         return access.may(
             policy, self.settings.people, self.person, action, roles=self.viewer.roles

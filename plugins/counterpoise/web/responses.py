@@ -159,9 +159,8 @@ def _not_found(request: Request) -> Response:
 def _unknown(request: Request, error: Exception) -> Response:
     reference = uuid.uuid4().hex[:12]
     _LOGGER.error("page error %s: %s: %s", reference, type(error).__name__, error)
-    return error_page(
-        request,
-        503,
-        "This page cannot be shown now. The api-server's log has the reason under the "
-        f"reference {reference}.",
-    )
+    what = "This page cannot be shown now."
+    if request.method == "POST":
+        what = "It is not known whether this was recorded: open the page again, which shows it."
+    where = f"The api-server's log has the reason under the reference {reference}."
+    return error_page(request, 503, f"{what} {where}")

@@ -27,16 +27,6 @@ DAG_ID: Final = "kafka_rebalance"
 may_read = requires_access_dag("GET", DagAccessEntity.RUN, param_dag_id=DAG_ID)
 
 
-def _viewer(user: Annotated[Any, Depends(get_user)]) -> Viewer:
-    """Return who asks: the SimpleAuthManager's users have one role, those of FAB several."""
-    found = getattr(user, "roles", None) or [getattr(user, "role", None)]
-    roles = tuple(str(getattr(role, "name", role)) for role in found if role)
-    return Viewer(str(user.get_id()), str(user.get_name()), roles)
-
-
-CurrentViewer = Annotated[Viewer, Depends(_viewer)]
-
-
 def may_change_runs(user: Annotated[Any, Depends(get_user)]) -> bool:
     """Return whether Airflow lets the account change runs of `kafka_rebalance`."""
     return bool(
@@ -50,6 +40,16 @@ def may_change_runs(user: Annotated[Any, Depends(get_user)]) -> bool:
 
 
 MayChange = Annotated[bool, Depends(may_change_runs)]
+
+
+def _viewer(user: Annotated[Any, Depends(get_user)], may_change: MayChange) -> Viewer:
+    """Return who asks: the SimpleAuthManager's users have one role, those of FAB several."""
+    found = getattr(user, "roles", None) or [getattr(user, "role", None)]
+    roles = tuple(str(getattr(role, "name", role)) for role in found if role)
+    return Viewer(str(user.get_id()), str(user.get_name()), roles, may_change)
+
+
+CurrentViewer = Annotated[Viewer, Depends(_viewer)]
 
 
 def check_may_change(viewer: CurrentViewer, may_change: MayChange) -> None:
