@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
 from counterpoise import pipeline
@@ -21,13 +19,12 @@ from counterpoise.model.run import Progress, RunState
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.planning import make_plan
 from counterpoise.reporting import fleet_json
-from counterpoise.web import app as web
-from counterpoise.web.viewers import may_read
 from tests.support.audits import connectivity, healthy, snapshot_of
 from tests.support.installations import installation_over
 from tests.support.open_metrics import parse
 from tests.support.pictures import cluster
 from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun, change_state
+from tests.support.web import browser
 from tests.unit.test_fleet import balance, load
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -54,13 +51,8 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 
 @pytest.fixture
 def client(installation: Installation) -> Iterator[TestClient]:
-    app = web.build_app(lambda: installation)
-    app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(
-        username="prometheus", role="viewer"
-    )
-    app.dependency_overrides[may_read] = lambda: None
-    with TestClient(app, raise_server_exceptions=False) as browser:
-        yield browser
+    with browser({}, "prometheus", role="viewer", open_for_pages=lambda: installation) as client:
+        yield client
 
 
 def scraped(client: TestClient) -> dict[str, dict[str, float]]:
