@@ -115,7 +115,7 @@ def why_not_here(details: RunDetails) -> str:
         return ""
     return (
         "this plan was proposed on the command line, which also asks the cluster for the "
-        "operator's permissions before a yes: `counterpoise approve PLAN`"
+        "operator's permissions before a yes: counterpoise approve PLAN"
     )
 
 
