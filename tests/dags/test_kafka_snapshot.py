@@ -1,6 +1,5 @@
 """kafka_snapshot: a good snapshot is an asset event with Data Docs; a bad one is quarantined."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +11,7 @@ from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.orchestration import fresh_snapshot
 from counterpoise.orchestration.fresh_snapshot import clusters_of_round
+from tests.support.contradictions import name_a_broker_twice
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,9 +39,7 @@ def test_a_bad_photograph_fails_its_task_without_another_try_and_is_no_event(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    told = kafka.describe_cluster()
-    known = tuple(broker for broker in told.brokers if broker.broker_id != 2)
-    monkeypatch.setattr(kafka, "describe_cluster", lambda: replace(told, brokers=known))
+    name_a_broker_twice(kafka, kafka.describe_topics()[0].topic, monkeypatch)
     state, tasks = snapshot()
     assert state == "failed"
     assert tasks["snapshot"] == ("failed", 1)

@@ -1,7 +1,7 @@
 """Bad snapshots never join the history and are never planned on; a real loss is accepted."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,12 +14,12 @@ from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.model.kafka import TopicDescription
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.pipeline import snapshots
 from counterpoise.validation import BadSnapshotError, DataCheck
+from tests.support.contradictions import name_a_broker_twice
 from tests.support.installations import DEMO, installation_over
 from tests.support.pictures import simulated
 
@@ -188,7 +188,7 @@ def test_a_snapshot_that_contradicts_itself_is_quarantined_however_often(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.kafka = simulated("orders-0: 1 2\nreturns-0: 2 3", racks=RACKS)
-    _naming_a_broker_twice(place.kafka, "returns", monkeypatch)
+    name_a_broker_twice(place.kafka, "returns", monkeypatch)
     for hours in range(4):
         message = place.is_refused(hours * HOUR)
         assert "replica_count counts each broker once: not so in 1 row, like returns-0" in message
@@ -210,7 +210,7 @@ def test_nothing_is_planned_on_a_bad_snapshot(
             installation, "demo", RebalanceRequest(Goal.REBALANCE), requested_by=Person("alice")
         )
     place.has(20)
-    _naming_a_broker_twice(place.kafka, "topic00", monkeypatch)
+    name_a_broker_twice(place.kafka, "topic00", monkeypatch)
     with place.installation() as installation:
         with pytest.raises(RefusedError, match="counts each broker once"):
             pipeline.plan(
@@ -255,26 +255,3 @@ def test_an_audit_links_to_the_data_docs_of_the_newest_snapshot(tmp_path: Path) 
     assert f"{index}" in message
     assert index.is_file()
     assert place.in_history() == [good]
-
-
-def _naming_a_broker_twice(
-    kafka: SimulatedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The cluster tells of a partition that has two replicas on one broker."""
-    describe = kafka.describe_topics
-
-    def contradict(topics: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
-        return tuple(
-            replace(
-                described,
-                partitions=tuple(
-                    replace(partition, replicas=(*partition.replicas, partition.replicas[0]))
-                    for partition in described.partitions
-                ),
-            )
-            if described.topic == topic
-            else described
-            for described in describe(topics)
-        )
-
-    monkeypatch.setattr(kafka, "describe_topics", contradict)

@@ -185,7 +185,8 @@ def second_approval_question(installation: Installation, run_id: str) -> Approva
     approvals = installation.ledger.approvals_of(run_id)
     approved_by = approvers_in_force(approvals)
     policy = installation.cluster(run.cluster).policy
-    if len(approved_by) >= people_needed(plan, policy.approval):
+    needed = people_needed(plan, policy.approval)
+    if needed == 1 or len(approved_by) >= needed:
         return None
     question = approval_question(installation, run_id)
     approvers = access.people_to_ask(policy, installation.people, run.requester, approved_by)
