@@ -188,7 +188,9 @@ def test_through_spark_submit_end_to_end(tmp_path: Path, capfd: pytest.CaptureFi
     assert lines == ["analysis_round: round r1: 3 snapshots analysed"]
     for table, rows in tables_of(HISTORY).items():
         found = result_rows(store, table, "r1")
-        assert {tuple(row.items()) for row in found} == {tuple(row.items()) for row in rows}, table
+        assert {frozenset(row.items()) for row in found} == {
+            frozenset(row.items()) for row in rows
+        }, table
     assert set(RESULT_TABLES) == {path.name for path in (store / "results").iterdir()}
     assert capfd.readouterr() == ("", "")  # nothing goes past `log`
 

@@ -126,12 +126,12 @@ def test_what_the_installation_sets_counts_before_what_a_job_would_set(tmp_path:
         "for name in sorted([*rounds._SETTINGS, 'spark.sql.ansi.enabled']):\n"
         "    print(name, spark.conf.get(name))\n"
     )
-    given = {"spark.rdd.compress": "true", "spark.sql.files.maxPartitionBytes": "1m"}
+    given = {"spark.sql.files.maxPartitionBytes": "1m"}
     lines: list[str] = []
     run_job(script, [], conf=given, log=lines.append)
     found = dict(line.split() for line in lines)
     assert given.items() <= found.items()
-    assert found["spark.sql.inMemoryColumnarStorage.compressed"] == "false"
+    assert found["spark.sql.parquet.compression.codec"] == "zstd"
     assert found["spark.sql.ansi.enabled"] == "true"
 
 
