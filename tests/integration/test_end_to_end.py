@@ -207,8 +207,8 @@ def check_pages(demo: Demo) -> None:
     base = f"{demo.airflow.base_url}/counterpoise"
     login = {"username": "viewer", "password": demo.airflow.password("viewer")}
     token = httpx.post(f"{demo.airflow.base_url}/auth/token", json=login).json()["access_token"]
-    balance = f"reports/{CLUSTER}/leader-balance.html"
-    for page in ("metrics", "reports", balance, f"runs/{run.run_id}/plan"):
+    balance, audit = f"reports/{CLUSTER}/leader-balance.html", f"clusters/{CLUSTER}/audit"
+    for page in ("metrics", "reports", "fleet", balance, f"runs/{run.run_id}/plan", audit):
         assert httpx.get(f"{base}/{page}").status_code == 401
         shown = httpx.get(
             f"{base}/{page}", headers={"Authorization": f"Bearer {token}"}, follow_redirects=True
