@@ -128,7 +128,7 @@ def check_cluster(demo: Demo, plan: RebalancePlan) -> None:
     assert not ongoing_reassignments(demo.kafka)
     added = times_added(demo.kafka, NEW_BROKER)
     assert len(added) == plan.copied_replicas
-    # 138 replicas on 4 brokers are 34 or 35 each: what copies least bytes is taken.
+    # 138 replicas on 4 brokers are 34 or 35 each: the planner chooses what copies least bytes.
     assert plan.copied_replicas <= plan.lower_bound.replicas + 1
     assert plan.copied_bytes <= 1.01 * plan.lower_bound.bytes
     assert set(added.values()) == {1}, "no partition was moved twice"
