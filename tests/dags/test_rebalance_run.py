@@ -122,6 +122,7 @@ def rebalance(
                 answers.pop(0)
             sleep(0.01)
 
+        take_snapshots_asked_for()
         monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
         # `dag.test` waits for an answer in a loop; a thread of its own to give one deadlocks with
         # it.
@@ -147,8 +148,8 @@ def xcoms(task_id: str) -> dict[str, Any]:
         return {row.key: XComModel.deserialize_value(row) for row in rows if row.run_id == newest}
 
 
-def snapshots_asked_for() -> list[DagRun]:
-    """The runs of kafka_snapshot that tasks have triggered since the last call."""
+def take_snapshots_asked_for() -> list[DagRun]:
+    """Delete and return the runs of kafka_snapshot that tasks have triggered."""
     query = select(DagRun).where(
         DagRun.dag_id == "kafka_snapshot", DagRun.run_type == "operator_triggered"
     )
@@ -186,7 +187,7 @@ def test_an_approved_plan_is_carried_out_and_leaves_no_setting(
         shown = xcoms(task_id)
         assert shown["_link_counterpoise_run"].endswith(page), task_id
         assert shown["_link_counterpoise_plan"].endswith(f"{page}/plan"), task_id
-    triggered = snapshots_asked_for()
+    triggered = take_snapshots_asked_for()
     assert [(asked.conf, asked.note) for asked in triggered] == [
         ({"clusters": ["demo"]}, f"after run {run.run_id} of demo")
     ]
@@ -208,7 +209,7 @@ def test_a_no_or_silence_leaves_the_cluster_untouched(
     earlier = placement(kafka)
     state, tasks = rebalance(NO, user)
     assert state == "success"
-    assert snapshots_asked_for() == []
+    assert take_snapshots_asked_for() == []
     skipped = [task for task in STAGES if tasks[task] == "skipped"]
     moving = ["approve_second", "open_run", "execute", "verify", "settle"]
     assert skipped == [*moving, "fresh_snapshot"]

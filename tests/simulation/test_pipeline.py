@@ -29,6 +29,9 @@ def kafka() -> SimulatedCluster:
     return simulated(SKEWED, racks="1=a 2=b 3=c")
 
 
+ANALYSIS = Person("analysis", "airflow-dag:kafka_leader_balance")
+
+
 @pytest.fixture
 def installation(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Installation]:
     with installation_over(tmp_path, lambda _: kafka) as installation:
@@ -74,7 +77,7 @@ def test_an_idle_broker_is_asked_about_once_however_many_rounds_find_it(
         installation,
         "demo",
         RebalanceRequest(Goal.ADD_BROKERS, (3,)),
-        requested_by=Person("analysis"),
+        requested_by=ANALYSIS,
     )
     assert run is not None
     analyse_by_hand(installation)
@@ -86,23 +89,37 @@ def test_an_idle_broker_is_asked_about_once_however_many_rounds_find_it(
     )
 
 
-def test_a_question_about_something_else_does_not_silence_the_idle_broker(
+def test_an_older_question_of_the_analysis_does_not_silence_the_idle_broker(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
     analyse_by_hand(installation)
     other = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.LEADERS), requested_by=Person("alice")
+        installation, "demo", RebalanceRequest(Goal.LEADERS), requested_by=ANALYSIS
     )
     assert other is not None
     assert pipeline.propose(installation, "demo") is not None
     newer = pipeline.plan(
-        installation,
-        "demo",
-        RebalanceRequest(Goal.ADD_BROKERS, (3,)),
-        requested_by=Person("analysis"),
+        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), requested_by=ANALYSIS
     )
     assert newer is not None
     assert installation.ledger.run(other["run_id"]).state is RunState.SUPERSEDED
+
+
+def test_the_analysis_waits_for_a_plan_that_somebody_asked_for(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    analyse_by_hand(installation)
+    leaders = RebalanceRequest(Goal.LEADERS)
+    of_alice = pipeline.plan(installation, "demo", leaders, requested_by=Person("alice"))
+    assert of_alice is not None
+    assert pipeline.propose(installation, "demo") is None
+    idle = RebalanceRequest(Goal.ADD_BROKERS, (3,))
+    with pytest.raises(RefusedError, match="which alice asked for, is proposed"):  # asked before
+        pipeline.plan(installation, "demo", idle, requested_by=ANALYSIS)
+    assert installation.ledger.run(of_alice["run_id"]).state is RunState.PROPOSED
+    of_bob = pipeline.plan(installation, "demo", idle, requested_by=Person("bob"))
+    assert of_bob is not None
+    assert installation.ledger.run(of_alice["run_id"]).state is RunState.SUPERSEDED
 
 
 def test_a_history_without_results_is_said_to_be_empty(installation: Installation) -> None:

@@ -126,7 +126,8 @@ class Ledger:
 
         The same plan proposed again while its run still waits is the same run, unless another Dag
         run proposes it. Raises RunConflictError while another run is under way on this cluster,
-        RefusedError where one is approved that the requester may not supersede.
+        RefusedError where one is approved that the requester may not supersede, and where a Dag's
+        own plan would supersede one that somebody asked for.
         """
         requester, now = Person.from_ledger(requested_by, account), self._clock()
         with self._transactions.chaining(plan.cluster) as connection:
@@ -140,6 +141,8 @@ class Ledger:
                     raise RunConflictError(_one_run_at_a_time(plan.cluster, row))
                 if row.state == RunState.APPROVED and not may_supersede_approved:
                     raise RefusedError(_not_superseded(plan.cluster, row, requester))
+                if requester.is_dag and not read_run(row).requester.is_dag:
+                    raise RefusedError(_asked_for_by_somebody(plan.cluster, read_run(row)))
                 reason = f"superseded by {plan.fingerprint}"
                 set_state(connection, row.run_id, RunState.SUPERSEDED, reason, now)
             record_plan(connection, plan, plan_uri, now)
@@ -378,6 +381,14 @@ def _one_run_at_a_time(cluster: str, run: sa.Row[Any]) -> str:
     return (
         f"cluster {cluster}: run {run.run_id} is {run.state}; wait for its end before a new plan, "
         f"or end it with `counterpoise settle {run.run_id}`: it then starts nothing new"
+    )
+
+
+def _asked_for_by_somebody(cluster: str, run: Run) -> str:
+    return (
+        f"cluster {cluster}: the plan of run {run.run_id}, which {run.requester.shown} asked for, "
+        f"is {run.state}, and a plan that nobody asked for does not supersede it. The analysis "
+        "asks again after its end"
     )
 
 

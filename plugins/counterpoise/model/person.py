@@ -76,6 +76,11 @@ class Person:
         return f"{self.name} ({self.account})" if has_more_to_say else self.name
 
     @property
+    def is_dag(self) -> bool:
+        """Return whether nobody but a Dag of ours asks: the analysis, or a removal repeated."""
+        return self.account.startswith(f"{DAG}:") and not self.is_claimed
+
+    @property
     def recorded_account(self) -> str | None:
         """Return what the ledger keeps beside the name; `from_ledger` reads it."""
         if self.is_claimed:

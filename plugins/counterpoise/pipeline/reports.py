@@ -267,8 +267,9 @@ def _state(installation: Installation, cluster: str) -> ClusterState:
 def propose(installation: Installation, cluster: str) -> dict[str, Any] | None:
     """Return the rebalance that the analysis asks for, as an event carries it.
 
-    None where the cluster is even enough or frozen, where a run is under way, and where the same
-    question already waits for an answer: a person is asked once, however often it is found again.
+    None where the cluster is even enough or frozen, where a run is under way, where a plan that
+    somebody asked for waits for an answer, and where the same question waits already: a person is
+    asked once, however often it is found again.
     """
     wanted = cluster_analysis(installation, cluster).wanted
     requests = installation.ledger.requests(cluster)
@@ -286,10 +287,12 @@ def propose(installation: Installation, cluster: str) -> dict[str, Any] | None:
 
 
 def _is_in_the_way(installation: Installation, run: Run, wanted: WantedRebalance) -> bool:
-    """Whether a run is under way, or waits for an answer about what is wanted now."""
+    """Return whether a run is under way, or waits for an answer and was asked for by somebody, or
+    is about what is wanted now.
+    """
     if run.state not in OPEN_STATES:
         return False
-    if run.state in UNDER_WAY_STATES:
+    if run.state in UNDER_WAY_STATES or not run.requester.is_dag:
         return True
     plan = installation.plan_of(run)
     return (plan.goal, plan.broker_ids) == (wanted.goal, wanted.broker_ids)
