@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from counterpoise.errors import InputError, RefusedError, RunConflictError, WrongClusterError
+from counterpoise.errors import InputError, WrongClusterError
 from counterpoise.ledger.chain import Chain
 from counterpoise.ledger.database import open_database
 from counterpoise.ledger.entries import Entries
@@ -26,7 +26,12 @@ from counterpoise.ledger.journal import Journal
 from counterpoise.ledger.notifications import Notifications
 from counterpoise.ledger.overview import LedgerState, cluster_states
 from counterpoise.ledger.rows import read_approval, read_question, read_request, read_run
-from counterpoise.ledger.run_states import add_event, record_plan, set_state
+from counterpoise.ledger.run_states import (
+    add_event,
+    check_may_supersede,
+    record_plan,
+    set_state,
+)
 from counterpoise.ledger.schema import (
     approvals,
     clusters,
@@ -120,14 +125,13 @@ class Ledger:
         account: str | None = None,
         dag_id: str | None = None,
         dag_run_id: str | None = None,
-        may_supersede_approved: bool = True,
+        may_operate: bool = True,
     ) -> Run:
         """Open a run for a plan; an earlier one that nobody has started is superseded.
 
         The same plan proposed again while its run still waits is the same run, unless another Dag
         run proposes it. Raises RunConflictError while another run is under way on this cluster,
-        RefusedError where one is approved that the requester may not supersede, and where a Dag's
-        own plan would supersede one that somebody asked for.
+        and RefusedError where the requester may not supersede the one that waits.
         """
         requester, now = Person.from_ledger(requested_by, account), self._clock()
         with self._transactions.chaining(plan.cluster) as connection:
@@ -137,12 +141,7 @@ class Ledger:
                 )
                 if row.fingerprint == plan.fingerprint and is_same_dag_run:
                     return read_run(row)
-                if row.state in UNDER_WAY_STATES:
-                    raise RunConflictError(_one_run_at_a_time(plan.cluster, row))
-                if row.state == RunState.APPROVED and not may_supersede_approved:
-                    raise RefusedError(_not_superseded(plan.cluster, row, requester))
-                if requester.is_dag and not read_run(row).requester.is_dag:
-                    raise RefusedError(_asked_for_by_somebody(plan.cluster, read_run(row)))
+                check_may_supersede(read_run(row), requester, may_operate=may_operate)
                 reason = f"superseded by {plan.fingerprint}"
                 set_state(connection, row.run_id, RunState.SUPERSEDED, reason, now)
             record_plan(connection, plan, plan_uri, now)
@@ -375,26 +374,3 @@ class Ledger:
     def _open_rows(self, connection: sa.Connection, cluster: str) -> list[sa.Row[Any]]:
         query = self._select_runs().where(runs.c.cluster == cluster, runs.c.state.in_(OPEN_STATES))
         return list(connection.execute(query))
-
-
-def _one_run_at_a_time(cluster: str, run: sa.Row[Any]) -> str:
-    return (
-        f"cluster {cluster}: run {run.run_id} is {run.state}; wait for its end before a new plan, "
-        f"or end it with `counterpoise settle {run.run_id}`: it then starts nothing new"
-    )
-
-
-def _asked_for_by_somebody(cluster: str, run: Run) -> str:
-    return (
-        f"cluster {cluster}: the plan of run {run.run_id}, which {run.requester.shown} asked for, "
-        f"is {run.state}, and a plan that nobody asked for does not supersede it. The analysis "
-        "asks again after its end"
-    )
-
-
-def _not_superseded(cluster: str, run: sa.Row[Any], requester: Person) -> str:
-    return (
-        f"cluster {cluster}: run {run.run_id} is approved, and {requester.shown} may not operate "
-        "here, so a new plan of theirs cannot supersede it. Wait for its end, or somebody who may "
-        "operate ends it first (`counterpoise reject`)"
-    )

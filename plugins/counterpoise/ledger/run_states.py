@@ -11,10 +11,11 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from counterpoise.errors import RunConflictError
+from counterpoise.errors import RefusedError, RunConflictError
 from counterpoise.ledger.schema import events, plans, runs
+from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.run import OPEN_STATES, TRANSITIONS, RunState
+from counterpoise.model.run import OPEN_STATES, TRANSITIONS, UNDER_WAY_STATES, Run, RunState
 
 _HOW_TO_GO_ON: Final = {
     RunState.RUNNING: "end it first with `counterpoise settle {run_id}`",
@@ -77,3 +78,29 @@ def record_plan(
             recorded_at=now,
         )
     )
+
+
+def check_may_supersede(run: Run, requester: Person, *, may_operate: bool) -> None:
+    """Raise where a new plan of the requester may not supersede the one of an open run.
+
+    RunConflictError for a run under way; RefusedError for an approved one where the requester may
+    not operate the cluster, and for a plan that somebody asked for where the new one is a Dag's.
+    """
+    at = f"cluster {run.cluster}"
+    if run.state in UNDER_WAY_STATES:
+        raise RunConflictError(
+            f"{at}: run {run.run_id} is {run.state}; wait for its end before a new plan, or end it "
+            f"with `counterpoise settle {run.run_id}`: it then starts nothing new"
+        )
+    if run.state is RunState.APPROVED and not may_operate:
+        raise RefusedError(
+            f"{at}: run {run.run_id} is approved, and {requester.shown} may not operate here, so a "
+            "new plan of theirs cannot supersede it. Wait for its end, or somebody who may operate "
+            "ends it first (`counterpoise reject`)"
+        )
+    if requester.is_dag and not run.requester.is_dag:
+        raise RefusedError(
+            f"{at}: the plan of run {run.run_id}, which {run.requester.shown} asked for, is "
+            f"{run.state}, and a plan that nobody asked for does not supersede it. The analysis "
+            "asks again after its end"
+        )

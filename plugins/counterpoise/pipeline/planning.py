@@ -179,7 +179,7 @@ def submit_plan(
         account=requester.recorded_account,
         dag_id=dag_id,
         dag_run_id=dag_run_id,
-        may_supersede_approved=access.may(policy, people, requested_by, Action.OPERATE),
+        may_operate=access.may(policy, people, requested_by, Action.OPERATE),
     )
     return PlannedRun(run_id=run.run_id, plan_uri=run.plan_uri, fingerprint=run.fingerprint)
 
