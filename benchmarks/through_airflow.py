@@ -4,8 +4,8 @@ apart, and the end.
     run = through_airflow(contest)
     run.timed.seconds <= 1.05 * ours.seconds + 2 * run.look_seconds
 
-It counts from the first start of the task `execute` to the end of the run in the ledger, proof that
-every setting is as before included: `verify` and `settle` are in it, and the seconds in which
+It counts from the first start of the task `execute` to the end of the run in the ledger, the
+read-back of every setting included: `verify` and `settle` are in it, and the seconds in which
 Airflow hands over from one task to the next.
 
 Limits: Airflow runs on the same machine as the brokers, on SQLite, with one person who answers at

@@ -8,6 +8,7 @@ where that contract stands.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,8 @@ WORDS = (
         r"\b(lane|handout|stock)s?\b|_(lane|handout|stock)s?\b", "transfer, destination, replicas"
     ),
     Word(r"\bwater\b", "water filling", allowed=r"water[- _]?(filling|levels?)"),
+    Word(r"\bproofs?\b|_proofs?\b", "throttle read-back, bound"),
+    Word(r"_offers?\b|\boffers?_|(?-i:\bOffers?\b)", "transfer quota"),
     Word(r"\bcautions?\b|\bwhys\b", "warning, reason"),
     Word(r"\bwish(es|ed)?\b|_wish(es)?\b|\bwish_", "rebalance request"),
     Word(r"\bknock(s|ing|ed)?\b|_knock|knock_", "liveness probe"),
@@ -111,6 +114,11 @@ WORDS = (
 )
 
 
+@cache
+def texts() -> dict[str, str]:
+    return {path.relative_to(ROOT).as_posix(): path.read_text() for path in files()}
+
+
 def files() -> Iterator[Path]:
     yield from (ROOT / "README.md", ROOT / "CHANGELOG.md")
     for folder in FOLDERS:
@@ -124,8 +132,10 @@ def files() -> Iterator[Path]:
 def test_a_private_word_does_not_come_back(word: Word) -> None:
     pattern = re.compile(word.pattern, re.IGNORECASE)
     found = []
-    for path in files():
-        for number, line in enumerate(path.read_text().splitlines(), start=1):
+    for name, text in texts().items():
+        if not pattern.search(text):
+            continue
+        for number, line in enumerate(text.splitlines(), start=1):
             if match := pattern.search(re.sub(word.allowed, "", line)):
-                found.append(f"{path.relative_to(ROOT)}:{number}: {match[0]!r}")
+                found.append(f"{name}:{number}: {match[0]!r}")
     assert not found, f"say {word.instead} instead:\n" + "\n".join(found)

@@ -208,7 +208,7 @@ def test_reading_never_writes_even_where_asking_could_create_a_topic(
         discover(searching)
     assert changed_records(kafka) == before
     assert "ghost" not in {found.topic for found in admin.describe_topics()}
-    # The proof that this cluster would have: another client asks for metadata by name.
+    # So this cluster would have made it: another client asks for metadata by name.
     AdminClient({"bootstrap.servers": kafka.bootstrap_string}).list_topics(
         "other-ghost", timeout=SECONDS
     )
