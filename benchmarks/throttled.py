@@ -8,8 +8,8 @@ As in the main job, one broker leads nearly all, and a new one joins: one link i
 the first byte to the last. With `leaders=3` the new one copies from three at once. Each way takes
 back first what an earlier one has moved.
 
-Ours counts from the start of the command to the end of the run, the read-back of every
-setting included; what writes the report comes after. Kafka's counts until its `--verify` has removed
+Ours counts from the start of the command to the end of the run, the read-back of every setting
+included; what writes the report comes after. Kafka's counts until its `--verify` has removed
 the throttle.
 """
 
