@@ -9,6 +9,7 @@
     put the first state on the stack
     while there is a state on the stack, and the same follows from no other one (independence.py):
         bring it back, and go on from it until everybody is over:
+            go where a frozen process wakes, if the others went there from here before
             stop where the world and all actors are as they were before, with as much budget
             push the same state once for each deviation that the budget allows here
             let the actor act; check the promises
@@ -75,7 +76,7 @@ def explore(
     """Explore a scenario exhaustively within the budget, or until `max_seconds` of this process's
     time have passed. With `leaves_out=False` also what leads where something else leads.
     """
-    exploration = _Exploration(Found(scenario.name, budget))
+    exploration = _Exploration(Found(scenario.name, budget), leaves_out)
     found = exploration.found
     began_at = time.process_time()
     with scenario.make_stage() as stage:
@@ -110,9 +111,10 @@ def _kind_of(complaint: str) -> str:
 @dataclass
 class _Exploration:
     found: Found
+    leaves_out: bool
     stack: list[Branch] = field(default_factory=list)
-    visited: dict[object, list[Visit]] = field(default_factory=dict)
-    thaws: dict[object, tuple[Kept, list[Actor]]] = field(default_factory=dict)
+    visited: dict[bytes, list[Visit]] = field(default_factory=dict)
+    thaws: dict[bytes, tuple[Kept, list[Actor]]] = field(default_factory=dict)
     # The branches that are being explored: where each lay on the stack.
     _opened: list[tuple[int, Probe]] = field(default_factory=list)
 
@@ -142,7 +144,7 @@ class _Exploration:
                     continue
             visit = None
             if is_new:
-                if path.skip_to_thaw():
+                if self.leaves_out and path.skip_to_thaw():
                     figures["skipped to a thaw"] += 1
                     continue
                 visit, is_met = self._meet(path)

@@ -16,7 +16,7 @@ from tests.exploration.ending import end_everything
 from tests.exploration.independence import Footprint, Probe, Probes, Reading, Visit
 from tests.exploration.points import CHANGING_CALLS
 from tests.exploration.roles import Arrival
-from tests.exploration.stage import Kept, Stage
+from tests.exploration.stage import Kept, Stage, digest
 
 RETRY_SECONDS: Final = 0.5  # after which a process that died is started again
 LOCK_SECONDS: Final = 31.0  # after which a step lock has run out
@@ -101,11 +101,11 @@ class Path:
     """One way through a scenario, from a branch to its end."""
 
     def __init__(
-        self, stage: Stage, branch: Branch, thaws: dict[object, tuple[Kept, list[Actor]]]
+        self, stage: Stage, branch: Branch, thaws: dict[bytes, tuple[Kept, list[Actor]]]
     ) -> None:
         stage.bring_back(branch.kept)
         self.thaws = thaws
-        self.shortcut: object = None
+        self._ways_to_thaw: list[bytes] = []  # from these states, while only one is frozen
         self.stage = stage
         self.actors = [actor.copy() for actor in branch.actors]
         self.current = branch.current
@@ -123,9 +123,15 @@ class Path:
         for actor in self.actors:
             actor.leave()
 
-    def key(self) -> tuple[object, ...]:
-        actors = tuple(actor.key(self.stage) for actor in self.actors if not actor.is_over)
-        return self.stage.key(self._own_tokens()), actors, self.actor.name
+    def key(self) -> bytes:
+        """All that the future depends on."""
+        return self._key_of(self.actors)
+
+    def _key_of(self, actors: Sequence[Actor], *more: object) -> bytes:
+        """The world as it is now, these actors, and who has its turn."""
+        tokens = {t: name for actor in self.actors for t, name in actor.own_tokens.items()}
+        keys = [actor.key(self.stage) for actor in actors if not actor.is_over]
+        return digest(self.stage.key(tokens), repr((keys, self.actor.name, more)).encode())
 
     # -- whose turn it is
 
@@ -158,17 +164,17 @@ class Path:
         What they do meanwhile does not depend on what it knows: it is followed only once.
         """
         frozen = [actor for actor in self.actors if actor.is_frozen]
-        if self.shortcut is not None or self.budget != Budget() or len(frozen) != 1:
+        if self.budget != Budget() or len(frozen) != 1:
             return False
-        others = tuple(actor.key(self.stage) for actor in self.actors if not actor.is_frozen)
-        world = self.stage.key(self._own_tokens())
-        sleeper = (frozen[0].name, frozen[0].has_begun)
-        self.shortcut = (self.stage.cluster.now, world, others, self.actor.name, sleeper)
-        if self.shortcut not in self.thaws:
+        others = [actor for actor in self.actors if not actor.is_frozen]
+        sleeper = (frozen[0].number, frozen[0].tokens_before, frozen[0].has_begun)
+        here = self._key_of(others, self.stage.cluster.now, sleeper)
+        self._ways_to_thaw.append(here)
+        if here not in self.thaws:
             return False
         for probe in self._open_probes():
             probe.is_unknown = True
-        kept, ended = self.thaws[self.shortcut]
+        kept, ended = self.thaws[here]
         self.leave()
         self.stage.bring_back(kept)
         self.actors = [
@@ -177,14 +183,12 @@ class Path:
         ] + [theirs.copy() for theirs in ended[len(self.actors) :]]
         return True
 
-    def _own_tokens(self) -> dict[str, str]:
-        return {t: name for actor in self.actors for t, name in actor.own_tokens.items()}
-
     def _thaw(self) -> bool:
         """Everybody else is over: who was frozen goes on."""
-        if self.shortcut is not None and self.shortcut not in self.thaws:
-            ended = [actor.copy() for actor in self.actors]
-            self.thaws[self.shortcut] = (self.stage.keep(), ended)
+        if self._ways_to_thaw:
+            ended = self.stage.keep(), [actor.copy() for actor in self.actors]
+            self.thaws |= dict.fromkeys(self._ways_to_thaw, ended)
+            self._ways_to_thaw = []
         for number, actor in enumerate(self.actors):
             if actor.is_frozen:
                 self.trace.append(f"{actor.name} thaws")

@@ -23,7 +23,7 @@ import types
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -68,12 +68,16 @@ class Stage:
         self.cluster = cluster
         self.history: Any = None  # what the promises remember; kept with the world
         self.folder = folder
-        self._clusters = clusters
         self._engine, self.database = _empty_ledger(folder, lambda: self.seconds)
         sa.event.listen(self._engine, "after_cursor_execute", self._note_statement)
         self.connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        self._archive = KeptArchive(Store(str(folder / "store")))
-        self._settings = self.installation().settings
+        self._made = installation_over(
+            folder,
+            lambda _: ExploredAdmin(self),  # type: ignore[arg-type, return-value]
+            clusters=clusters,
+            clock=self.clock,
+        )
+        self._made.archive = KeptArchive(Store(str(folder / "store")))
         self.is_changed = True  # since the promises were checked
         self.touched = Footprint()  # since it was asked for
         self._parts_before: dict[str, bytes] = {}
@@ -113,18 +117,10 @@ class Stage:
 
     def installation(self) -> Installation:
         """A new process: its own installation, ledger and connection."""
-        made = installation_over(
-            self.folder,
-            lambda _: ExploredAdmin(self),  # type: ignore[arg-type, return-value]
-            clusters=self._clusters,
-            clock=self.clock,
-        )
+        made = replace(self._made)
         ledger = Ledger(self._engine, self.clock)
         ledger._transactions = ExploredTransactions(self, self._engine, self.clock)
-        made.__dict__["ledger"] = ledger
-        made.__dict__["archive"] = self._archive
-        if hasattr(self, "_settings"):
-            made.known_clusters = self._settings
+        made.ledger, made.archive = ledger, self._made.archive
         return made
 
     # -- kept, brought back, compared
@@ -166,7 +162,7 @@ class Stage:
                 lambda found: names.setdefault(found.group(), f"token {len(names)}"), text
             )
         history = repr(self.history.key())
-        return _digest(text.encode(), history.encode(), self.cluster_key())
+        return digest(text.encode(), history.encode(), self.cluster_key())
 
     def cluster_key(self) -> bytes:
         return b"".join(self._cluster_parts().values())
@@ -174,7 +170,7 @@ class Stage:
     def _cluster_parts(self) -> dict[str, bytes]:
         if self._parts is None:
             facts = _cluster_facts(self.cluster)
-            self._parts = {name: _digest(repr(fact).encode()) for name, fact in facts.items()}
+            self._parts = {name: digest(repr(fact).encode()) for name, fact in facts.items()}
         return self._parts
 
     def take_touched(self) -> Footprint:
@@ -236,6 +232,8 @@ def _empty_ledger(
     Ledger.open(f"sqlite:///{folder / 'made.db'}", lambda: START).close()
     with sqlite3.connect(folder / "made.db") as made:
         made.execute("PRAGMA journal_mode=DELETE")
+        made.execute("PRAGMA page_size=512")  # it is kept thousands of times
+        made.execute("VACUUM")
         content = made.serialize()
     engine = sa.create_engine(
         "sqlite://",
@@ -357,7 +355,7 @@ def _left(moment: float | None, now: float) -> float | None:
     return None if moment is None else round(moment - now, 3)
 
 
-def _digest(*parts: bytes) -> bytes:
+def digest(*parts: bytes) -> bytes:
     made = hashlib.blake2b(digest_size=16)
     for part in parts:
         made.update(part)

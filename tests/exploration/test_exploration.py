@@ -13,6 +13,7 @@ from tests.exploration.sampling import sample
 from tests.exploration.scenarios import (
     EXECUTOR_AND_A_STUCK_FOREIGN_REASSIGNMENT,
     EXECUTOR_AND_CANCEL,
+    EXECUTOR_AND_FOREIGN_REASSIGNMENT,
     SCENARIOS,
 )
 
@@ -40,11 +41,22 @@ def test_no_schedule_within_the_bound_breaks_a_promise(scenario: Scenario, budge
     assert not found.broken, found.tests()
 
 
-def test_what_is_left_out_leads_to_no_other_end() -> None:
-    found = explore(EXECUTOR_AND_CANCEL, A_PREEMPTION)
-    everything = explore(EXECUTOR_AND_CANCEL, A_PREEMPTION, leaves_out=False)
+@pytest.mark.parametrize(
+    ("scenario", "budget", "left_out"),
+    [
+        (EXECUTOR_AND_CANCEL, A_PREEMPTION, "left out"),
+        (EXECUTOR_AND_FOREIGN_REASSIGNMENT, A_FAULT, "skipped to a thaw"),
+    ],
+    ids=["preemptions", "what others do while a process is frozen"],
+)
+def test_what_is_left_out_leads_to_no_other_end(
+    scenario: Scenario, budget: Budget, left_out: str
+) -> None:
+    found = explore(scenario, budget)
+    everything = explore(scenario, budget, leaves_out=False)
 
-    assert found.figures["left out"]
+    print(found, everything, sep="\n")  # noqa: T201 - `pytest -s` shows what is spared
+    assert found.figures[left_out]
     assert found.ends == everything.ends
 
 
