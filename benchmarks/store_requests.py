@@ -3,8 +3,12 @@ how much memory.
 
     python -m benchmarks.store_requests --clusters 200 --large 10 --days 730 --rounds 3
 
-The fleet is made up: each cluster has a compacted day of history for each day, a few snapshots of
-today that are analysed, and a new one each round; large clusters have 20,000 partitions, others 12.
+The fleet is made up, as it is between two nights: every snapshot of the last days, then the first
+of each day; manifests, rounds and views as compaction leaves them, written as their formats have
+them and not by thousands of rounds. What an hourly round does not read is made when it is read. A
+round before those that are measured finds no file of the fleet. Large clusters have 20,000
+partitions, others 12.
+
 Files are in memory; each operation counts as what S3 needs for it: a list is a request per 1,000
 files, a move is a copy and a delete, reading a Parquet footer is two requests, and row groups one
 more. Spark works on copies (`local[2]`), so it asks the store for nothing itself.
@@ -16,8 +20,11 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,27 +33,39 @@ import pyarrow as pa
 from counterpoise import history, pipeline
 from counterpoise.archive import Archive
 from counterpoise.installation import Installation
+from counterpoise.manifest_index import INDEX, index_path
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.files import StoredFile
-from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, SNAPSHOTS
+from counterpoise.model.grouping import grouped
+from counterpoise.model.result_tables import VIEWS
+from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES
 from counterpoise.pipeline import analysing
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.storage import Store
 
 NOW: Final = datetime(2026, 11, 21, 15, tzinfo=UTC)
 _FILES_OF_A_LIST: Final = 1_000
-_TODAY: Final = 3  # snapshots, the new one among them
+_UNMERGED_HOURS: Final = 40  # snapshots of today and yesterday, in files of their own
+_KEEP_ALL: Final = 14  # days, as policies have it without being told
 _PARTITIONS: Final = 12
 _PARTITIONS_OF_LARGE: Final = 20_000
 
 
 class CountingStore(Store):
-    """Counts the requests that an object store would get, by what they are for."""
+    """Keeps files in memory, and counts the requests that an object store would get, by what they
+    are for.
+    """
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
         self.requests: Counter[str] = Counter()
+        self.stored: dict[str, tuple[StoredFile, Callable[[], bytes]]] = {}
+
+    def put(self, path: str, at: datetime, make: Callable[[], bytes]) -> StoredFile:
+        """Store a file whose contents are made when they are read."""
+        self.stored[path] = StoredFile(path, 1, at), make
+        return self.stored[path][0]
 
     def read_bytes(self, path: str, **limits: Any) -> bytes:
         self.requests["read"] += 1
@@ -66,13 +85,22 @@ class CountingStore(Store):
         return super().read_table(path, **rows)
 
     def files(self, prefix: str) -> tuple[StoredFile, ...]:
-        found = super().files(prefix)
+        found = [file for path, (file, _) in self.stored.items() if path.startswith(f"{prefix}/")]
         self.requests["list"] += max(1, -(-len(found) // _FILES_OF_A_LIST))
-        return found
+        return tuple(sorted(found, key=lambda file: file.path))
 
     def info(self, path: str) -> StoredFile | None:
         self.requests["head"] += 1
-        return super().info(path)
+        return self.stored[path][0] if path in self.stored else None
+
+    def delete(self, path: str) -> None:
+        self.requests["delete"] += 1
+        self.stored.pop(path, None)
+
+    def move(self, path: str, target: str) -> None:
+        self.requests["move"] += 2
+        file, make = self.stored.pop(path)
+        self.stored[target] = replace(file, path=target), make
 
     def download(self, path: str, target: Path) -> None:
         self.requests["job reads"] += 1
@@ -81,6 +109,18 @@ class CountingStore(Store):
     def upload(self, source: Path, path: str) -> None:
         self.requests["job writes"] += 1
         super().upload(source, path)
+
+    def _opened(self, path: str) -> pa.NativeFile:
+        if path not in self.stored:
+            raise FileNotFoundError(path)
+        return pa.BufferReader(self.stored[path][1]())
+
+    @contextmanager
+    def _writing(self, path: str) -> Iterator[pa.NativeFile]:
+        stream = pa.BufferOutputStream()
+        yield stream
+        data = stream.getvalue().to_pybytes()
+        self.stored[path] = StoredFile(path, len(data), datetime.now(UTC)), lambda: data
 
 
 def snapshot(cluster: str, at: datetime) -> ClusterSnapshot:
@@ -101,42 +141,97 @@ def snapshot(cluster: str, at: datetime) -> ClusterSnapshot:
     return from_document_text(json.dumps(document))
 
 
-def write_past(store: Store, cluster: str, days: int) -> None:
-    """Write the manifest of each day, over files that nobody reads any more."""
-    for day in range(2, days + 2):
-        at = NOW - timedelta(days=day)
-        snapshot_id = history.snapshot_id_for(cluster, at)
-        files = [
-            {"table": name, "path": history.table_path(name, cluster, snapshot_id), "row_count": 1}
-            for name in SNAPSHOT_TABLES
+def kept_times(days: int) -> list[datetime]:
+    """When the snapshots of the past were made that are still there, oldest first."""
+    every = [NOW - timedelta(hours=hours) for hours in range(2, _KEEP_ALL * 24)]
+    first = [NOW.replace(hour=0) - timedelta(days=day) for day in range(_KEEP_ALL, days + 1)]
+    return sorted({*every, *first})
+
+
+def manifest_row(cluster: str, at: datetime) -> dict[str, Any]:
+    snapshot_id = history.snapshot_id_for(cluster, at)
+    files = [
+        {"table": name, "path": history.table_path(name, cluster, snapshot_id), "row_count": 1}
+        for name in SNAPSHOT_TABLES
+    ]
+    row = {"snapshot_id": snapshot_id, "cluster": cluster, "cluster_id": f"{cluster}-id"}
+    return row | {"observed_at": at, "schema_version": SCHEMA_VERSION, "files": files}
+
+
+def write_manifests(store: CountingStore, cluster: str, times: Sequence[datetime]) -> None:
+    """Write the manifests of the past, of a day each but for the newest, and their index."""
+
+    def path_of(at: datetime) -> str:
+        if at > NOW - timedelta(hours=_UNMERGED_HOURS):
+            return history.manifest_path(cluster, history.snapshot_id_for(cluster, at))
+        return history.compacted_path(history.MANIFESTS, cluster, at.date(), "made")
+
+    entries = []
+    for path, of_file in grouped((path_of(at), at) for at in times).items():
+        rows = [manifest_row(cluster, at) for at in of_file]
+        file = store.put(path, of_file[-1], partial(_no_bytes, path))
+        entries.append({name: getattr(file, name) for name in INDEX.names[:-1]} | {"rows": rows})
+    store.write_table(index_path(cluster), pa.Table.from_pylist(entries, schema=INDEX))
+
+
+def write_views(store: CountingStore, cluster: str, times: Sequence[datetime]) -> None:
+    """Write the views of the past: a file for each month, and one for each of the newest rounds."""
+    for view in VIEWS:
+        for at in times:
+            is_merged = at <= NOW - timedelta(hours=_UNMERGED_HOURS)
+            name = "merged-made" if is_merged else f"{at:%d%H}"
+            path = f"views/{cluster}/{view}/month={at:%Y-%m}/{name}.parquet"
+            store.put(path, at, partial(_no_bytes, path))
+
+
+def _no_bytes(path: str) -> bytes:
+    raise AssertionError(f"{path} was not made, since no round needs it")
+
+
+def write_rounds(
+    installation: Installation, clusters: Sequence[str], times: Sequence[datetime]
+) -> None:
+    """Write the rounds of the past: of a month each, then of a day, the newest of an hour."""
+
+    def period(at: datetime) -> str:
+        age = NOW - at
+        if age <= timedelta(hours=_UNMERGED_HOURS):
+            return f"{at:%Y-%m-%dT%H}"
+        return f"{at:%Y-%m-%d}" if age < timedelta(days=_KEEP_ALL + 31) else f"{at:%Y-%m}"
+
+    previous = dict(zip(times[1:], times, strict=False))
+    for name, of_round in grouped((period(at), at) for at in times).items():
+        rows = [
+            {
+                "snapshot_id": history.snapshot_id_for(cluster, at),
+                "cluster": cluster,
+                "previous_snapshot_id": history.snapshot_id_for(cluster, previous[at])
+                if at in previous
+                else None,
+            }
+            for at in of_round
+            for cluster in clusters
         ]
-        row = {"snapshot_id": snapshot_id, "cluster": cluster, "cluster_id": f"{cluster}-id"}
-        row |= {"observed_at": at, "schema_version": SCHEMA_VERSION, "files": files}
-        path = history.compacted_path(history.MANIFESTS, cluster, at.date(), "made")
-        store.write_table(path, pa.Table.from_pylist([row], schema=SNAPSHOTS))
+        installation.results.finish_round(f"past-{name}", of_round[-1], rows)
 
 
-def write_fleet(installation: Installation, clusters: Sequence[str], days: int) -> None:
-    """Write the past, which counts as analysed, and the snapshots of today but for the new one."""
-    archive = installation.archive
-    analysed = []
+def write_fleet(
+    installation: Installation, store: CountingStore, clusters: Sequence[str], days: int
+) -> None:
+    """Write the past, which counts as analysed, and the snapshot that others are compared with."""
+    times = kept_times(days)
     for cluster in clusters:
-        write_past(archive.store, cluster, days)
-        archive.write_snapshot(snapshot(cluster, NOW - timedelta(hours=_TODAY)))
-        rows = archive.manifests([cluster]).to_pylist()
-        before = [None, *(row["snapshot_id"] for row in rows)]
-        pairs = zip(rows, before, strict=False)
-        analysed += [row | {"previous_snapshot_id": previous} for row, previous in pairs]
-    installation.results.finish_round("past", NOW - timedelta(days=1), analysed)
-    for hours_ago in range(_TODAY - 1, 0, -1):
-        for cluster in clusters:
-            archive.write_snapshot(snapshot(cluster, NOW - timedelta(hours=hours_ago)))
+        write_manifests(store, cluster, times)
+        write_views(store, cluster, times)
+        installation.archive.write_snapshot(snapshot(cluster, times[-1]))
+    write_rounds(installation, clusters, times)
 
 
 def one_round(installation: Installation, store: CountingStore, clusters: Sequence[str]) -> None:
     """Analyse one new snapshot of each cluster, and print what that took."""
     store.requests.clear()
     spark_seconds: list[float] = []
+    own_cpu, jobs_cpu = _cpu_seconds()
     run_job = analysing.run_job
 
     def timed(*arguments: Any, **named: Any) -> None:
@@ -156,6 +251,8 @@ def one_round(installation: Installation, store: CountingStore, clusters: Sequen
     total = store.requests.total()
     seconds = f"{time.monotonic() - begin:.0f} s, {sum(spark_seconds):.0f} s of them Spark"
     print(f"  {total:7,d}  requests, {total / len(clusters):.1f} a cluster; {seconds}")
+    own_now, jobs_now = _cpu_seconds()
+    print(f"  {own_now - own_cpu:.0f} CPU s in this process, {jobs_now - jobs_cpu:.0f} in Spark's")
     own, jobs = (
         resource.getrusage(who).ru_maxrss / 1024
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -163,6 +260,13 @@ def one_round(installation: Installation, store: CountingStore, clusters: Sequen
     print(
         f"  {own:,.0f} MiB at most so far in this process, store included; {jobs:,.0f} in Spark's"
     )
+
+
+def _cpu_seconds() -> tuple[float, float]:
+    """CPU seconds of this process, and of the children that have ended."""
+    found = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own, children = (usage.ru_utime + usage.ru_stime for usage in found)
+    return own, children
 
 
 def main(argv: Sequence[str]) -> int:
@@ -189,12 +293,12 @@ def main(argv: Sequence[str]) -> int:
         clock=lambda: NOW,
     ) as installation:
         installation.__dict__["archive"] = Archive(store)
-        write_fleet(installation, clusters, arguments.days)
-        pipeline.analyse(installation, "before", print)
-        for hour in range(arguments.rounds):
+        write_fleet(installation, store, clusters, arguments.days)
+        for hour in range(-1, arguments.rounds):
             for cluster in clusters:
                 installation.archive.write_snapshot(snapshot(cluster, NOW + timedelta(hours=hour)))
-            print(f"{len(clusters)} clusters, {arguments.days} days of history, round {hour + 1}:")
+            which = f"round {hour + 1}" if hour >= 0 else "the round before"
+            print(f"{len(clusters)} clusters, {arguments.days} days of history, {which}:")
             one_round(installation, store, clusters)
     return 0
 

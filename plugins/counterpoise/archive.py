@@ -9,7 +9,7 @@ Part of the wiring, beside `installation.py`: `pipeline` writes through it, `que
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from operator import itemgetter
 from pathlib import Path
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from counterpoise import history
 from counterpoise.errors import InputError, StalePlanError, StoreError
-from counterpoise.manifest_index import read_index, write_index
+from counterpoise.manifest_index import manifest_list, read_index, read_manifests
 from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.files import StoredFile
@@ -29,7 +29,6 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.storage import Store
 
-_MAX_TRIES: Final = 3
 _PAGES: Final = (".html", ".css")
 # As `audit_report_name` and `balance_report_name` make them, below a cluster's reports.
 _DATED_PAGE: Final = re.compile(r"(?P<kind>[a-z-]+)-(?P<day>\d{4}-\d{2}-\d{2})\.[a-z]+")
@@ -68,7 +67,8 @@ class Archive:
         """Return the cluster's manifest files by path: of a snapshot each, and of a compacted
         day.
         """
-        manifests = self._read_manifests(cluster, read_index(self.store, cluster))
+        index = read_index(self.store, cluster)
+        manifests = read_manifests(self.store, cluster, index, self.store.read_table)
         return {file.path: table for file, table in manifests.items()}
 
     def clusters(self) -> tuple[str, ...]:
@@ -107,52 +107,9 @@ class Archive:
     def manifest_lists(self) -> dict[str, tuple[StoredFile, ...]]:
         """Return the manifest files of each cluster: one list for all of them."""
         root = f"{history.ROOT}/{history.MANIFESTS}"
-        found = ((history.place_of(file.path), file) for file in self._manifest_list(root))
+        found = ((history.place_of(file.path), file) for file in manifest_list(self.store, root))
         by_cluster = grouped((place[0], file) for place, file in found if place is not None)
         return {cluster: tuple(files) for cluster, files in by_cluster.items()}
-
-    def index_manifests(self, cluster: str, listed: Iterable[StoredFile] | None = None) -> pa.Table:
-        """Return the manifest rows of a cluster, oldest first, each snapshot once; bring the index
-        of its manifests up to date.
-
-        `listed` are the cluster's manifest files, where they are known.
-        """
-        index = read_index(self.store, cluster)
-        manifests = self._read_manifests(cluster, index, listed)
-        if {file for file in manifests if file.modified_at} != index.keys():
-            write_index(self.store, cluster, manifests)
-        return history.each_once({file.path: table for file, table in manifests.items()})
-
-    def _read_manifests(
-        self,
-        cluster: str,
-        index: Mapping[StoredFile, pa.Table],
-        listed: Iterable[StoredFile] | None = None,
-    ) -> dict[StoredFile, pa.Table]:
-        """Return all manifests of a cluster, those in the index from there.
-
-        A manifest that is deleted between the list and the read was replaced by another one: then
-        both are done again.
-        """
-        folder = history.manifests_folder(cluster)
-        files = self._manifest_list(folder) if listed is None else list(listed)
-        for _ in range(_MAX_TRIES):
-            try:
-                return {
-                    file: index[file] if file in index else self.store.read_table(file.path)
-                    for file in files
-                }
-            except StoreError:
-                files_before, files = files, self._manifest_list(folder)
-                if files == files_before:
-                    raise
-        raise StoreError(
-            f"the manifests in {self.store.uri(folder)} changed {_MAX_TRIES} times while they were "
-            "read; try again"
-        )
-
-    def _manifest_list(self, folder: str) -> list[StoredFile]:
-        return [file for file in self.store.files(folder) if file.path.endswith(".parquet")]
 
     def check_snapshot(self, manifest_row: Mapping[str, Any], *, whole: bool = False) -> None:
         """Check that Spark can read a snapshot: by the footers of the files that its row names,

@@ -18,6 +18,7 @@ from counterpoise.history.manifests import (
     history_files,
     manifest_of,
     manifest_rows,
+    rows_once,
 )
 from counterpoise.history.names import (
     MANIFESTS,
@@ -79,6 +80,7 @@ __all__ = [
     "plan_rounds",
     "recent_rows",
     "rows_by_age",
+    "rows_once",
     "scheduled_at_of",
     "snapshot_id_for",
     "surviving",

@@ -8,7 +8,7 @@ manifests of a day into one file, and the day's rows of a table into one file, w
 then name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC
 from typing import Any
 
@@ -104,9 +104,14 @@ def each_once(files: Mapping[str, pa.Table]) -> pa.Table:
     matter which one counts. Of a snapshot that was written again after its day was compacted, the
     last observation counts.
     """
-    rows: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
-    for path in sorted(files):
-        for row in manifest_rows(path, files[path]):
+    return rows_once({path: manifest_rows(path, table) for path, table in files.items()})
+
+
+def rows_once(rows_by_path: Mapping[str, Iterable[Mapping[str, Any]]]) -> pa.Table:
+    """Return what `each_once` does, of the rows of each manifest file."""
+    rows: dict[str, tuple[tuple[Any, ...], Mapping[str, Any]]] = {}
+    for path in sorted(rows_by_path):
+        for row in rows_by_path[path]:
             rank = (row["observed_at"], is_compacted(path), path)
             if row["snapshot_id"] not in rows or rank > rows[row["snapshot_id"]][0]:
                 rows[row["snapshot_id"]] = (rank, row)

@@ -11,7 +11,7 @@ others are analysed.
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -23,8 +23,10 @@ from counterpoise import analysis
 from counterpoise.analysis.rounds import Round
 from counterpoise.archive import Archive
 from counterpoise.errors import CounterpoiseError
+from counterpoise.fleet_file import MAX_COPY_BYTES, Fleet
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeftOut
+from counterpoise.model.files import StoredFile
 from counterpoise.model.grouping import grouped
 from counterpoise.model.result_tables import SERIES
 from counterpoise.model.safe_text import safe_logger
@@ -55,6 +57,9 @@ _SPARK_CONF_OF_MANY: Final = {
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.driver.memory": "3g",
 }
+# An analysis brings the index of a cluster's manifests up to date once in so many rounds; whoever
+# else reads the history of a cluster reads the few manifests since then one by one.
+_INDEXED_EVERY: Final = 8
 _SERIES_PARTS: Final = ("broker_balance", "broker_load", "snapshot_changes", "leader_changes")
 
 
@@ -65,6 +70,7 @@ class _ReadableRound:
     round: Round
     is_last: bool  # nothing is left to analyse after it
     left_out: Mapping[str, tuple[LeftOut, ...]]
+    fleet: Fleet
 
 
 def analyse(installation: Installation, round_id: str, log: Log = _LOGGER.info) -> list[str]:
@@ -103,7 +109,17 @@ def _analyse_round(
                 return (), True
             _run_jobs(installation, copy, name, readable.round, log)
         copy.send_back()
+        _keep_for_the_next(copy, readable)
         return _finish_round(installation, copy, views, name, readable.round), readable.is_last
+
+
+def _keep_for_the_next(copy: WorkingCopy, readable: _ReadableRound) -> None:
+    """Write the fleet's file, with what the next snapshot of each cluster is compared with."""
+    newest = {row["cluster"]: row for row in readable.round.to_analyse}  # each cluster's by time
+    for cluster, row in newest.items():
+        paths = (file["path"] for file in analysis.files_read({**row, "is_context": True}))
+        readable.fleet.keep_copies(cluster, copy.small_files(paths, MAX_COPY_BYTES))
+    readable.fleet.write()
 
 
 def _finish_round(
@@ -224,13 +240,13 @@ def _next_readable_round(
     rows: list[Mapping[str, Any]] = []
     left_out: dict[str, tuple[LeftOut, ...]] = {}
     free_rows, is_last = _MAX_ROWS_OF_ROUND, True
+    fleet = Fleet.read(installation.archive.store)
     listed = installation.archive.manifest_lists()
-    for cluster in sorted(installation.settings.clusters):
+    for number, cluster in enumerate(sorted(installation.settings.clusters)):
         if free_rows <= 0:
             is_last = False
             break
-        manifests = installation.archive.index_manifests(cluster, listed.get(cluster, ()))
-        backlog = _Backlog(manifests, analysed)
+        backlog = _Backlog(cluster, listed.get(cluster, []), number, fleet, analysed)
         part, is_whole = backlog.readable(copy, free_rows, whole, log)
         rows += part.rows
         free_rows -= part.row_count
@@ -238,14 +254,17 @@ def _next_readable_round(
         if backlog.left_out:
             left_out[cluster] = tuple(backlog.left_out.values())
         results.write_left_out(cluster, tuple(backlog.left_out.values()), views)
-    return _ReadableRound(Round(tuple(rows)), is_last, left_out)
+    return _ReadableRound(Round(tuple(rows)), is_last, left_out, fleet)
 
 
 @dataclass(slots=True)
 class _Backlog:
-    """The manifests of one cluster; by id the snapshots that cannot be read."""
+    """What is left to analyse of one cluster; by id the snapshots that cannot be read."""
 
-    manifests: pa.Table
+    cluster: str
+    listed: Sequence[StoredFile]  # its manifests
+    number: int  # of the cluster, among all
+    fleet: Fleet
     analysed: Mapping[str, str | None]
     left_out: dict[str, LeftOut] = field(default_factory=dict)
 
@@ -257,9 +276,15 @@ class _Backlog:
         A snapshot that is left out changes what the next one is compared with, so they are chosen
         again until all of them are readable.
         """
+        # Each new snapshot is a manifest more: every few rounds it is the cluster's turn.
+        is_turn = (len(self.listed) + self.number) % _INDEXED_EVERY == 0
+        manifests = self.fleet.manifests(self.cluster, self.listed, is_whole=is_turn)
         readable_ids: set[str] = set()
         while True:
-            backlog = analysis.next_round(self.manifests, self.analysed, self.left_out)
+            backlog = analysis.next_round(manifests, self.analysed, self.left_out)
+            if not all(row["files"] for row in backlog.rows):
+                manifests = self.fleet.manifests(self.cluster, self.listed, is_whole=True)
+                backlog = analysis.next_round(manifests, self.analysed, self.left_out)
             round_ = backlog.begin(max_rows)
             for row in round_.rows:
                 snapshot_id = row["snapshot_id"]
@@ -267,7 +292,8 @@ class _Backlog:
                     continue
                 try:
                     read = {**row, "files": analysis.files_read(row)}
-                    copy.fetch(file["path"] for file in read["files"])
+                    paths = [file["path"] for file in read["files"]]
+                    copy.fetch(paths, {} if whole else self.fleet.copies(self.cluster))
                     Archive(copy.files).check_snapshot(read, whole=whole)
                 except CounterpoiseError as error:
                     self.left_out[snapshot_id] = LeftOut(snapshot_id, str(error))

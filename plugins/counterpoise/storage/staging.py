@@ -23,9 +23,10 @@ has folders of its own.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from pyarrow import parquet as pq
@@ -60,13 +61,31 @@ class WorkingCopy:
     def is_local_copy(self) -> bool:
         return self._folder is not None
 
-    def fetch(self, paths: Iterable[str]) -> None:
-        """Copy files of the store that are not here yet. Raises StoreError."""
+    def fetch(
+        self, paths: Iterable[str], copies: Mapping[str, bytes] = MappingProxyType({})
+    ) -> None:
+        """Copy files of the store that are not here yet; `copies` are files that need not be asked
+        for. Raises StoreError.
+        """
         if self._folder is None:
             return
         for path in sorted(set(paths) - self._fetched):
-            self._store.download(path, self._folder / path)
+            if path in copies:
+                self.files.write_bytes(path, copies[path])
+            else:
+                self._store.download(path, self._folder / path)
             self._fetched.add(path)
+
+    def small_files(self, paths: Iterable[str], max_bytes: int) -> dict[str, bytes]:
+        """Return the contents of those files that were fetched and are small."""
+        if self._folder is None:
+            return {}
+        here = {path: self._folder / path for path in self._fetched.intersection(paths)}
+        return {
+            path: file.read_bytes()
+            for path, file in sorted(here.items())
+            if file.stat().st_size <= max_bytes
+        }
 
     def send_back(self) -> None:
         """Copy what the job wrote into the store; tables of several clusters as one file each."""
