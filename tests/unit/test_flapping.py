@@ -1,11 +1,14 @@
 """Which partitions flap, by the elections of a period."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 
-from counterpoise.analysis import flapping
+from counterpoise.analysis import flapping, leader_balance
 from counterpoise.model.balance import FlappingPartition
 from counterpoise.model.result_tables import LEADER_CHANGES
-from tests.support.series import NOON
+from counterpoise.reporting import leader_balance_markdown
+from tests.support.series import NO_TOPICS, NOON, Broker, rows
 
 
 def changes(*told: tuple[str, int, int | None]) -> pa.Table:
@@ -34,3 +37,22 @@ def test_more_than_ten_elections_flap_whether_a_snapshot_shows_them_or_not() -> 
 
 def test_nothing_flaps_where_no_leader_changed() -> None:
     assert flapping(LEADER_CHANGES.empty_table(), snapshot_count=3).partition_count == 0
+
+
+def test_the_markdown_names_topics_and_partitions_that_flap() -> None:
+    found = flapping(changes(("or|ders", 1, 12), ("clicks", 0, 11)), snapshot_count=24)
+    told = leader_balance(rows(0, [Broker(1)]), NO_TOPICS, cluster="demo")
+    assert told is not None
+    assert "flap" not in leader_balance_markdown(told), "nobody asked"
+    text = leader_balance_markdown(replace(told, flapping=found))
+    _, _, section = text.partition("## Leaders that flap\n\n")
+    assert section.startswith(
+        "| Partition | Leader elections |\n| --- | --- |\n"
+        "| or\\|ders-1 | 12 |\n| clicks-0 | 11 |\n\n"
+        "| Topic | Partitions that flap |\n| --- | --- |\n"
+        "| clicks | 1 partition |\n| or\\|ders | 1 partition |\n\n"
+        "2 partitions had more than 10 leader elections in the period"
+    )
+    calm = flapping(LEADER_CHANGES.empty_table(), snapshot_count=3)
+    calm_text = leader_balance_markdown(replace(told, flapping=calm))
+    assert "## Leaders that flap\n\n0 partitions had more than 10" in calm_text

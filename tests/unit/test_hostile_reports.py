@@ -4,9 +4,11 @@
 """
 
 import logging
+from dataclasses import replace
 
 import pytest
 
+from counterpoise.model.balance import Flapping, FlappingPartition
 from counterpoise.model.safe_text import SafeLogger, safe_logger
 from counterpoise.reporting.audit_page import audit_json, audit_markdown, audit_report
 from counterpoise.reporting.balance_text import (
@@ -15,6 +17,7 @@ from counterpoise.reporting.balance_text import (
     leader_balance_markdown,
 )
 from counterpoise.reporting.fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
+from counterpoise.reporting.leader_balance import leader_balance_report
 from counterpoise.reporting.load_section import load_markdown
 from tests.support import hostile
 from tests.support.hostile import HOSTILE, MARK
@@ -38,6 +41,9 @@ def test_pages_of_plans_runs_and_balances() -> None:
 
 def test_documents_of_a_balance() -> None:
     balance = test_reporting.balance(rack=HOSTILE, topic=HOSTILE, cluster=HOSTILE)
+    flapping = Flapping((FlappingPartition(HOSTILE, 3, 12),), 1, ((HOSTILE, 1),), 24, 10)
+    balance = replace(balance, flapping=flapping)
+    hostile.check_html(leader_balance_report(balance))
     hostile.check_markdown(leader_balance_markdown(balance))
     hostile.check_csv(leader_balance_csv(balance))
     hostile.check_json(leader_balance_json(balance))

@@ -12,6 +12,7 @@ from typing import Any, Final
 from counterpoise.model.balance import (
     BalancePoint,
     BrokerBalance,
+    Flapping,
     HeatMap,
     LeaderBalance,
     LeftOut,
@@ -33,6 +34,9 @@ from counterpoise.reporting.leader_balance import (
     cells,
     churn_rows,
     event_rows,
+    flapping_note,
+    flapping_rows,
+    flapping_topics,
     part_of_fair_share,
     plan_command,
     plan_size_rows,
@@ -152,6 +156,7 @@ def leader_balance_markdown(
         parts += [f"and {format_count(older)} older ones"] if older > 0 else []
     if rows := churn_rows(balance.churn):
         parts += ["## How often leaders changed", table(("What", "How many"), rows)]
+    parts += _flapping_parts(balance.flapping)
     parts += _broker_parts(balance)
     parts += _topic_parts(balance)
     if wanted:
@@ -200,6 +205,18 @@ def _period(balance: LeaderBalance, left_out: Sequence[LeftOut]) -> str:
     begin, end = when(balance.series[0].observed_at), when(balance.latest.observed_at)
     rest = f", {format_count(len(left_out))} more left out" if left_out else ""
     return f"{begin} – {end}: {pluralize(len(balance.series), 'snapshot')}{rest}."
+
+
+def _flapping_parts(flapping: Flapping | None) -> list[str]:
+    if flapping is None:
+        return []
+    parts = ["## Leaders that flap"]
+    if flapping.partitions:
+        parts += [
+            table(("Partition", "Leader elections"), flapping_rows(flapping)),
+            table(("Topic", "Partitions that flap"), flapping_topics(flapping)),
+        ]
+    return [*parts, flapping_note(flapping)]
 
 
 def _broker_parts(balance: LeaderBalance) -> list[str]:

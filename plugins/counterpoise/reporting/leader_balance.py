@@ -9,6 +9,7 @@ from typing import Final
 from counterpoise.model.balance import (
     BalancePoint,
     BrokerBalance,
+    Flapping,
     LeaderBalance,
     LeftOut,
     PlanSize,
@@ -20,7 +21,7 @@ from counterpoise.model.evenness import Evenness
 from counterpoise.model.events import Churn
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.load import ClusterLoad
-from counterpoise.model.words import list_brokers
+from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.reporting.charts import Bar, Unit, broker_bars
 from counterpoise.reporting.event_words import event_in_words, how_many
 from counterpoise.reporting.html import percent, render, times
@@ -91,6 +92,9 @@ def leader_balance_report(
         events=event_rows(balance)[:EVENTS_SHOWN],
         churn_timeline=churn_timeline(balance),
         churn_rows=churn_rows(balance.churn),
+        flapping_rows=flapping_rows(balance.flapping) if balance.flapping else [],
+        flapping_topics=flapping_topics(balance.flapping) if balance.flapping else [],
+        flapping_note=flapping_note(balance.flapping) if balance.flapping else "",
         load=load_section(load, event_bands(balance.events)) if load else None,
         racks=[
             (rack, _css_colour(racks[rack.rack]), _rack_spread(balance, rack))
@@ -170,6 +174,28 @@ def churn_rows(churn: Churn) -> list[tuple[str, str]]:
         ("Topics deleted and created again", churn.topics_recreated),
     ]
     return [(name, known_count(number)) for name, number in rows]
+
+
+def flapping_rows(flapping: Flapping) -> list[tuple[str, str]]:
+    """Return each partition that flaps, with its number of leader elections."""
+    return [
+        (f"{one.topic}-{one.partition}", format_count(one.elections)) for one in flapping.partitions
+    ]
+
+
+def flapping_topics(flapping: Flapping) -> list[tuple[str, str]]:
+    """Return each topic that flaps, with how many of its partitions do."""
+    return [(topic, pluralize(count, "partition")) for topic, count in flapping.topics]
+
+
+def flapping_note(flapping: Flapping) -> str:
+    """Return how many partitions flap, and what that is known from."""
+    return (
+        f"{pluralize(flapping.partition_count, 'partition')} had more than "
+        f"{flapping.max_elections} leader elections in the period; a restart of a broker costs "
+        f"two. From {pluralize(flapping.snapshot_count, 'snapshot')} whose changes are still kept, "
+        "those between them included."
+    )
 
 
 def known_count(number: int | None) -> str:
