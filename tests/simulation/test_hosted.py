@@ -156,3 +156,26 @@ def test_plans_for_strimzi_say_what_to_pause(shell: CommandLine) -> None:
 )
 def test_an_address_shows_whose_it_is(address: str, provider: Provider | None) -> None:
     assert provider_at([address]) is provider
+
+
+def test_an_imported_reassignment_says_it_too(shell: CommandLine) -> None:
+    configure(shell, "msk")
+    wanted = shell.folder / "wanted.json"
+    row = {"topic": "orders", "partition": 0, "replicas": [1, 3]}
+    wanted.write_text(json.dumps({"version": 1, "partitions": [row]}))
+    path = shell.folder / "imported.json"
+    typed = shell.type("import", wanted, *DEMO, "--out", path)
+    assert typed.code == 0, typed.err
+    (warning, *_) = json.loads(path.read_text())["warnings"]
+    assert warning.startswith("Amazon MSK: Express brokers")
+
+
+def test_doctor_says_what_to_pause_and_asks_for_a_provider(shell: CommandLine) -> None:
+    shell.configure("127.0.0.1:1", extra="    policy: {provider: msk}\n")
+    said = json.loads(shell.type("doctor", *DEMO, "--json").out)["about_provider"]
+    assert said[0] == "Amazon MSK: 10 partitions in one reassignment call"
+    assert "aws kafka update-rebalancing" in said[1]
+    assert "10 partitions in one reassignment call" in shell.type("doctor", *DEMO).out
+    shell.configure("demo-kafka-bootstrap.invalid:1")
+    (asked,) = json.loads(shell.type("doctor", *DEMO, "--json").out)["about_provider"]
+    assert 'write "provider: strimzi" into the policy' in asked

@@ -357,5 +357,5 @@ def _import(arguments: argparse.Namespace, console: Console) -> int:
     wanted = from_reassignment_json(read_text(path, "reassignment"), where=str(path))
     rate = _rate(arguments)
     snapshot, policy = _state(arguments)
-    plan = pipeline.plan_of_assignment(snapshot, wanted, policy)
+    plan = pipeline.plan_of_assignment(snapshot, wanted, policy.balance, policy.provider)
     return _write_plan(plan, rate, arguments, console)

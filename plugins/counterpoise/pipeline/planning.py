@@ -221,6 +221,7 @@ def plan_of_assignment(
     snapshot: ClusterSnapshot,
     wanted: Mapping[TopicPartition, tuple[int, ...]],
     policy: BalancePolicy,
+    provider: Provider | None = None,
 ) -> RebalancePlan:
     """Return a plan that does what a reassignment JSON asks for, checked against the plan rules.
 
@@ -237,7 +238,8 @@ def plan_of_assignment(
             if violation not in overridden
         )
         raise RefusedError(f"the reassignment breaks rules that every plan keeps:\n{lines}")
-    return replace(new_plan, warnings=tuple(violation.message for violation in overridden))
+    broken = (violation.message for violation in overridden)
+    return replace(new_plan, warnings=(*_of_provider(provider), *broken))
 
 
 def undo_plan(installation: Installation, run_id: str, *, rebase: bool = False) -> RebalancePlan:
@@ -264,8 +266,9 @@ def undo_plan(installation: Installation, run_id: str, *, rebase: bool = False) 
         if move.topic_partition in moved - moved_later.keys()
         and (not move.topic_id or snapshot.topic_ids.get(move.topic) == move.topic_id)
     }
-    policy = installation.cluster(run.cluster).policy.balance
-    return replace(plan_of_assignment(snapshot, wanted, policy), undoes=undone_plan.fingerprint)
+    policy = installation.cluster(run.cluster).policy
+    undo = plan_of_assignment(snapshot, wanted, policy.balance, policy.provider)
+    return replace(undo, undoes=undone_plan.fingerprint)
 
 
 def _check_undoable(run: Run, plan: RebalancePlan, moved: Collection[TopicPartition]) -> None:

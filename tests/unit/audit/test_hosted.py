@@ -1,4 +1,4 @@
-"""What an audit says where somebody else owns configs, or brings the platform along."""
+"""What an audit says where somebody else owns configs."""
 
 from dataclasses import replace
 
