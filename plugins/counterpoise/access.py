@@ -18,6 +18,7 @@ from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.model.approval import Approval
 from counterpoise.model.person import DAG, People, Person, name_key
 from counterpoise.model.policy import AIRFLOW_ROLE, GROUP, Action, ClusterPolicy
+from counterpoise.model.provider import profile_of
 from counterpoise.units import format_rate
 
 
@@ -67,6 +68,16 @@ def check_may(
     if has_role or _is_named(people, counting, names):
         return counting
     raise RefusedError(_why_not(person, counting, action, entries))
+
+
+def check_provider(policy: ClusterPolicy, cluster: str) -> None:
+    """Raise RefusedError for a cluster whose provider lets nobody else reassign partitions."""
+    profile = profile_of(policy.provider)
+    if not profile.may_execute:
+        raise RefusedError(
+            f"cluster {cluster} is on {profile.name}: {profile.why_no_runs}. If it is not there, "
+            "correct provider in its policy (clusters.yaml)"
+        )
 
 
 def check_may_propose(policy: ClusterPolicy, people: People, person: Person) -> Person:

@@ -21,6 +21,7 @@ from itertools import chain
 from typing import Final
 
 from counterpoise.audit import RULES, RULES_BY_AREA
+from counterpoise.audit.commands import CHANGES_CONFIGS
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import CheckResult, Need, Rule
 from counterpoise.audit.rules.availability import replica_long_out_of_sync
@@ -34,6 +35,7 @@ from counterpoise.audit.unavailable_data import (
 from counterpoise.errors import InputError
 from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding, RuleText
 from counterpoise.model.policy import AuditPolicy
+from counterpoise.model.provider import profile_of
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.model.words import join_ids, pluralize
 
@@ -100,7 +102,7 @@ def history_needed(thresholds: Mapping[str, Mapping[str, int]]) -> tuple[int, ti
 def find(facts: AuditFacts, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
     """Return what every rule found, the worst first, then in the order of rules and subjects."""
     findings = [
-        _finding(rule, result)
+        _finding(rule, result, facts)
         for rule in rules
         if _has_its_history(rule, facts)
         for result in _results(rule, facts)
@@ -118,17 +120,29 @@ def _results(rule: Rule, facts: AuditFacts) -> list[CheckResult]:
     return [*rule.results(facts), *partial_needs(facts, rule.needs)]
 
 
-def _finding(rule: Rule, result: CheckResult) -> Finding:
+def _finding(rule: Rule, result: CheckResult, facts: AuditFacts) -> Finding:
     return Finding(
         rule=rule.id,
         severity=result.severity or rule.severity,
         subject=result.subject,
         summary=result.summary,
         evidence=result.evidence,
-        fix=result.fix,
+        fix=_fix_there(result.fix, facts),
         plan=result.plan,
         causes=result.causes,
     )
+
+
+def _fix_there(fix: tuple[str, ...], facts: AuditFacts) -> tuple[str, ...]:
+    """Return the commands; where somebody else owns the configs that they change, a comment first
+    says where they are changed.
+    """
+    profile = profile_of(facts.policy.provider)
+    changes_configs = any(CHANGES_CONFIGS in line and "--alter" in line for line in fix)
+    if not profile.owned_configs or not changes_configs:
+        return fix
+    where = f"# {profile.name}: change configs in {profile.owned_configs}, not by hand:"
+    return (where, *fix)
 
 
 # -- the report

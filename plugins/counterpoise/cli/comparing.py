@@ -16,7 +16,7 @@ from counterpoise.cli.tables import table
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan_view import MEASURES, Measure, PlanView
-from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
 from counterpoise.model.request import GOALS_WITH_BROKERS, Goal
 from counterpoise.model.safe_text import one_line
@@ -49,7 +49,7 @@ def is_asked_for(arguments: argparse.Namespace) -> bool:
 def compare(
     arguments: argparse.Namespace,
     values: dict[str, Any],
-    state: tuple[ClusterSnapshot, BalancePolicy],
+    state: tuple[ClusterSnapshot, ClusterPolicy],
     rate: int | None,
     console: Console,
 ) -> int:
@@ -62,7 +62,7 @@ def compare(
     elif arguments.rack is not None:
         raise InputError("--rack is for --what-if-brokers; give both, or neither")
     requests = _requests(arguments, values, new_ids)
-    compared = pipeline.compare(snapshot, requests, policy)
+    compared = pipeline.compare(snapshot, requests, policy.balance)
     if arguments.json:
         print_json({"new_brokers": list(new_ids), "plans": [_summary(c, rate) for c in compared]})
     else:

@@ -27,7 +27,7 @@ from counterpoise.model.document import to_document
 from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
-from counterpoise.model.policy import BalancePolicy, MovementPolicy
+from counterpoise.model.policy import ClusterPolicy, MovementPolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
 from counterpoise.model.rebalance_request import read_rebalance_request
 from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
@@ -195,7 +195,7 @@ def _plan(arguments: argparse.Namespace, console: Console) -> int:
     )
     rate = _rate(arguments)
     snapshot, policy = _state(arguments)
-    plan = pipeline.plan_from(snapshot, rebalance_request, policy)
+    plan = pipeline.plan_from(snapshot, rebalance_request, policy.balance, policy.provider)
     return _write_plan(plan, rate, arguments, console)
 
 
@@ -220,13 +220,13 @@ def _refuse_output(arguments: argparse.Namespace) -> None:
             arguments.usage(f"{name} is for one plan; leave it out to compare several")
 
 
-def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, BalancePolicy]:
+def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, ClusterPolicy]:
     """Return the snapshot to plan from, and the policy to plan by."""
     if arguments.state:
         return queries.named_snapshot(open_installation(), read_state(arguments.state))
     installation, name = installation_for(arguments)
     with installation:
-        policy = installation.cluster(name).policy.balance
+        policy = installation.cluster(name).policy
         if arguments.bootstrap:
             snapshot = pipeline.checked_snapshot(installation, name, installation.clock())
         else:
@@ -357,5 +357,5 @@ def _import(arguments: argparse.Namespace, console: Console) -> int:
     wanted = from_reassignment_json(read_text(path, "reassignment"), where=str(path))
     rate = _rate(arguments)
     snapshot, policy = _state(arguments)
-    plan = pipeline.plan_of_assignment(snapshot, wanted, policy)
+    plan = pipeline.plan_of_assignment(snapshot, wanted, policy.balance, policy.provider)
     return _write_plan(plan, rate, arguments, console)

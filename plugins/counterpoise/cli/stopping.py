@@ -175,11 +175,12 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
     def log(text: str) -> None:
         people.print(text, markup=False, soft_wrap=True)
 
+    provider = installation.cluster(name).policy.provider
     with installation.operator_without_ledger(name) as admin:
 
         def stop() -> None:
             nonlocal keys
-            keys = pipeline.stop_from_plan(admin, plan, log)
+            keys = pipeline.stop_from_plan(admin, plan, log, provider)
 
         repeat(stop, log)
     pending = [key for key in keys if key.restored_at is None]

@@ -17,15 +17,12 @@ the batch is (A, C), and B waits.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import Observation
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
-
-MAX_PARTITIONS_PER_CALL: Final = 1_000  # one huge request hurts the controller
 
 
 def next_batch(pending: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, ...]:
@@ -41,7 +38,7 @@ def next_batch(pending: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, .
     ready_copies = [move for move in ready if copies(move)]
     all_copies = [move for move in (*ready, *inputs.moving) if copies(move)]
     if not all_copies:
-        return tuple(ready[:MAX_PARTITIONS_PER_CALL])
+        return tuple(ready[: inputs.max_partitions_per_call])
     if any(move.topic not in COORDINATOR_TOPICS for move in all_copies):
         ordinary = [move for move in ready_copies if move.topic not in COORDINATOR_TOPICS]
         return _within_caps(ordinary, inputs)
@@ -86,7 +83,7 @@ def _within_caps(ready: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, .
 def _free_slots(inputs: DecisionInputs) -> int:
     """Return how many moves the caps of the policy and of the fleet let begin now."""
     in_flight = len(_copies_in_flight(inputs))
-    free_slots = min(inputs.limits.max_moves_in_flight - in_flight, MAX_PARTITIONS_PER_CALL)
+    free_slots = min(inputs.limits.max_moves_in_flight - in_flight, inputs.max_partitions_per_call)
     if inputs.fleet_max_moves_in_flight is None:
         return free_slots
     elsewhere = inputs.observation.conditions.moves_in_flight_elsewhere

@@ -19,7 +19,6 @@ from itertools import islice
 from typing import Final
 
 from counterpoise.execution.batching import (
-    MAX_PARTITIONS_PER_CALL,
     brokers_to_wait_for,
     next_batch,
     ready_moves,
@@ -67,6 +66,7 @@ from counterpoise.execution.waits_for_cluster import (
 )
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import InFlight
+from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
 from counterpoise.model.words import join_names, pluralize
 
 MAX_ELECTION_ATTEMPTS: Final = 10
@@ -110,9 +110,11 @@ def _next_command(inputs: DecisionInputs) -> Command:
     if halt := reason_to_halt(inputs):
         return halt
     if late := inputs.observation.conditions.late_reassignments:
-        return CancelLate(dict(islice(late.items(), MAX_PARTITIONS_PER_CALL)))
+        return CancelLate(dict(islice(late.items(), inputs.max_partitions_per_call)))
     if stuck := inputs.by_state[MoveState.STUCK]:
-        return _cancel(stuck, "they add and remove the same replica, which Kafka never ends")
+        return _cancel(
+            inputs, stuck, "they add and remove the same replica, which Kafka never ends"
+        )
     pause = reason_to_pause(inputs)
     hold = pause or reason_to_hold(inputs)
     batch = () if hold else _next_batch(inputs)
@@ -164,14 +166,14 @@ def settle_command(inputs: DecisionInputs) -> Command:
 def _settle_command(inputs: DecisionInputs) -> Command:
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
     if to_cancel := _moves_to_cancel(inputs):
-        return _cancel(to_cancel, _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH)
+        return _cancel(inputs, to_cancel, _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH)
     in_flight = [*moving, *unknown_outcomes]
     if in_flight and (command := throttle_command(inputs, in_flight)):
         return command
     if moving:
         return Wait(Moving(len(moving), settles=True))
     if cancelled := _own_cancelled(inputs):
-        return RestoreOrder(tuple(cancelled[:MAX_PARTITIONS_PER_CALL]))
+        return RestoreOrder(tuple(cancelled[: inputs.max_partitions_per_call]))
     unanswered = UnknownOutcomes(len(unknown_outcomes), QUIET_SECONDS)
     if unknown_outcomes and not inputs.is_over(unanswered):
         return Wait(unanswered)
@@ -241,8 +243,8 @@ def _cancels_all(inputs: DecisionInputs) -> bool:
     )
 
 
-def _cancel(moves: Sequence[Move], reason: str) -> Cancel:
-    return Cancel(tuple(moves[:MAX_PARTITIONS_PER_CALL]), reason)
+def _cancel(inputs: DecisionInputs, moves: Sequence[Move], reason: str) -> Cancel:
+    return Cancel(tuple(moves[: inputs.max_partitions_per_call]), reason)
 
 
 def _wait_for_moves(inputs: DecisionInputs) -> Command | None:

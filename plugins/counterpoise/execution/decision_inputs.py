@@ -20,6 +20,7 @@ from counterpoise.execution.waits import DECIDED, NO_EFFECT, NO_PROGRESS, WaitRe
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
 from counterpoise.model.run_progress import RunProgress
 
 # A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends
@@ -43,6 +44,7 @@ class DecisionInputs:
     run_progress: RunProgress
     limits: MovementPolicy
     fleet_max_moves_in_flight: int | None = None
+    max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL
 
     def is_over(self, reason: WaitReason) -> bool:
         """Return whether a reason to wait has lasted for longer than its patience."""

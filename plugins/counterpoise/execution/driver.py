@@ -52,6 +52,7 @@ from counterpoise.execution.waits_for_cluster import UnreportedConfigs
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
+from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
 from counterpoise.model.request import Goal
 from counterpoise.model.run import (
     UNDER_WAY_STATES,
@@ -79,6 +80,7 @@ class ExecutionOptions:
     limits: MovementPolicy
     disk_limit_percent: int = BalancePolicy().disk_limit_percent
     fleet_max_moves_in_flight: int | None = None
+    max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL  # that the provider allows
     max_rate_bytes_per_second: int | None = None  # that a request may set
     approved_at: datetime | None = None  # None: whenever that was, it was before all requests
 
@@ -266,6 +268,7 @@ class Driver:
             run_progress=run_progress,
             limits=options.limits,
             fleet_max_moves_in_flight=options.fleet_max_moves_in_flight,
+            max_partitions_per_call=options.max_partitions_per_call,
         )
 
     def _observe(self, previous: RunProgress | None) -> Observation:

@@ -17,6 +17,7 @@ from typing import Annotated, Final
 
 from counterpoise.model.constraints import Constraints
 from counterpoise.model.json_values import Range
+from counterpoise.model.provider import Provider
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.model.written import AtLeast, Key, Written
 
@@ -238,6 +239,7 @@ class NotifyPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPolicy:
+    provider: Provider | None = None  # that runs the brokers; None: the team itself
     balance: BalancePolicy = field(default_factory=BalancePolicy)
     movement: MovementPolicy = field(default_factory=MovementPolicy)
     access: AccessPolicy = field(default_factory=AccessPolicy)

@@ -20,6 +20,7 @@ from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import InFlight, MovementPolicy
+from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.run import RunState, TouchedKey
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ _PATIENCE: Final = timedelta(minutes=2)
 
 
 def stop_from_plan(
-    admin: ClusterAdmin, plan: RebalancePlan, log: Callable[[str], None]
+    admin: ClusterAdmin,
+    plan: RebalancePlan,
+    log: Callable[[str], None],
+    provider: Provider | None = None,
 ) -> tuple[TouchedKey, ...]:
     """Cancel the plan's moves under way, restore replica order and configs; return the config keys
     with what became of them.
@@ -44,7 +48,13 @@ def stop_from_plan(
         try:
             run_id = _settling_run(ledger, plan)
             limits = MovementPolicy(on_halt=InFlight.CANCEL, dead_broker_patience=_PATIENCE)
-            options = ExecutionOptions(run_id, plan, rate_bytes_per_second=1, limits=limits)
+            options = ExecutionOptions(
+                run_id,
+                plan,
+                rate_bytes_per_second=1,
+                limits=limits,
+                max_partitions_per_call=profile_of(provider).max_partitions_per_call,
+            )
             driver = Driver(admin, ledger, options, now_utc, log)
             driver.check_cluster()
             configs = read_throttle_keys(admin, throttles_of_plan(plan).resources)

@@ -24,6 +24,7 @@ from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import find_active_requests
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
+from counterpoise.model.provider import profile_of
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.pipeline.approving import check_plan_rules
@@ -66,6 +67,7 @@ def opened_run(
             f"run {run_id} is superseded by a newer plan; approve that one, or make a new plan"
         )
     if run.state not in UNDER_WAY_STATES:
+        access.check_provider(installation.cluster(run.cluster).policy, run.cluster)
         _check_approved(installation, run, plan)
         installation.check_name(plan)
     if run.state is RunState.APPROVED:
@@ -249,6 +251,7 @@ def execution(
         limits=policy.movement,
         disk_limit_percent=policy.balance.disk_limit_percent,
         fleet_max_moves_in_flight=installation.settings.fleet_max_moves_in_flight,
+        max_partitions_per_call=profile_of(policy.provider).max_partitions_per_call,
         # Again, since a role of the database may write requests without the check.
         max_rate_bytes_per_second=access.highest_rate(policy),
         approved_at=approval.at,

@@ -21,6 +21,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action, BalancePolicy
+from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.run import UNDER_WAY_STATES, Run
 from counterpoise.model.safe_text import safe_logger
@@ -90,7 +91,9 @@ def plan_or_reason(
     settings = installation.cluster(cluster)
     access.check_may_propose(settings.policy, installation.people, requested_by)
     snapshot = snapshot_to_plan_on(installation, cluster)
-    new_plan = plan_from(snapshot, rebalance_request, settings.policy.balance)
+    new_plan = plan_from(
+        snapshot, rebalance_request, settings.policy.balance, settings.policy.provider
+    )
     for warning in new_plan.warnings:
         _LOGGER.warning("%s", warning)
     if new_plan.is_empty:
@@ -164,6 +167,7 @@ def submit_plan(
     """
     policy, people = installation.cluster(plan.cluster).policy, installation.people
     requester = access.check_may_propose(policy, people, requested_by)
+    access.check_provider(policy, plan.cluster)
     installation.check_name(plan)
     if not plan.cluster_id:
         raise RefusedError(
@@ -185,24 +189,39 @@ def submit_plan(
 
 
 def plan_from(
-    snapshot: ClusterSnapshot, rebalance_request: RebalanceRequest, policy: BalancePolicy
+    snapshot: ClusterSnapshot,
+    rebalance_request: RebalanceRequest,
+    policy: BalancePolicy,
+    provider: Provider | None = None,
 ) -> RebalancePlan:
     """Return a plan from a snapshot or a cluster document; no cluster is needed.
 
-    Where the request goes against the policy, the plan warns. Raises InputError, RefusedError.
+    Where the request goes against the policy, or the provider has to be asked for something first,
+    the plan warns. Raises InputError, RefusedError.
     """
     new_plan = make_plan(snapshot, rebalance_request.request(policy))
     return replace(
         new_plan,
         policy_digest=policy.digest,
-        warnings=(*rebalance_request.deviations(policy), *new_plan.warnings),
+        warnings=(
+            *_of_provider(provider),
+            *rebalance_request.deviations(policy),
+            *new_plan.warnings,
+        ),
     )
+
+
+def _of_provider(provider: Provider | None) -> tuple[str, ...]:
+    profile = profile_of(provider)
+    sentence = profile.why_no_runs or profile.before_a_run
+    return (f"{profile.name}: {sentence}",) if sentence else ()
 
 
 def plan_of_assignment(
     snapshot: ClusterSnapshot,
     wanted: Mapping[TopicPartition, tuple[int, ...]],
     policy: BalancePolicy,
+    provider: Provider | None = None,
 ) -> RebalancePlan:
     """Return a plan that does what a reassignment JSON asks for, checked against the plan rules.
 
@@ -219,7 +238,8 @@ def plan_of_assignment(
             if violation not in overridden
         )
         raise RefusedError(f"the reassignment breaks rules that every plan keeps:\n{lines}")
-    return replace(new_plan, warnings=tuple(violation.message for violation in overridden))
+    broken = (violation.message for violation in overridden)
+    return replace(new_plan, warnings=(*_of_provider(provider), *broken))
 
 
 def undo_plan(installation: Installation, run_id: str, *, rebase: bool = False) -> RebalancePlan:
@@ -246,8 +266,9 @@ def undo_plan(installation: Installation, run_id: str, *, rebase: bool = False) 
         if move.topic_partition in moved - moved_later.keys()
         and (not move.topic_id or snapshot.topic_ids.get(move.topic) == move.topic_id)
     }
-    policy = installation.cluster(run.cluster).policy.balance
-    return replace(plan_of_assignment(snapshot, wanted, policy), undoes=undone_plan.fingerprint)
+    policy = installation.cluster(run.cluster).policy
+    undo = plan_of_assignment(snapshot, wanted, policy.balance, policy.provider)
+    return replace(undo, undoes=undone_plan.fingerprint)
 
 
 def _check_undoable(run: Run, plan: RebalancePlan, moved: Collection[TopicPartition]) -> None:

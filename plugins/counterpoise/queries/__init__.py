@@ -16,7 +16,7 @@ from counterpoise.model.approval import Approval
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest, find_active_requests
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import Action, BalancePolicy
+from counterpoise.model.policy import Action, ClusterPolicy
 from counterpoise.model.report import BrokerLoad
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, TouchedKey
 from counterpoise.model.run_progress import RunProgress
@@ -123,7 +123,7 @@ def plan_of(installation: Installation, run_id: str) -> RebalancePlan:
 
 def named_snapshot(
     installation: Installation, snapshot: ClusterSnapshot
-) -> tuple[ClusterSnapshot, BalancePolicy]:
+) -> tuple[ClusterSnapshot, ClusterPolicy]:
     """Return the snapshot of a cluster document under the name that the settings have for its
     cluster, and the policy to plan by: the default one where they do not name it.
 
@@ -142,14 +142,14 @@ def named_snapshot(
         )
     named = by_id or by_name
     if named is None:
-        return snapshot, BalancePolicy()
+        return snapshot, ClusterPolicy()
     pinned = named.pinned_cluster_id
     if pinned and snapshot.cluster_id and pinned != snapshot.cluster_id:
         raise InputError(
             f"the document is of cluster id {snapshot.cluster_id}, but {settings.where} pins "
             f"{pinned} for {named.name}; make the plan from a document of that cluster"
         )
-    return replace(snapshot, cluster=named.name), named.policy.balance
+    return replace(snapshot, cluster=named.name), named.policy
 
 
 def suggested_rate(installation: Installation, plan: RebalancePlan) -> int | None:

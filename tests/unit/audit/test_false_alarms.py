@@ -21,6 +21,7 @@ from counterpoise.model.kafka import (
     ConfigValue,
 )
 from counterpoise.model.policy import AuditPolicy
+from counterpoise.model.provider import Provider
 from counterpoise.model.severity import Severity
 from tests.support.audits import (
     HEALTHY,
@@ -350,6 +351,9 @@ def test_strimzi_shows_in_listeners_and_certificates() -> None:
     cluster = with_configs(healthy(), listeners=listeners, advertised_listeners=listeners)
     (finding,) = findings_of("strimzi", facts(cluster))
     assert finding.severity is Severity.INFO
+    given = facts(cluster)
+    known = replace(given, policy=replace(given.policy, provider=Provider.STRIMZI))
+    assert findings_of("strimzi", known) == ()
     given = facts()
     certificate = Certificate(
         "O=io.strimzi,CN=demo-kafka",

@@ -21,6 +21,7 @@ from counterpoise.audit.unavailable_data import unavailable
 from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.inspection import InspectionItem
+from counterpoise.model.provider import Provider
 from counterpoise.model.severity import Severity
 from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import join_ids, pluralize
@@ -58,6 +59,7 @@ class _Balancer:
     switch: str = ""
     listeners: tuple[str, ...] = ()
     organization: str = ""
+    provider: Provider | None = None  # whose clusters have the platform: no news there
 
 
 _CRUISE_CONTROL: Final = _Balancer(
@@ -71,12 +73,14 @@ _STRIMZI: Final = _Balancer(
     platform_topics=("__strimzi*", "*strimzi-topic-operator*"),
     listeners=("REPLICATION-9091", "CONTROLPLANE-9090"),
     organization="O=io.strimzi",
+    provider=Provider.STRIMZI,
 )
 _CONFLUENT: Final = _Balancer(
     "Confluent",
     ("_confluent_balancer*",),
     platform_topics=("_confluent-*",),
     reporter="io.confluent.",
+    provider=Provider.CONFLUENT_CLOUD,
     switch="confluent.balancer.enable",
 )
 
@@ -125,6 +129,9 @@ def _traces_of(balancer: _Balancer, facts: AuditFacts) -> Iterator[CheckResult]:
     sign_of_work = balancer.switch or _REPORTERS
     is_configured = any(trace.startswith(sign_of_work) for trace, _ in config_traces)
     is_running = bool(growing_topics) or is_configured
+    provider = facts.policy.provider
+    if provider is not None and provider is balancer.provider and not is_running:
+        return
     topic_traces = [
         (f"topic {topic}", "records are being written" if topic in growing_topics else "exists")
         for topic in topics

@@ -1,0 +1,181 @@
+"""Clusters that a provider runs, typed and on the simulated cluster: what is not open is refused
+before anything changes, and calls are as small as the provider asks for.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from counterpoise import installation
+from counterpoise.cli import repeating
+from counterpoise.errors import ConfigurationError
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import ClusterPolicy
+from counterpoise.model.provider import Provider, profile_of, provider_at
+from counterpoise.pipeline.emergency_stop import stop_from_plan
+from counterpoise.settings import parse_settings
+from tests.support.command_line import CommandLine
+from tests.support.pictures import simulated
+from tests.support.runs import own_configs
+
+SKEWED = "\n".join(f"orders-{number}: 1 2 size=1000" for number in range(60))
+DEMO = ("--cluster", "demo")
+GOAL = ("--goal", "add-brokers", "--brokers", "3")
+YES = ("--rate", "100MB/s", "--reason", "broker 3 is new")
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
+    made = simulated(SKEWED, racks="1=a 2=b 3=c")
+    monkeypatch.setattr(installation, "connect_by_discovery", lambda _: made)
+    monkeypatch.setattr(repeating, "sleep", made.advance)
+    return made
+
+
+@pytest.fixture
+def shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
+) -> CommandLine:
+    return CommandLine.in_folder(tmp_path, capsys)
+
+
+def configure(shell: CommandLine, provider: str) -> None:
+    shell.configure("simulated:9092", extra=f"    policy: {{provider: {provider}}}\n")
+
+
+def plan_of(shell: CommandLine) -> Path:
+    path = shell.folder / "plan.json"
+    typed = shell.type("plan", *DEMO, *GOAL, "--out", path)
+    assert typed.code == 0, typed.err
+    return path
+
+
+def sizes_of_calls(kafka: SimulatedCluster) -> list[int]:
+    targets = [call.argument for call in kafka.calls if call.name == "alter_reassignments"]
+    return [len(each) for each in targets if isinstance(each, Mapping)]
+
+
+def test_an_unknown_provider_is_named_with_its_line() -> None:
+    content = "clusters:\n  demo:\n    connection: kafka\n    policy:\n      provider: azure\n"
+    with pytest.raises(ConfigurationError) as refused:
+        parse_settings(content, where="clusters.yaml")
+    assert "line 5" in str(refused.value)
+    assert "there are: msk, confluent-cloud, aiven, strimzi" in str(refused.value)
+
+
+def test_without_a_provider_everything_is_open() -> None:
+    assert ClusterPolicy().provider is None
+    assert profile_of(None).may_execute
+    assert list(profile_of(None).in_words) == []
+
+
+@pytest.mark.parametrize("provider", Provider)
+def test_each_provider_says_what_it_needs(provider: Provider) -> None:
+    assert list(profile_of(provider).in_words)
+
+
+def test_no_call_on_msk_has_more_than_10_partitions(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    configure(shell, "msk")
+    plan = plan_of(shell)
+    assert len(json.loads(plan.read_text())["moves"]) > 20
+    assert shell.type("approve", plan, *YES).code == 0
+    executed = shell.type("execute", plan)
+    assert executed.code == 0, executed.err
+    assert max(sizes_of_calls(kafka)) == 10
+    assert own_configs(kafka) == {}
+
+
+def test_elsewhere_one_call_has_them_all(shell: CommandLine, kafka: SimulatedCluster) -> None:
+    configure(shell, "aiven")
+    plan = plan_of(shell)
+    assert shell.type("approve", plan, *YES).code == 0
+    assert shell.type("execute", plan).code == 0
+    assert max(sizes_of_calls(kafka)) > 10
+
+
+def test_an_emergency_stop_on_msk_cancels_10_at_once(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    configure(shell, "msk")
+    plan = RebalancePlan.from_json(plan_of(shell).read_text())
+    kafka.alter_reassignments({move.topic_partition: move.replicas_after for move in plan.moves})
+    kafka.calls.clear()
+    stop_from_plan(kafka, plan, lambda line: None, Provider.MSK)
+    assert not kafka.list_reassignments()
+    assert max(sizes_of_calls(kafka)) <= 10
+
+
+def test_confluent_cloud_is_for_reports_only(shell: CommandLine, kafka: SimulatedCluster) -> None:
+    configure(shell, "confluent-cloud")
+    plan = plan_of(shell)
+    (warning, *_) = json.loads(plan.read_text())["warnings"]
+    assert warning.startswith("Confluent Cloud: reassignments are not open to users")
+    for command in (("propose", plan), ("approve", plan, *YES)):
+        typed = shell.type(*command)
+        assert typed.code == 1
+        assert "cluster demo is on Confluent Cloud: reassignments are not open" in typed.err
+    assert "demo" not in shell.type("status").out
+    assert sizes_of_calls(kafka) == []
+
+
+def test_an_approved_run_is_refused_where_the_provider_was_written_later(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    configure(shell, "aiven")
+    plan = plan_of(shell)
+    assert shell.type("approve", plan, *YES).code == 0
+    configure(shell, "confluent-cloud")
+    typed = shell.type("execute", plan)
+    assert typed.code == 1
+    assert "reports and audits only" in typed.err
+    assert sizes_of_calls(kafka) == []
+    assert own_configs(kafka) == {}
+
+
+def test_plans_for_strimzi_say_what_to_pause(shell: CommandLine) -> None:
+    configure(shell, "strimzi")
+    (warning, *_) = json.loads(plan_of(shell).read_text())["warnings"]
+    assert "KafkaRebalance" in warning
+
+
+@pytest.mark.parametrize(
+    ("address", "provider"),
+    [
+        ("b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com:9098", Provider.MSK),
+        ("boot-x.c1.kafka-serverless.eu-west-1.amazonaws.com:9098", Provider.MSK),
+        ("pkc-4r000.europe-west1.gcp.confluent.cloud:9092", Provider.CONFLUENT_CLOUD),
+        ("kafka-demo.aivencloud.com:12691", Provider.AIVEN),
+        ("demo-kafka-bootstrap.kafka.svc:9093", Provider.STRIMZI),
+        ("kafka1.example.org:9092", None),
+    ],
+)
+def test_an_address_shows_whose_it_is(address: str, provider: Provider | None) -> None:
+    assert provider_at([address]) is provider
+
+
+def test_an_imported_reassignment_says_it_too(shell: CommandLine) -> None:
+    configure(shell, "msk")
+    wanted = shell.folder / "wanted.json"
+    row = {"topic": "orders", "partition": 0, "replicas": [1, 3]}
+    wanted.write_text(json.dumps({"version": 1, "partitions": [row]}))
+    path = shell.folder / "imported.json"
+    typed = shell.type("import", wanted, *DEMO, "--out", path)
+    assert typed.code == 0, typed.err
+    (warning, *_) = json.loads(path.read_text())["warnings"]
+    assert warning.startswith("Amazon MSK: Express brokers")
+
+
+def test_doctor_says_what_to_pause_and_asks_for_a_provider(shell: CommandLine) -> None:
+    shell.configure("127.0.0.1:1", extra="    policy: {provider: msk}\n")
+    said = json.loads(shell.type("doctor", *DEMO, "--json").out)["about_provider"]
+    assert said[0] == "Amazon MSK: 10 partitions in one reassignment call"
+    assert "aws kafka update-rebalancing" in said[1]
+    assert "10 partitions in one reassignment call" in shell.type("doctor", *DEMO).out
+    shell.configure("demo-kafka-bootstrap.invalid:1")
+    (asked,) = json.loads(shell.type("doctor", *DEMO, "--json").out)["about_provider"]
+    assert 'write "provider: strimzi" into the policy' in asked
