@@ -105,6 +105,33 @@ def test_a_damaged_document_hides_no_cluster(pages: Pages) -> None:
         assert order(browser.get("/fleet").text) == ["calm", "idle", "mine", "quiet"]
 
 
+@pytest.mark.parametrize("damaged", [b"{}", b"\xff\xfe not UTF-8", b""])
+def test_an_audit_that_cannot_be_read_is_not_known_and_hides_no_cluster(
+    pages: Pages, tmp_path: Path, damaged: bytes
+) -> None:
+    audited(pages, "idle", Severity.WARNING)
+    path = tmp_path / "store" / "reports" / "calm" / "audit.json"
+    path.parent.mkdir()
+    path.write_bytes(damaged)
+    not_known = "not known: audit reports/calm/audit.json cannot be read"
+    with pages.browser() as browser:
+        page = browser.get("/fleet").text
+        assert order(page) == ["calm", "idle", "mine", "quiet"]
+        assert f"Findings {not_known}" in page and page.count("cannot be read") == 1
+        assert "Audit: 1 warning" in page
+        cluster = browser.get("/clusters/calm").text
+        assert f"Findings are {not_known}" in cluster and "No audit yet" not in cluster
+        audit = browser.get("/clusters/calm/audit").text
+        assert f"Findings are {not_known}" in audit and "No audit yet" not in audit
+        found = browser.get("/api/fleet").json()["clusters"]
+        assert {one["cluster"]: one["audit_unreadable"] for one in found} == {
+            "calm": "reports/calm/audit.json",
+            "idle": None,
+            "mine": None,
+            "quiet": None,
+        }
+
+
 def test_clusters_are_searched_by_name(pages: Pages) -> None:
     with pages.browser() as browser:
         assert order(browser.get("/fleet", params={"search": "IDL"}).text) == ["idle"]

@@ -50,6 +50,7 @@ class FleetNow:
     entries: tuple[FleetEntry, ...]  # worst first, those that were searched
     cluster_count: int  # that the viewer may view
     audits: Mapping[str, AuditPoint]
+    unreadable_audits: Mapping[str, str]  # the path of the file, by cluster
     waiting: tuple[WaitingRun, ...]  # the oldest first
     approved: tuple[Run, ...]
     under_way: tuple[Run, ...]
@@ -75,7 +76,9 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
     ages = {
         entry.cluster: _age(entry, document, snapshots.get(entry.cluster), now) for entry in entries
     }
-    critical = {name: found.open_counts.get(Severity.CRITICAL, 0) for name, found in audits.items()}
+    critical = {
+        name: point.open_counts.get(Severity.CRITICAL, 0) for name, point in audits.known.items()
+    }
     wanted = search.strip().casefold()
     ordered = analysis.as_of_now(entries, ages, critical)
     open_runs = [
@@ -89,7 +92,8 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
         analysed_at=document.as_of if document else None,
         entries=tuple(entry for entry in ordered if wanted in entry.cluster.casefold()),
         cluster_count=len(clusters),
-        audits=audits,
+        audits=audits.known,
+        unreadable_audits=audits.unreadable,
         waiting=tuple(waiting),
         approved=tuple(
             run for run in open_runs if run.state is RunState.APPROVED and run.run_id not in asked

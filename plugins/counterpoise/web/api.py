@@ -44,7 +44,11 @@ def api_routes(open_installation: OpenInstallation) -> APIRouter:
         return _answer(
             analysed_at=iso_time(found.analysed_at) if found.analysed_at else None,
             clusters=[
-                document_of(entry) | {"audit": _audit(found.audits.get(entry.cluster))}
+                document_of(entry)
+                | {
+                    "audit": _audit(found.audits.get(entry.cluster)),
+                    "audit_unreadable": found.unreadable_audits.get(entry.cluster),
+                }
                 for entry in found.entries
             ],
             waiting=list(map(_waiting, found.waiting)),
@@ -85,7 +89,7 @@ def cluster_api_routes(open_installation: OpenInstallation) -> APIRouter:
     def audit_json(name: str, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
             Viewing.of(installation, viewer).check(name)
-            is_audited = newest_audit(installation, name) is not None
+            is_audited = newest_audit(installation, name).report is not None
             points = audit_points(installation, name)
             text = (
                 report(installation, audit_report_name(name, suffix="json")) if is_audited else ""
@@ -109,6 +113,7 @@ def _cluster(found: ClusterNow) -> dict[str, Any]:
         "cluster_id": found.cluster_id,
         "snapshot_age_seconds": None if age is None else age.total_seconds(),
         "audit": _audit(found.audit),
+        "audit_unreadable": found.unreadable_audit or None,
         "runs": _runs(found.runs),
         "waiting": list(map(_waiting, found.waiting)),
         "freeze": freeze

@@ -23,9 +23,10 @@ def audit_routes(open_installation: OpenInstallation) -> APIRouter:
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
             settings = viewing.check(name)
-            report = newest_audit(installation, name)
+            newest = newest_audit(installation, name)
             points = audit_points(installation, name)
             has_docs = installation.archive.has_data_docs(name)
+        report = newest.report
         texts = rule_texts(settings.policy.audit)
         may_propose = viewing.may(name, Action.PROPOSE)
         base = base_of(request)
@@ -35,6 +36,7 @@ def audit_routes(open_installation: OpenInstallation) -> APIRouter:
             request,
             "audit.html",
             name=name,
+            unreadable=newest.unreadable,
             traces=finding_traces(points),
             audit_count=len(points),
             rules=rule_rows(report, texts) if report else [],
