@@ -33,6 +33,7 @@ from .planning import (
     plan_or_reason,
     snapshot_to_plan_on,
     submit_plan,
+    undo_or_reason,
     undo_plan,
 )
 from .reports import propose, report_balance, report_fleet, write_balance_report
@@ -110,6 +111,7 @@ __all__ = [
     "stop_from_plan",
     "submit_plan",
     "try_connection",
+    "undo_or_reason",
     "undo_plan",
     "validate",
     "verdict",

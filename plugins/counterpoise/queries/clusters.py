@@ -48,6 +48,7 @@ class ClusterNow:
     settings: ClusterSettings
     cluster_id: str  # "" while nobody has met it
     may_propose: bool
+    why_not_operate: str  # why the viewer may not freeze the cluster; "" where they may
     snapshot_age: timedelta | None  # None: it has none
     balance: Markup  # sections of the report; empty: no analysis yet
     audit: AuditReport | None
@@ -74,6 +75,7 @@ def cluster(installation: Installation, viewing: Viewing, name: str) -> ClusterN
         settings=settings,
         cluster_id=settings.pinned_cluster_id or ledger.pinned_clusters().get(name, ""),
         may_propose=viewing.may(name, Action.PROPOSE),
+        why_not_operate=viewing.refusal(name, Action.OPERATE),
         snapshot_age=None if snapshot_at is None else installation.clock() - snapshot_at,
         balance=_BODIES.of(store, f"reports/{balance_report_name(name)}") or Markup(""),
         audit=audit.report,

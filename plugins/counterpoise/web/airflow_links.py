@@ -35,8 +35,12 @@ def dag_run_link(airflow: str, run: Run) -> str:
     """Return where Airflow shows the Dag run of a run; "" for a run of the command line."""
     if not run.dag_id or not run.dag_run_id:
         return ""
-    dag_run = f"{quote(run.dag_id, safe='')}/runs/{quote(run.dag_run_id, safe='')}"
-    return f"{airflow}/dags/{dag_run}"
+    return airflow + dag_run_path(run.dag_id, run.dag_run_id)
+
+
+def dag_run_path(dag_id: str, dag_run_id: str) -> str:
+    """Return where Airflow shows a Dag run, below its own path."""
+    return f"/dags/{quote(dag_id, safe='')}/runs/{quote(dag_run_id, safe='')}"
 
 
 def triggers_of(airflow: str, cluster: str) -> tuple[Trigger, ...]:

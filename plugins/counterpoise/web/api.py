@@ -15,6 +15,7 @@ from fastapi import APIRouter, Response
 
 from counterpoise.archive import audit_report_name
 from counterpoise.model.audit_point import AuditPoint
+from counterpoise.model.control import ControlRequest
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.fleet_document import document_of
 from counterpoise.model.json_values import iso_time
@@ -52,7 +53,8 @@ def api_routes(open_installation: OpenInstallation) -> APIRouter:
                 for entry in found.entries
             ],
             waiting=list(map(_waiting, found.waiting)),
-            runs=_runs((*found.approved, *found.under_way)),
+            runs=_runs((*found.approved, *found.under_way, *found.halted)),
+            freezes=list(map(_freeze, found.freezes)),
         )
 
     @router.get("/ledger")
@@ -107,7 +109,6 @@ def _answer(**values: Any) -> Response:
 
 def _cluster(found: ClusterNow) -> dict[str, Any]:
     age = found.snapshot_age
-    freeze = found.freeze
     return {
         "cluster": found.settings.name,
         "cluster_id": found.cluster_id,
@@ -116,19 +117,23 @@ def _cluster(found: ClusterNow) -> dict[str, Any]:
         "audit_unreadable": found.unreadable_audit or None,
         "runs": _runs(found.runs),
         "waiting": list(map(_waiting, found.waiting)),
-        "freeze": freeze
-        and {
-            "by": freeze.person.shown,
-            "why": freeze.why,
-            "at": iso_time(freeze.at),
-            "until": iso_time(freeze.until) if freeze.until else None,
-        },
+        "freeze": _freeze(found.freeze) if found.freeze else None,
         "connections": [
             {"id": one.connection_id, "work": one.work, "settings": dict(one.settings)}
             for one in found.connections
         ],
         "policy": list(map(asdict, found.policy)),
         "reports": list(found.downloads),
+    }
+
+
+def _freeze(freeze: ControlRequest) -> dict[str, Any]:
+    return {
+        "cluster": freeze.cluster,
+        "by": freeze.person.shown,
+        "why": freeze.why,
+        "at": iso_time(freeze.at),
+        "until": iso_time(freeze.until) if freeze.until else None,
     }
 
 
