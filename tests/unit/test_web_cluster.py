@@ -121,8 +121,8 @@ def test_the_policy_is_shown_as_it_was_read(pages: Pages) -> None:
 def test_only_who_may_propose_is_offered_a_plan(pages: Pages, name: str, may: bool) -> None:
     with pages.browser(name) as browser:
         page = browser.get("/clusters/demo").text
-    for dag in ("kafka_rebalance", "kafka_snapshot", "kafka_audit"):
-        assert (f'class="button" href="/dags/{dag}" target="_top">' in page) == may
+    for path in ("plan", "start/snapshot", "start/audit"):
+        assert (f'class="button" href="/clusters/demo/{path}">' in page) == may
 
 
 def test_links_stand_below_the_prefix_of_airflow(pages: Pages) -> None:

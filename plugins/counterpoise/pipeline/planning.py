@@ -25,7 +25,7 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.snapshots import checked_snapshot, fresh_snapshot, keep
 from counterpoise.pipeline.usual_rates import MAX_ROWS_OF_RATES, usual_bytes_in
-from counterpoise.planning import make_plan, plan_to_reach
+from counterpoise.planning import plan_from, plan_to_reach
 from counterpoise.undoing import check_undoable
 from counterpoise.validation import OVERRIDABLE_RULES, find_violations
 
@@ -181,21 +181,6 @@ def submit_plan(
         may_operate=access.may(policy, people, requested_by, Action.OPERATE),
     )
     return PlannedRun(run_id=run.run_id, plan_uri=run.plan_uri, fingerprint=run.fingerprint)
-
-
-def plan_from(
-    snapshot: ClusterSnapshot, rebalance_request: RebalanceRequest, policy: BalancePolicy
-) -> RebalancePlan:
-    """Return a plan from a snapshot or a cluster document; no cluster is needed.
-
-    Where the request goes against the policy, the plan warns. Raises InputError, RefusedError.
-    """
-    new_plan = make_plan(snapshot, rebalance_request.request(policy))
-    return replace(
-        new_plan,
-        policy_digest=policy.digest,
-        warnings=(*rebalance_request.deviations(policy), *new_plan.warnings),
-    )
 
 
 def plan_of_assignment(

@@ -16,10 +16,12 @@ from counterpoise.web.answers import answer_routes
 from counterpoise.web.api import api_routes, cluster_api_routes
 from counterpoise.web.audits import audit_routes
 from counterpoise.web.cluster_requests import cluster_request_routes
+from counterpoise.web.cluster_start import cluster_start_routes
 from counterpoise.web.clusters import cluster_routes
 from counterpoise.web.fleet import fleet_routes
 from counterpoise.web.ledger import ledger_routes
 from counterpoise.web.metrics import metrics_routes
+from counterpoise.web.new_plan import new_plan_routes
 from counterpoise.web.plans import plan_routes
 from counterpoise.web.reports import report_routes
 from counterpoise.web.requests_of_people import request_routes
@@ -48,6 +50,8 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     app.include_router(audit_routes(open_installation))
     app.include_router(waiver_routes(open_installation))
     app.include_router(cluster_request_routes(open_installation))
+    app.include_router(cluster_start_routes(open_installation))
+    app.include_router(new_plan_routes(open_installation))
     app.include_router(cluster_routes(open_installation))
     app.include_router(ledger_routes(open_installation))
     app.include_router(metrics_routes(open_installation))

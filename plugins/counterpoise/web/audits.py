@@ -9,8 +9,7 @@ from counterpoise.queries.audits import audit_points, newest_audit, rule_texts
 from counterpoise.queries.viewing import Viewing
 from counterpoise.reporting.audit_history import finding_traces, rule_rows
 from counterpoise.reporting.audit_page import audit_sections
-from counterpoise.web.airflow_links import triggers_of
-from counterpoise.web.responses import airflow_of, base_of, page
+from counterpoise.web.responses import base_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 
@@ -41,7 +40,7 @@ def audit_routes(open_installation: OpenInstallation) -> APIRouter:
             audit_count=len(points),
             rules=rule_rows(report, texts) if report else [],
             has_docs=has_docs,
-            triggers=triggers_of(airflow_of(request), name) if may_propose else (),
+            may_propose=may_propose,
             **sections,
         )
 

@@ -77,10 +77,7 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
                 return may_not_view(request)
             details = running.run_details(installation, run, viewer)
         why_not = refusal(details, wanted, may_change=may_change)
-        status = 403 if why_not else 200
-        return _form(
-            request, viewer, details, wanted, TypedRequest(), status=status, why_not=why_not
-        )
+        return _form(request, viewer, details, wanted, TypedRequest(), why_not=why_not)
 
     @router.post(
         "/runs/{run_id}/requests/{control}",
@@ -206,7 +203,7 @@ def _form(
     control: Control,
     typed: TypedRequest,
     *,
-    status: int,
+    status: int = 200,
     problem: str = "",
     why_not: str = "",
 ) -> Response:
@@ -242,7 +239,7 @@ def request_form(
     return page(
         request,
         "request.html",
-        status=status,
+        status=403 if why_not else status,
         cluster=cluster,
         run=run,
         about=f"{base_of(request)}{about}",
