@@ -246,6 +246,14 @@ def undo(installation: Installation, run_id: str, *, by: Person, why: str) -> Co
     return _request(installation, run, Control.UNDO, by, why)
 
 
+def note_undo(
+    installation: Installation, run_id: str, dag_run_id: str, *, by: Person, why: str
+) -> None:
+    """Note at an ended run that a Dag run makes the plan which takes back what it moved."""
+    text = f"by {by.shown}: {_required(why, 'why')}; Dag run {dag_run_id} makes the plan"
+    installation.ledger.journal(run_id).event("undo plan asked", text)
+
+
 def freeze(
     installation: Installation, cluster: str, *, until: str, by: Person, why: str
 ) -> ControlRequest:

@@ -12,12 +12,14 @@ import pytest
 from airflow.api_fastapi.app import init_auth_manager
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models import dagrun
+from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from counterpoise.installation import Installation
+from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import Run, RunState
 from counterpoise.web import airflow_questions
@@ -148,3 +150,51 @@ def test_the_second_yes_on_the_page_comes_from_another_person(
     assert statuses == [("alice", 303), ("alice", 0), ("bob", 303)]
     (run,) = installation.ledger.runs()
     assert [made.by for made in installation.ledger.approvals_of(run.run_id)] == ["alice", "bob"]
+
+
+def test_undo_on_the_page_starts_the_dag_run_that_takes_everything_back(
+    installation: Installation, kafka: SimulatedCluster, rebalance: Callable[..., str]
+) -> None:
+    def approve(run: Run) -> None:
+        with browser(environment_of(installation), "alice", role="user") as client:
+            send(client, run, answer="approve", rate="20MB/s", reason="fine")
+
+    before = placement(kafka)
+    assert rebalance(approve, {"goal": "add-brokers", "broker_ids": [3]}) == "success"
+    (moved,) = installation.ledger.runs()
+    assert placement(kafka) != before
+    path = f"/runs/{moved.run_id}/undo"
+    with browser(environment_of(installation), "victor", role="viewer") as client:
+        token = token_on(client.get(path).text)
+        refused = client.post(path, data={"form_token": token, "reason": "too early"})
+        assert refused.status_code == 409
+        assert "Airflow does not let victor start kafka_rebalance" in refused.text
+    with browser(environment_of(installation), "bob", role="user") as client:
+        assert f'href="{path}"' in client.get(f"/runs/{moved.run_id}").text
+        token = token_on(client.get(path).text)
+        sent = client.post(path, data={"form_token": token, "reason": "too early"})
+        assert sent.status_code == 303, sent.text
+        started = client.get(sent.headers["location"])
+        assert started.status_code == 200 and started.headers["refresh"] == "5"
+    with create_session(scoped=False) as session:
+        (queued,) = session.scalars(select(DagRun).where(DagRun.state == "queued"))
+        assert queued.triggering_user_name == "bob" and queued.note == "too early"
+        conf = dict(queued.conf)
+        session.delete(queued)
+    assert conf == {"cluster": "demo", "undo_of": moved.run_id}
+    noted = installation.ledger.journal(moved.run_id).events()[-1]
+    assert noted.kind == "undo plan asked" and "by bob" in noted.text
+
+    assert rebalance(approve, conf) == "success"
+    undo = installation.ledger.runs()[0]
+    assert undo.state is RunState.DONE
+    assert installation.plan_of(undo).undoes == moved.fingerprint
+    assert placement(kafka) == before
+
+
+def placement(kafka: SimulatedCluster) -> dict[tuple[str, int], tuple[int, ...]]:
+    return {
+        (topic.topic, partition.partition): tuple(sorted(partition.replicas))
+        for topic in kafka.describe_topics()
+        for partition in topic.partitions
+    }

@@ -32,7 +32,7 @@ def form() -> Any:
 
 
 def test_the_form_offers_all_that_can_be_asked_for(form: Any) -> None:
-    fields = [name for name in form if name != "cluster"]
+    fields = [name for name in form if name not in ("cluster", "undo_of")]
     with pytest.raises(InputError, match=f"there are: {', '.join(fields)}"):
         read_rebalance_request({"nothing": 1})
     assert form.get_param("goal").schema["enum"] == list(PLANNED_GOALS)
@@ -43,6 +43,14 @@ def test_a_form_that_nobody_touched_asks_for_a_rebalance_of_everything(form: Any
     assert wanted_rebalance(PEOPLE, RUN, form, []) == Wanted(
         "demo", RebalanceRequest(Goal.REBALANCE), Person("alice", "airflow:alice")
     )
+
+
+def test_a_run_to_undo_arrives_and_goes_with_nothing_else(form: Any) -> None:
+    wanted = wanted_rebalance(PEOPLE, RUN, dict(form) | {"undo_of": " demo-7 "}, [])
+    assert (wanted.cluster, wanted.undo_of) == ("demo", "demo-7")
+    for other in ({"goal": "leaders"}, {"max_bytes": "5GB"}, {"topics": ["a"]}):
+        with pytest.raises(AirflowFailException, match="goes with no other field"):
+            wanted_rebalance(PEOPLE, RUN, dict(form) | {"undo_of": "demo-7"} | other, [])
 
 
 def test_what_a_person_fills_in_arrives(form: Any) -> None:

@@ -1,26 +1,26 @@
 """The page of a cluster: what its reports say, its runs and settings, and for whom."""
 
-import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
+from httpx import Response
 
 from counterpoise.analysis.balance import wanted_goal
+from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
-from counterpoise.orchestration.form import rebalance_form
-from counterpoise.orchestration.fresh_snapshot import snapshot_form
 from counterpoise.reporting.audit_page import audit_json
 from counterpoise.reporting.leader_balance import leader_balance_report
-from counterpoise.web.airflow_links import triggers_of
 from tests.support import hostile
 from tests.support.pages import NOW, Pages
 from tests.support.runs import change_state
 from tests.support.series import Broker
+from tests.support.web import token_on
 from tests.unit.test_fleet import balance, load
 
 CLUSTERS = """
@@ -31,7 +31,7 @@ clusters:
     cluster_id: Kafka-Id
     policy:
       movement: {rate: 50MB/s, windows: [{starts: "0 20 * * *", lasts: 8h}]}
-      access: {propose: [alice], approve: [alice]}
+      access: {propose: [alice], approve: [alice], operate: [oscar]}
   shut: {connection: x, policy: {access: {view: [alice]}}}
   plain: {connection: nowhere}
 """
@@ -114,27 +114,15 @@ def test_the_policy_is_shown_as_it_was_read(pages: Pages) -> None:
         assert f'<code>{key}</code></th><td class="text">{value}' in own
     assert "history.keep_all" in all_keys and "history.keep_all" not in own
     assert "movement.brakes.step_after" in all_keys
-    assert '<code>access.operate</code></th><td class="text">everybody' in all_keys
+    assert '<code>access.view</code></th><td class="text">everybody' in all_keys
 
 
 @pytest.mark.parametrize(("name", "may"), [("alice", True), ("victor", False)])
 def test_only_who_may_propose_is_offered_a_plan(pages: Pages, name: str, may: bool) -> None:
     with pages.browser(name) as browser:
         page = browser.get("/clusters/demo").text
-    for dag in ("kafka_rebalance", "kafka_snapshot", "kafka_audit"):
-        assert (f'class="button" href="/dags/{dag}" target="_top">' in page) == may
-
-
-def test_what_is_to_be_pasted_is_what_the_forms_have() -> None:
-    forms = {
-        "kafka_rebalance": rebalance_form(),
-        "kafka_snapshot": snapshot_form(),
-        "kafka_audit": snapshot_form(),
-    }
-    for trigger in triggers_of("", "demo"):
-        configuration = json.loads(trigger.configuration)
-        assert configuration.keys() <= forms[trigger.dag_id].keys()
-        assert "demo" in str(configuration)
+    for path in ("plan", "start/snapshot", "start/audit"):
+        assert (f'class="button" href="/clusters/demo/{path}">' in page) == may
 
 
 def test_links_stand_below_the_prefix_of_airflow(pages: Pages) -> None:
@@ -198,3 +186,71 @@ def test_hostile_text_stays_text(pages: Pages) -> None:
         hostile.check_html(unknown.text)
     policy = response.headers["content-security-policy"]
     assert "form-action 'none'" in policy and "allow-forms" not in policy
+
+
+def send(browser: TestClient, control: str, **typed: str) -> Response:
+    path = f"/clusters/demo/requests/{control}"
+    form = browser.get(path)
+    assert form.status_code == 200, form.text[-600:]
+    return browser.post(
+        path, data={"form_token": token_on(form.text), **typed}, follow_redirects=False
+    )
+
+
+def requests_of(pages: Pages) -> list[ControlRequest]:
+    with pages.installation() as installation:
+        return list(installation.ledger.requests("demo"))
+
+
+def test_a_cluster_is_frozen_and_the_freeze_ended_from_its_page(pages: Pages) -> None:
+    with pages.browser("oscar") as browser:
+        assert 'href="/clusters/demo/requests/freeze"' in browser.get("/clusters/demo").text
+        answer = send(browser, "freeze", until="8h", reason=f" {hostile.HOSTILE} ")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/clusters/demo")
+        page = browser.get("/clusters/demo").text
+        assert "frozen until 2026-11-22 20:00 UTC by oscar" in page
+        assert 'href="/clusters/demo/requests/unfreeze"' in page
+        hostile.check_html(page)
+        assert send(browser, "unfreeze", reason="done").status_code == 303
+        assert "Frozen." not in browser.get("/clusters/demo").text
+    written = requests_of(pages)
+    assert [(one.control, one.by, one.run_id) for one in written] == [
+        (Control.FREEZE, "oscar", None),
+        (Control.UNFREEZE, "oscar", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("control", "typed", "status", "words"),
+    [
+        ("freeze", {"until": "yesterday", "reason": "kept"}, 422, "is not a time"),
+        ("freeze", {"until": "8h", "reason": " "}, 422, "must not be empty"),
+        ("unfreeze", {"reason": "kept"}, 409, "is not frozen"),
+    ],
+)
+def test_a_freeze_that_cannot_be_used_comes_back_and_writes_nothing(
+    pages: Pages, control: str, typed: dict[str, str], status: int, words: str
+) -> None:
+    with pages.browser("oscar") as browser:
+        answer = send(browser, control, **typed)
+    assert answer.status_code == status
+    assert words in answer.text and typed["reason"].strip() in answer.text
+    assert not requests_of(pages)
+
+
+def test_nobody_else_freezes_and_everybody_is_told_who_may(pages: Pages) -> None:
+    path = "/clusters/demo/requests/freeze"
+    typed = {"until": "8h", "reason": "x"}
+    with pages.browser("oscar") as oscar:
+        token = token_on(oscar.get(path).text)
+        for form_token in ("", "x.y.z"):
+            assert oscar.post(path, data={"form_token": form_token, **typed}).status_code == 403
+        assert oscar.get("/clusters/demo/requests/cancel").status_code == 404
+        assert oscar.get("/clusters/shut/requests/freeze").status_code == 403
+    with pages.browser("victor") as victor, pages.browser("oscar", may_change=False) as reader:
+        for browser in (victor, reader):
+            assert "/requests/" not in browser.get("/clusters/demo").text
+            form = browser.get(path)
+            assert form.status_code == 403 and "oscar" in form.text and "<form" not in form.text
+            assert browser.post(path, data={"form_token": token, **typed}).status_code == 403
+    assert not requests_of(pages)

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from counterpoise import controls
 from counterpoise.analysis.fleets import fleet
 from counterpoise.model.approval import Approval, Decision, Question
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.fleet import ClusterState
+from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
 from counterpoise.reporting.audit_page import audit_json
@@ -24,6 +26,7 @@ from tests.support.series import Broker
 from tests.unit.test_fleet import balance, load
 
 SOON = timedelta(minutes=5)
+ALICE = Person("alice", "airflow:alice")
 IDLE = balance(Broker(1), Broker(2), Broker(3, leaders=0, replicas=0, bytes=0))
 
 
@@ -105,6 +108,33 @@ def test_a_damaged_document_hides_no_cluster(pages: Pages) -> None:
         assert order(browser.get("/fleet").text) == ["calm", "idle", "mine", "quiet"]
 
 
+@pytest.mark.parametrize("damaged", [b"{}", b"\xff\xfe not UTF-8", b""])
+def test_an_audit_that_cannot_be_read_is_not_known_and_hides_no_cluster(
+    pages: Pages, tmp_path: Path, damaged: bytes
+) -> None:
+    audited(pages, "idle", Severity.WARNING)
+    path = tmp_path / "store" / "reports" / "calm" / "audit.json"
+    path.parent.mkdir()
+    path.write_bytes(damaged)
+    not_known = "not known: audit reports/calm/audit.json cannot be read"
+    with pages.browser() as browser:
+        page = browser.get("/fleet").text
+        assert order(page) == ["calm", "idle", "mine", "quiet"]
+        assert f"Findings {not_known}" in page and page.count("cannot be read") == 1
+        assert "Audit: 1 warning" in page
+        cluster = browser.get("/clusters/calm").text
+        assert f"Findings are {not_known}" in cluster and "No audit yet" not in cluster
+        audit = browser.get("/clusters/calm/audit").text
+        assert f"Findings are {not_known}" in audit and "No audit yet" not in audit
+        found = browser.get("/api/fleet").json()["clusters"]
+        assert {one["cluster"]: one["audit_unreadable"] for one in found} == {
+            "calm": "reports/calm/audit.json",
+            "idle": None,
+            "mine": None,
+            "quiet": None,
+        }
+
+
 def test_clusters_are_searched_by_name(pages: Pages) -> None:
     with pages.browser() as browser:
         assert order(browser.get("/fleet", params={"search": "IDL"}).text) == ["idle"]
@@ -168,6 +198,28 @@ def test_runs_under_way_are_listed(pages: Pages) -> None:
     with pages.browser() as browser:
         page = browser.get("/fleet").text
     assert f'href="/runs/{run.run_id}"' in page and "a run is running" in page
+
+
+def test_halted_runs_and_frozen_clusters_are_listed(pages: Pages) -> None:
+    run = pages.propose("calm")
+    with pages.installation() as installation:
+        installation.ledger.pin_cluster("calm", "id")
+        for state in (RunState.APPROVED, RunState.RUNNING, RunState.SETTLING):
+            change_state(installation.ledger, run.run_id, state, "")
+        change_state(installation.ledger, run.run_id, RunState.HALTED, "broker 3 is dead")
+        for cluster in ("quiet", "shut"):
+            controls.freeze(installation, cluster, until="8h", by=ALICE, why=hostile.HOSTILE)
+    with pages.browser() as browser:
+        page = browser.get("/fleet").text
+        api = browser.get("/api/fleet").json()
+    assert f'href="/runs/{run.run_id}"' in page and "broker 3 is dead" in page
+    assert "frozen until 2026-11-22 20:00 UTC by alice" in page and "shut" not in page
+    hostile.check_html(page.replace("<form", "<div", 1))
+    assert [one["state"] for one in api["runs"]] == ["halted"]
+    assert [one["cluster"] for one in api["freezes"]] == ["quiet"]
+    pages.propose("calm", broker_ids=[1])
+    with pages.browser() as browser:
+        assert "broker 3 is dead" not in browser.get("/fleet").text
 
 
 def test_the_first_page_is_the_fleet(pages: Pages) -> None:

@@ -303,6 +303,12 @@ class Ledger:
         with self._transactions.reading() as connection:
             return tuple(read_request(row) for row in connection.execute(query))
 
+    def requests_of_clusters(self) -> tuple[ControlRequest, ...]:
+        """Return all that are about clusters, and about none of their runs, oldest first."""
+        query = sa.select(requests).where(requests.c.run_id.is_(None)).order_by(requests.c.id)
+        with self._transactions.reading() as connection:
+            return tuple(read_request(row) for row in connection.execute(query))
+
     def moves_in_flight_elsewhere(self, run_id: str) -> int:
         """Return the sum over all other runs under way, at their last observations."""
         query = (
@@ -312,6 +318,19 @@ class Ledger:
         )
         with self._transactions.reading() as connection:
             return int(connection.scalar(query) or 0)
+
+    def moved_partitions(self, run: Run) -> set[TopicPartition]:
+        """Return the partitions that a run submitted."""
+        return set(self.journal(run.run_id).submissions())
+
+    def moved_later(self, run: Run) -> dict[TopicPartition, str]:
+        """Return the partitions that later runs of the cluster moved, each with the run's id."""
+        return {
+            topic_partition: other.run_id
+            for other in self.runs(cluster=run.cluster)
+            if other.opened_at > run.opened_at
+            for topic_partition in self.moved_partitions(other)
+        }
 
     def submitted_by_ended_runs(
         self, cluster: str, partitions: Iterable[TopicPartition]

@@ -60,6 +60,12 @@ class ProviderProfile:
             yield f"configs are changed in {self.owned_configs}"
 
     @property
+    def plan_warnings(self) -> tuple[str, ...]:
+        """Return what a plan warns of: that no run is open, or what to do before one."""
+        sentence = self.why_no_runs or self.before_a_run
+        return (f"{self.name}: {sentence}",) if sentence else ()
+
+    @property
     def may_execute(self) -> bool:
         return not self.why_no_runs
 

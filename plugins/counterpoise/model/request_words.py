@@ -32,6 +32,8 @@ COMMAND_LINE_OPTIONS: Final[Mapping[str, str]] = {
 }
 CLUSTER_FIELD: Final = "cluster"  # of the form alone: on the command line it is no part of this
 CLUSTER_TITLE: Final = "Cluster"
+UNDO_FIELD: Final = "undo_of"  # of the form alone, too: `counterpoise undo` is its own command
+UNDO_TITLE: Final = "Undo this run"
 FORM_TITLES: Final[Mapping[str, str]] = {
     "goal": "Goal",
     "broker_ids": "Brokers",

@@ -28,7 +28,13 @@ from counterpoise.model.rebalance_request import (
     TOPIC_PATTERN,
 )
 from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
-from counterpoise.model.request_words import CLUSTER_FIELD, CLUSTER_TITLE, FORM_TITLES
+from counterpoise.model.request_words import (
+    CLUSTER_FIELD,
+    CLUSTER_TITLE,
+    FORM_TITLES,
+    UNDO_FIELD,
+    UNDO_TITLE,
+)
 from counterpoise.model.safe_text import safe_logger
 
 _LOGGER = safe_logger(__name__)
@@ -83,6 +89,13 @@ def rebalance_form() -> dict[str, Any]:
         **_evenness(),
         **_constraints(),
         **_switches(),
+        UNDO_FIELD: Param(
+            None,
+            type=["null", "string"],
+            title=UNDO_TITLE,
+            description="its id: the plan takes back what the run moved. All other fields but the "
+            "cluster stay as they are",
+        ),
     }
 
 

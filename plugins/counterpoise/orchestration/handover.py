@@ -19,11 +19,13 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.model.person import DAG, People, Person, normalized_name
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
-from counterpoise.model.request import GOALS_WITH_BROKERS
+from counterpoise.model.request import GOALS_WITH_BROKERS, Goal
 from counterpoise.model.request_words import (
     CLUSTER_FIELD,
     CLUSTER_TITLE,
     FORM_TITLES,
+    UNDO_FIELD,
+    UNDO_TITLE,
     form_title,
     in_form_words,
 )
@@ -33,7 +35,7 @@ from counterpoise.orchestration.links import REPORT, show_cluster, show_page, sh
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
-    from counterpoise.pipeline import DagTask, PlannedRun
+    from counterpoise.pipeline import DagTask, NothingToMove, PlannedRun
 
 PLAN_TASK: Final = "plan"
 _WHY_NOTHING: Final = "why nothing needs to move"  # an XCom of the task `plan`
@@ -61,6 +63,7 @@ class Wanted:
     cluster: str
     rebalance_request: RebalanceRequest
     requested_by: Person
+    undo_of: str = ""  # the id of the run to take back, in place of the request
 
 
 def plan_wanted(
@@ -78,20 +81,27 @@ def plan_wanted(
         wanted = wanted_rebalance(installation.people, dag_run, params, all_events)
         pipeline.check_plans_first(installation, ti.dag_id, ti.run_id)
         show_cluster(ti, wanted.cluster)
-        planned = pipeline.plan_or_reason(
-            installation,
-            wanted.cluster,
-            wanted.rebalance_request,
-            requested_by=wanted.requested_by,
-            dag_id=ti.dag_id,
-            dag_run_id=ti.run_id,
-        )
+        planned = _planned(installation, wanted, ti)
     if isinstance(planned, pipeline.NothingToMove):
         ti.xcom_push(key=_WHY_NOTHING, value=planned.reason)
         report = show_page(ti, REPORT, f"reports/{planned.report_name}")
         return {"cluster": planned.cluster, "nothing to move": planned.reason, "report": report}
     show_run(ti, planned["run_id"])
     return {name: str(value) for name, value in planned.items()}
+
+
+def _planned(installation: "Installation", wanted: Wanted, ti: Any) -> "PlannedRun | NothingToMove":
+    from counterpoise import pipeline
+
+    origin = {
+        "requested_by": wanted.requested_by,
+        "dag_id": ti.dag_id,
+        "dag_run_id": ti.run_id,
+    }
+    if wanted.undo_of:
+        return pipeline.undo_or_reason(installation, wanted.cluster, wanted.undo_of, **origin)
+    request = wanted.rebalance_request
+    return pipeline.plan_or_reason(installation, wanted.cluster, request, **origin)
 
 
 def _check_something_moves(ti: Any) -> None:
@@ -189,9 +199,12 @@ def wanted_rebalance(
         values = {name: fields[name] for name in fields if name not in _NOT_OF_THE_REQUEST}
         values = {name: _without_empty_lines(value) for name, value in values.items()}
         values = {name: value for name, value in values.items() if value not in _EMPTY_VALUES}
+        undo_of = "" if events else str(values.pop(UNDO_FIELD, "")).strip()
         rebalance_request = read_rebalance_request(values, word=form_title)
+        if undo_of:
+            _check_nothing_else(rebalance_request)
         _check_brokers_given(rebalance_request)
-    return Wanted(cluster, rebalance_request, requested_by)
+    return Wanted(cluster, rebalance_request, requested_by, undo_of)
 
 
 def _cluster_of_form(dag_run: Any, params: Mapping[str, Any]) -> str:
@@ -215,6 +228,15 @@ def _without_empty_lines(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     return [part for part in value if not isinstance(part, str) or part.strip()]
+
+
+def _check_nothing_else(rebalance_request: RebalanceRequest) -> None:
+    """Raise InputError where a form that undoes a run asks for something besides."""
+    if rebalance_request != RebalanceRequest(Goal.REBALANCE):
+        raise InputError(
+            f'the field "{UNDO_TITLE}" takes back what a run moved, so it goes with no other field '
+            f'but "{CLUSTER_TITLE}": leave the goal as it was, and the others empty'
+        )
 
 
 def _check_brokers_given(rebalance_request: RebalanceRequest) -> None:

@@ -10,7 +10,7 @@ from .approving import (
 )
 from .auditing import audit, audit_page, failure_of
 from .compacting import CompactionReport, compact
-from .comparing import MAX_NEW_BROKERS, ComparedPlan, compare, with_new_brokers
+from .comparing import MAX_NEW_BROKERS, ComparedPlan, compare, plan_from, with_new_brokers
 from .dag_runs import (
     DagTask,
     adopt_run,
@@ -28,11 +28,11 @@ from .planning import (
     NothingToMove,
     PlannedRun,
     plan,
-    plan_from,
     plan_of_assignment,
     plan_or_reason,
     snapshot_to_plan_on,
     submit_plan,
+    undo_or_reason,
     undo_plan,
 )
 from .reports import propose, report_balance, report_fleet, write_balance_report
@@ -110,6 +110,7 @@ __all__ = [
     "stop_from_plan",
     "submit_plan",
     "try_connection",
+    "undo_or_reason",
     "undo_plan",
     "validate",
     "verdict",

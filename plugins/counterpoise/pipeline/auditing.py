@@ -36,9 +36,9 @@ from counterpoise.model.result_tables import LOG_DIR_LOAD, RESULT_TABLES, SERIES
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.analysing import view_of
-from counterpoise.pipeline.planning import plan_from
 from counterpoise.pipeline.snapshots import read_snapshot
 from counterpoise.pipeline.usual_rates import usual_bytes_in
+from counterpoise.planning import plan_from
 
 _LOGGER = safe_logger(__name__)
 _DISK_FORECAST_PERIOD: Final = timedelta(days=14)

@@ -1,51 +1,24 @@
-"""Several plans for one snapshot beside each other, also with brokers that are not there yet.
+"""A snapshot with brokers that are not there yet, to compare plans for them.
 
     snapshot, new_ids = with_new_brokers(snapshot, 2, rack="c")
-    compare(snapshot, requests, policy)      # a plan or a refusal for each request
+    compare(snapshot, requests, policy)      # of `planning/requested.py`
 
 Nothing of it is stored: a plan with brokers that are not there cannot be approved.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 
-from counterpoise.errors import InputError, RefusedError
+from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.pipeline.planning import plan_from
+from counterpoise.planning import ComparedPlan, compare, plan_from
+
+__all__ = ["MAX_NEW_BROKERS", "ComparedPlan", "compare", "plan_from", "with_new_brokers"]
 
 MAX_NEW_BROKERS: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedPlan:
-    """What a request leads to: a plan, or why there can be none."""
-
-    request: RebalanceRequest
-    plan: RebalancePlan | None
-    refusal: str = ""
-
-
-def compare(
-    snapshot: ClusterSnapshot, requests: Sequence[RebalanceRequest], policy: BalancePolicy
-) -> tuple[ComparedPlan, ...]:
-    """Return a plan for each request; one that cannot be made does not hide the others."""
-    return tuple(_compared(snapshot, request, policy) for request in requests)
-
-
-def _compared(
-    snapshot: ClusterSnapshot, request: RebalanceRequest, policy: BalancePolicy
-) -> ComparedPlan:
-    try:
-        return ComparedPlan(request, plan_from(snapshot, request, policy))
-    except (InputError, RefusedError) as error:
-        return ComparedPlan(request, None, str(error))
 
 
 def with_new_brokers(

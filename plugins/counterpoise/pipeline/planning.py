@@ -6,14 +6,14 @@ decision.
     run["run_id"], run["plan_uri"], run["fingerprint"]
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, TypedDict
 
 from counterpoise import access, analysis, reporting
 from counterpoise.archive import no_moves_report_name
-from counterpoise.errors import RefusedError, StoreError
+from counterpoise.errors import InputError, RefusedError, StoreError
 from counterpoise.history import HistoryError
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
@@ -23,12 +23,11 @@ from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action, BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.run import UNDER_WAY_STATES, Run
 from counterpoise.model.safe_text import safe_logger
-from counterpoise.model.words import verb
 from counterpoise.pipeline.snapshots import checked_snapshot, fresh_snapshot, keep
 from counterpoise.pipeline.usual_rates import MAX_ROWS_OF_RATES, usual_bytes_in
-from counterpoise.planning import make_plan, plan_to_reach
+from counterpoise.planning import plan_from, plan_to_reach
+from counterpoise.undoing import check_undoable
 from counterpoise.validation import OVERRIDABLE_RULES, find_violations
 
 _LOGGER = safe_logger(__name__)
@@ -188,35 +187,6 @@ def submit_plan(
     return PlannedRun(run_id=run.run_id, plan_uri=run.plan_uri, fingerprint=run.fingerprint)
 
 
-def plan_from(
-    snapshot: ClusterSnapshot,
-    rebalance_request: RebalanceRequest,
-    policy: BalancePolicy,
-    provider: Provider | None = None,
-) -> RebalancePlan:
-    """Return a plan from a snapshot or a cluster document; no cluster is needed.
-
-    Where the request goes against the policy, or the provider has to be asked for something first,
-    the plan warns. Raises InputError, RefusedError.
-    """
-    new_plan = make_plan(snapshot, rebalance_request.request(policy))
-    return replace(
-        new_plan,
-        policy_digest=policy.digest,
-        warnings=(
-            *_of_provider(provider),
-            *rebalance_request.deviations(policy),
-            *new_plan.warnings,
-        ),
-    )
-
-
-def _of_provider(provider: Provider | None) -> tuple[str, ...]:
-    profile = profile_of(provider)
-    sentence = profile.why_no_runs or profile.before_a_run
-    return (f"{profile.name}: {sentence}",) if sentence else ()
-
-
 def plan_of_assignment(
     snapshot: ClusterSnapshot,
     wanted: Mapping[TopicPartition, tuple[int, ...]],
@@ -239,27 +209,62 @@ def plan_of_assignment(
         )
         raise RefusedError(f"the reassignment breaks rules that every plan keeps:\n{lines}")
     broken = (violation.message for violation in overridden)
-    return replace(new_plan, warnings=(*_of_provider(provider), *broken))
+    return replace(new_plan, warnings=(*profile_of(provider).plan_warnings, *broken))
+
+
+def undo_or_reason(
+    installation: Installation,
+    cluster: str,
+    run_id: str,
+    *,
+    requested_by: Person,
+    dag_id: str,
+    dag_run_id: str,
+) -> PlannedRun | NothingToMove:
+    """Open a run for the plan that takes back what a run moved, as `plan_or_reason` does.
+
+    Raises InputError for a run of another cluster, and what `undo_plan` and `submit_plan` raise.
+    """
+    undone = installation.ledger.run(run_id)
+    if undone.cluster != cluster:
+        raise InputError(f"run {run_id} is of cluster {undone.cluster}, not of {cluster}")
+    settings = installation.cluster(cluster)
+    access.check_may_propose(settings.policy, installation.people, requested_by)
+    new_plan = _undo_plan(installation, run_id, snapshot_to_plan_on, rebase=False)
+    if new_plan.is_empty:
+        name = no_moves_report_name(cluster, new_plan.snapshot_id)
+        installation.archive.write_report(name, reporting.plan_report(PlanView(new_plan)))
+        return NothingToMove(cluster, new_plan.reason, name)
+    return submit_plan(
+        installation, new_plan, requested_by=requested_by, dag_id=dag_id, dag_run_id=dag_run_id
+    )
 
 
 def undo_plan(installation: Installation, run_id: str, *, rebase: bool = False) -> RebalancePlan:
     """Return the plan that takes back what a run moved, to be approved and executed like any other.
 
-    Raises RefusedError for a run that moved nothing, that is under way, that is itself an undo, or
-    whose partitions later runs have moved; with `rebase`, those partitions stay where they are.
+    Raises RefusedError where that cannot be done; with `rebase`, partitions that later runs moved
+    stay where they are.
     """
+
+    def fresh(installation: Installation, cluster: str) -> ClusterSnapshot:
+        return checked_snapshot(installation, cluster, installation.clock())
+
+    return _undo_plan(installation, run_id, fresh, rebase=rebase)
+
+
+def _undo_plan(
+    installation: Installation,
+    run_id: str,
+    make_snapshot: Callable[[Installation, str], ClusterSnapshot],
+    *,
+    rebase: bool,
+) -> RebalancePlan:
     run, undone_plan = installation.run_and_plan(run_id)
-    moved = _moved_partitions(installation, run)
-    _check_undoable(run, undone_plan, moved)
-    moved_later = _moved_later(installation, run)
-    if not rebase:
-        _check_not_moved_again(moved, moved_later)
-    snapshot = checked_snapshot(installation, run.cluster, installation.clock())
-    if any(len(move.replicas_before) != len(move.replicas_after) for move in undone_plan.moves):
-        raise RefusedError(
-            f"run {run_id} changed replication factors; undo it with a plan of the goal "
-            "replication-factor and the previous number"
-        )
+    moved = installation.ledger.moved_partitions(run)
+    moved_later = installation.ledger.moved_later(run)
+    check_undoable(run, undone_plan, moved, moved_later, rebase=rebase)
+    snapshot = make_snapshot(installation, run.cluster)
     wanted = {
         move.topic_partition: move.replicas_before
         for move in undone_plan.moves
@@ -267,47 +272,7 @@ def undo_plan(installation: Installation, run_id: str, *, rebase: bool = False) 
         and (not move.topic_id or snapshot.topic_ids.get(move.topic) == move.topic_id)
     }
     policy = installation.cluster(run.cluster).policy
-    undo = plan_of_assignment(snapshot, wanted, policy.balance, policy.provider)
-    return replace(undo, undoes=undone_plan.fingerprint)
-
-
-def _check_undoable(run: Run, plan: RebalancePlan, moved: Collection[TopicPartition]) -> None:
-    if run.state in UNDER_WAY_STATES:
-        raise RefusedError(
-            f"run {run.run_id} is {run.state}; cancel it first, and undo it when it has halted"
-        )
-    if not moved:
-        raise RefusedError(
-            f"run {run.run_id} is {run.state} and moved nothing, so there is nothing to undo"
-        )
-    if plan.undoes:
-        raise RefusedError(
-            f"run {run.run_id} is itself an undo, of plan {plan.undoes}; to go forward again, make "
-            "a new plan of that goal"
-        )
-
-
-def _check_not_moved_again(
-    moved: Collection[TopicPartition], moved_later: Mapping[TopicPartition, str]
-) -> None:
-    again = sorted(name for name in moved if name in moved_later)
-    if again:
-        raise RefusedError(
-            f"{len(again)} of the {len(moved)} partitions {verb(len(again), 'was', 'were')} moved "
-            f"again since, first {again[0]} by run {moved_later[again[0]]}: undo that one first, "
-            "or leave these partitions where they are with --rebase"
-        )
-
-
-def _moved_partitions(installation: Installation, run: Run) -> set[TopicPartition]:
-    return set(installation.ledger.journal(run.run_id).submissions())
-
-
-def _moved_later(installation: Installation, run: Run) -> dict[TopicPartition, str]:
-    """Return the partitions that runs after this one moved, each with the run's id."""
-    return {
-        topic_partition: other.run_id
-        for other in installation.ledger.runs(cluster=run.cluster)
-        if other.opened_at > run.opened_at
-        for topic_partition in _moved_partitions(installation, other)
-    }
+    return replace(
+        plan_of_assignment(snapshot, wanted, policy.balance, policy.provider),
+        undoes=undone_plan.fingerprint,
+    )

@@ -26,7 +26,7 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.analysing import view_of
-from counterpoise.pipeline.planning import plan_from
+from counterpoise.planning import plan_from
 from counterpoise.results import Results
 from counterpoise.units import format_moment, format_seconds
 

@@ -10,5 +10,6 @@ do.
 
 from counterpoise.planning.imported import plan_to_reach
 from counterpoise.planning.planner import make_plan
+from counterpoise.planning.requested import ComparedPlan, compare, plan_from
 
-__all__ = ["make_plan", "plan_to_reach"]
+__all__ = ["ComparedPlan", "compare", "make_plan", "plan_from", "plan_to_reach"]

@@ -5,6 +5,7 @@ freezes(installation, clusters), suggested_rate(installation, plan)
 report(installation, "demo/leader-balance.html")
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -83,9 +84,11 @@ def runs_under_way(installation: Installation, cluster: str | None = None) -> tu
 def freezes(installation: Installation, clusters: Iterable[str]) -> tuple[ControlRequest, ...]:
     """Return the freezes in force now, by cluster."""
     now = installation.clock()
+    requests_by_cluster = defaultdict(list)
+    for request in installation.ledger.requests_of_clusters():
+        requests_by_cluster[request.cluster].append(request)
     active_requests = [
-        find_active_requests(installation.ledger.requests(cluster), now)
-        for cluster in sorted(set(clusters))
+        find_active_requests(requests_by_cluster[cluster], now) for cluster in sorted(set(clusters))
     ]
     return tuple(active.frozen for active in active_requests if active.frozen)
 

@@ -48,9 +48,11 @@ class ClusterNow:
     settings: ClusterSettings
     cluster_id: str  # "" while nobody has met it
     may_propose: bool
+    why_not_operate: str  # why the viewer may not freeze the cluster; "" where they may
     snapshot_age: timedelta | None  # None: it has none
     balance: Markup  # sections of the report; empty: no analysis yet
     audit: AuditReport | None
+    unreadable_audit: str  # the path of the newest audit's file; "": it is known, or there is none
     runs: tuple[Run, ...]  # the newest first, and only the newest
     run_count: int
     waiting: tuple[WaitingRun, ...]
@@ -68,13 +70,16 @@ def cluster(installation: Installation, viewing: Viewing, name: str) -> ClusterN
     open_runs = [run for run in runs if run.state in OPEN_STATES]
     snapshot_at: datetime | None = ledger.entries().newest_snapshots().get(name)
     store = installation.archive.store
+    audit = newest_audit(installation, name)
     return ClusterNow(
         settings=settings,
         cluster_id=settings.pinned_cluster_id or ledger.pinned_clusters().get(name, ""),
         may_propose=viewing.may(name, Action.PROPOSE),
+        why_not_operate=viewing.refusal(name, Action.OPERATE),
         snapshot_age=None if snapshot_at is None else installation.clock() - snapshot_at,
         balance=_BODIES.of(store, f"reports/{balance_report_name(name)}") or Markup(""),
-        audit=newest_audit(installation, name),
+        audit=audit.report,
+        unreadable_audit=audit.unreadable,
         runs=runs[:_RUNS_SHOWN],
         run_count=len(runs),
         waiting=tuple(waiting_runs(installation, viewing, open_runs)),

@@ -2,6 +2,7 @@
 
     audits = FileCache(parse, max_entries=1_000)
     audits.of(store, "reports/demo/audit.json")      # None: there is no such file
+    audits.of_each(store, paths)                     # the error in place of what cannot be read
 
 A file is the same while its size and time of change are; a store that tells no times is read each
 time. Limits: one process, and values that nobody changes.
@@ -13,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Final, Generic, TypeVar
 
+from counterpoise.errors import CounterpoiseError
 from counterpoise.model.files import StoredFile
 from counterpoise.storage import Store
 
@@ -49,12 +51,22 @@ class FileCache(Generic[Value]):
             self._keep(key, value)
         return value
 
-    def of_each(self, store: Store, paths: Sequence[str]) -> list[Value | None]:
-        """Return the value of each file, several at once where the store is behind a network."""
+    def of_each(self, store: Store, paths: Sequence[str]) -> list[Value | CounterpoiseError | None]:
+        """Return the value of each file, several at once where the store is behind a network.
+
+        One that cannot be read hides no other: it has the error in its place.
+        """
+
+        def value_or_error(path: str) -> Value | CounterpoiseError | None:
+            try:
+                return self.of(store, path)
+            except CounterpoiseError as error:
+                return error
+
         if store.is_local:
-            return [self.of(store, path) for path in paths]
+            return list(map(value_or_error, paths))
         with ThreadPoolExecutor(_READERS) as pool:
-            return list(pool.map(lambda path: self.of(store, path), paths))
+            return list(pool.map(value_or_error, paths))
 
     def _keep(self, key: tuple[str, StoredFile], value: Value) -> None:
         with self._lock:

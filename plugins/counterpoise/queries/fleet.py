@@ -19,12 +19,15 @@ from counterpoise import access, analysis, approval
 from counterpoise.archive import fleet_report_name
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Installation
+from counterpoise.ledger.overview import LedgerState
 from counterpoise.model.audit_point import AuditPoint
+from counterpoise.model.control import ControlRequest
 from counterpoise.model.fleet_document import FleetDocument, FleetEntry, read_fleet
 from counterpoise.model.ledger_entry import EntryFilter, EntryTable
 from counterpoise.model.run import OPEN_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Severity
+from counterpoise.queries import freezes
 from counterpoise.queries.audits import newest_points
 from counterpoise.queries.file_cache import FileCache
 from counterpoise.queries.running import why_not_approve
@@ -50,9 +53,13 @@ class FleetNow:
     entries: tuple[FleetEntry, ...]  # worst first, those that were searched
     cluster_count: int  # that the viewer may view
     audits: Mapping[str, AuditPoint]
+    unreadable_audits: Mapping[str, str]  # the path of the file, by cluster
     waiting: tuple[WaitingRun, ...]  # the oldest first
     approved: tuple[Run, ...]
     under_way: tuple[Run, ...]
+    halted: tuple[Run, ...]  # of clusters that have had no other run since
+    waits_for: Mapping[str, str]  # what a run under way waits for, by its id
+    freezes: tuple[ControlRequest, ...]  # in force, by cluster
 
     @property
     def mine(self) -> tuple[WaitingRun, ...]:
@@ -70,12 +77,11 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
     known = {entry.cluster: entry for entry in document.clusters} if document else {}
     entries = [known.get(name, FleetEntry(name)) for name in _in_order(clusters, known)]
     audits = newest_points(installation, clusters)
-    snapshots = installation.ledger.entries().newest_snapshots()
-    now = installation.clock()
-    ages = {
-        entry.cluster: _age(entry, document, snapshots.get(entry.cluster), now) for entry in entries
+    states = installation.ledger.cluster_states(clusters)
+    ages = _ages(entries, document, states, installation.clock())
+    critical = {
+        name: point.open_counts.get(Severity.CRITICAL, 0) for name, point in audits.known.items()
     }
-    critical = {name: found.open_counts.get(Severity.CRITICAL, 0) for name, found in audits.items()}
     wanted = search.strip().casefold()
     ordered = analysis.as_of_now(entries, ages, critical)
     open_runs = [
@@ -85,11 +91,13 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
     ]
     waiting = waiting_runs(installation, viewing, open_runs)
     asked = {one.run.run_id for one in waiting}
+    runs_now = {name: state.run for name, state in states.items() if state.run}
     return FleetNow(
         analysed_at=document.as_of if document else None,
         entries=tuple(entry for entry in ordered if wanted in entry.cluster.casefold()),
         cluster_count=len(clusters),
-        audits=audits,
+        audits=audits.known,
+        unreadable_audits=audits.unreadable,
         waiting=tuple(waiting),
         approved=tuple(
             run for run in open_runs if run.state is RunState.APPROVED and run.run_id not in asked
@@ -97,6 +105,13 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
         under_way=tuple(
             run for run in open_runs if run.state in (RunState.RUNNING, RunState.SETTLING)
         ),
+        halted=tuple(run for run in runs_now.values() if run.state is RunState.HALTED),
+        waits_for={
+            runs_now[name].run_id: state.run_progress.waits_for
+            for name, state in states.items()
+            if state.run_progress is not None
+        },
+        freezes=freezes(installation, clusters),
     )
 
 
@@ -153,6 +168,19 @@ def _in_order(clusters: tuple[str, ...], known: Mapping[str, FleetEntry]) -> lis
     wanted = set(clusters)
     new = [name for name in clusters if name not in known]
     return [*new, *(name for name in known if name in wanted)]
+
+
+def _ages(
+    entries: Sequence[FleetEntry],
+    document: FleetDocument | None,
+    states: Mapping[str, LedgerState],
+    now: datetime,
+) -> dict[str, timedelta | None]:
+    """Return the age of each cluster's newest snapshot."""
+    newest = {name: state.snapshot_at for name, state in states.items()}
+    return {
+        entry.cluster: _age(entry, document, newest.get(entry.cluster), now) for entry in entries
+    }
 
 
 def _age(

@@ -27,18 +27,18 @@ from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action, MovementPolicy
 from counterpoise.model.run import UNDER_WAY_STATES, Event, Run, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.model.words import join_names
 from counterpoise.queries import Viewer, may_view
+from counterpoise.queries.viewing import who_may
 from counterpoise.reporting import plan_pictures
 from counterpoise.reporting.parts import Comparison
 from counterpoise.settings import Settings
 from counterpoise.storage import Store
+from counterpoise.undoing import check_undoable
 
 _PLANS_KEPT: Final = 4
 _VIEWS_KEPT: Final = 8  # of those plans, at different rates
 _PICTURES: Final[dict[str, tuple[Comparison, ...]]] = {}  # by the plan's fingerprint
 VALIDATED: Final = "validated"  # the event of a plan that nothing speaks against
-EVERYBODY: Final = "everybody whom Airflow lets change runs of kafka_rebalance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +166,19 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
     )
 
 
+def why_not_undo(installation: Installation, details: RunDetails) -> str:
+    """Return why no plan can take back what a run moved; "" where one can."""
+    run, ledger = details.run, installation.ledger
+    if details.plan is None:
+        return f"the store does not have the plan of run {run.run_id} any more"
+    moved, moved_later = ledger.moved_partitions(run), ledger.moved_later(run)
+    try:
+        check_undoable(run, details.plan, moved, moved_later, rebase=False)
+    except RefusedError as error:
+        return str(error)
+    return ""
+
+
 def plan_to_approve(installation: Installation, run: Run, rate: int | None = None) -> PlanView:
     """Return the plan of a run as it is shown with a rate, or with the one that is offered.
 
@@ -232,9 +245,7 @@ def _refusals(settings: Settings, cluster: str, person: Person) -> dict[Action, 
 def _who_may(settings: Settings, cluster: str) -> dict[Action, str]:
     if cluster not in settings.clusters:
         return dict.fromkeys(Action, "nobody")
-    policy = settings.clusters[cluster].policy
-    names = {action: access.named_people(policy, settings.people, action) for action in Action}
-    return {action: join_names(names[action]) or EVERYBODY for action in Action}
+    return {action: who_may(settings, cluster, action) for action in Action}
 
 
 def why_not_approve(

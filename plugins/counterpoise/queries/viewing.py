@@ -7,14 +7,24 @@ viewing.may("orders-eu", Action.PROPOSE), viewing.check("orders-eu")
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from counterpoise import access
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.installation import Installation, settings_in
 from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
+from counterpoise.model.words import join_names
 from counterpoise.queries import Viewer
 from counterpoise.settings import ClusterSettings, Settings
+
+EVERYBODY: Final = "everybody whom Airflow lets change runs of kafka_rebalance"
+
+
+def who_may(settings: Settings, cluster: str, action: Action) -> str:
+    """Return who may do something with a cluster of the settings, in words."""
+    policy = settings.clusters[cluster].policy
+    return join_names(access.named_people(policy, settings.people, action)) or EVERYBODY
 
 
 class UnknownClusterError(InputError):
@@ -59,6 +69,20 @@ class Viewing:
         return access.may(
             policy, self.settings.people, self.person, action, roles=self.viewer.roles
         )
+
+    def refusal(self, cluster: str, action: Action) -> str:
+        """Return why the viewer may not do something with a cluster that they may view, and who
+        may; "" where they may.
+        """
+        if not self.viewer.may_change:
+            who = who_may(self.settings, cluster, action)
+            return f"Airflow does not let you change runs; {who} may {action}"
+        policy = self.settings.clusters[cluster].policy
+        try:
+            access.check_may(policy, self.settings.people, self.person, action)
+        except RefusedError as error:
+            return str(error)
+        return ""
 
     def check(self, cluster: str) -> ClusterSettings:
         """Return the settings of a cluster. Raises UnknownClusterError, MayNotViewError."""

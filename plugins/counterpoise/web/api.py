@@ -15,6 +15,7 @@ from fastapi import APIRouter, Response
 
 from counterpoise.archive import audit_report_name
 from counterpoise.model.audit_point import AuditPoint
+from counterpoise.model.control import ControlRequest
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.fleet_document import document_of
 from counterpoise.model.json_values import iso_time
@@ -44,11 +45,16 @@ def api_routes(open_installation: OpenInstallation) -> APIRouter:
         return _answer(
             analysed_at=iso_time(found.analysed_at) if found.analysed_at else None,
             clusters=[
-                document_of(entry) | {"audit": _audit(found.audits.get(entry.cluster))}
+                document_of(entry)
+                | {
+                    "audit": _audit(found.audits.get(entry.cluster)),
+                    "audit_unreadable": found.unreadable_audits.get(entry.cluster),
+                }
                 for entry in found.entries
             ],
             waiting=list(map(_waiting, found.waiting)),
-            runs=_runs((*found.approved, *found.under_way)),
+            runs=_runs((*found.approved, *found.under_way, *found.halted)),
+            freezes=list(map(_freeze, found.freezes)),
         )
 
     @router.get("/ledger")
@@ -85,7 +91,7 @@ def cluster_api_routes(open_installation: OpenInstallation) -> APIRouter:
     def audit_json(name: str, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
             Viewing.of(installation, viewer).check(name)
-            is_audited = newest_audit(installation, name) is not None
+            is_audited = newest_audit(installation, name).report is not None
             points = audit_points(installation, name)
             text = (
                 report(installation, audit_report_name(name, suffix="json")) if is_audited else ""
@@ -103,27 +109,31 @@ def _answer(**values: Any) -> Response:
 
 def _cluster(found: ClusterNow) -> dict[str, Any]:
     age = found.snapshot_age
-    freeze = found.freeze
     return {
         "cluster": found.settings.name,
         "cluster_id": found.cluster_id,
         "snapshot_age_seconds": None if age is None else age.total_seconds(),
         "audit": _audit(found.audit),
+        "audit_unreadable": found.unreadable_audit or None,
         "runs": _runs(found.runs),
         "waiting": list(map(_waiting, found.waiting)),
-        "freeze": freeze
-        and {
-            "by": freeze.person.shown,
-            "why": freeze.why,
-            "at": iso_time(freeze.at),
-            "until": iso_time(freeze.until) if freeze.until else None,
-        },
+        "freeze": _freeze(found.freeze) if found.freeze else None,
         "connections": [
             {"id": one.connection_id, "work": one.work, "settings": dict(one.settings)}
             for one in found.connections
         ],
         "policy": list(map(asdict, found.policy)),
         "reports": list(found.downloads),
+    }
+
+
+def _freeze(freeze: ControlRequest) -> dict[str, Any]:
+    return {
+        "cluster": freeze.cluster,
+        "by": freeze.person.shown,
+        "why": freeze.why,
+        "at": iso_time(freeze.at),
+        "until": iso_time(freeze.until) if freeze.until else None,
     }
 
 

@@ -15,15 +15,20 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from counterpoise.web.answers import answer_routes
 from counterpoise.web.api import api_routes, cluster_api_routes
 from counterpoise.web.audits import audit_routes
+from counterpoise.web.cluster_requests import cluster_request_routes
+from counterpoise.web.cluster_start import cluster_start_routes
 from counterpoise.web.clusters import cluster_routes
 from counterpoise.web.fleet import fleet_routes
 from counterpoise.web.ledger import ledger_routes
 from counterpoise.web.metrics import metrics_routes
+from counterpoise.web.new_plan import new_plan_routes
 from counterpoise.web.plans import plan_routes
 from counterpoise.web.reports import report_routes
 from counterpoise.web.requests_of_people import request_routes
 from counterpoise.web.responses import safe_response, unroutable_response
 from counterpoise.web.runs import run_routes
+from counterpoise.web.started import started_routes
+from counterpoise.web.undo import undo_routes
 from counterpoise.web.viewers import OpenInstallation, may_read
 from counterpoise.web.waivers import waiver_routes
 
@@ -44,12 +49,17 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     app.include_router(cluster_api_routes(open_installation))
     app.include_router(audit_routes(open_installation))
     app.include_router(waiver_routes(open_installation))
+    app.include_router(cluster_request_routes(open_installation))
+    app.include_router(cluster_start_routes(open_installation))
+    app.include_router(new_plan_routes(open_installation))
     app.include_router(cluster_routes(open_installation))
     app.include_router(ledger_routes(open_installation))
     app.include_router(metrics_routes(open_installation))
     app.include_router(report_routes(open_installation))
     app.include_router(run_routes(open_installation))
     app.include_router(request_routes(open_installation))
+    app.include_router(started_routes(open_installation))
+    app.include_router(undo_routes(open_installation))
     app.include_router(plan_routes(open_installation))
     app.include_router(answer_routes(open_installation))
     return app

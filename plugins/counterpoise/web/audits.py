@@ -9,8 +9,7 @@ from counterpoise.queries.audits import audit_points, newest_audit, rule_texts
 from counterpoise.queries.viewing import Viewing
 from counterpoise.reporting.audit_history import finding_traces, rule_rows
 from counterpoise.reporting.audit_page import audit_sections
-from counterpoise.web.airflow_links import triggers_of
-from counterpoise.web.responses import airflow_of, base_of, page
+from counterpoise.web.responses import base_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 
@@ -23,9 +22,10 @@ def audit_routes(open_installation: OpenInstallation) -> APIRouter:
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
             settings = viewing.check(name)
-            report = newest_audit(installation, name)
+            newest = newest_audit(installation, name)
             points = audit_points(installation, name)
             has_docs = installation.archive.has_data_docs(name)
+        report = newest.report
         texts = rule_texts(settings.policy.audit)
         may_propose = viewing.may(name, Action.PROPOSE)
         base = base_of(request)
@@ -35,11 +35,12 @@ def audit_routes(open_installation: OpenInstallation) -> APIRouter:
             request,
             "audit.html",
             name=name,
+            unreadable=newest.unreadable,
             traces=finding_traces(points),
             audit_count=len(points),
             rules=rule_rows(report, texts) if report else [],
             has_docs=has_docs,
-            triggers=triggers_of(airflow_of(request), name) if may_propose else (),
+            may_propose=may_propose,
             **sections,
         )
 

@@ -9,7 +9,7 @@ from counterpoise.model.finding import AuditReport
 from counterpoise.queries.clusters import cluster
 from counterpoise.queries.viewing import Viewing
 from counterpoise.reporting.audit_page import IN_WORDS, verdict
-from counterpoise.web.airflow_links import dag_run_link, triggers_of
+from counterpoise.web.airflow_links import dag_run_link
 from counterpoise.web.responses import STORED_POLICY, airflow_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
@@ -34,7 +34,6 @@ def cluster_routes(open_installation: OpenInstallation) -> APIRouter:
             verdict=verdict(found.audit) if found.audit else "",
             words=IN_WORDS,
             runs=[(run, dag_run_link(airflow, run)) for run in found.runs],
-            triggers=triggers_of(airflow, name) if found.may_propose else (),
             downloads=[(PurePosixPath(path).name, path) for path in found.downloads],
             own_policy=[row for row in found.policy if not row.is_default],
         )

@@ -63,6 +63,9 @@ def _notes(found: FleetNow, base: str) -> dict[str, list[Note]]:
             notes[cluster].append(
                 (f"Audit: {', '.join(counts)}", f"{base}/clusters/{quote(cluster)}/audit", False)
             )
+    for cluster, path in found.unreadable_audits.items():
+        words = f"Findings not known: audit {path} cannot be read"
+        notes[cluster].append((words, "", False))
     for waiting in found.waiting:
         words = "waits for you" if waiting.is_mine else "waits for approval"
         notes[waiting.run.cluster].append((words, _page_of(waiting.run, base), waiting.is_mine))

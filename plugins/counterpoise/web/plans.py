@@ -140,7 +140,7 @@ def plan_response(
         request,
         "plan_now.html",
         status=shown.status,
-        **_values_of_plan(view),
+        **values_of_plan(view),
         details=details,
         shown=shown,
         typed=typed,
@@ -159,7 +159,7 @@ def plan_response(
     return response
 
 
-def _values_of_plan(view: PlanView) -> dict[str, Any]:
+def values_of_plan(view: PlanView) -> dict[str, Any]:
     """Return what the parts of the template that reports share ask for."""
     return {
         "view": view,

@@ -18,15 +18,16 @@ from fastapi.responses import RedirectResponse
 from counterpoise import controls
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.control import CONTROL_EFFECTS, Control
+from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
-from counterpoise.model.run import RunState
+from counterpoise.model.run import Run, RunState
 from counterpoise.queries import Viewer, running
 from counterpoise.queries.running import RunDetails
 from counterpoise.web.forms import check_form, form_token, limited
-from counterpoise.web.responses import may_not_view, page
+from counterpoise.web.responses import base_of, may_not_view, page
 from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation, check_may_change
 
-_TITLES: Final[Mapping[Control, str]] = {
+REQUEST_TITLES: Final[Mapping[Control, str]] = {
     Control.PAUSE: "Pause",
     Control.RESUME: "Resume",
     Control.RATE: "Change the rate",
@@ -53,7 +54,7 @@ class OfferedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Typed:
+class TypedRequest:
     """What somebody typed; kept where it cannot be used."""
 
     reason: str = ""
@@ -76,8 +77,7 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
                 return may_not_view(request)
             details = running.run_details(installation, run, viewer)
         why_not = refusal(details, wanted, may_change=may_change)
-        status = 403 if why_not else 200
-        return _form(request, viewer, details, wanted, _Typed(), status=status, why_not=why_not)
+        return _form(request, viewer, details, wanted, TypedRequest(), why_not=why_not)
 
     @router.post(
         "/runs/{run_id}/requests/{control}",
@@ -92,7 +92,7 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
         rate: Annotated[str, Form()] = "",
         until: Annotated[str, Form()] = "",
     ) -> Response:
-        wanted, typed = _control(control), _Typed(reason, rate, until)
+        wanted, typed = _control(control), TypedRequest(reason, rate, until)
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
             if run is None:
@@ -116,7 +116,9 @@ def offered_requests(details: RunDetails, *, may_change: bool) -> list[OfferedRe
     """Return what the viewer may request and what would do something now."""
     return [
         OfferedRequest(
-            control, _TITLES[control], f"/runs/{quote(details.run.run_id)}/requests/{control}"
+            control,
+            REQUEST_TITLES[control],
+            f"/runs/{quote(details.run.run_id)}/requests/{control}",
         )
         for control in Control
         if _is_of_use(details, control) and not refusal(details, control, may_change=may_change)
@@ -140,7 +142,7 @@ def refusal(details: RunDetails, control: Control, *, may_change: bool) -> str:
 
 def back_to(request: Request, path: str) -> Response:
     """Return the answer to a form that was recorded: the browser reads another page of ours."""
-    return RedirectResponse(f"{request.scope.get('root_path', '')}{path}", status_code=303)
+    return RedirectResponse(f"{base_of(request)}{path}", status_code=303)
 
 
 def _control(name: str) -> Control:
@@ -168,7 +170,7 @@ def _is_of_use(details: RunDetails, control: Control) -> bool:
             return active.frozen is not None
 
 
-def _record(installation: Any, details: RunDetails, control: Control, typed: _Typed) -> None:
+def _record(installation: Any, details: RunDetails, control: Control, typed: TypedRequest) -> None:
     """Write the request. Raises InputError, RefusedError: nothing was written then."""
     run, by = details.run, details.person
     why = limited(typed.reason, "reason")
@@ -176,11 +178,22 @@ def _record(installation: Any, details: RunDetails, control: Control, typed: _Ty
         _OF_RUN[control](installation, run.run_id, by=by, why=why)
     elif control is Control.RATE:
         controls.change_rate(installation, run.run_id, limited(typed.rate, "rate"), by=by, why=why)
-    elif control is Control.FREEZE:
-        until = limited(typed.until, "until")
-        controls.freeze(installation, run.cluster, until=until, by=by, why=why)
     else:
-        controls.unfreeze(installation, run.cluster, by=by, why=why)
+        record_freeze(installation, run.cluster, control, typed, by=by)
+
+
+def record_freeze(
+    installation: Any, cluster: str, control: Control, typed: TypedRequest, *, by: Person
+) -> None:
+    """Freeze a cluster, or end its freeze. Raises InputError, RefusedError: nothing was written
+    then.
+    """
+    why = limited(typed.reason, "reason")
+    if control is Control.FREEZE:
+        until = limited(typed.until, "until")
+        controls.freeze(installation, cluster, until=until, by=by, why=why)
+    else:
+        controls.unfreeze(installation, cluster, by=by, why=why)
 
 
 def _form(
@@ -188,19 +201,51 @@ def _form(
     viewer: Viewer,
     details: RunDetails,
     control: Control,
-    typed: _Typed,
+    typed: TypedRequest,
     *,
-    status: int,
+    status: int = 200,
     problem: str = "",
     why_not: str = "",
 ) -> Response:
+    return request_form(
+        request,
+        viewer,
+        control,
+        typed,
+        cluster=details.run.cluster,
+        run=details.run,
+        approved_rate=details.approved_rate,
+        status=status,
+        problem=problem,
+        why_not=why_not,
+    )
+
+
+def request_form(
+    request: Request,
+    viewer: Viewer,
+    control: Control,
+    typed: TypedRequest,
+    *,
+    cluster: str,
+    run: Run | None = None,
+    approved_rate: int | None = None,
+    status: int = 200,
+    problem: str = "",
+    why_not: str = "",
+) -> Response:
+    """Return the page that asks why, of a run or of a cluster."""
+    about = f"/runs/{quote(run.run_id)}" if run else f"/clusters/{quote(cluster)}"
     return page(
         request,
         "request.html",
-        status=status,
-        details=details,
+        status=403 if why_not else status,
+        cluster=cluster,
+        run=run,
+        about=f"{base_of(request)}{about}",
+        approved_rate=approved_rate,
         control=control,
-        title=_TITLES[control],
+        title=REQUEST_TITLES[control],
         effect=CONTROL_EFFECTS[control],
         typed=typed,
         problem=problem,

@@ -1,0 +1,85 @@
+"""Plans as they would be made of the newest snapshot, for a person who has asked nobody yet.
+
+    previews(installation, settings, requests)      # a plan or a refusal for each request
+
+Nothing of it is stored, and no cluster is asked: a plan that shall run is made anew, from a
+snapshot of its own. Planning takes the processor that Airflow's api-server answers with, so only
+clusters up to a limit are planned here, and one request at a time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from threading import Lock
+from typing import Final
+
+from counterpoise.errors import RefusedError
+from counterpoise.installation import Installation
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.plan_view import PlanView
+from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.request import Goal
+from counterpoise.planning import compare
+from counterpoise.settings import ClusterSettings
+from counterpoise.units import format_count
+
+MAX_REPLICAS: Final = 20_000
+_PLANNING: Final = Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a request leads to: a plan, or why there can be none."""
+
+    goal: Goal
+    view: PlanView | None
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Previews:
+    observed_at: datetime | None  # of the snapshot
+    plans: tuple[Preview, ...]
+
+
+def previews(
+    installation: Installation, settings: ClusterSettings, requests: Sequence[RebalanceRequest]
+) -> Previews:
+    """Return a plan for each request, from the cluster's newest snapshot.
+
+    Raises RefusedError without a snapshot, for a cluster above the limit, and while somebody else
+    looks at a plan; StoreError for a snapshot that cannot be read.
+    """
+    if not _PLANNING.acquire(blocking=False):
+        raise RefusedError(
+            "a plan is being made for another page, and the api-server makes one at a time; send "
+            "this again in some seconds"
+        )
+    try:
+        snapshot = _newest_snapshot(installation, settings.name)
+        compared = compare(snapshot, requests, settings.policy.balance)
+    finally:
+        _PLANNING.release()
+    plans = tuple(
+        Preview(found.request.goal, PlanView(found.plan) if found.plan else None, found.refusal)
+        for found in compared
+    )
+    return Previews(snapshot.observed_at, plans)
+
+
+def _newest_snapshot(installation: Installation, cluster: str) -> ClusterSnapshot:
+    snapshot_id = installation.ledger.last_snapshot_id(cluster)
+    if snapshot_id is None:
+        raise RefusedError(
+            f"cluster {cluster} has no snapshot yet; make one with `Snapshot now`, or start the "
+            "plan, which makes its own"
+        )
+    snapshot = installation.archive.read_snapshot(cluster, snapshot_id)
+    if snapshot.replicas.num_rows > MAX_REPLICAS:
+        raise RefusedError(
+            f"cluster {cluster} has {format_count(snapshot.replicas.num_rows)} replicas, and pages "
+            f"show plans of up to {format_count(MAX_REPLICAS)} before anybody is asked, since "
+            "planning would keep the api-server from answering others. Start the plan: a task "
+            "makes it, and its page shows it; or use `counterpoise compare`"
+        )
+    return snapshot

@@ -1,0 +1,79 @@
+"""What people may request of a cluster, whatever runs there: a freeze, and its end.
+
+    GET, POST /clusters/{name}/requests/{control}
+
+The forms and rows are those of `requests_of_people.py`; a freeze needs no run.
+"""
+
+from typing import Annotated, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Form, Request, Response
+
+from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.control import Control
+from counterpoise.model.policy import Action
+from counterpoise.queries.viewing import Viewing
+from counterpoise.web.forms import check_form
+from counterpoise.web.requests_of_people import (
+    TypedRequest,
+    back_to,
+    record_freeze,
+    request_form,
+)
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_change
+
+_CONTROLS: Final = (Control.FREEZE, Control.UNFREEZE)
+
+
+def cluster_request_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the routes of the requests about clusters."""
+    router = APIRouter()
+
+    @router.get("/clusters/{name}/requests/{control}")
+    def ask(request: Request, name: str, control: str, viewer: CurrentViewer) -> Response:
+        wanted = _control(control)
+        with open_installation() as installation:
+            viewing = Viewing.of(installation, viewer)
+            viewing.check(name)
+        why_not = viewing.refusal(name, Action.OPERATE)
+        status = 403 if why_not else 200
+        return request_form(
+            request, viewer, wanted, TypedRequest(), cluster=name, status=status, why_not=why_not
+        )
+
+    @router.post(
+        "/clusters/{name}/requests/{control}",
+        dependencies=[Depends(check_form), Depends(check_may_change)],
+    )
+    def record(
+        request: Request,
+        name: str,
+        control: str,
+        viewer: CurrentViewer,
+        reason: Annotated[str, Form()] = "",
+        until: Annotated[str, Form()] = "",
+    ) -> Response:
+        wanted, typed = _control(control), TypedRequest(reason, until=until)
+        with open_installation() as installation:
+            viewing = Viewing.of(installation, viewer)
+            viewing.check(name)
+            if why_not := viewing.refusal(name, Action.OPERATE):
+                raise RefusedError(why_not)
+            try:
+                record_freeze(installation, name, wanted, typed, by=viewing.person)
+            except (InputError, RefusedError) as error:
+                status = 422 if isinstance(error, InputError) else 409
+                problem = str(error)
+                return request_form(
+                    request, viewer, wanted, typed, cluster=name, status=status, problem=problem
+                )
+        return back_to(request, f"/clusters/{quote(name)}")
+
+    return router
+
+
+def _control(name: str) -> Control:
+    if name not in _CONTROLS:
+        raise InputError(f"there is no request {name!r} of a cluster")
+    return Control(name)

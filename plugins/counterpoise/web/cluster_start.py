@@ -1,0 +1,101 @@
+"""A snapshot or an audit of one cluster, now: the Dag that makes it, started as whoever asks.
+
+GET, POST /clusters/{name}/start/{what}      # snapshot, audit
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Form, Request, Response
+
+from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.policy import Action
+from counterpoise.queries import Viewer
+from counterpoise.queries.viewing import Viewing
+from counterpoise.web.airflow_runs import StartInAirflow
+from counterpoise.web.forms import check_form, form_token, limited
+from counterpoise.web.responses import page
+from counterpoise.web.started import to_started
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_change
+
+_DAGS: Final[Mapping[str, str]] = {"snapshot": "kafka_snapshot", "audit": "kafka_audit"}
+_EFFECTS: Final[Mapping[str, str]] = {
+    "snapshot": "Reads the cluster and writes a snapshot; analysis, audit and balance report of "
+    "this cluster follow as after each round. The cluster is not changed.",
+    "audit": "Reads the cluster and writes an audit. The cluster is not changed.",
+}
+
+
+def cluster_start_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the routes of both."""
+    router = APIRouter()
+
+    @router.get("/clusters/{name}/start/{what}")
+    def ask(request: Request, name: str, what: str, viewer: CurrentViewer) -> Response:
+        _check_known(what)
+        with open_installation() as installation:
+            viewing = Viewing.of(installation, viewer)
+            viewing.check(name)
+        why_not = viewing.refusal(name, Action.PROPOSE)
+        return _form(request, viewer, name, what, status=403 if why_not else 200, why_not=why_not)
+
+    @router.post(
+        "/clusters/{name}/start/{what}",
+        dependencies=[Depends(check_form), Depends(check_may_change)],
+    )
+    def start(
+        request: Request,
+        name: str,
+        what: str,
+        viewer: CurrentViewer,
+        start_dag_run: StartInAirflow,
+        reason: Annotated[str, Form()] = "",
+    ) -> Response:
+        _check_known(what)
+        with open_installation() as installation:
+            viewing = Viewing.of(installation, viewer)
+            viewing.check(name)
+            if why_not := viewing.refusal(name, Action.PROPOSE):
+                raise RefusedError(why_not)
+        try:
+            note = limited(reason, "reason").strip()
+            dag_run_id = start_dag_run(_DAGS[what], {"clusters": [name]}, note)
+        except (InputError, RefusedError) as error:
+            status = 422 if isinstance(error, InputError) else 409
+            return _form(
+                request, viewer, name, what, status=status, reason=reason, problem=str(error)
+            )
+        return to_started(request, name, _DAGS[what], dag_run_id)
+
+    return router
+
+
+def _check_known(what: str) -> None:
+    if what not in _DAGS:
+        raise InputError(f"there is nothing of the name {what!r} to start for a cluster")
+
+
+def _form(
+    request: Request,
+    viewer: Viewer,
+    name: str,
+    what: str,
+    *,
+    status: int,
+    reason: str = "",
+    problem: str = "",
+    why_not: str = "",
+) -> Response:
+    return page(
+        request,
+        "cluster_start.html",
+        status=status,
+        name=name,
+        what=what,
+        dag_id=_DAGS[what],
+        effect=_EFFECTS[what],
+        reason=reason,
+        problem=problem,
+        why_not=why_not,
+        form_token=form_token(viewer),
+    )

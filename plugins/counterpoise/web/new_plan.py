@@ -1,0 +1,197 @@
+"""A form that makes a plan: shown before anybody is asked, for several goals to compare.
+
+    GET, POST /clusters/{name}/plan      # do=show|compare|start
+
+Shown are plans of the newest snapshot. `start` starts `kafka_rebalance` with the same values, as
+the person who asks: its plan is made of a snapshot of its own, and then people are asked about it.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Form, Request, Response
+
+from counterpoise import controls
+from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.policy import Action
+from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
+from counterpoise.model.request import GOAL_TEXTS, GOALS_WITH_BROKERS, PLANNED_GOALS, Goal
+from counterpoise.model.request_words import (
+    CLUSTER_FIELD,
+    FORM_TITLES,
+    form_title,
+    in_form_words,
+)
+from counterpoise.queries import Viewer
+from counterpoise.queries.previewing import Previews, previews
+from counterpoise.queries.viewing import Viewing
+from counterpoise.web.airflow_runs import StartInAirflow
+from counterpoise.web.forms import check_form, form_token, limited
+from counterpoise.web.plans import values_of_plan
+from counterpoise.web.responses import page
+from counterpoise.web.started import to_started
+from counterpoise.web.viewers import DAG_ID, CurrentViewer, OpenInstallation, check_may_change
+
+# In the order of the form. Whoever wants more has all options in Airflow's own form.
+_FIELDS: Final = (
+    "goal",
+    "broker_ids",
+    "topics",
+    "excluded_topics",
+    "replication_factor",
+    "max_bytes",
+    "max_partitions",
+)
+_LISTS: Final = ("topics", "excluded_topics")  # one a line, or with commas
+
+
+def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the routes of the form."""
+    router = APIRouter()
+
+    @router.get("/clusters/{name}/plan")
+    def ask(request: Request, name: str, viewer: CurrentViewer) -> Response:
+        with open_installation() as installation:
+            viewing = Viewing.of(installation, viewer)
+            viewing.check(name)
+        why_not = viewing.refusal(name, Action.PROPOSE)
+        typed = {field: request.query_params.get(field, "") for field in (*_FIELDS, "reason")}
+        return _form(request, viewer, name, typed, status=403 if why_not else 200, why_not=why_not)
+
+    @router.post(
+        "/clusters/{name}/plan", dependencies=[Depends(check_form), Depends(check_may_change)]
+    )
+    def make(
+        request: Request,
+        name: str,
+        viewer: CurrentViewer,
+        start_dag_run: StartInAirflow,
+        typed: Annotated[dict[str, str], Depends(_typed)],
+        do: Annotated[str, Form()] = "show",
+    ) -> Response:
+        shown: Previews | None = None
+        with open_installation() as installation:
+            viewing = Viewing.of(installation, viewer)
+            settings = viewing.check(name)
+            if why_not := viewing.refusal(name, Action.PROPOSE):
+                raise RefusedError(why_not)
+            try:
+                wanted = _given(typed)
+                rebalance_request = read_rebalance_request(wanted, word=form_title)
+                if do == "start":
+                    why = controls.check_reason(limited(typed["reason"], "reason"))
+                    _check_brokers_given(rebalance_request)
+                    started = start_dag_run(DAG_ID, {CLUSTER_FIELD: name, **wanted}, why)
+                    return to_started(request, name, DAG_ID, started)
+                compared = _to_compare(rebalance_request, wanted) if do == "compare" else ()
+                shown = previews(installation, settings, compared or (rebalance_request,))
+            except (InputError, RefusedError) as error:
+                status = 422 if isinstance(error, InputError) else 409
+                problem = in_form_words(str(error))
+                return _form(request, viewer, name, typed, status=status, problem=problem)
+        return _form(request, viewer, name, typed, shown=shown)
+
+    return router
+
+
+def _typed(
+    goal: Annotated[str, Form()] = "",
+    broker_ids: Annotated[str, Form()] = "",
+    topics: Annotated[str, Form()] = "",
+    excluded_topics: Annotated[str, Form()] = "",
+    replication_factor: Annotated[str, Form()] = "",
+    max_bytes: Annotated[str, Form()] = "",
+    max_partitions: Annotated[str, Form()] = "",
+    reason: Annotated[str, Form()] = "",
+) -> dict[str, str]:
+    """Return what somebody typed, by field."""
+    return {
+        "goal": goal,
+        "broker_ids": broker_ids,
+        "topics": topics,
+        "excluded_topics": excluded_topics,
+        "replication_factor": replication_factor,
+        "max_bytes": max_bytes,
+        "max_partitions": max_partitions,
+        "reason": reason,
+    }
+
+
+def _given(typed: dict[str, str]) -> dict[str, Any]:
+    """Return what was filled in, by the names of the Dag's form. Raises InputError."""
+    given: dict[str, Any] = {}
+    for field in _FIELDS:
+        text = limited(typed[field], FORM_TITLES[field]).strip()
+        if not text:
+            continue
+        given[field] = _parts(text) if field in _LISTS else text
+    for field in ("replication_factor", "max_partitions"):
+        if field in given and str(given[field]).isascii() and str(given[field]).isdigit():
+            given[field] = int(given[field])  # as the Dag's form has it
+    return given
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.replace(",", "\n").splitlines() if part.strip()]
+
+
+def _to_compare(
+    rebalance_request: RebalanceRequest, wanted: dict[str, Any]
+) -> Sequence[RebalanceRequest]:
+    """Return a request for each goal that the form has enough for, with the same scope and budget.
+
+    Goals that name brokers need some, and only they may have some.
+    """
+    goals = [
+        goal
+        for goal in PLANNED_GOALS
+        if (goal not in GOALS_WITH_BROKERS or rebalance_request.broker_ids)
+        and (goal is not Goal.REPLICATION_FACTOR or rebalance_request.replication_factor)
+    ]
+    requests = []
+    for goal in goals:
+        values = wanted | {"goal": str(goal)}
+        if goal not in GOALS_WITH_BROKERS:
+            values.pop("broker_ids", None)
+        if goal is not Goal.REPLICATION_FACTOR:
+            values.pop("replication_factor", None)
+        requests.append(read_rebalance_request(values, word=form_title))
+    return requests
+
+
+def _check_brokers_given(rebalance_request: RebalanceRequest) -> None:
+    if rebalance_request.goal in GOALS_WITH_BROKERS and not rebalance_request.broker_ids:
+        raise InputError(
+            f"the goal {rebalance_request.goal} needs brokers: write their ids in the field "
+            f'"{FORM_TITLES["broker_ids"]}", like 7, 8'
+        )
+
+
+def _form(
+    request: Request,
+    viewer: Viewer,
+    name: str,
+    typed: dict[str, str],
+    *,
+    status: int = 200,
+    problem: str = "",
+    why_not: str = "",
+    shown: Previews | None = None,
+) -> Response:
+    only = shown.plans[0] if shown and len(shown.plans) == 1 else None
+    return page(
+        request,
+        "new_plan.html",
+        status=status,
+        name=name,
+        typed=typed,
+        titles=FORM_TITLES,
+        goals={str(goal): GOAL_TEXTS[goal] for goal in PLANNED_GOALS},
+        problem=problem,
+        why_not=why_not,
+        shown=shown,
+        in_form_words=in_form_words,
+        only=only,
+        form_token=form_token(viewer),
+        **(values_of_plan(only.view) if only and only.view else {}),
+    )

@@ -1,0 +1,59 @@
+"""A Dag run that somebody has started from a page: what comes of it, and the way there.
+
+    GET /clusters/{name}/started/{dag_id}?dag_run_id=...
+
+A run of `kafka_rebalance` is not there before its task `plan` has made a plan: until then the
+browser loads the page again.
+"""
+
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Request, Response
+
+from counterpoise.errors import InputError
+from counterpoise.queries.viewing import Viewing
+from counterpoise.web.airflow_links import dag_run_path
+from counterpoise.web.requests_of_people import back_to
+from counterpoise.web.responses import airflow_of, page
+from counterpoise.web.viewers import DAG_ID, CurrentViewer, OpenInstallation
+
+_DAGS: Final = (DAG_ID, "kafka_snapshot", "kafka_audit")
+_REFRESH_SECONDS: Final = 5
+
+
+def started_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the route of the page."""
+    router = APIRouter()
+
+    @router.get("/clusters/{name}/started/{dag_id}")
+    def started(
+        request: Request, name: str, dag_id: str, viewer: CurrentViewer, dag_run_id: str = ""
+    ) -> Response:
+        if dag_id not in _DAGS:
+            raise InputError(f"there is no Dag {dag_id!r} of ours")
+        with open_installation() as installation:
+            Viewing.of(installation, viewer).check(name)
+            run = installation.ledger.run_of(dag_id, dag_run_id)
+        if run is not None and run.cluster == name:
+            return back_to(request, f"/runs/{quote(run.run_id)}/plan")
+        response = page(
+            request,
+            "started.html",
+            name=name,
+            dag_id=dag_id,
+            makes_plan=dag_id == DAG_ID,
+            dag_run=airflow_of(request) + dag_run_path(dag_id, dag_run_id),
+            refresh_seconds=_REFRESH_SECONDS,
+        )
+        if dag_id == DAG_ID:
+            response.headers["Refresh"] = str(_REFRESH_SECONDS)
+        return response
+
+    return router
+
+
+def to_started(request: Request, cluster: str, dag_id: str, dag_run_id: str) -> Response:
+    """Return the answer to a form that has started a Dag run."""
+    query = urlencode({"dag_run_id": dag_run_id})
+    return back_to(request, f"/clusters/{quote(cluster)}/started/{dag_id}?{query}")

@@ -1,0 +1,120 @@
+"""Undo of a run that has ended: a Dag run of `kafka_rebalance` makes the plan that takes back what
+it moved, as the person who asks for it.
+
+    GET, POST /runs/{run_id}/undo
+
+That plan is approved like any other. A run under way is cancelled first, as
+`requests_of_people.py` has it.
+"""
+
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Form, Request, Response
+
+from counterpoise import controls
+from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.policy import Action
+from counterpoise.model.request_words import CLUSTER_FIELD, UNDO_FIELD
+from counterpoise.model.run import ENDED_STATES
+from counterpoise.queries import Viewer, running
+from counterpoise.queries.running import RunDetails
+from counterpoise.web.airflow_runs import StartInAirflow
+from counterpoise.web.forms import check_form, form_token, limited
+from counterpoise.web.responses import may_not_view, page
+from counterpoise.web.started import to_started
+from counterpoise.web.viewers import (
+    DAG_ID,
+    CurrentViewer,
+    MayChange,
+    OpenInstallation,
+    check_may_change,
+)
+
+
+def undo_routes(open_installation: OpenInstallation) -> APIRouter:
+    """Return the routes of the undo of a run."""
+    router = APIRouter()
+
+    @router.get("/runs/{run_id}/undo")
+    def ask(
+        request: Request, run_id: str, viewer: CurrentViewer, may_change: MayChange
+    ) -> Response:
+        with open_installation() as installation:
+            run = running.run_to_view(installation, run_id, viewer)
+            if run is None:
+                return may_not_view(request)
+            details = running.run_details(installation, run, viewer)
+            why_not = running.why_not_undo(installation, details)
+        refusal = undo_refusal(details, may_change=may_change)
+        status = 403 if refusal else 409 if why_not else 200
+        return _form(request, viewer, details, status=status, why_not=refusal or why_not)
+
+    @router.post(
+        "/runs/{run_id}/undo", dependencies=[Depends(check_form), Depends(check_may_change)]
+    )
+    def start(
+        request: Request,
+        run_id: str,
+        viewer: CurrentViewer,
+        start_dag_run: StartInAirflow,
+        reason: Annotated[str, Form()] = "",
+    ) -> Response:
+        with open_installation() as installation:
+            run = running.run_to_view(installation, run_id, viewer)
+            if run is None:
+                return may_not_view(request)
+            details = running.run_details(installation, run, viewer)
+            if refusal := undo_refusal(details, may_change=True):
+                raise RefusedError(refusal)
+            try:
+                why = controls.check_reason(limited(reason, "reason"))
+                if why_not := running.why_not_undo(installation, details):
+                    raise RefusedError(why_not)
+                wanted = {CLUSTER_FIELD: run.cluster, UNDO_FIELD: run.run_id}
+                dag_run_id = start_dag_run(DAG_ID, wanted, why)
+            except (InputError, RefusedError) as error:
+                status = 422 if isinstance(error, InputError) else 409
+                return _form(
+                    request, viewer, details, status=status, reason=reason, problem=str(error)
+                )
+            controls.note_undo(installation, run.run_id, dag_run_id, by=details.person, why=why)
+        return to_started(request, run.cluster, DAG_ID, dag_run_id)
+
+    return router
+
+
+def offers_undo(details: RunDetails, *, may_change: bool) -> bool:
+    """Return whether the page of a run shows the way to its undo plan."""
+    return details.run.state in ENDED_STATES and not undo_refusal(details, may_change=may_change)
+
+
+def undo_refusal(details: RunDetails, *, may_change: bool) -> str:
+    """Return why the viewer may not propose an undo plan, and who may; "" where they may."""
+    if not may_change:
+        who = details.who_may[Action.PROPOSE]
+        return f"Airflow does not let you change runs; {who} may {Action.PROPOSE}"
+    return details.refusals.get(Action.PROPOSE, "")
+
+
+def _form(
+    request: Request,
+    viewer: Viewer,
+    details: RunDetails,
+    *,
+    status: int,
+    reason: str = "",
+    problem: str = "",
+    why_not: str = "",
+) -> Response:
+    return page(
+        request,
+        "undo.html",
+        status=status,
+        run=details.run,
+        run_path=f"/runs/{quote(details.run.run_id)}",
+        reason=reason,
+        problem=problem,
+        why_not=why_not,
+        form_token=form_token(viewer),
+    )

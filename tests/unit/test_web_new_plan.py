@@ -1,0 +1,179 @@
+"""A plan, a snapshot and an audit from the page of a cluster: what is shown, what is started, by
+whom.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from counterpoise import installation as wiring
+from counterpoise import pipeline
+from counterpoise.errors import RefusedError
+from counterpoise.orchestration.form import rebalance_form
+from counterpoise.orchestration.fresh_snapshot import snapshot_form
+from counterpoise.queries import previewing
+from counterpoise.web.airflow_runs import start_dag_run
+from tests.support import hostile
+from tests.support.pages import NOW, Pages
+from tests.support.pictures import simulated
+from tests.support.runs import FOUR_BROKERS, SKEWED
+from tests.support.web import token_on
+
+Started = list[tuple[str, dict[str, Any], str]]
+PLAN = "/clusters/demo/plan"
+CLUSTERS = """
+clusters:
+  demo: {connection: kafka_demo, policy: {access: {propose: [alice]}}}
+  empty: {connection: kafka_demo}
+"""
+
+
+@pytest.fixture
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pages:
+    (tmp_path / "connections.yaml").write_text('kafka_demo: {"bootstrap.servers": "a:9092"}')
+    kafka = simulated(SKEWED, racks=FOUR_BROKERS)
+    monkeypatch.setattr(wiring, "connect_by_discovery", lambda _settings: kafka)
+    made = Pages.in_folder(tmp_path, CLUSTERS)
+    with made.installation() as installation:
+        pipeline.snapshot(installation, "demo", NOW)
+    return made
+
+
+@contextmanager
+def starting(
+    pages: Pages, user: str = "alice", refusal: str = "", *, may_change: bool = True
+) -> Iterator[tuple[TestClient, Started]]:
+    """Yield a browser and the Dag runs that its user started, which Airflow may refuse."""
+    started: Started = []
+
+    def start(dag_id: str, configuration: Mapping[str, object], note: str) -> str:
+        if refusal:
+            raise RefusedError(refusal)
+        started.append((dag_id, dict(configuration), note))
+        return "manual__1"
+
+    with pages.browser(user, may_change=may_change) as client:
+        client.app.dependency_overrides[start_dag_run] = lambda: start  # type: ignore[attr-defined]
+        yield client, started
+
+
+def send(client: TestClient, path: str = PLAN, **typed: str) -> Any:
+    token = token_on(client.get(path).text)
+    data = {"form_token": token, **typed}
+    return client.post(path, data=data, follow_redirects=False)
+
+
+def count_runs(pages: Pages) -> int:
+    with pages.installation() as installation:
+        return len(installation.ledger.runs())
+
+
+def test_a_plan_is_shown_before_anybody_is_asked(pages: Pages) -> None:
+    with starting(pages) as (client, started):
+        shown = send(client, do="show", goal="add-brokers", broker_ids="4", topics="ord*")
+        assert shown.status_code == 200, shown.text
+        for words in ("The plan", "2026-11-22 12:00", "How even", "What it costs", "ord*"):
+            assert words in shown.text, words
+        assert 'value="add-brokers" selected' in shown.text
+        cut = send(client, do="show", goal="add-brokers", broker_ids="4", max_partitions="1")
+        assert "Cut by the budget" in cut.text
+    assert not started and count_runs(pages) == 0
+
+
+def test_goals_are_compared(pages: Pages) -> None:
+    with starting(pages) as (client, started):
+        few = send(client, do="compare", goal="leaders").text
+        more = send(client, do="compare", goal="leaders", broker_ids="4").text
+    for page, goals in ((few, 3), (more, 6)):
+        assert "Goals compared" in page and page.count('<tr><td class="text name">') == goals
+    assert not started
+
+
+def test_start_starts_the_dag_with_what_was_filled_in(pages: Pages) -> None:
+    with starting(pages) as (client, started):
+        typed = {"broker_ids": "4", "topics": "orders-*, a", "max_partitions": "5"}
+        sent = send(client, do="start", goal="add-brokers", reason=" new broker ", **typed)
+    assert sent.status_code == 303
+    assert sent.headers["location"].startswith("/clusters/demo/started/kafka_rebalance?")
+    ((dag_id, configuration, note),) = started
+    assert (dag_id, note) == ("kafka_rebalance", "new broker")
+    form = rebalance_form()
+    assert configuration == {
+        "cluster": "demo",
+        "goal": "add-brokers",
+        "broker_ids": "4",
+        "topics": ["orders-*", "a"],
+        "max_partitions": 5,
+    }
+    for name, value in configuration.items():
+        form[name].resolve(value)  # Airflow takes it
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ({"do": "start", "goal": "add-brokers", "reason": "x"}, "needs brokers"),
+        ({"do": "start", "goal": "leaders"}, "must not be empty"),
+        ({"do": "show", "goal": "leaders", "max_bytes": "5"}, "no unit"),
+        ({"do": "show", "goal": "fly"}, "is unknown"),
+        ({"do": "show", "goal": "leaders", "topics": hostile.HOSTILE}, "is no topic"),
+    ],
+)
+def test_what_cannot_be_used_comes_back(pages: Pages, typed: dict[str, str], words: str) -> None:
+    with starting(pages) as (client, started):
+        answer = send(client, **typed)
+    assert answer.status_code == 422 and words in answer.text
+    hostile.check_html(answer.text.replace("<form", "<div", 1))
+    assert not started
+
+
+def test_large_clusters_and_two_at_once_are_refused_in_words(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with starting(pages) as (client, _):
+        assert "no snapshot yet" in send(client, "/clusters/empty/plan", goal="leaders").text
+        with previewing._PLANNING:
+            busy = send(client, goal="leaders")
+        assert busy.status_code == 409 and "in some seconds" in busy.text
+        monkeypatch.setattr(previewing, "MAX_REPLICAS", 5)
+        large = send(client, goal="leaders")
+    assert large.status_code == 409 and "has 27 replicas, and pages show" in large.text
+
+
+@pytest.mark.parametrize("what", ["snapshot", "audit"])
+def test_a_snapshot_and_an_audit_are_started_for_the_cluster_alone(pages: Pages, what: str) -> None:
+    path = f"/clusters/demo/start/{what}"
+    with starting(pages) as (client, started):
+        sent = send(client, path, reason="after the release")
+        page = client.get(sent.headers["location"])
+        assert client.get("/clusters/demo/start/fire").status_code == 404
+    configuration = {"clusters": ["demo"]}
+    assert started == [(f"kafka_{what}", configuration, "after the release")]
+    assert configuration.keys() == snapshot_form().keys()
+    assert sent.status_code == 303 and f"/dags/kafka_{what}/runs/manual__1" in page.text
+    with starting(pages, refusal=f"kafka_{what} is paused in Airflow") as (client, _):
+        refused = send(client, path, reason="kept")
+    assert refused.status_code == 409
+    assert "is paused in Airflow" in refused.text and "kept" in refused.text
+
+
+def test_nobody_else_starts_anything_and_everybody_is_told_who_may(pages: Pages) -> None:
+    paths = (PLAN, "/clusters/demo/start/snapshot")
+    with starting(pages) as (client, started):
+        token = token_on(client.get(PLAN).text)
+        for path in paths:
+            assert client.post(path, data={"form_token": "x.y.z"}).status_code == 403
+    for user, may_change in (("victor", True), ("alice", False)):
+        with starting(pages, user, may_change=may_change) as (client, started_by_other):
+            for path in paths:
+                form = client.get(path)
+                assert form.status_code == 403 and "alice" in form.text
+                assert "<form" not in form.text
+                data = {"form_token": token, "do": "start", "goal": "leaders", "reason": "x"}
+                assert client.post(path, data=data).status_code == 403
+            assert not started_by_other
+    assert not started

@@ -1,0 +1,132 @@
+"""Undo of an ended run on its page: who may ask for it, what it starts, and where it cannot be."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from counterpoise.errors import InputError
+from counterpoise.installation import open_installation
+from counterpoise.model.run import RunState
+from counterpoise.web.airflow_runs import start_dag_run
+from tests.support import hostile
+from tests.support.runs import SimulatedRun
+from tests.support.web import browser, token_on
+
+Started = list[tuple[str, dict[str, object], str]]
+NAMED = "{access: {view: [oscar, victor], propose: [oscar]}}"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    settings = f"clusters: {{picture: {{connection: x, policy: {NAMED}}}}}"
+    (tmp_path / "clusters.yaml").write_text(settings)
+    return {
+        "COUNTERPOISE_CONFIG": str(tmp_path / "clusters.yaml"),
+        "COUNTERPOISE_STORE": str(tmp_path / "store"),
+        "COUNTERPOISE_LEDGER": f"sqlite:///{tmp_path}/ledger.db",
+    }
+
+
+@pytest.fixture
+def simulated(tmp_path: Path, environment: dict[str, str]) -> SimulatedRun:
+    made = SimulatedRun.make(tmp_path)
+    with open_installation(environment=environment) as installation:
+        installation.archive.store.write_text("plans/x.json", made.plan.to_json())
+    return made
+
+
+@contextmanager
+def starting(
+    environment: dict[str, str], user: str, problem: str = ""
+) -> Iterator[tuple[TestClient, Started]]:
+    """Yield a browser and the Dag runs that its user started, which Airflow may refuse."""
+    started: Started = []
+
+    def start(dag_id: str, configuration: Mapping[str, object], note: str) -> str:
+        if problem:
+            raise InputError(problem)
+        started.append((dag_id, dict(configuration), note))
+        return "manual__1"
+
+    with browser(environment, user) as client:
+        client.app.dependency_overrides[start_dag_run] = lambda: start  # type: ignore[attr-defined]
+        yield client, started
+
+
+def send(client: TestClient, run_id: str, reason: str) -> tuple[int, str]:
+    path = f"/runs/{run_id}/undo"
+    token = token_on(client.get(path).text)
+    answer = client.post(path, data={"form_token": token, "reason": reason})
+    return answer.status_code, answer.headers.get("location", answer.text)
+
+
+def events(made: SimulatedRun) -> list[str]:
+    return [event.kind for event in made.ledger.journal(made.run_id).events()]
+
+
+def test_an_ended_run_is_undone_by_a_dag_run(
+    environment: dict[str, str], simulated: SimulatedRun
+) -> None:
+    assert simulated.go() is RunState.DONE
+    run_id = simulated.run_id
+    with starting(environment, "oscar") as (client, started):
+        assert f'href="/runs/{run_id}/undo"' in client.get(f"/runs/{run_id}").text
+        answer = send(client, run_id, f"  {hostile.HOSTILE} ")
+        location = "/clusters/picture/started/kafka_rebalance?dag_run_id=manual__1"
+        assert answer == (303, location)
+        page = client.get(location)
+        assert "/dags/kafka_rebalance/runs/manual__1" in page.text and page.headers["refresh"]
+        hostile.check_html(client.get(f"/runs/{run_id}").text)
+    wanted = {"cluster": "picture", "undo_of": run_id}
+    assert started == [("kafka_rebalance", wanted, hostile.HOSTILE.strip())]
+    assert events(simulated)[-1] == "undo plan asked"
+
+
+def test_what_cannot_be_used_comes_back_and_nothing_is_noted(
+    environment: dict[str, str], simulated: SimulatedRun
+) -> None:
+    assert simulated.go() is RunState.DONE
+    before = events(simulated)
+    with starting(environment, "oscar") as (client, started):
+        status, text = send(client, simulated.run_id, "  ")
+        assert status == 422 and "must not be empty" in text
+        status, _ = send(client, simulated.run_id, "x" * 3000)
+        assert status == 422 and not started
+    with starting(environment, "oscar", problem="no such cluster") as (client, _):
+        status, text = send(client, simulated.run_id, "kept words")
+        assert status == 422 and "No such cluster" in text and "kept words" in text
+    assert events(simulated) == before
+
+
+def test_where_nothing_moved_or_a_run_is_under_way_the_page_says_so(
+    environment: dict[str, str], simulated: SimulatedRun
+) -> None:
+    path = f"/runs/{simulated.run_id}/undo"
+    with starting(environment, "oscar") as (client, started):
+        for words in ("moved nothing, so there is nothing to undo", "cancel it first"):
+            page = client.get(path)
+            assert page.status_code == 409 and words in page.text and "<form" not in page.text
+            assert f'href="{path}"' not in client.get(f"/runs/{simulated.run_id}").text
+            simulated.until_moving(simulated.driver())
+    assert not started
+
+
+def test_nobody_else_undoes_and_everybody_is_told_who_may(
+    environment: dict[str, str], simulated: SimulatedRun
+) -> None:
+    assert simulated.go() is RunState.DONE
+    path = f"/runs/{simulated.run_id}/undo"
+    with starting(environment, "oscar") as (oscar, started):
+        token = token_on(oscar.get(path).text)
+        forged = oscar.post(path, data={"form_token": "x.y.z", "reason": "x"})
+        assert forged.status_code == 403
+    with starting(environment, "victor") as (victor, started_by_victor):
+        assert f'href="{path}"' not in victor.get(f"/runs/{simulated.run_id}").text
+        page = victor.get(path)
+        assert page.status_code == 403 and "the policy names oscar" in page.text
+        answer = victor.post(path, data={"form_token": token, "reason": "x"})
+        assert answer.status_code == 403
+    assert not started and not started_by_victor
