@@ -1,0 +1,62 @@
+"""Where a rule of the policy approves, the Dag run goes on without asking anybody."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterpoise import pipeline
+from counterpoise.installation import Installation
+from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.request import Goal
+from counterpoise.model.run import RunState
+from counterpoise.orchestration.approval import RecordedApproval
+from tests.dags.test_rebalance_run import ALL_WELL, NO, rebalance
+from tests.dags.test_recorded_approval import CLUSTERS, Task, asked, planned
+
+__all__ = ["asked", "rebalance"]  # fixtures
+
+RULE = "by_rule: [{name: small, goals: [add-brokers], copies_at_most: 1GB}]"
+
+
+@pytest.fixture(autouse=True)
+def rule(installation: Installation, tmp_path: Path) -> None:
+    text = CLUSTERS.replace("wait_for: 2h", f"wait_for: 2h, {RULE}")
+    assert text != CLUSTERS
+    (tmp_path / "clusters.yaml").write_text(text)
+
+
+def test_the_task_names_the_rule_and_asks_nobody(
+    installation: Installation, asked: list[Any]
+) -> None:
+    run = planned(installation, RebalanceRequest(Goal.ADD_BROKERS, (3,)))
+    for task_id in ("approve", "approve_second"):
+        task = Task(is_second=task_id == "approve_second")
+        operator: Any = RecordedApproval(task_id=task_id, is_second=task.task_id != "approve")
+        assert operator.execute({"task_instance": task, "ti": task}) is None
+        if task_id == "approve":
+            assert task.pushed["decision"]["by"] == "rule small"
+            assert task.pushed["decision"]["rate"] == "20.0 MB/s"
+    assert asked == []
+    pipeline.open_run(installation_now(), run["run_id"], run["fingerprint"])
+
+
+def installation_now() -> Installation:
+    """What a worker opens, with the policy as the file has it now."""
+    from counterpoise.installation import open_installation
+
+    return open_installation()
+
+
+def test_the_dag_run_moves_and_reports_with_the_name_of_the_rule(
+    installation: Installation, rebalance: Callable[..., Any], asked: list[Any]
+) -> None:
+    assert rebalance(NO) == ("success", ALL_WELL)
+    assert asked == []
+    (run,) = installation.ledger.runs()
+    assert run.state is RunState.DONE
+    (approval,) = installation.ledger.approvals_of(run.run_id)
+    assert approval.by == "rule small"
+    reports = Path(installation.locations.store, "reports").rglob(f"*{run.run_id}*.html")
+    assert any("rule small (policy)" in page.read_text() for page in reports)
