@@ -164,7 +164,8 @@ def _checked_decision(
     plan = installation.plan_of(run)
     if by.is_rule:
         check_may_approve(installation, run, by)
-        return by, reason, _checked_rate(installation, plan, _rate_of_rule(installation, plan))
+        offered = default_rate(plan, installation.cluster(run.cluster).policy.movement)
+        return by, reason, _checked_rate(installation, plan, offered)
     wanted = check_grant(installation, plan, by=by, requester=run.requester, rate=rate)
     return counting, reason, wanted
 
@@ -371,11 +372,6 @@ def _parsed_rate(rate: str) -> int:
 
 def _usable_rate(installation: Installation, plan: RebalancePlan, rate: str) -> int:
     return _checked_rate(installation, plan, _parsed_rate(rate))
-
-
-def _rate_of_rule(installation: Installation, plan: RebalancePlan) -> int:
-    """Return the rate at which a rule approves: the one that people are offered."""
-    return default_rate(plan, installation.cluster(plan.cluster).policy.movement)
 
 
 def _checked_rate(installation: Installation, plan: RebalancePlan, wanted: int) -> int:
