@@ -58,6 +58,8 @@ def check_may(
         if action is not Action.PROPOSE:
             raise RefusedError(f"{person.shown} may only propose: to {action} is for people")
         return person
+    if person.is_rule:
+        raise RefusedError(f"{person.shown} is nobody: to {action} is for people")
     entries = named_entries(policy, action)
     if not entries:
         is_listed = person.account in people.accounts and not person.is_claimed

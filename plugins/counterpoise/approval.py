@@ -2,18 +2,21 @@
 
 approvals = ledger.approvals_of(run_id)    # oldest first
 approval = granted_approval(approvals, plan.fingerprint, now, people=people_needed(plan))
+why_rule_does_not_hold(rule, plan, policy, now, copied_before_bytes=0)    # "": no person has to
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import takewhile
 
 from counterpoise.errors import NotApprovedError
 from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.calendar import opens_at
 from counterpoise.model.movement import max_moves_at_once, rate_with_room
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import ApprovalPolicy, MovementPolicy
+from counterpoise.model.policy import ApprovalPolicy, ApprovalRule, ClusterPolicy, MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.units import format_bytes, format_moment
 
@@ -53,7 +56,9 @@ def approvals_in_force(approvals: Sequence[Approval]) -> tuple[Approval, ...]:
 
 
 def approvers_in_force(approvals: Sequence[Approval]) -> tuple[Person, ...]:
-    """Return the people whose approval no later rejection has undone, in the order of their first.
+    """Return those whose approval no later rejection has undone, in the order of their first.
+
+    They are people, or a rule of the policy.
 
     `approvals` are oldest first. Whether each still holds is checked by `granted_approval`.
     Example: alice approves, bob rejects, carol and alice approve: (carol, alice).
@@ -63,6 +68,55 @@ def approvers_in_force(approvals: Sequence[Approval]) -> tuple[Person, ...]:
         if not any(approval.person.is_same(other) for other in people):
             people.append(approval.person)
     return tuple(people)
+
+
+def approvals_missing(approvers: Sequence[Person], needed: int) -> int:
+    """Return how many more people have to approve; a rule counts where one approval is enough."""
+    people = [approver for approver in approvers if not approver.is_rule]
+    return max(0, needed - len(approvers if needed == 1 else people))
+
+
+def find_rule(policy: ApprovalPolicy, approver: Person) -> ApprovalRule | None:
+    """Return the rule as which something was approved; None where the policy has it no more."""
+    rules = (rule for rule in policy.by_rule if Person.of_rule(rule.name) == approver)
+    return next(rules, None)
+
+
+def why_rule_does_not_hold(
+    rule: ApprovalRule,
+    plan: RebalancePlan,
+    policy: ClusterPolicy,
+    now: datetime,
+    *,
+    copied_before_bytes: int,
+) -> str:
+    """Return why a person has to approve a plan, as `copies more than 10 GB`; "" where none has to.
+
+    `copied_before_bytes` is what the rule has approved within 24 h, without this plan.
+    """
+    name = Person.of_rule(rule.name).shown
+    if because := why_two_people(plan, policy.approval):
+        return f"the plan {because}, so two people have to approve it"
+    if plan.goal not in rule.goals:
+        return f"{name} is not for the goal {plan.goal}"
+    most = rule.copies_at_most_bytes
+    if not most and plan.copied_replicas:
+        return f"{name} is for plans that copy no replica"
+    if plan.copied_bytes + copied_before_bytes > most:
+        return f"{name} approves up to {format_bytes(most)} in 24 h (copies_at_most)"
+    opens = opens_at(replace(policy.movement, windows=rule.windows), now)
+    if opens is not None:
+        return f"{name} approves again from {format_moment(opens)} (windows)"
+    return ""
+
+
+def rule_reason(rule: ApprovalRule, plan: RebalancePlan) -> str:
+    """Return why a rule approved, as the ledger keeps it: what the rule said at that time."""
+    parts = [f"goal {plan.goal}", f"copies {format_bytes(plan.copied_bytes)}"]
+    if rule.copies_at_most_bytes:
+        parts.append(f"up to {format_bytes(rule.copies_at_most_bytes)} in 24 h are allowed")
+    parts += [f"from {window.starts!r} on" for window in rule.windows]
+    return f"approval: by_rule: {rule.name} ({', '.join(parts)})"
 
 
 def counting_approvals(
@@ -120,7 +174,7 @@ def granted_approval(
         )
 
     approvers = approvers_in_force(counting_approvals(approvals, fingerprint, now))
-    if len(approvers) < people:
+    if approvals_missing(approvers, people):
         raise NotApprovedError(
             f"plan {fingerprint} {because}, so {people} different people have to approve it; until "
             f"now {join_people(approvers)} did. Somebody else has to approve it too "

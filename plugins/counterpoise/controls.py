@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from counterpoise import access
-from counterpoise.approval import approvers_in_force
+from counterpoise.approval import approvers_in_force, default_rate, find_rule, rule_reason
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError, StalePlanError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
@@ -25,6 +25,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
+from counterpoise.rule_approvals import check_may_approve
 from counterpoise.units import parse_rate, parse_until
 
 
@@ -105,6 +106,26 @@ def record_decision(
     return approval
 
 
+def approve_by_rule(
+    installation: Installation, run_id: str, fingerprint: str, approver: Person
+) -> Approval:
+    """Record the yes of a rule of the policy, at the rate that people are offered.
+
+    Raises what `record_decision` raises.
+    """
+    run, plan = installation.run_and_plan(run_id, fingerprint)
+    rule = find_rule(installation.cluster(run.cluster).policy.approval, approver)
+    return record_decision(
+        installation,
+        run_id,
+        fingerprint,
+        decision=Decision.GRANTED,
+        by=approver,
+        reason=rule_reason(rule, plan) if rule else approver.shown,
+        rate=None,
+    )
+
+
 def check_decision(
     installation: Installation,
     run_id: str,
@@ -141,6 +162,10 @@ def _checked_decision(
     if must_be_another:
         _check_is_another(installation, run.run_id, counting)
     plan = installation.plan_of(run)
+    if by.is_rule:
+        check_may_approve(installation, run, by)
+        offered = default_rate(plan, installation.cluster(run.cluster).policy.movement)
+        return by, reason, _checked_rate(installation, plan, offered)
     wanted = check_grant(installation, plan, by=by, requester=run.requester, rate=rate)
     return counting, reason, wanted
 
@@ -159,9 +184,10 @@ def _who_decides(installation: Installation, run: Run, decision: Decision, by: P
     """Return the person who counts.
 
     The requester may withdraw their plan with a no, and whoever may cancel a run may say no to one
-    that is approved and has not started. That nobody answered in time needs no permission.
+    that is approved and has not started. That nobody answered in time needs no permission. The yes
+    of a rule is checked with the plan.
     """
-    if decision is Decision.TIMED_OUT:
+    if decision is Decision.TIMED_OUT or (decision is Decision.GRANTED and by.is_rule):
         return by
     if decision is Decision.REJECTED:
         if access.is_requester(installation.people, by, run.requester) and not by.is_claimed:
@@ -353,7 +379,10 @@ def _parsed_rate(rate: str) -> int:
 
 
 def _usable_rate(installation: Installation, plan: RebalancePlan, rate: str) -> int:
-    wanted = _parsed_rate(rate)
+    return _checked_rate(installation, plan, _parsed_rate(rate))
+
+
+def _checked_rate(installation: Installation, plan: RebalancePlan, wanted: int) -> int:
     policy = installation.cluster(plan.cluster).policy
     access.check_rate(policy, wanted)
     if warning := rate_warning(plan, wanted, max_moves_at_once(policy.movement)):

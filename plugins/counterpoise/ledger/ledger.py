@@ -270,6 +270,21 @@ class Ledger:
         with self._transactions.reading() as connection:
             return tuple(read_approval(row) for row in connection.execute(query))
 
+    def approvals_since(self, cluster: str, since: datetime) -> tuple[Approval, ...]:
+        """Return every yes to a plan of a cluster from a time on, oldest first."""
+        query = (
+            sa.select(approvals)
+            .join(runs, runs.c.run_id == approvals.c.run_id)
+            .where(
+                runs.c.cluster == cluster,
+                approvals.c.decision == Decision.GRANTED,
+                approvals.c.at >= since,
+            )
+            .order_by(approvals.c.id)
+        )
+        with self._transactions.reading() as connection:
+            return tuple(read_approval(row) for row in connection.execute(query))
+
     def record_request(self, request: ControlRequest) -> None:
         """Keep a request about a run or a cluster; the next observation of the run follows it."""
         with self._transactions.chaining(request.cluster) as connection:

@@ -21,6 +21,7 @@ from counterpoise.errors import InputError
 AIRFLOW: Final = "airflow"
 SYSTEM: Final = "system"
 DAG: Final = "airflow-dag"
+RULE: Final = "policy-rule"  # of `approval: by_rule`
 _CLAIMED: Final = "claimed:"
 # Python calls them printable, but nobody sees them: joiners, fillers, variation selectors, and the
 # pattern of Braille that has no dot.
@@ -52,8 +53,8 @@ def name_key(name: str) -> str:
 class Person:
     """Who does something: a name for people to read, and the account that was verified.
 
-    `account` is like "airflow:2", "system:asmith" or "airflow-dag:kafka_leader_balance"; "" where
-    none is known, as in rows of older versions.
+    `account` is like "airflow:2", "system:asmith", "airflow-dag:kafka_leader_balance" or
+    "policy-rule:small"; "" where none is known, as in rows of older versions.
     """
 
     name: str
@@ -72,6 +73,8 @@ class Person:
         """Return for example `alice`, `alice (airflow:2)`, `carol (claimed by system user bob)`."""
         if self.is_claimed:
             return f"{self.name} (claimed by {_account_in_words(self.account)})"
+        if self.is_rule:
+            return f"rule {self.account_id} (policy)"
         has_more_to_say = bool(self.account) and self.account_id != self.name
         return f"{self.name} ({self.account})" if has_more_to_say else self.name
 
@@ -79,6 +82,16 @@ class Person:
     def is_dag(self) -> bool:
         """Return whether nobody but a Dag of ours asks: the analysis, or a removal repeated."""
         return self.account.startswith(f"{DAG}:") and not self.is_claimed
+
+    @property
+    def is_rule(self) -> bool:
+        """Return whether no human, but a rule of the policy approves."""
+        return self.account.startswith(f"{RULE}:") and not self.is_claimed
+
+    @classmethod
+    def of_rule(cls, name: str) -> "Person":
+        """Return as whom a rule of the policy approves."""
+        return cls(f"rule {name}", f"{RULE}:{name}")
 
     @property
     def recorded_account(self) -> str | None:
@@ -100,7 +113,7 @@ class Person:
     @property
     def _keys(self) -> set[str]:
         keys = {name_key(self.name)}
-        if self.account and not self.is_claimed:
+        if self.account and not self.is_claimed and not self.is_rule:
             keys.add(name_key(self.account_id))
         if self.user_name:
             keys.add(name_key(self.user_name))

@@ -172,6 +172,20 @@ class AccessPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalRule:
+    """Plans that no person has to approve: all that the rule says holds for them.
+
+    It never approves what two people have to approve, or what somebody has rejected.
+    """
+
+    name: Annotated[str, Written.RULE_NAME]
+    goals: Annotated[tuple[str, ...], Written.GOALS]
+    # by all that it approves within 24 h; 0: only what copies no replica
+    copies_at_most_bytes: Annotated[int, Written.BYTES, Key("copies_at_most")] = 0
+    windows: tuple[MaintenanceWindow, ...] = ()  # when it approves and runs start; none: always
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalPolicy:
     """How many eyes, how fast at most, how long a question stays open, and how long a yes holds."""
 
@@ -189,6 +203,7 @@ class ApprovalPolicy:
     )
     two_people_for_removals: bool = False  # goal remove-brokers
     critical: bool = False  # every plan of the cluster
+    by_rule: tuple[ApprovalRule, ...] = ()  # none: a person approves every plan
 
     @property
     def may_need_two_people(self) -> bool:

@@ -17,6 +17,8 @@ class Written(Enum):
     PEOPLE = auto()  # the same, and never empty
     CONNECTION_IDS = auto()  # a list of ids of Airflow's connections, never addresses
     EVENTS = auto()  # a list of events: [halted, done]
+    GOALS = auto()  # a list of goals that a plan can be made for: [leaders, rebalance]
+    RULE_NAME = auto()  # letters, digits, dots, dashes and underscores: small-moves
     PEOPLE_OR_ROLES = auto()  # the same, with roles of Airflow: ["airflow-role:Viewer"]
 
 

@@ -3,6 +3,7 @@
     RecordedApproval(task_id="approve")
     RecordedApproval(task_id="approve_second", is_second=True)
 
+A rule of the policy may approve instead of the first (`rule_approvals.py`): then nobody is asked.
 The second asks another person, and only where the plan needs two; otherwise it ends at once.
 
 The ledger's row decides: `execute` reads it, not Airflow's state. No answer in time is a no. The
@@ -31,6 +32,7 @@ from counterpoise.orchestration.delivery import tell_about_run
 from counterpoise.orchestration.handover import dag_task, planned_run
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import PLAN, RUN, page_url, show_run
+from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
     from counterpoise.model.approval import Approval
@@ -101,8 +103,36 @@ class RecordedApproval(ApprovalOperator):
         self.is_second = is_second
 
     def execute(self, context: Any) -> Any:
-        """Ask; the task then waits in `awaiting_input` and holds no worker."""
+        """Ask; the task then waits in `awaiting_input` and holds no worker. Where a rule of the
+        policy approves the plan, nobody is asked.
+        """
+        if not self.is_second and self._is_approved_by_rule(context["ti"]):
+            return None
         return self._ask(context)
+
+    def _is_approved_by_rule(self, ti: Any) -> bool:
+        """Return whether a rule of the policy approves the plan, now recorded in the ledger."""
+        from counterpoise import controls, pipeline
+
+        with airflow_installation() as installation:
+            run = planned_run(installation, ti)
+            rule = pipeline.rule_that_approves(installation, dag_task(ti))
+            if rule is None:
+                return False
+            approval = controls.approve_by_rule(
+                installation, run["run_id"], run["fingerprint"], rule
+            )
+            show_run(ti, run["run_id"])
+            tell_about_run(installation, run["run_id"])
+        _LOGGER.info("approved by %s: %s", approval.person.shown, approval.reason)
+        decided = {
+            "decision": str(approval.decision),
+            "by": approval.by,
+            "rate": format_rate(approval.rate_bytes_per_second or 0),
+            "reason": approval.reason,
+        }
+        ti.xcom_push(key="decision", value=decided)
+        return True
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
         """Record the answer, or ask again; tasks downstream see only what was recorded."""

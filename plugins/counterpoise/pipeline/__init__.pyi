@@ -17,6 +17,7 @@ from .dag_runs import (
     check_answer,
     check_plans_first,
     put_question,
+    rule_that_approves,
     run_of_dag_run,
 )
 from .diagnosing import Examination, examine, leader_watch, try_connection
@@ -101,6 +102,7 @@ __all__ = [
     "report_fleet",
     "report_run",
     "round_by_hand",
+    "rule_that_approves",
     "run_of_dag_run",
     "second_approval_question",
     "self_check",

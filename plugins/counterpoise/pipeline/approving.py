@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from counterpoise import access, reporting
-from counterpoise.approval import approvers_in_force, default_rate, join_people, people_needed
+from counterpoise.approval import (
+    approvals_missing,
+    approvers_in_force,
+    default_rate,
+    join_people,
+    people_needed,
+)
 from counterpoise.archive import plan_docs_folder, plan_report_name
 from counterpoise.errors import ClusterError, InputError, RefusedError, StoreError, list_complaints
 from counterpoise.history import HistoryError
@@ -27,6 +33,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
 from counterpoise.pipeline.snapshots import checked_snapshot
+from counterpoise.rule_approvals import VALIDATED
 from counterpoise.units import format_rate
 from counterpoise.validation import (
     OVERRIDABLE_RULES,
@@ -39,7 +46,6 @@ from counterpoise.validation import (
 
 _MIN_ISR: Final = "min.insync.replicas"
 _LOGGER = safe_logger(__name__)
-VALIDATED: Final = "validated"  # the event of a plan that nothing speaks against
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +192,7 @@ def second_approval_question(installation: Installation, run_id: str) -> Approva
     approved_by = approvers_in_force(approvals)
     policy = installation.cluster(run.cluster).policy
     needed = people_needed(plan, policy.approval)
-    if needed == 1 or len(approved_by) >= needed:
+    if needed == 1 or not approvals_missing(approved_by, needed):
         return None
     question = approval_question(installation, run_id)
     approvers = access.people_to_ask(policy, installation.people, run.requester, approved_by)

@@ -13,18 +13,19 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from counterpoise.errors import RefusedError, StalePlanError
+from counterpoise.errors import NotApprovedError, RefusedError, StalePlanError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Question
+from counterpoise.model.person import Person
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
 from counterpoise.pipeline.approving import (
-    VALIDATED,
     ApprovalQuestion,
     approval_question,
     check_plan_rules,
     second_approval_question,
 )
 from counterpoise.pipeline.planning import PlannedRun
+from counterpoise.rule_approvals import applying_rule, check_still_holds, check_validated
 
 _FIRST_QUESTION: Final = "approve"  # the task that asks the first person
 _APPROVABLE_STATES: Final = (RunState.PROPOSED, RunState.APPROVED, RunState.HALTED)
@@ -67,16 +68,10 @@ def put_question(
     RefusedError where the plan was not validated or breaks a rule, where the run has ended, or
     where this task has asked about another plan before.
     """
-    run, plan = installation.run_and_plan(_run_of(installation, task).run_id)
-    if run.state in UNDER_WAY_STATES:
+    run = _run_of(installation, task)
+    if run.state in UNDER_WAY_STATES or _is_approved_by_rule(installation, run):
         return None
-    if run.state not in _APPROVABLE_STATES:
-        raise RefusedError(
-            f"run {run.run_id} is {run.state} ({run.reason or 'no reason given'}), so there is "
-            "nothing to approve; start a new Dag run for a new plan"
-        )
-    _check_validated(installation, run)
-    check_plan_rules(installation, plan)
+    _check_approvable(installation, run)
     ask = second_approval_question if is_second else approval_question
     asked = ask(installation, run.run_id)
     if asked is None:
@@ -100,6 +95,46 @@ def put_question(
     )
     installation.ledger.record_question(question)
     return asked
+
+
+def _check_approvable(installation: Installation, run: Run) -> None:
+    """Raise RefusedError where a plan can be approved neither by people nor by a rule: it was not
+    validated, breaks a rule of plans, or its run has ended.
+    """
+    if run.state not in _APPROVABLE_STATES:
+        raise RefusedError(
+            f"run {run.run_id} is {run.state} ({run.reason or 'no reason given'}), so there is "
+            "nothing to approve; start a new Dag run for a new plan"
+        )
+    check_validated(installation, run)
+    check_plan_rules(installation, installation.run_and_plan(run.run_id, run.fingerprint)[1])
+
+
+def rule_that_approves(installation: Installation, task: DagTask) -> Person | None:
+    """Return as whom a rule of the policy approves the plan of a Dag run; None where people do.
+
+    Raises RefusedError for a plan that nobody may approve.
+    """
+    run = _run_of(installation, task)
+    policy = installation.cluster(run.cluster).policy
+    if run.state is not RunState.PROPOSED or not policy.approval.by_rule:
+        return None
+    _check_approvable(installation, run)
+    return applying_rule(installation, run)
+
+
+def _is_approved_by_rule(installation: Installation, run: Run) -> bool:
+    """Return whether a rule has approved a run, and still does: its task was lost since."""
+    if run.state is not RunState.APPROVED:
+        return False
+    last = installation.ledger.approvals_of(run.run_id)[-1]
+    if not last.person.is_rule:
+        return False
+    try:
+        check_still_holds(installation, run, last)
+    except NotApprovedError:
+        return False
+    return True
 
 
 def check_answer(installation: Installation, task: DagTask, fingerprint: str | None) -> PlannedRun:
@@ -137,15 +172,6 @@ def check_plans_first(installation: Installation, dag_id: str, dag_run_id: str) 
         raise RefusedError(
             f"this Dag run has asked about plan {question.fingerprint} (run {question.run_id}), "
             "and Airflow would show that question for any other plan; start a new Dag run"
-        )
-
-
-def _check_validated(installation: Installation, run: Run) -> None:
-    events = installation.ledger.journal(run.run_id).events()
-    if not any((event.kind, event.text) == (VALIDATED, run.fingerprint) for event in events):
-        raise RefusedError(
-            f"plan {run.fingerprint} was not validated (somebody may have marked the task as "
-            "success); clear the task `validate`, and nobody is asked before it has succeeded"
         )
 
 

@@ -28,6 +28,7 @@ from counterpoise.model.provider import profile_of
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.pipeline.approving import check_plan_rules
+from counterpoise.rule_approvals import check_still_holds
 
 Log = Callable[[str], None]
 
@@ -89,7 +90,10 @@ def _check_approved(installation: Installation, run: Run, plan: RebalancePlan) -
     approvals = installation.ledger.approvals_of(run.run_id)
     granted_approval(approvals, plan.fingerprint, now, people=needed, because=because)
     in_force = approvals_in_force(counting_approvals(approvals, plan.fingerprint, now))
-    access.check_approvers(policy, installation.people, in_force, run.requester, needed=needed)
+    if in_force[-1].person.is_rule:
+        check_still_holds(installation, run, in_force[-1])
+    else:
+        access.check_approvers(policy, installation.people, in_force, run.requester, needed=needed)
     _check_requested_rate(installation, run, in_force[-1])
 
 

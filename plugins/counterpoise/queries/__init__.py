@@ -111,7 +111,7 @@ def approvals_missing(installation: Installation, run_id: str, plan: RebalancePl
     """Return how many more people have to say yes before the run may start."""
     approved_by = approval.approvers_in_force(installation.ledger.approvals_of(run_id))
     policy = installation.cluster(plan.cluster).policy.approval
-    return max(0, approval.people_needed(plan, policy) - len(approved_by))
+    return approval.approvals_missing(approved_by, approval.people_needed(plan, policy))
 
 
 def why_two_people(installation: Installation, plan: RebalancePlan) -> str:

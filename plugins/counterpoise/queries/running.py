@@ -31,6 +31,7 @@ from counterpoise.queries import Viewer, may_view
 from counterpoise.queries.viewing import who_may
 from counterpoise.reporting import plan_pictures
 from counterpoise.reporting.parts import Comparison
+from counterpoise.rule_approvals import VALIDATED
 from counterpoise.settings import Settings
 from counterpoise.storage import Store
 from counterpoise.undoing import check_undoable
@@ -38,7 +39,6 @@ from counterpoise.undoing import check_undoable
 _PLANS_KEPT: Final = 4
 _VIEWS_KEPT: Final = 8  # of those plans, at different rates
 _PICTURES: Final[dict[str, tuple[Comparison, ...]]] = {}  # by the plan's fingerprint
-VALIDATED: Final = "validated"  # the event of a plan that nothing speaks against
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class RunDetails:
     @property
     def yes_missing(self) -> int:
         """Return how many more people have to say yes before the run may start."""
-        return max(0, self.people_needed - len(self.approved_by))
+        return approval.approvals_missing(self.approved_by, self.people_needed)
 
     @property
     def waits_for_answer(self) -> bool:

@@ -15,6 +15,7 @@ import yaml
 from counterpoise.errors import InputError
 from counterpoise.model.person import AIRFLOW, SYSTEM, People, name_key, normalized_name
 from counterpoise.model.policy import AIRFLOW_ROLE, GROUP, Action, ClusterPolicy
+from counterpoise.settings.approval_rules import check_rules
 from counterpoise.settings.sections import Section, texts
 
 # The key in the file, and the kind of account.
@@ -151,6 +152,7 @@ def check_policy(section: Section | None, policy: ClusterPolicy, people: People)
             "approvers", "approvers and access: approve say the same; write access: approve only"
         )
     _check_two_people(approval, policy, people)
+    check_rules(approval, policy.approval)
     max_rate = policy.approval.max_rate_bytes_per_second
     if max_rate and policy.movement.rate_bytes_per_second > max_rate:
         approval.complain(

@@ -5,6 +5,7 @@
 Names, types, ranges and defaults are those of `model/policy.py`; here is how each type is read.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -30,6 +31,7 @@ from counterpoise.model.policy import (
     MaintenanceWindow,
     NotifyPolicy,
 )
+from counterpoise.model.request import PLANNED_GOALS
 from counterpoise.model.written import AtLeast, Key, Written
 from counterpoise.settings.audits import read_audit
 from counterpoise.settings.people import approvers, named_people
@@ -53,6 +55,7 @@ from counterpoise.units import format_seconds
 Reader = Callable[[yaml.Node, str], Any]
 
 _UNITS: Final = ("_bytes_per_second", "_per_second")  # a rate brings its unit along
+_RULE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 _KEPT: Final = ("keep_all", "keep_hourly", "keep_daily")
 
 
@@ -199,6 +202,27 @@ def _events(node: yaml.Node, name: str) -> tuple[str, ...]:
     return events
 
 
+def _goals(node: yaml.Node, name: str) -> tuple[str, ...]:
+    known = tuple(map(str, PLANNED_GOALS))
+    goals = texts(node, name)
+    if not goals:
+        raise InputError(f"{name}: names no goal, so the rule would approve nothing")
+    for goal in goals:
+        if goal not in known:
+            raise InputError(f"{name}: {goal!r} is unknown; there are: {', '.join(known)}")
+    return goals
+
+
+def _rule_name(node: yaml.Node, name: str) -> str:
+    word = text(node, name)
+    if not _RULE_NAME.fullmatch(word):
+        raise InputError(
+            f"{name}: {word!r} is no name of a rule; write up to 60 letters, digits, dots, dashes "
+            "and underscores, like small-moves"
+        )
+    return word
+
+
 def _time_zone(node: yaml.Node, name: str) -> str:
     zone = text(node, name)
     try:
@@ -227,6 +251,8 @@ _WRITTEN: Final[Mapping[Written, Reader]] = {
     Written.TIME_ZONE: _time_zone,
     Written.CONNECTION_IDS: _connection_ids,
     Written.EVENTS: _events,
+    Written.GOALS: _goals,
+    Written.RULE_NAME: _rule_name,
     Written.APPROVERS: approvers,
     Written.PEOPLE: named_people(),
     Written.PEOPLE_OR_ROLES: named_people(with_roles=True),

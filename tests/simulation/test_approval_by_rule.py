@@ -1,0 +1,278 @@
+"""A rule of the policy approves instead of a person: only what it says, only while it says so."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterpoise import controls, pipeline
+from counterpoise.errors import CounterpoiseError, NotApprovedError, RefusedError
+from counterpoise.installation import Installation
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.approval import Decision
+from counterpoise.model.person import Person
+from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.request import Goal
+from counterpoise.model.run import RunState
+from counterpoise.pipeline import DagTask, PlannedRun
+from counterpoise.settings import parse_settings
+from tests.support.installations import installation_over
+from tests.support.pictures import simulated
+from tests.support.runs import change_state
+
+POLICY = """
+clusters:
+  demo:
+    connection: reader
+    policy: {{movement: {{rate: 20MB/s}}, approval: {{approvers: [alice, bob], {0}}}}}
+"""
+RULE = "{name: small, goals: [add-brokers], copies_at_most: 1GB}"
+TASK = DagTask("kafka_rebalance", "manual__1", "approve")
+SECOND = DagTask("kafka_rebalance", "manual__1", "approve_second")
+ADD_3 = RebalanceRequest(Goal.ADD_BROKERS, (3,))
+ALICE, BOB, CAROL = map(Person, ("alice", "bob", "carol"))
+SMALL = Person.of_rule("small")
+
+
+@pytest.fixture
+def kafka() -> SimulatedCluster:
+    """Broker 3 has just joined: its share is 120 MB."""
+    return simulated(
+        "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6)), racks="1=a 2=b 3=c"
+    )
+
+
+@pytest.fixture
+def under(tmp_path: Path, kafka: SimulatedCluster) -> Callable[[str], Installation]:
+    """Returns the installation as a worker opens it while the policy says this of approval."""
+
+    def with_policy(approval: str) -> Installation:
+        clusters = POLICY.format(approval)
+        return installation_over(tmp_path, lambda _: kafka, clusters=clusters)
+
+    return with_policy
+
+
+@pytest.fixture
+def ruled(under: Callable[[str], Installation]) -> Installation:
+    return under(f"by_rule: [{{name: leaders, goals: [leaders]}}, {RULE}]")
+
+
+@pytest.fixture
+def run(ruled: Installation) -> PlannedRun:
+    return planned(ruled)
+
+
+def planned(installation: Installation) -> PlannedRun:
+    """What `plan` and `validate` leave behind."""
+    pipeline.snapshot(installation, "demo", installation.clock())
+    run = pipeline.plan(
+        installation,
+        "demo",
+        ADD_3,
+        requested_by=CAROL,
+        dag_id=TASK.dag_id,
+        dag_run_id=TASK.dag_run_id,
+    )
+    assert run is not None
+    installation.ledger.journal(run["run_id"]).event("validated", run["fingerprint"])
+    return run
+
+
+def approve_by(installation: Installation, run: PlannedRun, by: Person, **changes: Any) -> None:
+    answer = {"decision": Decision.GRANTED, "by": by, "reason": "x", "rate": "20MB/s"} | changes
+    controls.record_decision(installation, run["run_id"], run["fingerprint"], **answer)
+
+
+def approve_by_rule(installation: Installation, run: PlannedRun) -> None:
+    """What the task `approve` does where a rule applies."""
+    assert pipeline.rule_that_approves(installation, TASK) == SMALL
+    controls.approve_by_rule(installation, run["run_id"], run["fingerprint"], SMALL)
+    assert pipeline.put_question(installation, TASK) is None, "nobody is asked"
+
+
+def check_people_decide(installation: Installation, run: PlannedRun, why: str) -> None:
+    """Check that no rule is found, and that a yes in its name is refused at the record, too."""
+    assert pipeline.rule_that_approves(installation, TASK) is None
+    with pytest.raises(RefusedError, match=why):
+        controls.approve_by_rule(installation, run["run_id"], run["fingerprint"], SMALL)
+    assert pipeline.put_question(installation, TASK) is not None
+
+
+def start(installation: Installation, run: PlannedRun) -> None:
+    pipeline.open_run(installation, run["run_id"], run["fingerprint"])
+
+
+def mutating_calls(kafka: SimulatedCluster) -> set[str]:
+    changing = {"alter_configs", "alter_reassignments", "elect_preferred_leaders"}
+    return changing & {call.name for call in kafka.calls}
+
+
+def test_the_ledger_says_which_rule_approved_why_and_at_which_rate(
+    ruled: Installation, run: PlannedRun
+) -> None:
+    approve_by_rule(ruled, run)
+    (approval,) = ruled.ledger.approvals_of(run["run_id"])
+    assert (approval.decision, approval.by) == (Decision.GRANTED, "rule small")
+    assert (approval.account, approval.person.shown) == ("policy-rule:small", "rule small (policy)")
+    assert approval.rate_bytes_per_second == 20_000_000
+    assert approval.reason.startswith("approval: by_rule: small (goal add-brokers, copies 120")
+    assert approval.expires_at == approval.at + timedelta(hours=24)
+    start(ruled, run)
+    assert ruled.ledger.run(run["run_id"]).state is RunState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("approval", "why"),
+    [
+        ("wait_for: 2h", "has no rule small"),
+        ("by_rule: [{name: small, goals: [leaders]}]", "is not for the goal add-brokers"),
+        (f"by_rule: [{RULE.replace('1GB', '119MB')}]", "approves up to 119"),
+        (
+            f"by_rule: [{RULE[:-1]}, windows: [{{starts: '0 0 29 2 *', lasts: 1m}}]}}]",
+            "approves again from 2028-02-29",
+        ),
+        ("critical: yes", "has no rule small"),
+    ],
+)
+def test_a_policy_edited_before_or_after_the_approval_decides(
+    under: Callable[[str], Installation],
+    ruled: Installation,
+    run: PlannedRun,
+    kafka: SimulatedCluster,
+    approval: str,
+    why: str,
+) -> None:
+    edited = under(approval)
+    check_people_decide(edited, run, why)
+    approve_by_rule(ruled, run)
+    refused = "is for a critical cluster" if "critical" in approval else why
+    with pytest.raises(NotApprovedError, match=refused):
+        start(edited, run)
+    assert mutating_calls(kafka) == set()
+    assert pipeline.put_question(edited, TASK) is not None, "a person is asked after clearing"
+
+
+@pytest.mark.parametrize("approval", ["critical: yes", "two_people_above: 100MB"])
+def test_a_rule_counts_for_none_of_two_people(
+    under: Callable[[str], Installation],
+    ruled: Installation,
+    run: PlannedRun,
+    kafka: SimulatedCluster,
+    approval: str,
+) -> None:
+    with pytest.raises(CounterpoiseError, match="two people"):
+        parse_settings(POLICY.format(f"by_rule: [{RULE}], {approval}"), where="clusters.yaml")
+    approve_by_rule(ruled, run)
+    edited = under(approval)
+    question = pipeline.put_question(edited, SECOND, is_second=True)
+    assert question is not None and "Approved by rule small (policy)" in question.body_markdown
+    approve_by(edited, run, BOB, must_be_another=True)
+    with pytest.raises(NotApprovedError, match="2 different people have to approve"):
+        start(edited, run)
+    assert mutating_calls(kafka) == set()
+    approve_by(edited, run, ALICE, must_be_another=True)
+    start(edited, run)
+
+
+def test_what_was_not_validated_or_is_frozen_or_was_rejected_is_for_people(
+    ruled: Installation,
+) -> None:
+    run = planned(ruled)
+    controls.freeze(ruled, "demo", until="8h", by=ALICE, why="month end")
+    check_people_decide(ruled, run, "while demo is frozen")
+    controls.unfreeze(ruled, "demo", by=ALICE, why="over")
+    approve_by(ruled, run, BOB, decision=Decision.REJECTED, rate=None)
+    with pytest.raises(RefusedError, match="waits for its first answer"):
+        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)
+    plan = ruled.plan_of(ruled.ledger.run(run["run_id"]))
+    again = pipeline.submit_plan(
+        ruled, plan, requested_by=CAROL, dag_id=TASK.dag_id, dag_run_id=TASK.dag_run_id
+    )
+    assert again["run_id"] != run["run_id"]
+    with pytest.raises(RefusedError, match="was not validated"):
+        pipeline.rule_that_approves(ruled, TASK)
+    with pytest.raises(RefusedError, match="was not validated"):
+        controls.approve_by_rule(ruled, again["run_id"], run["fingerprint"], SMALL)
+    ruled.ledger.journal(again["run_id"]).event("validated", run["fingerprint"])
+    check_people_decide(ruled, again, "bob has rejected this plan")
+
+
+def test_a_rule_does_nothing_but_approve_and_nobody_can_claim_to_be_one(
+    ruled: Installation, run: PlannedRun
+) -> None:
+    with pytest.raises(RefusedError, match="is for people"):
+        approve_by(ruled, run, SMALL, decision=Decision.REJECTED, rate=None)
+    with pytest.raises(RefusedError, match="is for people"):
+        controls.freeze(ruled, "demo", until="8h", by=SMALL, why="x")
+    plan = ruled.plan_of(ruled.ledger.run(run["run_id"]))
+    with pytest.raises(RefusedError, match="is for people"):
+        pipeline.submit_plan(ruled, plan, requested_by=SMALL)
+    mallory = ruled.people.system_user("mallory")
+    for impostor in (
+        ruled.people.claimed_by(mallory, "rule small"),
+        ruled.people.claimed_by(mallory, "policy-rule:small"),
+        ruled.people.airflow_user("policy-rule:small", "rule small"),
+    ):
+        assert not impostor.is_rule
+        assert not Person.from_ledger(impostor.name, impostor.recorded_account).is_rule
+        with pytest.raises(RefusedError, match="may not approve"):
+            approve_by(ruled, run, impostor)
+    assert ruled.ledger.run(run["run_id"]).state is RunState.PROPOSED
+
+
+def test_an_approval_by_a_rule_expires(ruled: Installation, run: PlannedRun) -> None:
+    approve_by_rule(ruled, run)
+    clock = ruled.clock
+    ruled.clock = lambda: clock() + timedelta(hours=25)
+    with pytest.raises(NotApprovedError, match="expired"):
+        start(ruled, run)
+
+
+def test_a_superseded_plan_is_neither_approved_nor_started(
+    ruled: Installation, run: PlannedRun, kafka: SimulatedCluster
+) -> None:
+    approve_by_rule(ruled, run)
+    pipeline.plan(ruled, "demo", RebalanceRequest(Goal.LEADERS), requested_by=ALICE)
+    assert ruled.ledger.run(run["run_id"]).state is RunState.SUPERSEDED
+    with pytest.raises(RefusedError):
+        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)
+    with pytest.raises(RefusedError, match="superseded"):
+        start(ruled, run)
+    assert mutating_calls(kafka) == set()
+
+
+def test_a_rule_starts_a_run_once(ruled: Installation, run: PlannedRun) -> None:
+    approve_by_rule(ruled, run)
+    start(ruled, run)
+    for state in (RunState.SETTLING, RunState.HALTED):
+        change_state(ruled.ledger, run["run_id"], state, "a broker died")
+    with pytest.raises(NotApprovedError, match="a rule starts a run once"):
+        start(ruled, run)
+    assert pipeline.rule_that_approves(ruled, TASK) is None
+    assert pipeline.put_question(ruled, TASK) is not None
+    approve_by(ruled, run, ALICE)
+    start(ruled, run)
+
+
+def test_plans_cut_into_slices_count_together(
+    under: Callable[[str], Installation],
+) -> None:
+    ruled = under(f"by_rule: [{RULE.replace('1GB', '200MB')}]")
+    run = planned(ruled)
+    approve_by_rule(ruled, run)
+    start(ruled, run)
+    for state in (RunState.SETTLING, RunState.DONE):
+        change_state(ruled.ledger, run["run_id"], state)
+    again = planned(ruled)
+    assert again["run_id"] != run["run_id"]
+    check_people_decide(ruled, again, "approves up to 200")
+
+
+def test_a_plan_whose_sizes_nobody_knows_is_for_people(
+    ruled: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "describe_log_dirs", lambda *_, **__: ())
+    check_people_decide(ruled, planned(ruled), "did not tell the sizes")
