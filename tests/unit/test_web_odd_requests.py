@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi import FastAPI, HTTPException
 from fastapi.testclient import TestClient
 from httpx import Response
 
@@ -62,6 +65,34 @@ def test_an_address_that_there_is_not_is_a_page(client: TestClient, path: str) -
     answer = client.get(path)
     assert answer.status_code == 404
     check_sentence(answer.text)
+
+
+@pytest.mark.parametrize("prefix", ["", "/airflow"])
+def test_a_page_without_a_login_asks_for_one_and_comes_back(pages: Pages, prefix: str) -> None:
+    html, root = {"accept": "text/html,*/*"}, f"{prefix}/counterpoise"
+    with web.browser(pages.environment, "nobody", root_path=root) as client:
+        refuse_the_login(client)
+        answer = client.get("/runs/a%20b/plan?text=x%26y", headers=html)
+        assert answer.status_code == 303
+        back = httpx.URL(answer.headers["location"])
+        assert back.path == f"{prefix}/api/v2/auth/login"
+        assert back.params["next"] == f"{root}/runs/a%20b/plan?text=x%26y"
+        for program in (
+            client.get("/fleet"),
+            client.get("/api/fleet", headers=html),
+            client.post("/runs/a/answer", headers=html),
+        ):
+            assert program.status_code == 401, program.text
+
+
+def refuse_the_login(client: TestClient) -> None:
+    """Answer as Airflow does where no login came with a request."""
+
+    def refuse() -> None:
+        raise HTTPException(401, "Not authenticated")
+
+    assert isinstance(client.app, FastAPI)
+    client.app.dependency_overrides[get_user] = refuse
 
 
 def test_an_unknown_address_of_the_api_is_json(client: TestClient) -> None:

@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote, urlencode
 
 from fastapi import Request, Response
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
@@ -92,7 +93,12 @@ def json_response(document: Mapping[str, object], *, status: int = 200) -> Respo
 
 
 def _is_api(request: Request) -> bool:
-    return str(request.scope["path"]).removeprefix(base_of(request)).startswith("/api/")
+    return _path_of(request).startswith("/api/")
+
+
+def _path_of(request: Request) -> str:
+    """Return the path below that of our pages."""
+    return str(request.scope["path"]).removeprefix(base_of(request))
 
 
 def _unknown_cluster(request: Request, known: tuple[str, ...]) -> Response:
@@ -134,17 +140,33 @@ async def safe_response(
 async def unroutable_response(request: Request, error: Exception) -> Response:
     """Return a page about what FastAPI itself refuses: no page or form of ours is like that.
 
-    What Airflow's login says stays as it is.
+    What Airflow's login says stays as it is; a person who only has to log in is asked to, and comes
+    back.
     """
     if isinstance(error, RequestValidationError):
         return error_page(request, 422, "This form cannot be read, and nothing was changed.")
     assert isinstance(error, StarletteHTTPException)
+    if error.status_code == 401 and _is_opened_in_a_browser(request):
+        return RedirectResponse(_login_of(request), status_code=303)
     sentence = _SENTENCES.get(error.status_code)
     if sentence is None:
         return await http_exception_handler(request, error)
     response = error_page(request, error.status_code, sentence)
     response.headers.update(error.headers or {})
     return response
+
+
+def _is_opened_in_a_browser(request: Request) -> bool:
+    """Return whether somebody opens a page, and no program asks for what is on it."""
+    is_page = request.method == "GET" and not _is_api(request)
+    return is_page and "text/html" in request.headers.get("accept", "")
+
+
+def _login_of(request: Request) -> str:
+    """Return where Airflow asks for a login, and from where it leads to this very page."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    back = urlencode({"next": f"{base_of(request)}{quote(_path_of(request))}{query}"})
+    return f"{airflow_of(request)}/api/v2/auth/login?{back}"
 
 
 def _has_nul(request: Request) -> bool:
