@@ -233,7 +233,7 @@ def change_rate(
     """
     run = _run_under_way(installation, run_id, Control.RATE)
     plan = installation.plan_of(run)
-    wanted, action = _parsed_rate(rate), Action.OPERATE
+    wanted, action = parse_rate(rate, where="rate"), Action.OPERATE
     if wanted > _approved_rate(installation, run_id):
         action = Action.APPROVE
         check_grant(installation, plan, by=by, requester=run.requester, rate=rate)
@@ -263,10 +263,8 @@ def cancel(installation: Installation, run_id: str, *, by: Person, why: str) -> 
 
 
 def undo(installation: Installation, run_id: str, *, by: Person, why: str) -> ControlRequest:
-    """Cancel a run that somebody wants to undo; the undo plan is made when it has halted, and
-    approved on its own.
-
-    Raises InputError, RefusedError.
+    """Cancel a run that somebody wants to undo; the undo plan, made after the halt, is approved on
+    its own. Raises InputError, RefusedError.
     """
     run = _run_under_way(installation, run_id, Control.UNDO)
     return _request(installation, run, Control.UNDO, by, why)
@@ -374,12 +372,8 @@ def _run_under_way(installation: Installation, run_id: str, control: Control) ->
     raise RefusedError(f"run {run_id} is {run.state}, so {control} can do nothing: {instead}")
 
 
-def _parsed_rate(rate: str) -> int:
-    return parse_rate(rate, where="rate")
-
-
 def _usable_rate(installation: Installation, plan: RebalancePlan, rate: str) -> int:
-    return _checked_rate(installation, plan, _parsed_rate(rate))
+    return _checked_rate(installation, plan, parse_rate(rate, where="rate"))
 
 
 def _checked_rate(installation: Installation, plan: RebalancePlan, wanted: int) -> int:

@@ -1,6 +1,6 @@
 """Whether what a run moved can be taken back, for the command line, the Dag and the page alike.
 
-    check_undoable(run, plan, moved, moved_later, rebase=False)
+    check_undoable(run, plan, moved, later, rebase=False)
 
 Undo is a plan of its own. It needs a run that has ended and has moved something, and partitions
 that no later run has moved.
@@ -19,7 +19,7 @@ def check_undoable(
     run: Run,
     plan: RebalancePlan,
     moved: Collection[TopicPartition],
-    moved_later: Mapping[TopicPartition, str],
+    later: Mapping[TopicPartition, str],
     *,
     rebase: bool,
 ) -> None:
@@ -41,7 +41,7 @@ def check_undoable(
             "a new plan of that goal"
         )
     if not rebase:
-        _check_not_moved_again(moved, moved_later)
+        _check_not_moved_again(moved, later)
     if any(len(move.replicas_before) != len(move.replicas_after) for move in plan.moves):
         raise RefusedError(
             f"run {run.run_id} changed replication factors; undo it with a plan of the goal "
@@ -50,12 +50,12 @@ def check_undoable(
 
 
 def _check_not_moved_again(
-    moved: Collection[TopicPartition], moved_later: Mapping[TopicPartition, str]
+    moved: Collection[TopicPartition], later: Mapping[TopicPartition, str]
 ) -> None:
-    again = sorted(name for name in moved if name in moved_later)
+    again = sorted(name for name in moved if name in later)
     if again:
         raise RefusedError(
             f"{len(again)} of the {len(moved)} partitions {verb(len(again), 'was', 'were')} moved "
-            f"again since, first {again[0]} by run {moved_later[again[0]]}: undo that one first, "
+            f"again since, first {again[0]} by run {later[again[0]]}: undo that one first, "
             "or leave these partitions where they are with `counterpoise undo --rebase`"
         )

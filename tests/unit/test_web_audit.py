@@ -98,8 +98,8 @@ def test_a_waived_finding_is_not_open(pages: Pages) -> None:
 
 def test_a_cluster_without_an_audit_has_a_page(pages: Pages) -> None:
     assert "No audit yet" in get(pages)
-    assert "/dags/kafka_audit" in get(pages, name="alice")
-    assert "/dags/kafka_audit" not in get(pages)
+    assert "/clusters/demo/start/audit" in get(pages, name="alice")
+    assert "/start/audit" not in get(pages)
 
 
 def test_each_finding_leads_to_its_waiver(pages: Pages) -> None:

@@ -137,7 +137,7 @@ def test_links_stand_below_the_prefix_of_airflow(pages: Pages) -> None:
     assert f'href="/airflow/counterpoise/runs/{run.run_id}"' in page
     quoted = "manual__2026-11-22T12%3A00%3A00%2B00%3A00%2Fx"
     assert f'href="/airflow/dags/kafka_rebalance/runs/{quoted}"' in page
-    assert 'href="/airflow/dags/kafka_snapshot" target="_top"' in page
+    assert 'href="/airflow/counterpoise/clusters/demo/start/snapshot"' in page
 
 
 def test_a_question_and_a_freeze_stand_at_the_top(pages: Pages) -> None:

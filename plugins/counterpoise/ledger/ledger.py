@@ -35,7 +35,6 @@ from counterpoise.ledger.run_states import (
 from counterpoise.ledger.schema import (
     approvals,
     clusters,
-    moves,
     plans,
     pulses,
     questions,
@@ -43,6 +42,7 @@ from counterpoise.ledger.schema import (
     runs,
 )
 from counterpoise.ledger.step import Step, held_step
+from counterpoise.ledger.submissions import read_moved_after, read_submitted_by_ended_runs
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.approval import Approval, Decision, Question
 from counterpoise.model.cluster import TopicPartition
@@ -50,7 +50,6 @@ from counterpoise.model.control import ControlRequest
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import (
-    ENDED_STATES,
     OPEN_STATES,
     UNDER_WAY_STATES,
     Run,
@@ -334,47 +333,17 @@ class Ledger:
         with self._transactions.reading() as connection:
             return int(connection.scalar(query) or 0)
 
-    def moved_partitions(self, run: Run) -> set[TopicPartition]:
-        """Return the partitions that a run submitted."""
-        return set(self.journal(run.run_id).submissions())
-
-    def moved_later(self, run: Run) -> dict[TopicPartition, str]:
-        """Return the partitions that later runs of the cluster moved, each with the run's id."""
-        return {
-            topic_partition: other.run_id
-            for other in self.runs(cluster=run.cluster)
-            if other.opened_at > run.opened_at
-            for topic_partition in self.moved_partitions(other)
-        }
-
     def submitted_by_ended_runs(
         self, cluster: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[str, tuple[int, ...]]]:
-        """Return the id of the run that submitted each partition last, and the target replicas.
-
-        Without partitions that no ended run has submitted, or that had arrived there.
-        """
-        wanted = set(partitions)
-        query = (
-            sa.select(moves.c.run_id, moves.c.topic, moves.c.partition, moves.c.target)
-            .join(runs, runs.c.run_id == moves.c.run_id)
-            .where(
-                runs.c.cluster == cluster,
-                runs.c.state.in_(ENDED_STATES),
-                moves.c.topic.in_({tp.topic for tp in wanted}),
-                moves.c.target.is_not(None),
-                moves.c.done_at.is_(None),
-            )
-            .order_by(moves.c.submitted_at)
-        )
+        """Return what `read_submitted_by_ended_runs` does."""
         with self._transactions.reading() as connection:
-            rows = list(connection.execute(query))
-        found = {}
-        for row in rows:
-            tp = TopicPartition(row.topic, row.partition)
-            if tp in wanted and row.target:
-                found[tp] = (row.run_id, tuple(map(int, row.target.split(","))))
-        return found
+            return read_submitted_by_ended_runs(connection, cluster, partitions)
+
+    def moved_after(self, run: Run) -> dict[TopicPartition, str]:
+        """Return the partitions that later runs of the cluster moved, each with the run's id."""
+        with self._transactions.reading() as connection:
+            return read_moved_after(connection, run.cluster, run.opened_at)
 
     def journal(self, run_id: str) -> Journal:
         return Journal(run_id, self._transactions, self._clock)

@@ -261,14 +261,14 @@ def _undo_plan(
     rebase: bool,
 ) -> RebalancePlan:
     run, undone_plan = installation.run_and_plan(run_id)
-    moved = installation.ledger.moved_partitions(run)
-    moved_later = installation.ledger.moved_later(run)
-    check_undoable(run, undone_plan, moved, moved_later, rebase=rebase)
+    moved = set(installation.ledger.journal(run_id).submissions())
+    later = installation.ledger.moved_after(run)
+    check_undoable(run, undone_plan, moved, later, rebase=rebase)
     snapshot = make_snapshot(installation, run.cluster)
     wanted = {
         move.topic_partition: move.replicas_before
         for move in undone_plan.moves
-        if move.topic_partition in moved - moved_later.keys()
+        if move.topic_partition in moved - later.keys()
         and (not move.topic_id or snapshot.topic_ids.get(move.topic) == move.topic_id)
     }
     policy = installation.cluster(run.cluster).policy

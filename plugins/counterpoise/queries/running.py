@@ -171,9 +171,9 @@ def why_not_undo(installation: Installation, details: RunDetails) -> str:
     run, ledger = details.run, installation.ledger
     if details.plan is None:
         return f"the store does not have the plan of run {run.run_id} any more"
-    moved, moved_later = ledger.moved_partitions(run), ledger.moved_later(run)
+    moved, later = ledger.journal(run.run_id).submissions(), ledger.moved_after(run)
     try:
-        check_undoable(run, details.plan, moved, moved_later, rebase=False)
+        check_undoable(run, details.plan, moved, later, rebase=False)
     except RefusedError as error:
         return str(error)
     return ""

@@ -18,7 +18,7 @@ from counterpoise.reporting.parts import Tile
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 from counterpoise.web.requests_of_people import offered_requests
 from counterpoise.web.responses import may_not_view, page
-from counterpoise.web.undo import offers_undo
+from counterpoise.web.undo import may_ask_undo
 from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation
 
 _REFRESH_SECONDS: Final = 10  # as often as a run observes through Airflow
@@ -46,7 +46,7 @@ def run_routes(open_installation: OpenInstallation) -> APIRouter:
             title=title_of(details),
             tiles=_tiles(details),
             requests=offered_requests(details, may_change=may_change),
-            offers_undo=offers_undo(details, may_change=may_change),
+            may_ask_undo=may_ask_undo(details, may_change=may_change),
             may_change=may_change,
             events=shown_events(details.events),
             events_left_out=max(0, len(details.events) - _EVENTS_SHOWN),

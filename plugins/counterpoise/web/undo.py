@@ -84,7 +84,7 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
     return router
 
 
-def offers_undo(details: RunDetails, *, may_change: bool) -> bool:
+def may_ask_undo(details: RunDetails, *, may_change: bool) -> bool:
     """Return whether the page of a run shows the way to its undo plan."""
     return details.run.state in ENDED_STATES and not undo_refusal(details, may_change=may_change)
 

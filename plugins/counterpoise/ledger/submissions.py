@@ -1,0 +1,53 @@
+"""Which partitions the runs of a cluster have submitted, within a transaction of the caller."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from counterpoise.ledger.schema import moves, runs
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.run import ENDED_STATES
+
+
+def read_moved_after(
+    connection: sa.Connection, cluster: str, opened_at: datetime
+) -> dict[TopicPartition, str]:
+    """Return the partitions submitted by runs that were opened later, each with the oldest run."""
+    query = (
+        sa.select(moves.c.topic, moves.c.partition, moves.c.run_id)
+        .join(runs, runs.c.run_id == moves.c.run_id)
+        .where(runs.c.cluster == cluster, runs.c.opened_at > opened_at)
+        .order_by(runs.c.opened_at.desc())
+    )
+    return {
+        TopicPartition(row.topic, row.partition): row.run_id for row in connection.execute(query)
+    }
+
+
+def read_submitted_by_ended_runs(
+    connection: sa.Connection, cluster: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[str, tuple[int, ...]]]:
+    """Return the id of the run that submitted each partition last, and the target replicas.
+
+    Without partitions that no ended run has submitted, or that had arrived there.
+    """
+    wanted = set(partitions)
+    query = (
+        sa.select(moves.c.run_id, moves.c.topic, moves.c.partition, moves.c.target)
+        .join(runs, runs.c.run_id == moves.c.run_id)
+        .where(
+            runs.c.cluster == cluster,
+            runs.c.state.in_(ENDED_STATES),
+            moves.c.topic.in_({tp.topic for tp in wanted}),
+            moves.c.target.is_not(None),
+            moves.c.done_at.is_(None),
+        )
+        .order_by(moves.c.submitted_at)
+    )
+    found = {}
+    for row in connection.execute(query):
+        tp = TopicPartition(row.topic, row.partition)
+        if tp in wanted and row.target:
+            found[tp] = (row.run_id, tuple(map(int, row.target.split(","))))
+    return found
