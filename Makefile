@@ -9,6 +9,10 @@ UV := $(VENV)/bin/uv
 STAMP := $(VENV)/.installed
 FAB := $(VENV)/fab
 FAB_STAMP := $(FAB)/.installed
+CELERY := $(VENV)/celery
+CELERY_STAMP := $(CELERY)/.installed
+S3 := $(VENV)/s3
+S3_STAMP := $(S3)/.installed
 COMPILE := $(UV) pip compile --quiet --python-version 3.11 --no-header --generate-hashes
 OLDER_KAFKA := 3.9.2
 LEFT_OUT := $(CURDIR)/$(VENV)/left-out.txt
@@ -55,7 +59,7 @@ test-on-brokers: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix/test_older_kafka.py -k "kraft and share"
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/integration $(addprefix --ignore=,$(SHARED_OUT))
 
-test-matrix: setup $(FAB_STAMP)  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Kafka 3.9, the services of docker-compose.yaml
+test-matrix: setup $(FAB_STAMP) $(CELERY_STAMP) $(S3_STAMP)  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Celery, Kafka 3.9, the services of docker-compose.yaml
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance --kafka-version $(OLDER_KAFKA)
 
@@ -65,6 +69,19 @@ $(FAB_STAMP): requirements-fab.txt | $(STAMP)
 	@$(PYTHON) -m venv $(FAB)
 	@VIRTUAL_ENV=$(CURDIR)/$(FAB) $(UV) pip install --quiet --require-hashes -r requirements-fab.txt
 	@touch $(FAB_STAMP)
+
+# On top of the packages of .venv, for a PYTHONPATH; nothing of .venv is changed.
+$(CELERY_STAMP): requirements-celery.txt | $(STAMP)
+	@echo "test-matrix: making $(CELERY), CeleryExecutor and Redis"
+	@$(UV) pip install --quiet --require-hashes --no-deps --target $(CELERY) -r requirements-celery.txt
+	@touch $(CELERY_STAMP)
+
+# The S3 server needs packages that nothing else here does.
+$(S3_STAMP): requirements-s3.txt | $(STAMP)
+	@echo "test-matrix: making $(S3), a server for S3 (half a minute, once)"
+	@$(PYTHON) -m venv $(S3)
+	@VIRTUAL_ENV=$(CURDIR)/$(S3) $(UV) pip install --quiet --require-hashes -r requirements-s3.txt
+	@touch $(S3_STAMP)
 
 soak: setup  ## every command before odd inputs; kill -9 of runs at named points and random instants, on real brokers; deeper interleavings
 	@COUNTERPOISE_FUZZ_EXAMPLES=2000 $(VENV)/bin/python -m pytest $(PYTEST_ARGS) --timeout 3600 tests/fuzzing
@@ -85,6 +102,9 @@ requirements: setup  ## compile the pinned lists, with the hash of every file, a
 	$(COMPILE) requirements-dev.in -o requirements-dev.txt
 	$(COMPILE) requirements-java.in -o requirements-java.txt
 	$(COMPILE) requirements-setup.in -o requirements-setup.txt
+	$(COMPILE) requirements-s3.in -o requirements-s3.txt
+	$(COMPILE) requirements-celery.in -o requirements-celery.txt \
+		$$(grep -oE '^[a-z0-9][A-Za-z0-9._-]*==' requirements.txt | sed 's/==//; s/^/--no-emit-package /')
 	{ grep -v '^pyspark' requirements.in; echo 'apache-airflow-providers-fab==3.10.2'; } \
 		| $(COMPILE) --no-annotate - -o requirements-fab.txt
 

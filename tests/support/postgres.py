@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -46,6 +46,33 @@ _numbers = count(1)
 class Postgres:
     folder: Path
     programs: Path  # where psql is
+    command: tuple[str | Path, ...]
+    processes: list[local_processes.Process] = field(default_factory=list)  # one, or none
+
+    def start(self) -> None:
+        """Start the server on its data, also after `kill`, and wait until it answers."""
+        process = local_processes.start(
+            self.command,
+            log_path=self.folder.with_name("postgres.log"),
+            name="postgres",
+            env={"PATH": os.environ["PATH"]},
+            cwd=self.folder,
+        )
+        self.processes.append(process)
+        local_processes.wait_until(
+            lambda: _answers(self), "Postgres to answer", 60, while_alive=process
+        )
+
+    def kill(self) -> None:
+        """Send SIGKILL to the server and all that it started, as in a crash."""
+        process = self.processes.pop()
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        """Stop the server, if it runs."""
+        for process in self.processes:
+            process.stop(grace_seconds=3)
 
     def url(self, database: str, user: str = OWNER) -> str:
         return f"postgresql+psycopg:///{database}?host={self.folder}&user={user}"
@@ -114,7 +141,6 @@ def _installed_in() -> Path:
 
 @contextmanager
 def _server(files: Path, folder: Path, user: int) -> Iterator[Postgres]:
-    log = folder.with_name("postgres.log")
     run = [sys.executable, "-I", "-c", _BECOME_AND_RUN, str(user)]
     initdb: list[str | Path] = [
         files / "bin" / "initdb",
@@ -133,27 +159,14 @@ def _server(files: Path, folder: Path, user: int) -> Iterator[Postgres]:
     )
     assert made.returncode == 0, made.stdout + made.stderr
     settings = ("listen_addresses=", "fsync=off", f"unix_socket_directories={folder}")
-    process = local_processes.start(
-        [
-            *run,
-            files / "bin" / "postgres",
-            "-D",
-            folder / "data",
-            *(word for setting in settings for word in ("-c", setting)),
-        ],
-        log_path=log,
-        name="postgres",
-        env={"PATH": os.environ["PATH"]},
-        cwd=folder,
-    )
+    options = [word for setting in settings for word in ("-c", setting)]
+    command = (*run, files / "bin" / "postgres", "-D", folder / "data", *options)
+    postgres = Postgres(folder, files / "bin", command)
     try:
-        postgres = Postgres(folder, files / "bin")
-        local_processes.wait_until(
-            lambda: _answers(postgres), "Postgres to answer", 60, while_alive=process
-        )
+        postgres.start()
         yield postgres
     finally:
-        process.stop(grace_seconds=3)
+        postgres.stop()
 
 
 def _answers(postgres: Postgres) -> bool:
