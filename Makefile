@@ -43,7 +43,7 @@ test: setup  ## every test; the last line says what was left out and how to get 
 # Real brokers are mostly waited for, and the other suites need a processor: side by side they take little longer. So that
 # both sides end together, the one that is done first goes on with these.
 SHARED_OUT := $(addprefix tests/integration/,test_load_on_brokers.py test_local_airflow.py test_local_kafka.py \
-	test_readme.py)
+	test_readme.py test_end_to_end.py test_self_check.py test_wheel.py)
 
 test-in-memory: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/architecture tests/unit tests/property tests/simulation tests/upgrades
