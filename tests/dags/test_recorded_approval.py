@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
-from counterpoise import pipeline
+from counterpoise import controls, pipeline
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
@@ -292,6 +292,42 @@ def test_a_superseded_question_is_closed_with_a_word(
     decisions = [one.decision for one in installation.ledger.approvals_of(run["run_id"])]
     assert Decision.GRANTED not in decisions
     assert installation.ledger.run(run["run_id"]).state is RunState.SUPERSEDED
+
+
+@pytest.mark.parametrize(
+    ("option", "user", "typed"),
+    [
+        ("Approve", "alice", {"rate": "5MB/s", "reason": "x"}),
+        ("Approve", "alice", {"rate": "fast", "reason": "x"}),
+        ("Reject", "alice", {"reason": "x"}),
+        ("Reject", None, {}),
+    ],
+    ids=["yes", "yes that cannot count", "no", "time up"],
+)
+def test_a_question_about_a_run_that_was_rejected_elsewhere_is_closed_with_a_word(
+    installation: Installation,
+    run: pipeline.PlannedRun,
+    page: dict[str, Any],
+    option: str,
+    user: str | None,
+    typed: dict[str, str],
+) -> None:
+    """By the command line, by our page, or by the analysis that had asked for the plan."""
+    controls.record_decision(
+        installation,
+        run["run_id"],
+        run["fingerprint"],
+        decision=Decision.REJECTED,
+        by=Person("bob"),
+        reason="not this week",
+        rate=None,
+    )
+    task = answer(page, option, user, **typed)
+    assert task.pushed["decision"]["decision"] == "rejected"
+    assert task.pushed["decision"]["reason"] == "not this week"
+    (approval,) = installation.ledger.approvals_of(run["run_id"])
+    assert approval.by == "bob"
+    assert installation.ledger.run(run["run_id"]).state is RunState.REJECTED
 
 
 def test_the_same_yes_recorded_twice_after_a_crash_is_still_one_yes(

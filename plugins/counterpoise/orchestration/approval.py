@@ -26,7 +26,7 @@ from airflow.sdk import Param
 from counterpoise.errors import InputError, RefusedError, RunConflictError
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import People, Person
-from counterpoise.model.run import RunState
+from counterpoise.model.run import Run, RunState
 from counterpoise.model.safe_text import one_line, safe_logger
 from counterpoise.orchestration.delivery import tell_about_run
 from counterpoise.orchestration.handover import dag_task, planned_run
@@ -43,6 +43,7 @@ _UNUSABLE = (
     "question open; the task says why (XCom, log). The page of the plan says so before you send it."
 )
 NOT_COUNTED = "the last answer that did not count"  # an XCom: who gave it, and why
+_CLOSED_STATES = (RunState.REJECTED, RunState.SUPERSEDED)
 NOBODY = Person("nobody")  # who decided when nobody answered in time
 
 
@@ -70,8 +71,14 @@ class _UnusableAnswerError(Exception):
     """Somebody answered, and nothing was granted or rejected: they may answer again."""
 
 
-class _SupersededError(Exception):
-    """Somebody answered, or time was up, after a newer plan took the place of this one."""
+class _ClosedError(Exception):
+    """Somebody answered, or time was up, after a newer plan took the place of this one, or after it
+    was rejected elsewhere.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(f"run {run.run_id} is {run.state}: {run.reason or 'no reason given'}")
+        self.decided = {"decision": str(run.state), "reason": run.reason}
 
 
 class RecordedApproval(ApprovalOperator):
@@ -143,10 +150,9 @@ class RecordedApproval(ApprovalOperator):
             _LOGGER.warning("This answer does not count, the question stays open: %s", error)
             context["ti"].xcom_push(key=NOT_COUNTED, value=f"{answer.who_in_words}: {error}")
             return self._ask(context, is_again=True)
-        except _SupersededError as error:
+        except _ClosedError as error:
             _LOGGER.warning("This question is closed, and nothing was granted: %s", error)
-            closed = {"decision": str(RunState.SUPERSEDED), "reason": str(error)}
-            return self._end(context, event, self.REJECT, closed)
+            return self._end(context, event, self.REJECT, error.decided)
         _LOGGER.info("%s by %s: %s", answer.decision, approval.person.shown, answer.reason)
         decided = {
             "decision": str(answer.decision),
@@ -192,13 +198,16 @@ class RecordedApproval(ApprovalOperator):
         return super().execute(context)
 
     def _record(self, ti: Any, answer: Answer) -> "Approval":
-        """Record an answer in the ledger. Raises _UnusableAnswerError where it cannot count."""
+        """Record an answer in the ledger.
+
+        Raises _UnusableAnswerError where it cannot count, _ClosedError where none is needed now.
+        """
         from counterpoise import controls, pipeline
 
         with airflow_installation() as installation:
+            run = planned_run(installation, ti)
             try:
-                run = pipeline.check_answer(installation, dag_task(ti), answer.plan)
-                show_run(ti, run["run_id"])
+                pipeline.check_answer(installation, dag_task(ti), answer.plan)
                 return controls.record_decision(
                     installation,
                     run["run_id"],
@@ -209,11 +218,12 @@ class RecordedApproval(ApprovalOperator):
                     rate=answer.rate,
                     must_be_another=self.is_second,
                 )
-            except RunConflictError as error:
-                if installation.ledger.run(run["run_id"]).state is RunState.SUPERSEDED:
-                    raise _SupersededError(str(error)) from error
-                raise
             except (InputError, RefusedError) as error:
+                now = installation.ledger.run(run["run_id"])
+                if now.state in _CLOSED_STATES:
+                    raise _ClosedError(now) from error
+                if isinstance(error, RunConflictError):
+                    raise
                 raise _UnusableAnswerError(str(error)) from error
 
 
