@@ -1,8 +1,10 @@
 """After each round of snapshots: one Spark session over all that is new, a report per cluster and
 one of the fleet, and a rebalance where the policy asks for one.
 
-`propose` is skipped where the cluster is even enough or frozen, where a run is under way, and where
-the same plan already waits for an answer.
+`propose` withdraws a plan of its own that waits for an answer and is no longer needed. It is
+skipped where the cluster is even enough or frozen, or was uneven in too few snapshots; where a run
+is approved or under way, where somebody's plan or the same one waits for an answer, and where
+somebody rejected the same lately.
 """
 
 from datetime import timedelta
@@ -12,7 +14,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import dag, get_current_context, task
 
 from counterpoise.orchestration.assets import FLEET_SNAPSHOT, REBALANCE_WANTED
-from counterpoise.orchestration.handover import request_rebalance
+from counterpoise.orchestration.handover import request_rebalance, withdraw_unneeded
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import (
     CLUSTER,
@@ -54,6 +56,7 @@ def kafka_leader_balance() -> None:
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         with airflow_installation() as installation:
+            withdraw_unneeded(installation, cluster)
             wanted = pipeline.propose(installation, cluster)
         return request_rebalance(
             outlet_events[REBALANCE_WANTED], wanted, f"{cluster} needs no rebalance now"

@@ -1,6 +1,6 @@
 """The wiring on a simulated cluster: what leads from one stage to the next."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from counterpoise import controls, pipeline
-from counterpoise.errors import RefusedError
+from counterpoise.errors import RefusedError, RunConflictError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
@@ -17,7 +17,8 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.result_tables import BROKER_BALANCE, TOPIC_BALANCE
 from counterpoise.model.run import RunState
-from tests.support.installations import installation_over
+from counterpoise.settings import parse_settings
+from tests.support.installations import DEMO, installation_over
 from tests.support.pictures import simulated
 
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
@@ -30,6 +31,13 @@ def kafka() -> SimulatedCluster:
 
 
 ANALYSIS = Person("analysis", "airflow-dag:kafka_leader_balance")
+ALICE, BOB = Person("alice"), Person("bob")
+# leaders, as they are and as preferred, leaders not preferred, replicas, bytes
+Held = Mapping[int, tuple[int, int, int, int, int]]
+IDLE_BROKER: Held = {1: (6, 6, 0, 6, 180), 2: (0, 0, 0, 6, 180), 3: (0, 0, 0, 0, 0)}
+UNEVEN: Held = {1: (6, 6, 0, 4, 120), 2: (0, 0, 0, 4, 120), 3: (0, 0, 0, 4, 120)}
+EVEN: Held = {1: (2, 2, 0, 4, 120), 2: (2, 2, 0, 4, 120), 3: (2, 2, 0, 4, 120)}
+ADD_3, LEADERS = RebalanceRequest(Goal.ADD_BROKERS, (3,)), RebalanceRequest(Goal.LEADERS)
 
 
 @pytest.fixture
@@ -38,7 +46,7 @@ def installation(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Installati
         yield installation
 
 
-def analyse_by_hand(installation: Installation) -> None:
+def analyse_by_hand(installation: Installation, held: Held = IDLE_BROKER) -> None:
     """What the Spark job would write about the cluster's newest snapshot."""
     pipeline.snapshot(installation, "demo", installation.clock())
     manifests = installation.archive.manifests(["demo"])
@@ -46,7 +54,6 @@ def analyse_by_hand(installation: Installation) -> None:
     (row,) = newest.to_pylist()
     about = {key: row[key] for key in ("cluster", "snapshot_id", "observed_at")}
     counts = ("leaders", "preferred_leaders", "leaders_not_preferred", "replicas", "bytes")
-    held = {1: (6, 6, 0, 6, 180_000_000), 2: (0, 0, 0, 6, 180_000_000), 3: (0, 0, 0, 0, 0)}
     brokers = [
         about
         | {"broker_id": b, "rack": None, "is_fenced": False}
@@ -66,27 +73,137 @@ def analyse_by_hand(installation: Installation) -> None:
     pipeline.rebuild_views(installation, "demo")
 
 
+def proposed(installation: Installation) -> tuple[str, list[int]] | None:
+    wanted = pipeline.propose(installation, "demo")
+    return None if wanted is None else (wanted["goal"], wanted["broker_ids"])
+
+
+def asked_for(
+    installation: Installation, request: RebalanceRequest = ADD_3, by: Person = ANALYSIS
+) -> pipeline.PlannedRun:
+    run = pipeline.plan(installation, "demo", request, requested_by=by)
+    assert run is not None
+    return run
+
+
+def decide(
+    installation: Installation,
+    run: pipeline.PlannedRun,
+    decision: Decision = Decision.REJECTED,
+    by: Person = ALICE,
+) -> None:
+    controls.record_decision(
+        installation,
+        run["run_id"],
+        run["fingerprint"],
+        decision=decision,
+        by=by,
+        reason="later",
+        rate="20MB/s" if decision is Decision.GRANTED else None,
+    )
+
+
+def after(installation: Installation, time: timedelta) -> None:
+    clock = installation.clock
+    installation.clock = lambda: clock() + time
+
+
+def under(installation: Installation, proposals: str) -> None:
+    """Before anything is read: what the policy says of proposals."""
+    clusters = f"{DEMO}    policy: {{proposals: {proposals}}}"
+    installation.known_clusters = parse_settings(clusters, where="clusters.yaml")
+
+
 def test_an_idle_broker_is_asked_about_once_however_many_rounds_find_it(
-    installation: Installation, kafka: SimulatedCluster
+    installation: Installation,
 ) -> None:
     analyse_by_hand(installation)
-    wanted = pipeline.propose(installation, "demo")
-    assert wanted is not None
-    assert (wanted["goal"], wanted["broker_ids"]) == ("add-brokers", [3])
-    run = pipeline.plan(
-        installation,
-        "demo",
-        RebalanceRequest(Goal.ADD_BROKERS, (3,)),
-        requested_by=ANALYSIS,
-    )
-    assert run is not None
+    assert proposed(installation) == ("add-brokers", [3])
+    asked_for(installation)
     analyse_by_hand(installation)
-    assert pipeline.propose(installation, "demo") is None, "the question waits already"
-    no = {"decision": Decision.REJECTED, "by": Person("alice"), "reason": "later", "rate": None}
-    controls.record_decision(installation, run["run_id"], run["fingerprint"], **no)  # type: ignore[arg-type]
-    assert pipeline.propose(installation, "demo") == wanted, (
-        "answered, and the broker is still idle"
-    )
+    assert proposed(installation) is None, "the question waits already"
+    assert pipeline.unneeded_proposal(installation, "demo") is None
+
+
+@pytest.mark.parametrize(("proposals", "days"), [("{}", 7), ("{again_after: 2d}", 2)])
+def test_a_no_lasts_as_long_as_the_policy_says_and_only_for_the_same_brokers(
+    installation: Installation, proposals: str, days: int
+) -> None:
+    under(installation, proposals)
+    analyse_by_hand(installation)
+    decide(installation, asked_for(installation))
+    assert proposed(installation) is None
+    after(installation, timedelta(days=days, hours=-1))
+    assert proposed(installation) is None
+    analyse_by_hand(installation, UNEVEN)
+    assert proposed(installation) == ("leaders", [])
+    after(installation, timedelta(hours=2))
+    analyse_by_hand(installation)
+    assert proposed(installation) == ("add-brokers", [3])
+
+
+def test_a_no_to_the_same_plan_of_somebody_counts_but_not_that_they_withdraw_it(
+    installation: Installation,
+) -> None:
+    analyse_by_hand(installation)
+    decide(installation, asked_for(installation, by=BOB), by=BOB)
+    assert proposed(installation) == ("add-brokers", [3])
+    decide(installation, asked_for(installation, by=BOB), by=ALICE)
+    assert proposed(installation) is None
+
+
+@pytest.mark.parametrize(
+    ("decision", "by"), [(Decision.TIMED_OUT, Person("nobody")), (Decision.REJECTED, ANALYSIS)]
+)
+def test_silence_and_a_withdrawal_are_nobodys_no(
+    installation: Installation, decision: Decision, by: Person
+) -> None:
+    analyse_by_hand(installation)
+    decide(installation, asked_for(installation), decision, by)
+    assert proposed(installation) == ("add-brokers", [3])
+
+
+def test_uneven_leaders_are_asked_about_after_as_many_snapshots_as_the_policy_says(
+    installation: Installation,
+) -> None:
+    under(installation, "{uneven_snapshots: 3}")
+    found = []
+    for held in (UNEVEN, UNEVEN, EVEN, UNEVEN, UNEVEN, UNEVEN, UNEVEN, IDLE_BROKER):
+        analyse_by_hand(installation, held)
+        found.append(proposed(installation))
+        after(installation, timedelta(hours=1))
+    leaders = ("leaders", [])
+    assert found == [None] * 5 + [leaders, leaders, ("add-brokers", [3])]
+
+
+@pytest.mark.parametrize(
+    ("held", "why"),
+    [
+        (EVEN, "no live broker is idle, and leaders are even enough"),
+        (UNEVEN, "now leaders would help: preferred leaders per live broker range from 0 to 6"),
+    ],
+)
+def test_a_plan_of_the_analysis_that_waits_is_withdrawn_when_nothing_needs_it(
+    installation: Installation, held: Held, why: str
+) -> None:
+    """Not while the cluster is frozen; an approved one, and what somebody asked for, stays."""
+    analyse_by_hand(installation, held)
+    assert pipeline.unneeded_proposal(installation, "demo") is None
+    run = asked_for(installation)
+    controls.freeze(installation, "demo", until="8h", by=ALICE, why="month end")
+    assert pipeline.unneeded_proposal(installation, "demo") is None
+    controls.unfreeze(installation, "demo", by=ALICE, why="over")
+    unneeded = pipeline.unneeded_proposal(installation, "demo")
+    assert unneeded is not None and unneeded[0].run_id == run["run_id"]
+    assert unneeded[1].startswith(why)
+    decide(installation, run, Decision.GRANTED)
+    assert pipeline.unneeded_proposal(installation, "demo") is None
+    assert proposed(installation) is None, "no plan of the analysis supersedes an approved one"
+    with pytest.raises(RunConflictError, match="is approved, so analysis"):  # found before the yes
+        decide(installation, run, by=ANALYSIS)
+    assert installation.ledger.run(run["run_id"]).state is RunState.APPROVED
+    asked_for(installation, by=ALICE)
+    assert pipeline.unneeded_proposal(installation, "demo") is None
 
 
 def test_an_older_question_of_the_analysis_does_not_silence_the_idle_broker(

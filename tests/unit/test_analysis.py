@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from counterpoise.analysis import leader_balance, wanted_goal
+from counterpoise.analysis import leader_balance, uneven_snapshots, wanted_goal
 from counterpoise.model.balance import LeaderBalance
 from counterpoise.model.evenness import Evenness
 from counterpoise.model.policy import BalancePolicy
@@ -263,6 +263,19 @@ def test_brokers_without_anything_to_hold_ask_for_nothing() -> None:
         wanted_goal(analysed(rows(0, [*empty, Broker(4, leaders=1, replicas=1)])), BalancePolicy())
         is None
     )
+
+
+def test_uneven_snapshots_are_counted_back_to_the_first_even_one_or_a_gap() -> None:
+    uneven, even_now = [Broker(1, leaders=9), Broker(2, leaders=1)], [Broker(1), Broker(2)]
+
+    def count(*hours_and_brokers: tuple[int, list[Broker]]) -> int:
+        found = analysed(*(rows(hour, brokers) for hour, brokers in hours_and_brokers))
+        return uneven_snapshots(found, BalancePolicy())
+
+    assert count((0, even_now)) == 0
+    assert count((0, uneven), (1, even_now)) == 0
+    assert count((0, uneven), (1, even_now), (2, uneven), (3, uneven)) == 2
+    assert count((0, uneven), (1, uneven), (2, uneven), (500, uneven)) == 1
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from counterpoise.model.policy import (
     LeaderWeight,
     MaintenanceWindow,
     MovementPolicy,
+    ProposalPolicy,
     ThrottleBackOffPolicy,
 )
 from counterpoise.settings import FileConnections, parse_settings, read_settings
@@ -35,6 +36,7 @@ clusters:
         leader_weight: bytes-in
         disk_limit_percent: 70
         ignorable_permille: 0
+      proposals: {uneven_snapshots: 3, again_after: 14d}
       approval:
         approvers: [alice, bob]
         wait_for: 8h
@@ -93,6 +95,8 @@ def test_a_good_file_is_read_and_what_is_absent_has_defaults() -> None:
         disk_limit_percent=70,
         ignorable_permille=0,
     )
+    assert cluster.policy.proposals == ProposalPolicy(3, timedelta(days=14))
+    assert ClusterPolicy().proposals == ProposalPolicy(1, timedelta(days=7))
 
 
 def test_everything_about_movement_is_read() -> None:

@@ -1,4 +1,4 @@
-from .balance import broker_loads, leader_balance, wanted_goal
+from .balance import broker_loads, leader_balance, uneven_snapshots, wanted_goal
 from .flapping import flapping
 from .fleets import as_of_now, fleet
 from .inflow import observed_inflow, with_inflow
@@ -24,6 +24,7 @@ __all__ = [
     "seconds_of_rates",
     "series_rows",
     "typical_bytes_in",
+    "uneven_snapshots",
     "wanted_goal",
     "with_inflow",
 ]

@@ -122,16 +122,35 @@ def wanted_goal(balance: LeaderBalance, policy: BalancePolicy) -> WantedRebalanc
     idle = balance.idle_broker_ids
     if idle and latest.replicas.total >= latest.replicas.broker_count:
         return WantedRebalance(Goal.ADD_BROKERS, idle, _idle_reason(balance))
-    measures = (("preferred leaders", latest.preferred_leaders), ("leaders", latest.leaders))
+    reason = _why_uneven(latest, policy)
+    return WantedRebalance(Goal.LEADERS, (), reason) if reason else None
+
+
+def uneven_snapshots(balance: LeaderBalance, policy: BalancePolicy) -> int:
+    """Return how many of the newest snapshots, in a row, have more uneven leaders than the policy
+    allows. Nothing is counted across a gap, or of another cluster.
+    """
+    count = 0
+    for position in reversed(range(len(balance.series))):
+        if not _why_uneven(balance.series[position], policy):
+            break
+        count += 1
+        if position in balance.breaks:
+            break
+    return count
+
+
+def _why_uneven(point: BalancePoint, policy: BalancePolicy) -> str:
+    """Return in which way leaders are more uneven than the policy allows; "" where they are not."""
+    measures = (("preferred leaders", point.preferred_leaders), ("leaders", point.leaders))
     for name, measured in measures:
         allowed = measured.best_max_minus_min + policy.leaders_max_minus_min
         if measured.max_minus_min > allowed:
-            reason = (
+            return (
                 f"{name} per live broker range from {measured.minimum} to {measured.maximum}; "
                 f"the policy allows max - min of at most {allowed}"
             )
-            return WantedRebalance(Goal.LEADERS, (), reason)
-    return None
+    return ""
 
 
 def _idle_reason(balance: LeaderBalance) -> str:

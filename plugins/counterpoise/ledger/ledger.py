@@ -29,6 +29,7 @@ from counterpoise.ledger.rows import read_approval, read_question, read_request,
 from counterpoise.ledger.run_states import (
     add_event,
     check_may_supersede,
+    check_may_withdraw,
     record_plan,
     set_state,
 )
@@ -249,6 +250,7 @@ class Ledger:
             state = connection.scalar(
                 sa.select(runs.c.state).where(runs.c.run_id == approval.run_id)
             )
+            check_may_withdraw(approval.run_id, state, approval.person)
             is_renewed = granted and state in (RunState.APPROVED, RunState.HALTED)
             is_moot = not granted and state == RunState.SUPERSEDED
             if not is_renewed and not is_moot:

@@ -80,6 +80,14 @@ def record_plan(
     )
 
 
+def check_may_withdraw(run_id: str, state: str | None, by: Person) -> None:
+    """Raise RunConflictError where a Dag says no to a plan that does not wait any more: whatever
+    somebody has approved is for people to stop.
+    """
+    if by.is_dag and state != RunState.PROPOSED:
+        raise RunConflictError(f"run {run_id} is {state}, so {by.shown} does not withdraw its plan")
+
+
 def check_may_supersede(run: Run, requester: Person, *, may_operate: bool) -> None:
     """Raise where a new plan of the requester may not supersede the one of an open run.
 

@@ -21,6 +21,7 @@ from counterpoise.errors import InputError
 AIRFLOW: Final = "airflow"
 SYSTEM: Final = "system"
 DAG: Final = "airflow-dag"
+ANALYSIS_DAG: Final = "kafka_leader_balance"  # its account is of the kind DAG
 RULE: Final = "policy-rule"  # of `approval: by_rule`
 _CLAIMED: Final = "claimed:"
 # Python calls them printable, but nobody sees them: joiners, fillers, variation selectors, and the
@@ -87,6 +88,11 @@ class Person:
     def is_rule(self) -> bool:
         """Return whether no human, but a rule of the policy approves."""
         return self.account.startswith(f"{RULE}:") and not self.is_claimed
+
+    @classmethod
+    def of_analysis(cls) -> "Person":
+        """Return as whom the analysis asks for plans, and withdraws what is no longer needed."""
+        return cls("analysis", f"{DAG}:{ANALYSIS_DAG}")
 
     @classmethod
     def of_rule(cls, name: str) -> "Person":

@@ -69,6 +69,18 @@ class BalancePolicy:
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
+@dataclass(frozen=True, slots=True)
+class ProposalPolicy:
+    """When the analysis asks for a plan: at once for an idle broker; `balance` says what leaders
+    are uneven.
+    """
+
+    # the newest ones, all with leaders beyond `leaders_max_minus_min`
+    uneven_snapshots: Annotated[int, Range(1, 100)] = 1
+    # since somebody rejected a plan with the same goal and the same brokers
+    again_after: timedelta = timedelta(days=7)
+
+
 class InFlight(StrEnum):
     """What becomes of moves under way when a run stops before its end."""
 
@@ -256,6 +268,7 @@ class NotifyPolicy:
 class ClusterPolicy:
     provider: Provider | None = None  # that runs the brokers; None: the team itself
     balance: BalancePolicy = field(default_factory=BalancePolicy)
+    proposals: ProposalPolicy = field(default_factory=ProposalPolicy)
     movement: MovementPolicy = field(default_factory=MovementPolicy)
     access: AccessPolicy = field(default_factory=AccessPolicy)
     approval: ApprovalPolicy = field(default_factory=ApprovalPolicy)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from counterpoise.errors import CounterpoiseError, InputError
-from counterpoise.model.person import DAG, People, Person, normalized_name
+from counterpoise.errors import CounterpoiseError, InputError, RunConflictError
+from counterpoise.model.approval import Decision
+from counterpoise.model.person import ANALYSIS_DAG, DAG, People, Person, normalized_name
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
 from counterpoise.model.request import GOALS_WITH_BROKERS, Goal
 from counterpoise.model.request_words import (
@@ -29,7 +30,7 @@ from counterpoise.model.request_words import (
     form_title,
     in_form_words,
 )
-from counterpoise.model.safe_text import one_line
+from counterpoise.model.safe_text import one_line, safe_logger
 from counterpoise.orchestration.installation import airflow_installation, failing_for_good
 from counterpoise.orchestration.links import REPORT, show_cluster, show_page, show_run
 
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
     from counterpoise.installation import Installation
     from counterpoise.pipeline import DagTask, NothingToMove, PlannedRun
 
+_LOGGER = safe_logger(__name__)
 PLAN_TASK: Final = "plan"
 _WHY_NOTHING: Final = "why nothing needs to move"  # an XCom of the task `plan`
 # The tasks of ours that ask for rebalances, by an event whose source Airflow records.
-ANALYSIS: Final = ("kafka_leader_balance", "propose")
+ANALYSIS: Final = (ANALYSIS_DAG, "propose")
 REPETITION: Final = ("kafka_rebalance", "repeat")
 STARTED_BY_A_PERSON: Final = "manual"
 STARTED_BY_A_DAG: Final = "operator_triggered"
@@ -282,12 +284,39 @@ def _source_of(event: Any) -> Person:
     source = (event.source_dag_id, event.source_task_id)
     own_dag = f"{DAG}:{event.source_dag_id}"
     if source == ANALYSIS:
-        return Person("analysis", own_dag)
+        return Person.of_analysis()
     if source == REPETITION:
         return Person(f"Dag run {event.source_run_id}", own_dag)
     claimed = str(event.extra.get("requested_by") or "unknown")
     name = normalized_name(claimed, where="requested_by of the asset event")
     return Person(name, own_dag if event.source_dag_id else "", is_claimed=True)
+
+
+def withdraw_unneeded(installation: "Installation", cluster: str) -> None:
+    """Reject the plan that the analysis asked for, that waits for an answer and that is no longer
+    needed.
+    """
+    from counterpoise import controls, pipeline
+
+    unneeded = pipeline.unneeded_proposal(installation, cluster)
+    if unneeded is None:
+        return
+    run, why = unneeded
+    reason = f"no longer needed: {why}"
+    try:
+        controls.record_decision(
+            installation,
+            run.run_id,
+            run.fingerprint,
+            decision=Decision.REJECTED,
+            by=Person.of_analysis(),
+            reason=reason,
+            rate=None,
+        )
+    except RunConflictError as error:  # answered, or superseded, since
+        _LOGGER.info("not withdrawn: %s", error)
+        return
+    _LOGGER.info("the plan of run %s is withdrawn: %s", run.run_id, reason)
 
 
 def request_rebalance(

@@ -3,6 +3,7 @@
 report_balance(installation, "orders-eu", period=timedelta(days=30))
 report_fleet(installation)
 propose(installation, "orders-eu")
+unneeded_proposal(installation, "orders-eu")
 """
 
 from collections.abc import Callable
@@ -13,17 +14,20 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise import analysis, history, reporting
+from counterpoise import access, analysis, history, reporting
 from counterpoise.archive import balance_report_name, fleet_report_name
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Installation
+from counterpoise.model.approval import Decision
 from counterpoise.model.balance import LeaderBalance, PlanSize, WantedRebalance
 from counterpoise.model.control import find_active_requests
 from counterpoise.model.fleet import ClusterState
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.movement import busiest_link_bytes
+from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run
+from counterpoise.model.request import Goal, Scope
+from counterpoise.model.run import OPEN_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.analysing import view_of
 from counterpoise.planning import plan_from
@@ -267,17 +271,24 @@ def _state(installation: Installation, cluster: str) -> ClusterState:
 def propose(installation: Installation, cluster: str) -> dict[str, Any] | None:
     """Return the rebalance that the analysis asks for, as an event carries it.
 
-    None where the cluster is even enough or frozen, where a run is under way, where a plan that
-    somebody asked for waits for an answer, and where the same question waits already: a person is
-    asked once, however often it is found again.
+    None where the cluster is even enough or frozen, or was uneven in too few snapshots; where a run
+    is under way or approved, where a plan that somebody asked for waits for an answer, and where
+    the same question waits already, or was answered with a no lately: a person is asked once,
+    however often it is found again.
     """
-    wanted = cluster_analysis(installation, cluster).wanted
-    requests = installation.ledger.requests(cluster)
-    if wanted is None or find_active_requests(requests, installation.clock()).frozen:
+    analysed = cluster_analysis(installation, cluster)
+    wanted = analysed.wanted
+    if (
+        wanted is None
+        or _is_frozen(installation, cluster)
+        or not _is_lasting(installation, analysed)
+    ):
         return None
-    for run in installation.ledger.runs(cluster=cluster):
-        if _is_in_the_way(installation, run, wanted):
-            return None
+    open_runs = installation.ledger.runs(cluster=cluster, states=OPEN_STATES)
+    if any(_is_in_the_way(installation, run, wanted) for run in open_runs):
+        return None
+    if _was_rejected_lately(installation, cluster, wanted):
+        return None
     return {
         "cluster": cluster,
         "goal": str(wanted.goal),
@@ -286,13 +297,71 @@ def propose(installation: Installation, cluster: str) -> dict[str, Any] | None:
     }
 
 
-def _is_in_the_way(installation: Installation, run: Run, wanted: WantedRebalance) -> bool:
-    """Return whether a run is under way, or waits for an answer and was asked for by somebody, or
-    is about what is wanted now.
+def unneeded_proposal(installation: Installation, cluster: str) -> tuple[Run, str] | None:
+    """Return the run that the analysis asked for, waits for an answer and is no longer needed, and
+    why. None without one, and while the cluster is frozen.
     """
-    if run.state not in OPEN_STATES:
-        return False
-    if run.state in UNDER_WAY_STATES or not run.requester.is_dag:
+    waiting = installation.ledger.runs(cluster=cluster, states={RunState.PROPOSED})
+    own = [run for run in waiting if run.requester == Person.of_analysis()]
+    if not own or _is_frozen(installation, cluster):
+        return None
+    run, wanted = own[0], cluster_analysis(installation, cluster).wanted
+    if wanted is None:
+        return run, "no live broker is idle, and leaders are even enough"
+    if _is_about(installation, run, wanted):
+        return None
+    return run, f"now {wanted.goal} would help: {wanted.reason}"
+
+
+def _is_frozen(installation: Installation, cluster: str) -> bool:
+    requests = installation.ledger.requests(cluster)
+    return find_active_requests(requests, installation.clock()).frozen is not None
+
+
+def _is_lasting(installation: Installation, analysed: ClusterAnalysis) -> bool:
+    """Return whether the need is there in as many snapshots as the policy says: for an idle broker
+    one is enough.
+    """
+    if analysed.wanted is None or analysed.wanted.goal is not Goal.LEADERS:
         return True
+    policy = installation.cluster(analysed.balance.cluster).policy
+    found = analysis.uneven_snapshots(analysed.balance, policy.balance)
+    return found >= policy.proposals.uneven_snapshots
+
+
+def _is_in_the_way(installation: Installation, run: Run, wanted: WantedRebalance) -> bool:
+    """Return whether an open run is approved or under way, or was asked for by somebody, or is
+    about what is wanted now.
+    """
+    if run.state is not RunState.PROPOSED or not run.requester.is_dag:
+        return True
+    return _is_about(installation, run, wanted)
+
+
+def _was_rejected_lately(installation: Installation, cluster: str, wanted: WantedRebalance) -> bool:
+    """Return whether somebody said no to what is wanted, within the time that the policy gives.
+
+    A no of the requester only withdraws a plan, and silence is nobody's no.
+    """
+    since = installation.clock() - installation.cluster(cluster).policy.proposals.again_after
+    return any(
+        run.closed_at is not None
+        and run.closed_at > since
+        and _has_no_of_another(installation, run)
+        and _is_about(installation, run, wanted)
+        for run in installation.ledger.runs(cluster=cluster, states={RunState.REJECTED})
+    )
+
+
+def _has_no_of_another(installation: Installation, run: Run) -> bool:
+    return any(
+        approval.decision is Decision.REJECTED
+        and not access.is_requester(installation.people, approval.person, run.requester)
+        for approval in installation.ledger.approvals_of(run.run_id)
+    )
+
+
+def _is_about(installation: Installation, run: Run, wanted: WantedRebalance) -> bool:
     plan = installation.plan_of(run)
-    return (plan.goal, plan.broker_ids) == (wanted.goal, wanted.broker_ids)
+    is_whole = plan.scope == Scope()
+    return is_whole and (plan.goal, plan.broker_ids) == (wanted.goal, wanted.broker_ids)

@@ -113,7 +113,7 @@ def files() -> Iterator[Broken]:
 
 def policies() -> Iterator[Broken]:
     yield _file("policy text", _HEAD + "    policy: strict\n", "line 4", "policy must be a mapping")
-    for part in ("balance", "movement", "approval", "history", "audit"):
+    for part in ("balance", "proposals", "movement", "approval", "history", "audit"):
         yield _policy(f"{part} a list", f"{part}: []", f"{part} must be a mapping")
         yield _policy(
             f"{part} with an unknown key",
@@ -158,6 +158,8 @@ def policies() -> Iterator[Broken]:
         ("movement", "orphaned_after", "-15m", "is not a duration"),
         ("movement", "dead_broker_patience", "9999999999999d", "longer than"),
         ("movement", "dead_broker_patience", "9" * 5000 + "d", "dead_broker_patience"),
+        ("proposals", "uneven_snapshots", "0", "whole number from 1 to 100"),
+        ("proposals", "again_after", "0d", "is not a duration"),
         ("approval", "approvers", "alice", "must be a list of texts"),
         ("approval", "approvers", "[{}]", "must be text"),
         ("approval", "wait_for", "0h", "is not a duration"),
