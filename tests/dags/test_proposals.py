@@ -10,14 +10,16 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.handover import withdraw_unneeded
-from tests.dags.test_recorded_approval import answer, ask, asked, planned  # noqa: F401 - a fixture
+from tests.dags.test_recorded_approval import answer, ask, asked, planned
 from tests.simulation.test_pipeline import EVEN, analyse_by_hand
+
+__all__ = ["asked"]  # a fixture
 
 
 @pytest.mark.parametrize("user", ["alice", None], ids=["yes", "time up"])
 def test_the_dag_run_of_a_withdrawn_plan_ends_as_rejected_with_the_reason(
     installation: Installation,
-    asked: list[dict[str, Any]],  # noqa: F811 - the fixture
+    asked: list[dict[str, Any]],
     user: str | None,
 ) -> None:
     analyse_by_hand(installation)

@@ -18,9 +18,11 @@ from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import DagTask, PlannedRun
 from counterpoise.settings import parse_settings
+from tests.support.command_line import CommandLine
 from tests.support.installations import installation_over
 from tests.support.pictures import simulated
 from tests.support.runs import change_state
+from tests.support.web import browser
 
 POLICY = """
 clusters:
@@ -122,6 +124,33 @@ def test_the_ledger_says_which_rule_approved_why_and_at_which_rate(
     assert approval.expires_at == approval.at + timedelta(hours=24)
     start(ruled, run)
     assert ruled.ledger.run(run["run_id"]).state is RunState.RUNNING
+
+
+def test_report_pages_and_status_name_the_rule_that_approved(
+    tmp_path: Path,
+    ruled: Installation,
+    run: PlannedRun,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    approve_by_rule(ruled, run)
+    start(ruled, run)
+    for state in (RunState.SETTLING, RunState.DONE):
+        change_state(ruled.ledger, run["run_id"], state)
+    report = pipeline.report_run(ruled, run["run_id"])
+    shell = CommandLine.in_folder(tmp_path, capsys)
+    (tmp_path / "clusters.yaml").write_text(POLICY.format(f"by_rule: [{RULE}]"))
+    with browser(shell.environment, "alice") as pages:
+        told = {
+            "report": Path(report.removeprefix("file:")).read_text(),
+            "page of the run": pages.get(f"/runs/{run['run_id']}").text,
+            "page of the plan": pages.get(f"/runs/{run['run_id']}/plan").text,
+            "status": shell.type("status", run["run_id"]).out,
+            "status --json": shell.type("status", run["run_id"], "--json").out,
+        }
+    for where, text in told.items():
+        assert "rule small" in text, where
+        if "status" not in where:
+            assert "approval: by_rule: small (goal add-brokers" in text, where
 
 
 @pytest.mark.parametrize(
