@@ -19,6 +19,7 @@ from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
+from counterpoise.queries import running
 from counterpoise.web.airflow_questions import answer_question
 from tests.support import hostile
 from tests.support.pictures import cluster
@@ -240,6 +241,41 @@ def test_a_good_answer_goes_to_the_question_of_the_dag_run(
         assert send(alice, run_id, answer="reject", reason="no").status_code == 303
     assert [option for _, option, _ in answers] == ["Approve", "Reject"]
     assert rows(environment, run_id) == before  # the task records what it got
+
+
+def test_what_was_sent_is_with_airflow_until_it_is_recorded(
+    environment: dict[str, str], run_id: str
+) -> None:
+    """The plan may wait for a second yes then."""
+    with answering(environment, "alice") as (alice, _):
+        sent = send(alice, run_id, answer="approve", rate="20MB/s", reason="broker 4 joined")
+        with open_installation(environment=environment) as installation:
+            now, fingerprint = installation.clock(), new_plan().fingerprint
+            yes = Approval(run_id, fingerprint, Decision.GRANTED, "alice", "broker 4 joined", now)
+            installation.ledger.record_decision(yes)
+        page = alice.get(sent.headers["location"])
+    assert "with Airflow" not in page.text and "refresh" not in page.headers
+
+
+def test_a_store_without_the_plan_is_told_with_what_the_ledger_knows(
+    environment: dict[str, str], run_id: str
+) -> None:
+    with answering(environment, "alice") as (alice, answers):
+        form = alice.get(f"/runs/{run_id}/plan").text
+        with open_installation(environment=environment) as installation:
+            path = installation.ledger.run(run_id).plan_uri
+        running._read_plan.cache_clear()
+        (Path(environment["COUNTERPOISE_STORE"]) / path).unlink()
+        page = alice.get(f"/runs/{run_id}/plan")
+        assert page.status_code == 200
+        for words in (path, "the plan is not there", "requested by rita", "Nobody has answered"):
+            assert words in page.text, words
+        fields = {"form_token": token_on(form), "plan": fingerprint_on(form), "rate": "20MB/s"}
+        answer = alice.post(
+            f"/runs/{run_id}/answer", data={**fields, "answer": "approve", "reason": "x"}
+        )
+    assert answer.status_code == 409 and "nobody can approve it" in answer.text
+    assert not answers
 
 
 def test_the_rate_is_checked_with_the_time_that_it_makes(

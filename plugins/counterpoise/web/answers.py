@@ -58,10 +58,11 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
             if run is None:
                 return may_not_view(request)
             decision = _ANSWERS.get(answer)
+            answer_count = len(installation.ledger.approvals_of(run_id))
             shown = _answered(installation, run, viewer, decision, typed, answer_in_airflow)
             if not shown.is_sent:
                 return plan_response(request, installation, run, viewer, shown, may_change=True)
-        mark = sent_mark(viewer, run.run_id)
+        mark = sent_mark(viewer, run.run_id, answer_count)
         return back_to(request, f"/runs/{quote(run.run_id)}/plan?sent={mark}#answer")
 
     return router
@@ -85,8 +86,11 @@ def _answered(
     try:
         _check_open(details, typed)
         if decision is None:
+            _check_has_plan(details)
             _check_rate(installation, details, typed)
             return replace(shown, is_checked=True)
+        if decision is Decision.GRANTED:
+            _check_has_plan(details)
         _check_answer(installation, details, decision, typed)
         _hand_on(installation, details, decision, typed, answer_in_airflow)
     except (InputError, RefusedError) as error:
@@ -119,6 +123,14 @@ def _check_open(details: RunDetails, typed: TypedAnswer) -> None:
         )
     if not details.waits_for_answer:
         raise RefusedError(f"run {run.run_id} is {run.state}, so it waits for no answer any more")
+
+
+def _check_has_plan(details: RunDetails) -> None:
+    if details.plan is None:
+        raise RefusedError(
+            f"the store does not have the plan of run {details.run.run_id}, so nobody can approve "
+            "it; bring the file back, or reject the plan"
+        )
 
 
 def _check_rate(installation: Any, details: RunDetails, typed: TypedAnswer) -> None:

@@ -44,18 +44,22 @@ def check_form(viewer: CurrentViewer, form_token: Annotated[str, Form()] = "") -
         )
 
 
-def sent_mark(viewer: Viewer, run_id: str) -> str:
-    """Return what an address says after an answer was sent: nobody else can write it."""
-    return _signer(_SENT).dumps([viewer.user_id, run_id])
+def sent_mark(viewer: Viewer, run_id: str, answer_count: int) -> str:
+    """Return what an address says after an answer was sent, and how many were recorded before:
+    nobody else can write it.
+    """
+    return _signer(_SENT).dumps([viewer.user_id, run_id, answer_count])
 
 
-def is_sent_mark(viewer: Viewer, run_id: str, mark: str) -> bool:
-    """Return whether an address says that this account has lately sent an answer about a run."""
+def is_under_way(viewer: Viewer, run_id: str, mark: str, answer_count: int) -> bool:
+    """Return whether an address says that this account has lately sent an answer about a run, and
+    none was recorded since.
+    """
     try:
         marked: object = _signer(_SENT).loads(mark, max_age=_SENT_SECONDS)
     except BadSignature:
         return False
-    return marked == [viewer.user_id, run_id]
+    return marked == [viewer.user_id, run_id, answer_count]
 
 
 def limited(text: str, name: str) -> str:

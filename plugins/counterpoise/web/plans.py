@@ -27,7 +27,7 @@ from counterpoise.queries.running import RunDetails
 from counterpoise.reporting.parts import MANY_BROKERS
 from counterpoise.reporting.plan_page import what_it_does
 from counterpoise.units import format_rate
-from counterpoise.web.forms import form_token, is_sent_mark
+from counterpoise.web.forms import form_token, is_under_way
 from counterpoise.web.responses import base_of, may_not_view, page
 from counterpoise.web.viewers import DAG_ID, CurrentViewer, MayChange, OpenInstallation
 
@@ -88,7 +88,9 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
             run = running.run_to_view(installation, run_id, viewer)
             if run is None:
                 return may_not_view(request)
-            shown = Shown(search=search, is_sent=is_sent_mark(viewer, run_id, sent))
+            answer_count = len(installation.ledger.approvals_of(run_id))
+            is_sent = is_under_way(viewer, run_id, sent, answer_count)
+            shown = Shown(search=search, is_sent=is_sent)
             return plan_response(request, installation, run, viewer, shown, may_change=may_change)
 
     @router.get("/runs/{run_id}/{name}")
@@ -130,6 +132,8 @@ def plan_response(
 ) -> Response:
     """Return the page of a plan as one person sees it."""
     details = running.run_details(installation, run, viewer)
+    if details.plan is None:
+        return _without_plan(request, details, shown)
     view = running.plan_to_approve(installation, run, shown.rate_bytes_per_second)
     typed = shown.typed
     if typed == TypedAnswer():
@@ -157,6 +161,18 @@ def plan_response(
     if shown.is_sent and details.waits_for_answer and not details.refused_answer:
         response.headers["Refresh"] = str(_SENT_REFRESH_SECONDS)
     return response
+
+
+def _without_plan(request: Request, details: RunDetails, shown: Shown) -> Response:
+    """Return what the ledger knows of a run whose plan the store does not have."""
+    return page(
+        request,
+        "plan_missing.html",
+        status=shown.status,
+        details=details,
+        problem=shown.problem,
+        plan_path=details.run.plan_uri,
+    )
 
 
 def values_of_plan(view: PlanView) -> dict[str, Any]:
