@@ -12,6 +12,7 @@ import pytest
 from airflow.api_fastapi.app import init_auth_manager
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models import dagrun
+from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
@@ -172,12 +173,17 @@ def test_undo_on_the_page_starts_the_dag_run_that_takes_everything_back(
     with browser(environment_of(installation), "bob", role="user") as client:
         assert f'href="{path}"' in client.get(f"/runs/{moved.run_id}").text
         token = token_on(client.get(path).text)
+        waiting = client.post(path, data={"form_token": token, "reason": "too early"})
+        assert waiting.status_code == 409 and "The Dag kafka_rebalance is paused" in waiting.text
+        with create_session(scoped=False) as session:
+            session.get_one(DagModel, "kafka_rebalance").is_paused = False
         sent = client.post(path, data={"form_token": token, "reason": "too early"})
         assert sent.status_code == 303, sent.text
         started = client.get(sent.headers["location"])
         assert started.status_code == 200 and started.headers["refresh"] == "5"
     with create_session(scoped=False) as session:
-        (queued,) = session.scalars(select(DagRun).where(DagRun.state == "queued"))
+        of_dag = select(DagRun).where(DagRun.dag_id == "kafka_rebalance")
+        (queued,) = session.scalars(of_dag.where(DagRun.state == "queued"))
         assert queued.triggering_user_name == "bob" and queued.note == "too early"
         conf = dict(queued.conf)
         session.delete(queued)
