@@ -52,7 +52,8 @@ def kafka_audit() -> None:
         pool=pool_for("AUDIT"),
     )
     def audit(cluster: str, ti: Any = None, dag_run: Any = None) -> dict[str, str]:
-        from counterpoise import metrics, pipeline
+        from counterpoise import pipeline
+        from counterpoise.queries import metrics
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         # The scheduled time and not the clock: a retry replaces what it wrote.

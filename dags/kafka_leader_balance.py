@@ -64,7 +64,8 @@ def kafka_leader_balance() -> None:
 
     @task(trigger_rule="all_done")
     def report_fleet(ti: Any = None) -> str:
-        from counterpoise import metrics, pipeline
+        from counterpoise import pipeline
+        from counterpoise.queries import metrics
 
         show_fleet(ti)
         with airflow_installation() as installation:

@@ -9,7 +9,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
 from airflow.sdk.observability import stats
 
-from counterpoise import metrics, pipeline
+from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.model.metric import FINDINGS, METRICS, Sample
 from counterpoise.model.person import Person
@@ -18,6 +18,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.statsd import send_gauges, stat_name
 from counterpoise.orchestration.stepping import StepUntilDone
+from counterpoise.queries import metrics
 from tests.dags.test_stepping import Task
 from tests.support.runs import change_state
 

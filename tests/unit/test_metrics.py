@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from counterpoise import pipeline
 from counterpoise.analysis import fleet
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger
+from counterpoise.model import audit_document
 from counterpoise.model.fleet import ClusterState
 from counterpoise.model.metric import EVENNESS, METRICS, Sample, exposition
 from counterpoise.model.request import Goal, PlanRequest
@@ -38,6 +40,7 @@ clusters:
 
 @pytest.fixture
 def installation(tmp_path: Path) -> Iterator[Installation]:
+    (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     kafka = healthy()
     with installation_over(
         tmp_path,
@@ -46,6 +49,9 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
         clock=lambda: NOW,
         connectivity_checker=lambda _settings: connectivity(snapshot_of(kafka)),
     ) as installation:
+        installation.locations = replace(  # pages read policies anew from the file
+            installation.locations, config=tmp_path / "clusters.yaml", is_default_config=False
+        )
         yield installation
 
 
@@ -105,8 +111,14 @@ def test_another_audit_of_the_same_name_is_read_again(
     client: TestClient, installation: Installation
 ) -> None:
     for critical in (1, 20):
-        opened = {"critical": critical, "warning": 0, "info": 0, "unknown": 0}
-        document = {"open": opened, "at": NOW.isoformat()}
+        finding = {"severity": "critical", "waived_by": None, "is_new": False}
+        document = {
+            "format": audit_document.FORMAT,
+            "at": NOW.isoformat(),
+            "previous_at": None,
+            "findings": [finding] * critical,
+            "gone": [],
+        }
         installation.archive.write_report("demo/audit.json", json.dumps(document))
         assert scraped(client)["counterpoise_findings"]["demo/critical"] == critical
 

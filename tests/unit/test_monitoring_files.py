@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from counterpoise.metrics import _EVENNESS
 from counterpoise.model.metric import EVENNESS, FINDINGS, METRICS, RUN_STATE
 from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
+from counterpoise.queries.metrics import _EVENNESS
 
 FOLDER = Path(__file__).parents[2] / "monitoring"
 DOCUMENT = FOLDER.parent / "docs" / "metrics.md"

@@ -208,11 +208,11 @@ def test_a_cluster_is_frozen_and_the_freeze_ended_from_its_page(pages: Pages) ->
         answer = send(browser, "freeze", until="8h", reason=f" {hostile.HOSTILE} ")
         assert (answer.status_code, answer.headers["location"]) == (303, "/clusters/demo")
         page = browser.get("/clusters/demo").text
-        assert "frozen until 2026-11-22 20:00 UTC by oscar" in page
+        assert "The cluster is frozen until 2026-11-22 20:00 UTC by oscar" in page
         assert 'href="/clusters/demo/requests/unfreeze"' in page
         hostile.check_html(page)
         assert send(browser, "unfreeze", reason="done").status_code == 303
-        assert "Frozen." not in browser.get("/clusters/demo").text
+        assert "The cluster is frozen" not in browser.get("/clusters/demo").text
     written = requests_of(pages)
     assert [(one.control, one.by, one.run_id) for one in written] == [
         (Control.FREEZE, "oscar", None),

@@ -29,6 +29,7 @@ CLUSTERS = """
 clusters:
   demo: {connection: kafka_demo, policy: {access: {propose: [alice]}}}
   empty: {connection: kafka_demo}
+  cloud: {connection: kafka_demo, policy: {provider: confluent-cloud}}
 """
 
 
@@ -78,6 +79,7 @@ def test_a_plan_is_shown_before_anybody_is_asked(pages: Pages) -> None:
         assert shown.status_code == 200, shown.text
         for words in ("The plan", "2026-11-22 12:00", "How even", "What it costs", "ord*"):
             assert words in shown.text, words
+        assert "not chosen yet" not in shown.text  # the rate that approvers will be offered
         assert 'value="add-brokers" selected' in shown.text
         cut = send(client, do="show", goal="add-brokers", broker_ids="4", max_partitions="1")
         assert "Cut by the budget" in cut.text
@@ -144,6 +146,23 @@ def test_large_clusters_and_two_at_once_are_refused_in_words(
     assert large.status_code == 409 and "has 27 replicas, and pages show" in large.text
 
 
+def test_a_cluster_whose_provider_opens_no_runs_is_planned_but_nothing_starts(pages: Pages) -> None:
+    with pages.installation() as installation:
+        pipeline.snapshot(installation, "cloud", NOW)
+    path = "/clusters/cloud/plan"
+    with starting(pages) as (client, started):
+        form = client.get(path).text
+        assert "No run can follow: Confluent Cloud" in form and 'value="start"' not in form
+        for do, heading in (("show", "The plan"), ("compare", "Goals compared")):
+            shown = send(client, path, do=do, goal="add-brokers", broker_ids="4").text
+            assert heading in shown and "No run can follow" in shown
+            is_warned = "<li>Confluent Cloud: reassignments are not open" in shown
+            assert is_warned == (do == "show")
+        sent = send(client, path, do="start", goal="leaders", reason="x")
+    assert sent.status_code == 409 and "luster cloud is on Confluent Cloud" in sent.text
+    assert not started
+
+
 @pytest.mark.parametrize("what", ["snapshot", "audit"])
 def test_a_snapshot_and_an_audit_are_started_for_the_cluster_alone(pages: Pages, what: str) -> None:
     path = f"/clusters/demo/start/{what}"
@@ -175,5 +194,6 @@ def test_nobody_else_starts_anything_and_everybody_is_told_who_may(pages: Pages)
                 assert "<form" not in form.text
                 data = {"form_token": token, "do": "start", "goal": "leaders", "reason": "x"}
                 assert client.post(path, data=data).status_code == 403
+            assert "Make a plan" not in client.get("/clusters/demo").text
             assert not started_by_other
     assert not started

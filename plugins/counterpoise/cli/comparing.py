@@ -62,7 +62,7 @@ def compare(
     elif arguments.rack is not None:
         raise InputError("--rack is for --what-if-brokers; give both, or neither")
     requests = _requests(arguments, values, new_ids)
-    compared = pipeline.compare(snapshot, requests, policy.balance)
+    compared = pipeline.compare(snapshot, requests, policy.balance, policy.provider)
     if arguments.json:
         print_json({"new_brokers": list(new_ids), "plans": [_summary(c, rate) for c in compared]})
     else:

@@ -49,7 +49,7 @@ def _add_undo(commands: Commands) -> None:
         help="make a plan that moves back what a run moved",
         description="Writes the plan that takes back what a run moved; approve and execute it like "
         "any other. A run under way is cancelled first; run the same command again when it has "
-        "halted.",
+        "halted. Undo on the page of the run does both from a browser.",
     )
     add_run_arguments(parser)
     parser.add_argument(

@@ -36,10 +36,10 @@ CONTROL_EFFECTS: Final[Mapping[Control, str]] = {
     "still lower it.",
     Control.CANCEL: "Asks a run under way to stop. What is in flight is cancelled, every config "
     "goes back to what it was, and the run ends as halted; what has moved stays where it is "
-    "(`counterpoise undo` brings it back).",
+    "(Undo on the page of the run, or `counterpoise undo`, makes the plan that brings it back).",
     Control.UNDO: "Cancels a run under way, because somebody wants to go back. When it has halted, "
-    "`counterpoise undo` writes the plan that brings back what has moved, which is approved on "
-    "its own.",
+    "Undo on the page of the run, or `counterpoise undo`, makes the plan that brings back what has "
+    "moved, which is approved on its own.",
     Control.FREEZE: "Until then no run of the cluster starts, and none submits anything new. What "
     "is in flight finishes. The freeze ends by itself.",
     Control.UNFREEZE: "Ends a cluster's freeze before its time.",

@@ -1,4 +1,5 @@
-"""The gauges of `metrics.py` through Airflow's own StatsD (or OpenTelemetry), as it is configured.
+"""The gauges of `queries/metrics.py` through Airflow's own StatsD (or OpenTelemetry), whichever is
+configured.
 
     send_gauges(lambda: metrics.run_samples(installation, ["orders-eu"]))
     # counterpoise.run_remaining_bytes.orders-eu, counterpoise.run_state.orders-eu.running, ...

@@ -88,7 +88,7 @@ class StepUntilDone(BaseOperator):
         )
 
     def _do_steps(self, ti: Any, *, was_deferred: bool) -> float | None:
-        from counterpoise import metrics
+        from counterpoise.queries import metrics
 
         with airflow_installation() as installation:
             run = self._run(installation, ti, was_deferred)

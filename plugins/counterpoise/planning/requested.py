@@ -49,16 +49,22 @@ class ComparedPlan:
 
 
 def compare(
-    snapshot: ClusterSnapshot, requests: Sequence[RebalanceRequest], policy: BalancePolicy
+    snapshot: ClusterSnapshot,
+    requests: Sequence[RebalanceRequest],
+    policy: BalancePolicy,
+    provider: Provider | None = None,
 ) -> tuple[ComparedPlan, ...]:
     """Return a plan for each request; one that cannot be made does not hide the others."""
-    return tuple(_compared(snapshot, request, policy) for request in requests)
+    return tuple(_compared(snapshot, request, policy, provider) for request in requests)
 
 
 def _compared(
-    snapshot: ClusterSnapshot, request: RebalanceRequest, policy: BalancePolicy
+    snapshot: ClusterSnapshot,
+    request: RebalanceRequest,
+    policy: BalancePolicy,
+    provider: Provider | None,
 ) -> ComparedPlan:
     try:
-        return ComparedPlan(request, plan_from(snapshot, request, policy))
+        return ComparedPlan(request, plan_from(snapshot, request, policy, provider))
     except (InputError, RefusedError) as error:
         return ComparedPlan(request, None, str(error))

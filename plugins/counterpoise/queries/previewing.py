@@ -13,10 +13,14 @@ from datetime import datetime
 from threading import Lock
 from typing import Final
 
+from counterpoise import approval
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.movement import max_moves_at_once
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
+from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.planning import compare
@@ -57,14 +61,25 @@ def previews(
         )
     try:
         snapshot = _newest_snapshot(installation, settings.name)
-        compared = compare(snapshot, requests, settings.policy.balance)
+        policy = settings.policy
+        compared = compare(snapshot, requests, policy.balance, policy.provider)
     finally:
         _PLANNING.release()
     plans = tuple(
-        Preview(found.request.goal, PlanView(found.plan) if found.plan else None, found.refusal)
+        Preview(
+            found.request.goal,
+            _view(found.plan, policy.movement) if found.plan else None,
+            found.refusal,
+        )
         for found in compared
     )
     return Previews(snapshot.observed_at, plans)
+
+
+def _view(plan: RebalancePlan, movement: MovementPolicy) -> PlanView:
+    """Return a plan with the rate that approvers will be offered."""
+    rate = approval.default_rate(plan, movement)
+    return PlanView(plan, rate, max_moves=max_moves_at_once(movement))
 
 
 def _newest_snapshot(installation: Installation, cluster: str) -> ClusterSnapshot:

@@ -72,7 +72,8 @@ def plan_tiles(view: PlanView) -> list[Tile]:
         before, after = (format_count(s.max_minus_min) for s in (leaders.before, leaders.after))
         best = f"best possible {format_count(plan.lower_bound.leaders_max_minus_min)}"
         tiles.append(Tile("Leaders, max − min", f"{before} → {after}", best))
-    time_note = f"at {view.rate} per broker"
+    is_known = view.rate_bytes_per_second is not None
+    time_note = f"at {view.rate} per broker" if is_known else f"at {view.rate}"
     tiles.append(Tile("Expected time", view.expected_time, time_note, bool(view.rate_warning)))
     if view.copied_bytes:
         cross_rack = format_bytes(view.cross_rack_bytes)

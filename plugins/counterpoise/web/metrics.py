@@ -7,8 +7,9 @@ from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
-from counterpoise import metrics
 from counterpoise.model.metric import exposition
+from counterpoise.queries import metrics
+from counterpoise.queries.viewing import Viewing
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 _OPEN_METRICS: Final = "application/openmetrics-text"
@@ -23,9 +24,7 @@ def metrics_routes(open_installation: OpenInstallation) -> APIRouter:
     @router.get("/metrics")
     def metrics_text(request: Request, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
-            clusters = metrics.clusters_to_view(
-                installation, viewer.user_id, viewer.user_name, viewer.roles
-            )
+            clusters = Viewing.of(installation, viewer).clusters
             text = exposition(metrics.samples(installation, clusters))
         is_asked = _OPEN_METRICS in request.headers.get("accept", "")
         content_type = _OPEN_METRICS_TYPE if is_asked else _TEXT_TYPE

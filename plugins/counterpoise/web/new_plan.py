@@ -11,9 +11,10 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Form, Request, Response
 
-from counterpoise import controls
+from counterpoise import access, controls
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.policy import Action
+from counterpoise.model.provider import ProviderProfile, profile_of
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
 from counterpoise.model.request import GOAL_TEXTS, GOALS_WITH_BROKERS, PLANNED_GOALS, Goal
 from counterpoise.model.request_words import (
@@ -53,10 +54,11 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
     def ask(request: Request, name: str, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
-            viewing.check(name)
+            profile = profile_of(viewing.check(name).policy.provider)
         why_not = viewing.refusal(name, Action.PROPOSE)
         typed = {field: request.query_params.get(field, "") for field in (*_FIELDS, "reason")}
-        return _form(request, viewer, name, typed, status=403 if why_not else 200, why_not=why_not)
+        status = 403 if why_not else 200
+        return _form(request, viewer, name, typed, profile, status=status, why_not=why_not)
 
     @router.post(
         "/clusters/{name}/plan", dependencies=[Depends(check_form), Depends(check_may_change)]
@@ -75,10 +77,12 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
             settings = viewing.check(name)
             if why_not := viewing.refusal(name, Action.PROPOSE):
                 raise RefusedError(why_not)
+            profile = profile_of(settings.policy.provider)
             try:
                 wanted = _given(typed)
                 rebalance_request = read_rebalance_request(wanted, word=form_title)
                 if do == "start":
+                    access.check_provider(settings.policy, name)
                     why = controls.check_reason(limited(typed["reason"], "reason"))
                     _check_brokers_given(rebalance_request)
                     started = start_dag_run(DAG_ID, {CLUSTER_FIELD: name, **wanted}, why)
@@ -88,8 +92,8 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
             except (InputError, RefusedError) as error:
                 status = 422 if isinstance(error, InputError) else 409
                 problem = in_form_words(str(error))
-                return _form(request, viewer, name, typed, status=status, problem=problem)
-        return _form(request, viewer, name, typed, shown=shown)
+                return _form(request, viewer, name, typed, profile, status=status, problem=problem)
+        return _form(request, viewer, name, typed, profile, shown=shown)
 
     return router
 
@@ -172,6 +176,7 @@ def _form(
     viewer: Viewer,
     name: str,
     typed: dict[str, str],
+    profile: ProviderProfile,
     *,
     status: int = 200,
     problem: str = "",
@@ -189,6 +194,7 @@ def _form(
         goals={str(goal): GOAL_TEXTS[goal] for goal in PLANNED_GOALS},
         problem=problem,
         why_not=why_not,
+        profile=profile,
         shown=shown,
         in_form_words=in_form_words,
         only=only,

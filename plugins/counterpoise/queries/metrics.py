@@ -3,52 +3,28 @@
     samples(installation)                        # of all clusters of the settings
     run_samples(installation, ["orders-eu"])     # what a step of its run changes
 
-Part of the wiring, beside `queries.py`. Evenness is that of `reports/fleet.json`, which each
-analysis writes; findings are those of the newest audit. What is not known has no sample.
+Evenness is that of `reports/fleet.json`, which each analysis writes; findings are those of the
+newest audit. What is not known has no sample.
 """
 
-import json
-from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from counterpoise import access
-from counterpoise.archive import audit_report_name
-from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
 from counterpoise.ledger.overview import LedgerState
 from counterpoise.model import metric
-from counterpoise.model.files import StoredFile
+from counterpoise.model.audit_point import AuditPoint
 from counterpoise.model.metric import Sample
-from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, RunState
-from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Severity
-from counterpoise.storage import Store
 
-_LOGGER = safe_logger(__name__)
-_READERS: Final = 16  # of a store behind a network at once
 _EVENNESS: Final[Mapping[str, str]] = {
     "leaders": "leaders_max_over_mean",
     "replicas": "replicas_max_over_mean",
     "bytes": "bytes_max_over_mean",
     "bytes_in": "bytes_in_max_over_mean",
 }
-
-
-def clusters_to_view(
-    installation: Installation, user_id: str, user_name: str, roles: tuple[str, ...]
-) -> list[str]:
-    """Return the clusters that the policy lets a user of Airflow view."""
-    settings = installation.settings
-    person = settings.people.airflow_user(user_id, user_name)
-    return [
-        name
-        for name, cluster in sorted(settings.clusters.items())
-        if access.may(cluster.policy, settings.people, person, Action.VIEW, roles=roles)
-    ]
 
 
 def samples(installation: Installation, clusters: Collection[str] | None = None) -> list[Sample]:
@@ -87,62 +63,24 @@ def _of_balance(cluster: str, row: Mapping[str, Any]) -> Iterator[Sample]:
 # -- of the audits
 
 
-def audit_samples(installation: Installation, clusters: Collection[str]) -> list[Sample]:
+def audit_samples(installation: Installation, clusters: Sequence[str]) -> list[Sample]:
     """Return the findings of each cluster's newest audit, and its age."""
-    store, now = installation.archive.store, installation.clock()
-    paths = [f"reports/{audit_report_name(cluster, suffix='json')}" for cluster in clusters]
-    if store.is_local:
-        audits = [_audit(store, path) for path in paths]
-    else:
-        with ThreadPoolExecutor(_READERS) as pool:
-            audits = list(pool.map(lambda path: _audit(store, path), paths))
+    # The rules of audits are a tenth of what a step of a run would import.
+    from counterpoise.queries.audits import newest_points
+
+    now = installation.clock()
     return [
         sample
-        for cluster, audit in zip(clusters, audits, strict=True)
-        if audit is not None
-        for sample in _of_audit(cluster, audit, now)
+        for cluster, point in newest_points(installation, clusters).known.items()
+        for sample in _of_audit(cluster, point, now)
     ]
 
 
-def _of_audit(cluster: str, audit: "_Audit", now: datetime) -> Iterator[Sample]:
-    for severity, count in audit.open_count.items():
-        yield Sample(metric.FINDINGS, (cluster, severity), count)
-    yield Sample(metric.AUDIT_AGE, (cluster,), (now - audit.audited_at).total_seconds())
-
-
-@dataclass(frozen=True, slots=True)
-class _Audit:
-    open_count: Mapping[str, int]  # by severity
-    audited_at: datetime
-
-
-# A file is the same while its size and time of change are.
-_KNOWN_AUDITS: Final[dict[tuple[str, StoredFile], _Audit]] = {}
-_MAX_KNOWN_AUDITS: Final = 2_000
-
-
-def _audit(store: Store, path: str) -> _Audit | None:
-    """Return what is told of an audit; None where there is none, or none that can be read."""
-    try:
-        file = store.info(path)
-        if file is None:
-            return None
-        key = (store.uri(path), file)
-        audit = _KNOWN_AUDITS.get(key) or _read_audit(store.read_text(path))
-    except (CounterpoiseError, ValueError, KeyError, TypeError) as error:
-        _LOGGER.warning("an audit is left out: %s cannot be read: %s", store.uri(path), error)
-        return None
-    if file.modified_at is not None:
-        if len(_KNOWN_AUDITS) >= _MAX_KNOWN_AUDITS:
-            _KNOWN_AUDITS.clear()
-        _KNOWN_AUDITS[key] = audit
-    return audit
-
-
-def _read_audit(text: str) -> _Audit:
-    document = json.loads(text)
-    open_count = {str(severity): int(document["open"][severity]) for severity in Severity}
-    return _Audit(open_count, datetime.fromisoformat(document["at"]))
+def _of_audit(cluster: str, point: AuditPoint, now: datetime) -> Iterator[Sample]:
+    for severity in Severity:
+        count = point.open_counts.get(severity, 0)
+        yield Sample(metric.FINDINGS, (cluster, str(severity)), count)
+    yield Sample(metric.AUDIT_AGE, (cluster,), (now - point.audited_at).total_seconds())
 
 
 # -- of the ledger
