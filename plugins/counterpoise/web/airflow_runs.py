@@ -72,8 +72,8 @@ def _check_not_paused(session: Any, dag_id: str) -> None:
     dag = session.get(DagModel, dag_id)
     if dag is not None and dag.is_paused:
         raise RefusedError(
-            f"the Dag {dag_id} is paused in Airflow, so a run of it would wait without an end; unpause "
-            "it there, and send this again"
+            f"the Dag {dag_id} is paused in Airflow, so a run of it would wait without an end; "
+            "unpause it there, and send this again"
         )
 
 
