@@ -144,6 +144,7 @@ def test_large_clusters_and_two_at_once_are_refused_in_words(
         monkeypatch.setattr(previewing, "MAX_REPLICAS", 5)
         large = send(client, goal="leaders")
     assert large.status_code == 409 and "has 27 replicas, and pages show" in large.text
+    assert "counterpoise plan --compare GOALS" in large.text
 
 
 def test_a_cluster_whose_provider_opens_no_runs_is_planned_but_nothing_starts(pages: Pages) -> None:

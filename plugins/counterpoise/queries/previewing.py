@@ -95,6 +95,6 @@ def _newest_snapshot(installation: Installation, cluster: str) -> ClusterSnapsho
             f"cluster {cluster} has {format_count(snapshot.replicas.num_rows)} replicas, and pages "
             f"show plans of up to {format_count(MAX_REPLICAS)} before anybody is asked, since "
             "planning would keep the api-server from answering others. Start the plan: a task "
-            "makes it, and its page shows it; or use `counterpoise compare`"
+            "makes it, and its page shows it; or use `counterpoise plan --compare GOALS`"
         )
     return snapshot
