@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import installation
 from counterpoise.cli import repeating
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.acl import REASSIGN
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.runs import own_configs
 
@@ -24,8 +23,7 @@ YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
 def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     """Broker 3 has just joined. Whoever waits makes the cluster's time pass."""
     made = simulated(SKEWED, racks="1=a 2=b 3=c")
-    monkeypatch.setattr(installation, "connect_by_discovery", lambda _: made)
-    monkeypatch.setattr(repeating, "sleep", made.advance)
+    let_commands_reach(made, monkeypatch)
     return made
 
 

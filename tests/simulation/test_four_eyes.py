@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import installation
 from counterpoise.cli import repeating
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.kafka import FOLLOWER_RATE
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.runs import at_broker, own_configs
 
@@ -22,16 +21,8 @@ YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     made = simulated(SKEWED, racks="1=a 2=b 3=c")
-    monkeypatch.setattr(installation, "connect_by_discovery", lambda _: made)
-    monkeypatch.setattr(repeating, "sleep", made.advance)
+    let_commands_reach(made, monkeypatch)
     return made
-
-
-@pytest.fixture
-def shell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
-) -> CommandLine:
-    return CommandLine.in_folder(tmp_path, capsys)
 
 
 def configure(shell: CommandLine, policy: str, people: str = "{}") -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import installation
-from counterpoise.cli import repeating
 from counterpoise.errors import ConfigurationError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.plan import RebalancePlan
@@ -17,7 +15,7 @@ from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.provider import Provider, profile_of, provider_at
 from counterpoise.pipeline.emergency_stop import stop_from_plan
 from counterpoise.settings import parse_settings
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.runs import own_configs
 
@@ -30,16 +28,8 @@ YES = ("--rate", "100MB/s", "--reason", "broker 3 is new")
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     made = simulated(SKEWED, racks="1=a 2=b 3=c")
-    monkeypatch.setattr(installation, "connect_by_discovery", lambda _: made)
-    monkeypatch.setattr(repeating, "sleep", made.advance)
+    let_commands_reach(made, monkeypatch)
     return made
-
-
-@pytest.fixture
-def shell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
-) -> CommandLine:
-    return CommandLine.in_folder(tmp_path, capsys)
 
 
 def configure(shell: CommandLine, provider: str) -> None:

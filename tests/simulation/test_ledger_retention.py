@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from counterpoise import installation
-from counterpoise.cli import repeating
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from local_processes import wait_until
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.runs import FOUR_BROKERS, SKEWED
 
@@ -22,8 +20,7 @@ LATER = "2100-01-01T00:00:00Z"
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     made = simulated(SKEWED, racks=FOUR_BROKERS)
-    monkeypatch.setattr(installation, "connect_by_discovery", lambda _: made)
-    monkeypatch.setattr(repeating, "sleep", made.advance)
+    let_commands_reach(made, monkeypatch)
     return made
 
 

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import installation
 from counterpoise.cli import repeating
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from tests.support.command_line import CommandLine, Typed
+from tests.support.command_line import CommandLine, Typed, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.runs import own_configs
 
@@ -27,16 +26,8 @@ BOB_APPROVES = "approval: {approvers: [bob], max_rate: 50MB/s}"
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     made = simulated(SKEWED, racks="1=a 2=b 3=c")
-    monkeypatch.setattr(installation, "connect_by_discovery", lambda _: made)
-    monkeypatch.setattr(repeating, "sleep", made.advance)
+    let_commands_reach(made, monkeypatch)
     return made
-
-
-@pytest.fixture
-def shell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
-) -> CommandLine:
-    return CommandLine.in_folder(tmp_path, capsys)
 
 
 def configure(

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import installation
-from counterpoise.cli import repeating
 from counterpoise.ledger import Ledger
 from counterpoise.model.run import RunState
 from tests.support import web
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.runs import change_state
 
@@ -115,8 +113,7 @@ def story(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Story:
     kafka = simulated(SKEWED, racks="1=a 2=b 3=c")
-    monkeypatch.setattr(installation, "connect_by_discovery", lambda _: kafka)
-    monkeypatch.setattr(repeating, "sleep", kafka.advance)
+    let_commands_reach(kafka, monkeypatch)
     monkeypatch.chdir(tmp_path)
     shell = CommandLine.in_folder(tmp_path, capsys)
     shell.configure("simulated:9092", extra=f"    policy: {{access: {{{POLICY}}}}}\n")

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import installation
-from counterpoise.cli import repeating
 from counterpoise.model.run import RunState
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun
 
@@ -44,8 +42,7 @@ def test_topics_of_before_are_no_difference_from_the_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kafka = simulated(SKEWED, racks=FOUR_BROKERS)
-    monkeypatch.setattr(installation, "connect_by_discovery", lambda _: kafka)
-    monkeypatch.setattr(repeating, "sleep", kafka.advance)
+    let_commands_reach(kafka, monkeypatch)
     shell = CommandLine.in_folder(tmp_path, capsys)
     shell.configure("simulated:9092")
     plan, before = tmp_path / "plan.json", kafka.describe_topics()

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import installation
-from counterpoise.cli import repeating
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=3000000" for number in range(6))
@@ -27,8 +25,7 @@ def test_a_run_starts_after_the_second_yes(
     because: str,
 ) -> None:
     kafka = simulated(SKEWED, racks="1=a 2=b 3=c")
-    monkeypatch.setattr(installation, "connect_by_discovery", lambda _: kafka)
-    monkeypatch.setattr(repeating, "sleep", kafka.advance)
+    let_commands_reach(kafka, monkeypatch)
     monkeypatch.chdir(tmp_path)
     shell = CommandLine.in_folder(tmp_path, capsys)
     policy = f"approval: {{approvers: [alice, bob], requester_may_approve: yes, {rule}}}"

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise.cli import common
+from counterpoise import installation
+from counterpoise.cli import common, repeating
 from counterpoise.cli.main import main
+from counterpoise.kafka_admin.simulated import SimulatedCluster
 
 
 @contextmanager
@@ -18,6 +20,12 @@ def typed_by(user: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(common, "system_user_name", lambda: user)
         yield
+
+
+def let_commands_reach(kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connect every command to this cluster; whoever waits makes the cluster's time pass."""
+    monkeypatch.setattr(installation, "connect_by_discovery", lambda _: kafka)
+    monkeypatch.setattr(repeating, "sleep", kafka.advance)
 
 
 @dataclass(frozen=True)
