@@ -7,8 +7,11 @@ Messages of the planner name options; who filled in a form reads them in the for
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
+
+from counterpoise.errors import InputError
+from counterpoise.model.request import GOALS_WITH_BROKERS, Goal
 
 COMMAND_LINE_OPTIONS: Final[Mapping[str, str]] = {
     "goal": "--goal",
@@ -63,6 +66,17 @@ _NAMED: Final = re.compile(rf"(?:{_OPTION})(?![\w-])")
 def form_title(name: str) -> str:
     """Return what the form calls a field; the name itself where the form has no such field."""
     return FORM_TITLES.get(name, name)
+
+
+def check_brokers_given(goal: Goal, broker_ids: Collection[int]) -> None:
+    """Raise InputError, in words of the form, where a goal needs brokers and none are named:
+    nothing has to be read first.
+    """
+    if goal in GOALS_WITH_BROKERS and not broker_ids:
+        raise InputError(
+            f"the goal {goal} needs brokers: write their ids in the field "
+            f'"{FORM_TITLES["broker_ids"]}", like 7, 8'
+        )
 
 
 def in_form_words(message: str) -> str:

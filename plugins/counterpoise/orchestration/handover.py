@@ -20,13 +20,13 @@ from counterpoise.errors import CounterpoiseError, InputError, RunConflictError
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import ANALYSIS_DAG, DAG, People, Person, normalized_name
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
-from counterpoise.model.request import GOALS_WITH_BROKERS, Goal
+from counterpoise.model.request import Goal
 from counterpoise.model.request_words import (
     CLUSTER_FIELD,
     CLUSTER_TITLE,
-    FORM_TITLES,
     UNDO_FIELD,
     UNDO_TITLE,
+    check_brokers_given,
     form_title,
     in_form_words,
 )
@@ -205,7 +205,7 @@ def wanted_rebalance(
         rebalance_request = read_rebalance_request(values, word=form_title)
         if undo_of:
             _check_nothing_else(rebalance_request)
-        _check_brokers_given(rebalance_request)
+        check_brokers_given(rebalance_request.goal, rebalance_request.broker_ids)
     return Wanted(cluster, rebalance_request, requested_by, undo_of)
 
 
@@ -238,15 +238,6 @@ def _check_nothing_else(rebalance_request: RebalanceRequest) -> None:
         raise InputError(
             f'the field "{UNDO_TITLE}" takes back what a run moved, so it goes with no other field '
             f'but "{CLUSTER_TITLE}": leave the goal as it was, and the others empty'
-        )
-
-
-def _check_brokers_given(rebalance_request: RebalanceRequest) -> None:
-    """Raise InputError where a goal needs brokers and names none: nothing has to be read first."""
-    goal, title = rebalance_request.goal, FORM_TITLES["broker_ids"]
-    if goal in GOALS_WITH_BROKERS and not rebalance_request.broker_ids:
-        raise InputError(
-            f'the goal {goal} needs brokers: write their ids in the field "{title}", like 7, 8'
         )
 
 

@@ -93,19 +93,29 @@ def plan_or_reason(
     new_plan = plan_from(
         snapshot, rebalance_request, settings.policy.balance, settings.policy.provider
     )
+    return _submitted_or_reason(
+        installation, new_plan, requested_by=requested_by, dag_id=dag_id, dag_run_id=dag_run_id
+    )
+
+
+def _submitted_or_reason(
+    installation: Installation,
+    new_plan: RebalancePlan,
+    *,
+    requested_by: Person,
+    dag_id: str | None,
+    dag_run_id: str | None,
+) -> PlannedRun | NothingToMove:
+    """Open a run for a plan that moves something; else write the report that says why not."""
     for warning in new_plan.warnings:
         _LOGGER.warning("%s", warning)
     if new_plan.is_empty:
-        _LOGGER.info("nothing needs to move on %s: %s", cluster, new_plan.reason)
-        name = no_moves_report_name(cluster, snapshot.snapshot_id)
+        _LOGGER.info("nothing needs to move on %s: %s", new_plan.cluster, new_plan.reason)
+        name = no_moves_report_name(new_plan.cluster, new_plan.snapshot_id)
         installation.archive.write_report(name, reporting.plan_report(PlanView(new_plan)))
-        return NothingToMove(cluster, new_plan.reason, name)
+        return NothingToMove(new_plan.cluster, new_plan.reason, name)
     return submit_plan(
-        installation,
-        new_plan,
-        requested_by=requested_by,
-        dag_id=dag_id,
-        dag_run_id=dag_run_id,
+        installation, new_plan, requested_by=requested_by, dag_id=dag_id, dag_run_id=dag_run_id
     )
 
 
@@ -231,11 +241,7 @@ def undo_or_reason(
     settings = installation.cluster(cluster)
     access.check_may_propose(settings.policy, installation.people, requested_by)
     new_plan = _undo_plan(installation, run_id, snapshot_to_plan_on, rebase=False)
-    if new_plan.is_empty:
-        name = no_moves_report_name(cluster, new_plan.snapshot_id)
-        installation.archive.write_report(name, reporting.plan_report(PlanView(new_plan)))
-        return NothingToMove(cluster, new_plan.reason, name)
-    return submit_plan(
+    return _submitted_or_reason(
         installation, new_plan, requested_by=requested_by, dag_id=dag_id, dag_run_id=dag_run_id
     )
 
