@@ -18,7 +18,7 @@ from counterpoise.errors import InputError
 from counterpoise.installation import Installation
 from counterpoise.model.chain import ChainReport
 from counterpoise.model.ledger_entry import EntryFilter, LedgerEntry
-from counterpoise.queries.viewing import MayNotViewError, UnknownClusterError, Viewing
+from counterpoise.queries.viewing import MAY_NOT_VIEW, MayNotViewError, UnknownClusterError, Viewing
 from counterpoise.units import parse_moment
 
 PAGE_ENTRIES: Final = 100
@@ -130,7 +130,7 @@ def _wanted_clusters(viewing: Viewing, clusters: tuple[str, ...], cluster: str) 
     if cluster in clusters or cluster in viewing.clusters:
         return (cluster,)
     if cluster in viewing.settings.clusters:
-        raise MayNotViewError("The policy of this cluster does not name you (view).")
+        raise MayNotViewError(MAY_NOT_VIEW)
     raise UnknownClusterError(cluster, viewing.clusters)
 
 

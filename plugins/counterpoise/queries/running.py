@@ -28,7 +28,7 @@ from counterpoise.model.policy import Action, MovementPolicy
 from counterpoise.model.run import UNDER_WAY_STATES, Event, Run, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.queries import Viewer, may_view
-from counterpoise.queries.viewing import who_may
+from counterpoise.queries.viewing import MAY_NOT_VIEW, MayNotViewError, policy_refusal, who_may
 from counterpoise.reporting import plan_pictures
 from counterpoise.reporting.parts import Comparison
 from counterpoise.rule_approvals import VALIDATED
@@ -116,15 +116,14 @@ class RunDetails:
         return granted[-1].rate_bytes_per_second if granted else None
 
 
-def may_view_run(installation: Installation, run: Run, viewer: Viewer) -> bool:
-    """Return whether the policy of the run's cluster lets somebody view it."""
-    return may_view(installation, run_report_name(run.cluster, run.run_id), viewer)
-
-
-def run_to_view(installation: Installation, run_id: str, viewer: Viewer) -> Run | None:
-    """Return a run; None where the viewer may not view it. Raises InputError for an unknown id."""
+def run_to_view(installation: Installation, run_id: str, viewer: Viewer) -> Run:
+    """Return a run. Raises InputError for an unknown id, MayNotViewError where the policy of its
+    cluster does not let the viewer view it.
+    """
     run = installation.ledger.run(run_id)
-    return run if may_view_run(installation, run, viewer) else None
+    if not may_view(installation, run_report_name(run.cluster, run.run_id), viewer):
+        raise MayNotViewError(MAY_NOT_VIEW)
+    return run
 
 
 def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDetails:
@@ -232,14 +231,8 @@ def _refusals(settings: Settings, cluster: str, person: Person) -> dict[Action, 
     if cluster not in settings.clusters:
         gone = f"the settings do not name cluster {cluster} any more"
         return dict.fromkeys(Action, gone)
-    policy = settings.clusters[cluster].policy
-    refusals = {}
-    for action in Action:
-        try:
-            access.check_may(policy, settings.people, person, action)
-        except RefusedError as error:
-            refusals[action] = str(error)
-    return refusals
+    found = {action: policy_refusal(settings, cluster, person, action) for action in Action}
+    return {action: refusal for action, refusal in found.items() if refusal}
 
 
 def _who_may(settings: Settings, cluster: str) -> dict[Action, str]:

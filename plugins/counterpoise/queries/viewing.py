@@ -18,6 +18,7 @@ from counterpoise.model.words import join_names
 from counterpoise.queries import Viewer
 from counterpoise.settings import ClusterSettings, Settings
 
+MAY_NOT_VIEW: Final = "The policy of this cluster does not name you (view)."
 EVERYBODY: Final = "everybody whom Airflow lets change runs of kafka_rebalance"
 
 
@@ -25,6 +26,22 @@ def who_may(settings: Settings, cluster: str, action: Action) -> str:
     """Return who may do something with a cluster of the settings, in words."""
     policy = settings.clusters[cluster].policy
     return join_names(access.named_people(policy, settings.people, action)) or EVERYBODY
+
+
+def airflow_refusal(who: str, what: str) -> str:
+    """Return the sentence for an account that Airflow lets read alone; `who` may do it."""
+    return f"Airflow does not let you change runs; {who} may {what}"
+
+
+def policy_refusal(settings: Settings, cluster: str, person: Person, action: Action) -> str:
+    """Return why the policy of a cluster of the settings lets somebody not do something; "" where
+    it does.
+    """
+    try:
+        access.check_may(settings.clusters[cluster].policy, settings.people, person, action)
+    except RefusedError as error:
+        return str(error)
+    return ""
 
 
 class UnknownClusterError(InputError):
@@ -75,21 +92,15 @@ class Viewing:
         may; "" where they may.
         """
         if not self.viewer.may_change:
-            who = who_may(self.settings, cluster, action)
-            return f"Airflow does not let you change runs; {who} may {action}"
-        policy = self.settings.clusters[cluster].policy
-        try:
-            access.check_may(policy, self.settings.people, self.person, action)
-        except RefusedError as error:
-            return str(error)
-        return ""
+            return airflow_refusal(who_may(self.settings, cluster, action), action)
+        return policy_refusal(self.settings, cluster, self.person, action)
 
     def check(self, cluster: str) -> ClusterSettings:
         """Return the settings of a cluster. Raises UnknownClusterError, MayNotViewError."""
         if cluster not in self.settings.clusters:
             raise UnknownClusterError(cluster, self.clusters)
         if cluster not in self.clusters:
-            raise MayNotViewError("The policy of this cluster does not name you (view).")
+            raise MayNotViewError(MAY_NOT_VIEW)
         return self.settings.clusters[cluster]
 
     def with_removed(self, clusters: Iterable[str]) -> tuple[str, ...]:

@@ -15,12 +15,10 @@ from datetime import timedelta
 from typing import Annotated, Any, Final
 
 from airflow._shared.timezones import timezone
-from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
 from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
 from airflow.api_fastapi.core_api.security import get_user
-from airflow.models.dag import DagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
@@ -29,7 +27,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
 from counterpoise.errors import RefusedError
-from counterpoise.web.viewers import DAG_ID
+from counterpoise.web.viewers import DAG_ID, may_in_airflow
 
 _ASKING_TASKS: Final = ("approve", "approve_second")
 _WAITING_STATES: Final = (TaskInstanceState.AWAITING_INPUT, TaskInstanceState.DEFERRED)
@@ -57,13 +55,7 @@ def answer_in_airflow(user: Any, dag_run_id: str, option: str, params: Mapping[s
 
 
 def _check_may_answer(user: Any) -> None:
-    may_answer = get_auth_manager().is_authorized_dag(
-        method="PUT",
-        access_entity=DagAccessEntity.HITL_DETAIL,
-        details=DagDetails(id=DAG_ID, team_name=DagModel.get_team_name(DAG_ID)),
-        user=user,
-    )
-    if not may_answer:
+    if not may_in_airflow(user, "PUT", DagAccessEntity.HITL_DETAIL):
         raise RefusedError(
             f"Airflow does not let {user.get_name()} answer questions of {DAG_ID} (required "
             "actions); ask an administrator of Airflow for a role that may"

@@ -13,8 +13,7 @@ would wait without a word.
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
-from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.datamodels.dag_run import TriggerDAGRunPostBody
 from airflow.api_fastapi.core_api.routes.public.dag_run import trigger_dag_run
 from airflow.api_fastapi.core_api.security import get_user
@@ -24,6 +23,7 @@ from airflow.utils.session import create_session
 from fastapi import Depends, HTTPException, Request
 
 from counterpoise.errors import InputError, RefusedError
+from counterpoise.web.viewers import may_in_airflow
 
 MAX_NOTE: Final = 1_000  # characters that Airflow keeps of a note
 
@@ -55,13 +55,7 @@ def start_in_airflow(
 
 
 def _check_may_start(user: Any, dag_id: str) -> None:
-    may_start = get_auth_manager().is_authorized_dag(
-        method="POST",
-        access_entity=DagAccessEntity.RUN,
-        details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
-        user=user,
-    )
-    if not may_start:
+    if not may_in_airflow(user, "POST", DagAccessEntity.RUN, dag_id):
         raise RefusedError(
             f"Airflow does not let {user.get_name()} start {dag_id}; ask an administrator of "
             "Airflow for a role that may"

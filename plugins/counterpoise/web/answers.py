@@ -25,7 +25,7 @@ from counterpoise.web.airflow_questions import AnswerInAirflow, AnswerQuestion
 from counterpoise.web.forms import check_form, limited, sent_mark
 from counterpoise.web.plans import Shown, TypedAnswer, plan_response, why_not_here
 from counterpoise.web.requests_of_people import back_to
-from counterpoise.web.responses import may_not_view
+from counterpoise.web.responses import status_of
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_change
 
 _OPTIONS: Final[Mapping[Decision, str]] = {  # as Airflow's ApprovalOperator names them
@@ -55,8 +55,6 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
         typed = TypedAnswer(rate, reason, plan)
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
-            if run is None:
-                return may_not_view(request)
             decision = _ANSWERS.get(answer)
             answer_count = len(installation.ledger.approvals_of(run_id))
             shown = _answered(installation, run, viewer, decision, typed, answer_in_airflow)
@@ -94,8 +92,7 @@ def _answered(
         _check_answer(installation, details, decision, typed)
         _hand_on(installation, details, decision, typed, answer_in_airflow)
     except (InputError, RefusedError) as error:
-        status = 422 if isinstance(error, InputError) else 409
-        return replace(shown, status=status, problem=str(error))
+        return replace(shown, status=status_of(error), problem=str(error))
     return replace(shown, is_sent=True)
 
 

@@ -21,6 +21,7 @@ from counterpoise.web.requests_of_people import (
     record_freeze,
     request_form,
 )
+from counterpoise.web.responses import status_of
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_change
 
 _CONTROLS: Final = (Control.FREEZE, Control.UNFREEZE)
@@ -37,10 +38,7 @@ def cluster_request_routes(open_installation: OpenInstallation) -> APIRouter:
             viewing = Viewing.of(installation, viewer)
             viewing.check(name)
         why_not = viewing.refusal(name, Action.OPERATE)
-        status = 403 if why_not else 200
-        return request_form(
-            request, viewer, wanted, TypedRequest(), cluster=name, status=status, why_not=why_not
-        )
+        return request_form(request, viewer, wanted, TypedRequest(), cluster=name, why_not=why_not)
 
     @router.post(
         "/clusters/{name}/requests/{control}",
@@ -63,10 +61,14 @@ def cluster_request_routes(open_installation: OpenInstallation) -> APIRouter:
             try:
                 record_freeze(installation, name, wanted, typed, by=viewing.person)
             except (InputError, RefusedError) as error:
-                status = 422 if isinstance(error, InputError) else 409
-                problem = str(error)
                 return request_form(
-                    request, viewer, wanted, typed, cluster=name, status=status, problem=problem
+                    request,
+                    viewer,
+                    wanted,
+                    typed,
+                    cluster=name,
+                    status=status_of(error),
+                    problem=str(error),
                 )
         return back_to(request, f"/clusters/{quote(name)}")
 

@@ -14,7 +14,7 @@ from counterpoise.queries import Viewer
 from counterpoise.queries.viewing import Viewing
 from counterpoise.web.airflow_runs import StartInAirflow
 from counterpoise.web.forms import check_form, form_token, limited
-from counterpoise.web.responses import page
+from counterpoise.web.responses import page, status_of
 from counterpoise.web.started import to_started
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_change
 
@@ -61,9 +61,14 @@ def cluster_start_routes(open_installation: OpenInstallation) -> APIRouter:
             note = limited(reason, "reason").strip()
             dag_run_id = start_dag_run(_DAGS[what], {"clusters": [name]}, note)
         except (InputError, RefusedError) as error:
-            status = 422 if isinstance(error, InputError) else 409
             return _form(
-                request, viewer, name, what, status=status, reason=reason, problem=str(error)
+                request,
+                viewer,
+                name,
+                what,
+                status=status_of(error),
+                reason=reason,
+                problem=str(error),
             )
         return to_started(request, name, _DAGS[what], dag_run_id)
 

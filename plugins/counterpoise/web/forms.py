@@ -51,7 +51,7 @@ def sent_mark(viewer: Viewer, run_id: str, answer_count: int) -> str:
     return _signer(_SENT).dumps([viewer.user_id, run_id, answer_count])
 
 
-def is_under_way(viewer: Viewer, run_id: str, mark: str, answer_count: int) -> bool:
+def is_not_yet_recorded(viewer: Viewer, run_id: str, mark: str, answer_count: int) -> bool:
     """Return whether an address says that this account has lately sent an answer about a run, and
     none was recorded since.
     """

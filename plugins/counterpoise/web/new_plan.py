@@ -20,6 +20,7 @@ from counterpoise.model.request import GOAL_TEXTS, GOALS_WITH_BROKERS, PLANNED_G
 from counterpoise.model.request_words import (
     CLUSTER_FIELD,
     FORM_TITLES,
+    check_brokers_given,
     form_title,
     in_form_words,
 )
@@ -29,7 +30,7 @@ from counterpoise.queries.viewing import Viewing
 from counterpoise.web.airflow_runs import StartInAirflow
 from counterpoise.web.forms import check_form, form_token, limited
 from counterpoise.web.plans import values_of_plan
-from counterpoise.web.responses import page
+from counterpoise.web.responses import page, status_of
 from counterpoise.web.started import to_started
 from counterpoise.web.viewers import DAG_ID, CurrentViewer, OpenInstallation, check_may_change
 
@@ -84,14 +85,13 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
                 if do == "start":
                     access.check_provider(settings.policy, name)
                     why = controls.check_reason(limited(typed["reason"], "reason"))
-                    _check_brokers_given(rebalance_request)
+                    check_brokers_given(rebalance_request.goal, rebalance_request.broker_ids)
                     started = start_dag_run(DAG_ID, {CLUSTER_FIELD: name, **wanted}, why)
                     return to_started(request, name, DAG_ID, started)
                 compared = _to_compare(rebalance_request, wanted) if do == "compare" else ()
                 shown = previews(installation, settings, compared or (rebalance_request,))
             except (InputError, RefusedError) as error:
-                status = 422 if isinstance(error, InputError) else 409
-                problem = in_form_words(str(error))
+                status, problem = status_of(error), in_form_words(str(error))
                 return _form(request, viewer, name, typed, profile, status=status, problem=problem)
         return _form(request, viewer, name, typed, profile, shown=shown)
 
@@ -161,14 +161,6 @@ def _to_compare(
             values.pop("replication_factor", None)
         requests.append(read_rebalance_request(values, word=form_title))
     return requests
-
-
-def _check_brokers_given(rebalance_request: RebalanceRequest) -> None:
-    if rebalance_request.goal in GOALS_WITH_BROKERS and not rebalance_request.broker_ids:
-        raise InputError(
-            f"the goal {rebalance_request.goal} needs brokers: write their ids in the field "
-            f'"{FORM_TITLES["broker_ids"]}", like 7, 8'
-        )
 
 
 def _form(

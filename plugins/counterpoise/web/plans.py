@@ -27,8 +27,8 @@ from counterpoise.queries.running import RunDetails
 from counterpoise.reporting.parts import MANY_BROKERS
 from counterpoise.reporting.plan_page import what_it_does
 from counterpoise.units import format_rate
-from counterpoise.web.forms import form_token, is_under_way
-from counterpoise.web.responses import base_of, may_not_view, page
+from counterpoise.web.forms import form_token, is_not_yet_recorded
+from counterpoise.web.responses import base_of, page
 from counterpoise.web.viewers import DAG_ID, CurrentViewer, MayChange, OpenInstallation
 
 _SENT_REFRESH_SECONDS: Final = 5  # until the task has recorded an answer
@@ -86,10 +86,9 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
         search = MoveSearch(text, broker, why, sort, _page_number(number))
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
-            if run is None:
-                return may_not_view(request)
-            answer_count = len(installation.ledger.approvals_of(run_id))
-            is_sent = is_under_way(viewer, run_id, sent, answer_count)
+            is_sent = bool(sent) and is_not_yet_recorded(
+                viewer, run_id, sent, len(installation.ledger.approvals_of(run_id))
+            )
             shown = Shown(search=search, is_sent=is_sent)
             return plan_response(request, installation, run, viewer, shown, may_change=may_change)
 
@@ -100,8 +99,6 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
         content_type, text_of = _FILES[name]
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
-            if run is None:
-                return may_not_view(request)
             plan = running.plan_to_approve(installation, run).plan
         saved_as = f'attachment; filename="{quote(run.run_id)}-{name}"'
         return Response(

@@ -23,8 +23,9 @@ from counterpoise.model.policy import Action
 from counterpoise.model.run import Run, RunState
 from counterpoise.queries import Viewer, running
 from counterpoise.queries.running import RunDetails
+from counterpoise.queries.viewing import airflow_refusal
 from counterpoise.web.forms import check_form, form_token, limited
-from counterpoise.web.responses import base_of, may_not_view, page
+from counterpoise.web.responses import base_of, page, status_of
 from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation, check_may_change
 
 REQUEST_TITLES: Final[Mapping[Control, str]] = {
@@ -73,8 +74,6 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
         wanted = _control(control)
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
-            if run is None:
-                return may_not_view(request)
             details = running.run_details(installation, run, viewer)
         why_not = refusal(details, wanted, may_change=may_change)
         return _form(request, viewer, details, wanted, TypedRequest(), why_not=why_not)
@@ -95,17 +94,15 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
         wanted, typed = _control(control), TypedRequest(reason, rate, until)
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
-            if run is None:
-                return may_not_view(request)
             details = running.run_details(installation, run, viewer)
             if why_not := refusal(details, wanted, may_change=True):
                 raise RefusedError(why_not)
             try:
                 _record(installation, details, wanted, typed)
             except (InputError, RefusedError) as error:
-                status = 422 if isinstance(error, InputError) else 409
+                status, problem = status_of(error), str(error)
                 return _form(
-                    request, viewer, details, wanted, typed, status=status, problem=str(error)
+                    request, viewer, details, wanted, typed, status=status, problem=problem
                 )
         return back_to(request, f"/runs/{quote(run.run_id)}")
 
@@ -132,9 +129,7 @@ def refusal(details: RunDetails, control: Control, *, may_change: bool) -> str:
     which it is.
     """
     if not may_change:
-        return (
-            f"Airflow does not let you change runs; {details.who_may[Action.OPERATE]} may {control}"
-        )
+        return airflow_refusal(details.who_may[Action.OPERATE], control)
     actions = (Action.OPERATE, Action.APPROVE) if control is Control.RATE else (Action.OPERATE,)
     refusals = [details.refusals.get(action, "") for action in actions]
     return refusals[0] if all(refusals) else ""

@@ -1,7 +1,7 @@
 """How every page is drawn and answered: one frame, one set of security headers, neutral failures.
 
     return page(request, "fleet.html", fleet=fleet)
-    return error_page(request, 403, "The policy of this cluster does not name you (view).")
+    return error_page(request, 403, MAY_NOT_VIEW)
 
 A failure shows one neutral sentence and a reference; the log has the reason under the same
 reference.
@@ -106,6 +106,13 @@ def _unknown_cluster(request: Request, known: tuple[str, ...]) -> Response:
         sentence = "There is no such cluster. You may view those in `known`."
         return json_response({"detail": sentence, "known": known}, status=404)
     return page(request, "unknown_cluster.html", status=404, known=known)
+
+
+def status_of(error: InputError | RefusedError) -> int:
+    """Return the status of a form that comes back: 422 for what was typed, 409 for what may not be
+    now.
+    """
+    return 422 if isinstance(error, InputError) else 409
 
 
 def may_not_view(request: Request) -> Response:

@@ -17,7 +17,7 @@ from counterpoise.queries.running import RunDetails
 from counterpoise.reporting.parts import Tile
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 from counterpoise.web.requests_of_people import offered_requests
-from counterpoise.web.responses import may_not_view, page
+from counterpoise.web.responses import page
 from counterpoise.web.undo import may_ask_undo
 from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation
 
@@ -36,8 +36,6 @@ def run_routes(open_installation: OpenInstallation) -> APIRouter:
     ) -> Response:
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
-            if run is None:
-                return may_not_view(request)
             details = running.run_details(installation, run, viewer)
         response = page(
             request,

@@ -19,9 +19,10 @@ from counterpoise.model.request_words import CLUSTER_FIELD, UNDO_FIELD
 from counterpoise.model.run import ENDED_STATES
 from counterpoise.queries import Viewer, running
 from counterpoise.queries.running import RunDetails
+from counterpoise.queries.viewing import airflow_refusal
 from counterpoise.web.airflow_runs import StartInAirflow
 from counterpoise.web.forms import check_form, form_token, limited
-from counterpoise.web.responses import may_not_view, page
+from counterpoise.web.responses import page, status_of
 from counterpoise.web.started import to_started
 from counterpoise.web.viewers import (
     DAG_ID,
@@ -42,8 +43,6 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
     ) -> Response:
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
-            if run is None:
-                return may_not_view(request)
             details = running.run_details(installation, run, viewer)
             why_not = running.why_not_undo(installation, details)
         refusal = undo_refusal(details, may_change=may_change)
@@ -62,8 +61,6 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
     ) -> Response:
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
-            if run is None:
-                return may_not_view(request)
             details = running.run_details(installation, run, viewer)
             if refusal := undo_refusal(details, may_change=True):
                 raise RefusedError(refusal)
@@ -74,9 +71,9 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
                 wanted = {CLUSTER_FIELD: run.cluster, UNDO_FIELD: run.run_id}
                 dag_run_id = start_dag_run(DAG_ID, wanted, why)
             except (InputError, RefusedError) as error:
-                status = 422 if isinstance(error, InputError) else 409
+                status, problem = status_of(error), str(error)
                 return _form(
-                    request, viewer, details, status=status, reason=reason, problem=str(error)
+                    request, viewer, details, status=status, reason=reason, problem=problem
                 )
             controls.note_undo(installation, run.run_id, dag_run_id, by=details.person, why=why)
         return to_started(request, run.cluster, DAG_ID, dag_run_id)
@@ -92,8 +89,7 @@ def may_ask_undo(details: RunDetails, *, may_change: bool) -> bool:
 def undo_refusal(details: RunDetails, *, may_change: bool) -> str:
     """Return why the viewer may not propose an undo plan, and who may; "" where they may."""
     if not may_change:
-        who = details.who_may[Action.PROPOSE]
-        return f"Airflow does not let you change runs; {who} may {Action.PROPOSE}"
+        return airflow_refusal(details.who_may[Action.PROPOSE], Action.PROPOSE)
     return details.refusals.get(Action.PROPOSE, "")
 
 

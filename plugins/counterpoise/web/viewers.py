@@ -18,6 +18,8 @@ from counterpoise.errors import RefusedError
 from counterpoise.queries import Viewer
 
 if TYPE_CHECKING:
+    from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
+
     from counterpoise.installation import Installation
 
 OpenInstallation = Callable[[], AbstractContextManager["Installation"]]
@@ -27,16 +29,23 @@ DAG_ID: Final = "kafka_rebalance"
 may_read = requires_access_dag("GET", DagAccessEntity.RUN, param_dag_id=DAG_ID)
 
 
-def may_change_runs(user: Annotated[Any, Depends(get_user)]) -> bool:
-    """Return whether Airflow lets the account change runs of `kafka_rebalance`."""
+def may_in_airflow(
+    user: Any, method: "ResourceMethod", entity: DagAccessEntity, dag_id: str = DAG_ID
+) -> bool:
+    """Return whether Airflow lets an account do something with a Dag."""
     return bool(
         get_auth_manager().is_authorized_dag(
-            method="PUT",
-            access_entity=DagAccessEntity.RUN,
-            details=DagDetails(id=DAG_ID, team_name=DagModel.get_team_name(DAG_ID)),
+            method=method,
+            access_entity=entity,
+            details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
             user=user,
         )
     )
+
+
+def may_change_runs(user: Annotated[Any, Depends(get_user)]) -> bool:
+    """Return whether Airflow lets the account change runs of `kafka_rebalance`."""
+    return may_in_airflow(user, "PUT", DagAccessEntity.RUN)
 
 
 MayChange = Annotated[bool, Depends(may_change_runs)]
