@@ -10,14 +10,13 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.policy import Action
-from counterpoise.queries import Viewer
 from counterpoise.queries.viewing import Viewing
 from counterpoise.web.airflow_runs import StartInAirflow
-from counterpoise.web.forms import check_form, form_token, limited
-from counterpoise.web.responses import page, status_of
-from counterpoise.web.started import to_started
+from counterpoise.web.forms import check_form, limited
+from counterpoise.web.started import start_form, to_started
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_change
 
+_TEMPLATE: Final = "cluster_start.html"
 _DAGS: Final[Mapping[str, str]] = {"snapshot": "kafka_snapshot", "audit": "kafka_audit"}
 _EFFECTS: Final[Mapping[str, str]] = {
     "snapshot": "Reads the cluster and writes a snapshot; analysis, audit and balance report of "
@@ -37,7 +36,9 @@ def cluster_start_routes(open_installation: OpenInstallation) -> APIRouter:
             viewing = Viewing.of(installation, viewer)
             viewing.check(name)
         why_not = viewing.refusal(name, Action.PROPOSE)
-        return _form(request, viewer, name, what, status=403 if why_not else 200, why_not=why_not)
+        status = 403 if why_not else 200
+        about = _about(name, what)
+        return start_form(request, viewer, _TEMPLATE, about, status=status, why_not=why_not)
 
     @router.post(
         "/clusters/{name}/start/{what}",
@@ -61,15 +62,8 @@ def cluster_start_routes(open_installation: OpenInstallation) -> APIRouter:
             note = limited(reason, "reason").strip()
             dag_run_id = start_dag_run(_DAGS[what], {"clusters": [name]}, note)
         except (InputError, RefusedError) as error:
-            return _form(
-                request,
-                viewer,
-                name,
-                what,
-                status=status_of(error),
-                reason=reason,
-                problem=str(error),
-            )
+            about = _about(name, what)
+            return start_form(request, viewer, _TEMPLATE, about, reason=reason, error=error)
         return to_started(request, name, _DAGS[what], dag_run_id)
 
     return router
@@ -80,27 +74,5 @@ def _check_known(what: str) -> None:
         raise InputError(f"there is nothing of the name {what!r} to start for a cluster")
 
 
-def _form(
-    request: Request,
-    viewer: Viewer,
-    name: str,
-    what: str,
-    *,
-    status: int,
-    reason: str = "",
-    problem: str = "",
-    why_not: str = "",
-) -> Response:
-    return page(
-        request,
-        "cluster_start.html",
-        status=status,
-        name=name,
-        what=what,
-        dag_id=_DAGS[what],
-        effect=_EFFECTS[what],
-        reason=reason,
-        problem=problem,
-        why_not=why_not,
-        form_token=form_token(viewer),
-    )
+def _about(name: str, what: str) -> dict[str, object]:
+    return {"name": name, "what": what, "dag_id": _DAGS[what], "effect": _EFFECTS[what]}

@@ -2,20 +2,25 @@
 
     GET /clusters/{name}/started/{dag_id}?dag_run_id=...
 
+The forms that lead here are `cluster_start.py`, `new_plan.py` and `undo.py`.
+
 A run of `kafka_rebalance` is not there before its task `plan` has made a plan: until then the
 browser loads the page again.
 """
 
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request, Response
 
-from counterpoise.errors import InputError
+from counterpoise.errors import InputError, RefusedError
+from counterpoise.queries import Viewer
 from counterpoise.queries.viewing import Viewing
 from counterpoise.web.airflow_links import dag_run_path
+from counterpoise.web.forms import form_token
 from counterpoise.web.requests_of_people import back_to
-from counterpoise.web.responses import airflow_of, page
+from counterpoise.web.responses import airflow_of, page, status_of
 from counterpoise.web.viewers import DAG_ID, CurrentViewer, OpenInstallation
 
 _DAGS: Final = (DAG_ID, "kafka_snapshot", "kafka_audit")
@@ -51,6 +56,33 @@ def started_routes(open_installation: OpenInstallation) -> APIRouter:
         return response
 
     return router
+
+
+def start_form(
+    request: Request,
+    viewer: Viewer,
+    template: str,
+    about: Mapping[str, object],
+    *,
+    status: int = 200,
+    why_not: str = "",
+    reason: str = "",
+    error: InputError | RefusedError | None = None,
+) -> Response:
+    """Return the page that says what will be started and asks why; `about` is what it is for.
+
+    `why_not` is why there is no form; after an `error` the form comes back with the reason typed.
+    """
+    return page(
+        request,
+        template,
+        status=status_of(error) if error else status,
+        reason=reason,
+        problem=str(error or ""),
+        why_not=why_not,
+        form_token=form_token(viewer),
+        **about,
+    )
 
 
 def to_started(request: Request, cluster: str, dag_id: str, dag_run_id: str) -> Response:

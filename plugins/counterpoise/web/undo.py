@@ -7,7 +7,7 @@ That plan is approved like any other. A run under way is cancelled first, as
 `requests_of_people.py` has it.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Form, Request, Response
@@ -16,14 +16,13 @@ from counterpoise import controls
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.policy import Action
 from counterpoise.model.request_words import CLUSTER_FIELD, UNDO_FIELD
-from counterpoise.model.run import ENDED_STATES
-from counterpoise.queries import Viewer, running
+from counterpoise.model.run import ENDED_STATES, Run
+from counterpoise.queries import running
 from counterpoise.queries.running import RunDetails
 from counterpoise.queries.viewing import airflow_refusal
 from counterpoise.web.airflow_runs import StartInAirflow
-from counterpoise.web.forms import check_form, form_token, limited
-from counterpoise.web.responses import page, status_of
-from counterpoise.web.started import to_started
+from counterpoise.web.forms import check_form, limited
+from counterpoise.web.started import start_form, to_started
 from counterpoise.web.viewers import (
     DAG_ID,
     CurrentViewer,
@@ -31,6 +30,8 @@ from counterpoise.web.viewers import (
     OpenInstallation,
     check_may_change,
 )
+
+_TEMPLATE: Final = "undo.html"
 
 
 def undo_routes(open_installation: OpenInstallation) -> APIRouter:
@@ -47,7 +48,8 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
             why_not = running.why_not_undo(installation, details)
         refusal = undo_refusal(details, may_change=may_change)
         status = 403 if refusal else 409 if why_not else 200
-        return _form(request, viewer, details, status=status, why_not=refusal or why_not)
+        about, why_not = _about(run), refusal or why_not
+        return start_form(request, viewer, _TEMPLATE, about, status=status, why_not=why_not)
 
     @router.post(
         "/runs/{run_id}/undo", dependencies=[Depends(check_form), Depends(check_may_change)]
@@ -71,10 +73,8 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
                 wanted = {CLUSTER_FIELD: run.cluster, UNDO_FIELD: run.run_id}
                 dag_run_id = start_dag_run(DAG_ID, wanted, why)
             except (InputError, RefusedError) as error:
-                status, problem = status_of(error), str(error)
-                return _form(
-                    request, viewer, details, status=status, reason=reason, problem=problem
-                )
+                about = _about(run)
+                return start_form(request, viewer, _TEMPLATE, about, reason=reason, error=error)
             controls.note_undo(installation, run.run_id, dag_run_id, by=details.person, why=why)
         return to_started(request, run.cluster, DAG_ID, dag_run_id)
 
@@ -93,24 +93,5 @@ def undo_refusal(details: RunDetails, *, may_change: bool) -> str:
     return details.refusals.get(Action.PROPOSE, "")
 
 
-def _form(
-    request: Request,
-    viewer: Viewer,
-    details: RunDetails,
-    *,
-    status: int,
-    reason: str = "",
-    problem: str = "",
-    why_not: str = "",
-) -> Response:
-    return page(
-        request,
-        "undo.html",
-        status=status,
-        run=details.run,
-        run_path=f"/runs/{quote(details.run.run_id)}",
-        reason=reason,
-        problem=problem,
-        why_not=why_not,
-        form_token=form_token(viewer),
-    )
+def _about(run: Run) -> dict[str, object]:
+    return {"run": run, "run_path": f"/runs/{quote(run.run_id)}"}
