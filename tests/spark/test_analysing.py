@@ -22,6 +22,7 @@ from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.spark_submit import SparkJobError
 from counterpoise.storage import Store, working_copy
 from tests.spark.snapshot_files import SnapshotSpec, part
+from tests.support.stores import ReadingStore
 
 CLUSTERS = ("demo", "other")
 PARTITIONS = [part("orders", 0, [1, 2], leader=1, size=9, offsets=(0, 1))]
@@ -29,18 +30,10 @@ SPECS = [SnapshotSpec(cluster, hour, PARTITIONS) for hour in range(4) for cluste
 Made = Callable[[Store], Installation]
 
 
-class Failing(Store):
+class Failing(ReadingStore):
     """Fails to write files whose path has `broken` in it, as long as that is set."""
 
     broken = ""
-
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri)
-        self.read_paths: list[str] = []
-
-    def read_bytes(self, path: str, **limits: Any) -> bytes:
-        self.read_paths.append(path)
-        return super().read_bytes(path, **limits)
 
     def write_bytes(self, path: str, data: bytes) -> None:
         if self.broken and self.broken in path:

@@ -8,15 +8,19 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import unescape
+from pathlib import Path
 
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
+from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.web import app as web
+from counterpoise.web.airflow_runs import start_dag_run
 from counterpoise.web.viewers import may_change_runs, may_read
 
+Started = list[tuple[str, dict[str, object], str]]
 _TOKEN = re.compile(r'name="form_token" value="([^"]+)"')
 
 
@@ -55,3 +59,29 @@ def token_on(page: str) -> str:
     found = _TOKEN.search(page)
     assert found is not None, page[-1500:]
     return unescape(found[1])
+
+
+def record_starts(client: TestClient, refusal: CounterpoiseError | None = None) -> Started:
+    """Return the list of the Dag runs that pages start, as they come: of each the Dag, its
+    configuration and the note. With a refusal Airflow starts none.
+    """
+    started: Started = []
+
+    def start(dag_id: str, configuration: Mapping[str, object], note: str) -> str:
+        if refusal:
+            raise refusal
+        started.append((dag_id, dict(configuration), note))
+        return "manual__1"
+
+    client.app.dependency_overrides[start_dag_run] = lambda: start  # type: ignore[attr-defined]
+    return started
+
+
+def environment_in(folder: Path, settings: str) -> dict[str, str]:
+    """Return the variables of an installation in a folder, with these settings."""
+    (folder / "clusters.yaml").write_text(settings)
+    return {
+        "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
+        "COUNTERPOISE_STORE": str(folder / "store"),
+        "COUNTERPOISE_LEDGER": f"sqlite:///{folder}/ledger.db",
+    }

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,18 +11,9 @@ from counterpoise.fleet_file import PATH, Fleet
 from counterpoise.manifest_index import manifest_list
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOTS
 from counterpoise.storage import Store, working_copy
+from tests.support.stores import ReadingStore
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
-
-
-class Reading(Store):
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri)
-        self.read_paths: list[str] = []
-
-    def read_bytes(self, path: str, **limits: Any) -> bytes:
-        self.read_paths.append(path)
-        return super().read_bytes(path, **limits)
 
 
 def write_manifest(store: Store, hour: int, cluster_id: str = "id") -> str:
@@ -38,8 +28,8 @@ def write_manifest(store: Store, hour: int, cluster_id: str = "id") -> str:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Reading:
-    store = Reading(str(tmp_path))
+def store(tmp_path: Path) -> ReadingStore:
+    store = ReadingStore(str(tmp_path))
     for hour in range(20):
         write_manifest(store, hour)
     fleet = Fleet.read(store)
@@ -60,7 +50,7 @@ def truth(store: Store) -> pa.Table:
     return history.each_once({path: Store(store.root_uri).read_table(path) for path in paths})
 
 
-def test_only_what_is_new_is_read_and_the_newest_say_their_files(store: Reading) -> None:
+def test_only_what_is_new_is_read_and_the_newest_say_their_files(store: ReadingStore) -> None:
     new = write_manifest(store, 20)
     found = manifests_of(Fleet.read(store), store)
     assert store.read_paths == [PATH, new]
@@ -70,14 +60,14 @@ def test_only_what_is_new_is_read_and_the_newest_say_their_files(store: Reading)
     assert not any(found["files"].to_pylist()[:-4])
 
 
-def test_all_files_come_from_the_index_which_is_brought_up_to_date(store: Reading) -> None:
+def test_all_files_come_from_the_index_which_is_brought_up_to_date(store: ReadingStore) -> None:
     new = write_manifest(store, 20)
     assert manifests_of(Fleet.read(store), store, is_whole=True).equals(truth(store))
     assert store.read_paths == [PATH, "views/demo/manifests.parquet", new]
 
 
 def test_a_copy_is_of_the_newest_and_goes_when_its_manifest_is_written_again(
-    store: Reading,
+    store: ReadingStore,
 ) -> None:
     fleet = Fleet.read(store)
     manifests_of(fleet, store)
@@ -89,7 +79,9 @@ def test_a_copy_is_of_the_newest_and_goes_when_its_manifest_is_written_again(
 
 
 @pytest.mark.parametrize("damage", [b"PAR1", b"", None])
-def test_without_the_file_all_comes_from_the_index(store: Reading, damage: bytes | None) -> None:
+def test_without_the_file_all_comes_from_the_index(
+    store: ReadingStore, damage: bytes | None
+) -> None:
     if damage is None:
         store.delete(PATH)
     else:
@@ -100,7 +92,7 @@ def test_without_the_file_all_comes_from_the_index(store: Reading, damage: bytes
     assert store.read_paths == [PATH, "views/demo/manifests.parquet"]
 
 
-def test_a_job_gets_the_copy_and_only_small_files_are_kept(store: Reading) -> None:
+def test_a_job_gets_the_copy_and_only_small_files_are_kept(store: ReadingStore) -> None:
     memory = Store("memory://fleet-file")
     memory.write_text("large", "x" * 100)
     with working_copy(memory, "local[2]") as copy:

@@ -2,7 +2,7 @@
 whom.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,12 @@ from counterpoise.errors import RefusedError
 from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.fresh_snapshot import snapshot_form
 from counterpoise.queries import previewing
-from counterpoise.web.airflow_runs import start_dag_run
 from tests.support import hostile
 from tests.support.pages import NOW, Pages
 from tests.support.pictures import simulated
 from tests.support.runs import FOUR_BROKERS, SKEWED
-from tests.support.web import token_on
+from tests.support.web import Started, record_starts, token_on
 
-Started = list[tuple[str, dict[str, Any], str]]
 PLAN = "/clusters/demo/plan"
 CLUSTERS = """
 clusters:
@@ -49,17 +47,8 @@ def starting(
     pages: Pages, user: str = "alice", refusal: str = "", *, may_change: bool = True
 ) -> Iterator[tuple[TestClient, Started]]:
     """Yield a browser and the Dag runs that its user started, which Airflow may refuse."""
-    started: Started = []
-
-    def start(dag_id: str, configuration: Mapping[str, object], note: str) -> str:
-        if refusal:
-            raise RefusedError(refusal)
-        started.append((dag_id, dict(configuration), note))
-        return "manual__1"
-
     with pages.browser(user, may_change=may_change) as client:
-        client.app.dependency_overrides[start_dag_run] = lambda: start  # type: ignore[attr-defined]
-        yield client, started
+        yield client, record_starts(client, RefusedError(refusal) if refusal else None)
 
 
 def send(client: TestClient, path: str = PLAN, **typed: str) -> Any:

@@ -13,21 +13,14 @@ from counterpoise.model.control import Control
 from counterpoise.model.run import RunState
 from tests.support import hostile
 from tests.support.runs import SimulatedRun
-from tests.support.web import browser, token_on
+from tests.support.web import browser, environment_in, token_on
 
 NAMED = "{access: {view: [oscar, victor, alice], operate: [oscar], approve: [alice]}}"
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    (tmp_path / "clusters.yaml").write_text(
-        f"clusters: {{picture: {{connection: x, policy: {NAMED}}}}}\n"
-    )
-    return {
-        "COUNTERPOISE_CONFIG": str(tmp_path / "clusters.yaml"),
-        "COUNTERPOISE_STORE": str(tmp_path / "store"),
-        "COUNTERPOISE_LEDGER": f"sqlite:///{tmp_path}/ledger.db",
-    }
+    return environment_in(tmp_path, f"clusters: {{picture: {{connection: x, policy: {NAMED}}}}}\n")
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Undo of an ended run on its page: who may ask for it, what it starts, and where it cannot be."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,24 +10,16 @@ from fastapi.testclient import TestClient
 from counterpoise.errors import InputError
 from counterpoise.installation import open_installation
 from counterpoise.model.run import RunState
-from counterpoise.web.airflow_runs import start_dag_run
 from tests.support import hostile
 from tests.support.runs import SimulatedRun
-from tests.support.web import browser, token_on
+from tests.support.web import Started, browser, environment_in, record_starts, token_on
 
-Started = list[tuple[str, dict[str, object], str]]
 NAMED = "{access: {view: [oscar, victor], propose: [oscar]}}"
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    settings = f"clusters: {{picture: {{connection: x, policy: {NAMED}}}}}"
-    (tmp_path / "clusters.yaml").write_text(settings)
-    return {
-        "COUNTERPOISE_CONFIG": str(tmp_path / "clusters.yaml"),
-        "COUNTERPOISE_STORE": str(tmp_path / "store"),
-        "COUNTERPOISE_LEDGER": f"sqlite:///{tmp_path}/ledger.db",
-    }
+    return environment_in(tmp_path, f"clusters: {{picture: {{connection: x, policy: {NAMED}}}}}")
 
 
 @pytest.fixture
@@ -43,17 +35,8 @@ def starting(
     environment: dict[str, str], user: str, problem: str = ""
 ) -> Iterator[tuple[TestClient, Started]]:
     """Yield a browser and the Dag runs that its user started, which Airflow may refuse."""
-    started: Started = []
-
-    def start(dag_id: str, configuration: Mapping[str, object], note: str) -> str:
-        if problem:
-            raise InputError(problem)
-        started.append((dag_id, dict(configuration), note))
-        return "manual__1"
-
     with browser(environment, user) as client:
-        client.app.dependency_overrides[start_dag_run] = lambda: start  # type: ignore[attr-defined]
-        yield client, started
+        yield client, record_starts(client, InputError(problem) if problem else None)
 
 
 def send(client: TestClient, run_id: str, reason: str) -> tuple[int, str]:
