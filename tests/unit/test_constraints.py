@@ -237,6 +237,16 @@ def test_a_limit_on_leaders_counts_the_topics_that_are_left_out(shell: CommandLi
     assert led[1] == 100
 
 
+def test_brokers_lead_as_evenly_as_a_topics_least_leaders_allow(shell: CommandLine) -> None:
+    """Broker 2 may lead two of the topic as well as broker 4, which leads another topic, too."""
+    topic = ("1 4 2", "1 4 3", "1 2 4", "1 2 3", "1 3 4", "1 3 4")
+    lines = [f"a-{n}: {replicas} size=9" for n, replicas in enumerate(topic)]
+    state(shell, "\n".join([*lines, "b-0: 3 size=9", "b-1: 3 size=9", "b-2: 4 size=9"]), "1 2 3 4")
+    plan(shell, "leaders", "--min-topic-leaders", "a=1")
+    led = Counter(replicas[0] for replicas in replicas_after(shell).values())
+    assert sorted(led.values()) == [2, 2, 2, 3]
+
+
 def test_a_broker_is_demoted_in_every_broker_set(shell: CommandLine) -> None:
     state(shell, "a-0: 2 3 size=9\nc-0: 2 3 size=9\nc-1: 3 2 size=9", "1 2 3")
     plan(shell, "demote-brokers", "--brokers", "2", "--broker-sets", "a*=1,2")

@@ -51,6 +51,10 @@ class Constraints:
     # brokers, drained by hand or about to leave, that get no replica they do not have
     no_new_replicas_on: Annotated[tuple[int, ...], Written.BROKER_IDS] = ()
 
+    @property
+    def limits_leaders(self) -> bool:
+        return bool(self.min_topic_leaders) or self.max_leader_bytes_in_per_second is not None
+
     def set_of_broker(self, broker_id: int, rack: str | None) -> int:
         """Return the number of the set that a broker is in; the number after all, where in none."""
         numbered = enumerate(self.broker_sets)

@@ -30,7 +30,12 @@ from counterpoise.planning.leading.candidates import Candidates
 from counterpoise.planning.leading.leader_flow import even_leaders
 from counterpoise.planning.leading.leader_limit import bytes_above, keep_below
 from counterpoise.planning.leading.leader_traffic import even_leader_traffic
-from counterpoise.planning.leading.min_leaders import lacking_leaders, lead_topic, topics_below
+from counterpoise.planning.leading.min_leaders import (
+    is_needed,
+    lacking_leaders,
+    lead_topic,
+    topics_below,
+)
 from counterpoise.planning.leading.topic_leaders import even_topics
 from counterpoise.planning.leading.weighed_leaders import even_bytes_in
 
@@ -52,8 +57,16 @@ def choose_leaders(
         return candidates.preferred
     leaders = _constrained(candidates, policy, evens_traffic=evens_traffic)
     if policy.constraints.max_leader_bytes_in_per_second is not None:
+        leaders = _better_or_present(candidates, leaders)
+    if policy.constraints.limits_leaders:
         leaders = _search_on(candidates, leaders, policy, evens_traffic=evens_traffic)
     return np.where(candidates.is_free, leaders, candidates.preferred)
+
+
+def _better_or_present(candidates: Candidates, leaders: Ints) -> Ints:
+    """Return chosen leaders if they are better than those of now."""
+    present = np.where(_may_stay(candidates), candidates.leaders_now, leaders)
+    return present if _badness(candidates, present) <= _badness(candidates, leaders) else leaders
 
 
 def _search_on(
@@ -61,11 +74,9 @@ def _search_on(
 ) -> Ints:
     """Choose again from each result for as long as it gets better, so that another plan would not.
 
-    The first choice counts only if it is better than to leave leaders as they are.
+    Example: orders is led evenly with 2, 1, 1 and 2 leaders, and brokers 3 and 4 lead 2 and 1 of
+    other topics. Chosen again, broker 2 leads two of orders and broker 4 one: 2, 2, 3 and 2 in all.
     """
-    present = np.where(_may_stay(candidates), candidates.leaders_now, leaders)
-    if _badness(candidates, present) <= _badness(candidates, leaders):
-        leaders = present
     for _ in range(_MAX_TURNS):
         again = candidates.led_by(leaders)
         found = _constrained(again, policy, evens_traffic=evens_traffic)
@@ -98,6 +109,7 @@ def _constrained(candidates: Candidates, policy: BalancePolicy, *, evens_traffic
             of_topic = rows[candidates.topics[rows] == topic]
             if len(of_topic):
                 leaders[of_topic] = lead_topic(candidates, of_topic)
+        rows = rows[is_needed(candidates, rows, leaders)]
         others = candidates.with_leaders(rows, leaders[rows])
         if len(others.free_partitions):
             chosen = _choose(others, policy, evens_traffic=evens_traffic)

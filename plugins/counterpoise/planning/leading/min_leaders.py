@@ -1,7 +1,8 @@
 """At least so many leaders of a topic on every broker that may lead (`min_topic_leaders`).
 
     for topic in topics_below(candidates, leaders):
-        leaders[rows] = lead_topic(candidates, rows)    # then all others are evened around these
+        leaders[rows] = lead_topic(candidates, rows)
+    rows[is_needed(candidates, rows, leaders)]          # all others are evened around these
 
 One flow for the topic:  partition -> a broker that may lead it -> sink
 
@@ -17,7 +18,7 @@ some, where the goal may move replicas.
 
 import numpy as np
 
-from counterpoise.model.columns import Ints, count_within
+from counterpoise.model.columns import Flags, Ints, count_within
 from counterpoise.planning.leading.candidates import Candidates
 
 
@@ -73,3 +74,19 @@ def lead_topic(candidates: Candidates, rows: Ints) -> Ints:
     leaders = np.empty_like(rows)
     leaders[numbers[is_chosen]] = brokers[is_chosen]
     return leaders
+
+
+def is_needed(candidates: Candidates, rows: Ints, leaders: Ints) -> Flags:
+    """Return which of the rows a broker has to lead, so that it leads as many as it should.
+
+    Of more than that the first count, and partitions without a choice before all. Example: with 1
+    as the least, one of the two that broker 1 leads is needed, the other may be led elsewhere.
+    """
+    is_counted = np.isin(candidates.topics, candidates.topics[rows]) & (leaders >= 0)
+    counted = np.flatnonzero(is_counted)
+    cells = candidates.topics[counted] * candidates.broker_count + leaders[counted]
+    order = np.lexsort((counted, candidates.is_free[counted], cells))
+    _, sizes = np.unique(cells[order], return_counts=True)
+    ranks = np.empty(len(candidates.topics), dtype=np.int64)
+    ranks[counted[order]] = count_within(sizes)
+    return np.asarray(ranks[rows] < candidates.min_topic_leaders[candidates.topics[rows]])
