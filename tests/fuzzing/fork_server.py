@@ -5,14 +5,17 @@
     -> {"status": 0}
 
 A copy costs milliseconds, and has its own streams, signals, current directory and limits: 10 s of
-processor time, 4 GB of memory.
+processor time, 4 GB of memory, 60 s after the signal if one is sent. What is still there then ends
+by SIGABRT, with the traceback of every thread on its stderr.
 """
 
+import faulthandler
 import importlib
 import json
 import os
 import pty
 import resource
+import signal
 import sys
 import time
 import traceback
@@ -23,6 +26,7 @@ from counterpoise.cli import main as command_line
 
 CPU_SECONDS: Final = 10
 MEMORY_BYTES: Final = 4 << 30
+HANGS_SECONDS: Final = 60
 CRASHED: Final = 250  # an exception that even the last resort let through
 
 
@@ -41,14 +45,14 @@ def serve() -> None:
 
 def _wait_for(child: int, interrupt: tuple[float, int] | None) -> int:
     """Return how the child ended, after a signal where one is wanted."""
-    if interrupt:
-        seconds, number = interrupt
+    signals = [interrupt] if interrupt else []
+    for seconds, number in (*signals, (HANGS_SECONDS, signal.SIGABRT)):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 return status
-            time.sleep(0.01)
+            time.sleep(0.002)
         os.kill(child, number)
     return os.waitpid(child, 0)[1]
 
@@ -94,6 +98,7 @@ def _replace_streams(out: str, err: str, *, is_terminal: bool) -> None:
     encoding = os.environ.get("PYTHONIOENCODING") or "utf-8"
     sys.stdout = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    faulthandler.enable()
 
 
 def _copy(source: int, target: int) -> NoReturn:

@@ -317,6 +317,27 @@ def test_a_signal_while_the_ledger_is_closed_is_quiet(number: signal.Signals, fo
     assert (ended.returncode, ended.stderr) == (-number, "")
 
 
+# Python drops what is raised while it deletes an object, and a loop would go on for ever.
+INTERRUPTED_DELETION = """
+import os, signal, time
+from counterpoise.cli import planning
+class Deleted:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+def wait(path):
+    Deleted()
+    time.sleep(120)
+planning.read_plan = wait
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_an_object_is_deleted_counts(number: signal.Signals, folder: Path) -> None:
+    before = INTERRUPTED_DELETION.format(name=number.name)
+    ended = typed(folder, "show", "plan.json", before=before)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-number, "", "")
+
+
 def test_ctrl_c_while_modules_load_is_quiet(folder: Path) -> None:
     before = """
 import importlib.abc, os, signal, sys

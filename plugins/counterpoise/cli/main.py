@@ -39,10 +39,8 @@ from counterpoise.cli.common import plain_console, safe_console
 from counterpoise.cli.examples import EXAMPLES
 from counterpoise.cli.output_files import check_outputs
 from counterpoise.cli.streams import (
-    INTERRUPTED,
-    TERMINATED,
     OutputClosedError,
-    Terminated,
+    code_of,
     end,
     prepared_streams,
 )
@@ -160,7 +158,7 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
         print(_sanitized(f"counterpoise {arguments.command}: {error}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as signal:
-        return _code_of(signal)
+        return code_of(signal)
     except Exception as error:  # noqa: BLE001 # the last resort
         return report_unexpected(error, arguments.command)
     return code
@@ -204,9 +202,5 @@ def run() -> None:
         try:
             code = main(sys.argv[1:])
         except KeyboardInterrupt as signal:  # before there is a command
-            code = _code_of(signal)
+            code = code_of(signal)
     end(code)
-
-
-def _code_of(signal: KeyboardInterrupt) -> int:
-    return TERMINATED if isinstance(signal, Terminated) else INTERRUPTED

@@ -85,6 +85,7 @@ def prepared_streams() -> Iterator[None]:
     sys.stderr = _stream(2, sys.stderr, raises=False)
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)
+    sys.unraisablehook = _end_if_interrupted
     yield
     sys.stdout.flush()
 
@@ -113,6 +114,21 @@ def _interrupt(number: int, _frame: object) -> NoReturn:
     # It would log this very exception, where it closes a connection just now.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
+def _end_if_interrupted(dropped: "sys.UnraisableHookArgs") -> None:
+    """End the process where the exception of a signal came up while an object was deleted.
+
+    Python drops such an exception, and a command that waits would wait for ever.
+    """
+    if isinstance(dropped.exc_value, KeyboardInterrupt):
+        end(code_of(dropped.exc_value))
+    sys.__unraisablehook__(dropped)
+
+
+def code_of(signal: KeyboardInterrupt) -> int:
+    """Return the exit code after Ctrl-C or SIGTERM."""
+    return TERMINATED if isinstance(signal, Terminated) else INTERRUPTED
 
 
 def is_unicode(stream: object) -> bool:
