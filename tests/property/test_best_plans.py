@@ -47,6 +47,25 @@ def test_no_plan_is_worse_than_the_best_in_racks_or_counts_or_copies_much_more(
         assert again is None or again.moves == (), f"{name}: planned again"
 
 
+@pytest.mark.parametrize(
+    ("goal", "seed"),
+    [
+        # A replica outside of its broker set counted as one that racks of the set will hold.
+        pytest.param(Goal.ADD_BROKERS, 5117, id="broker set"),
+        # Which partitions are on a rack too few decides what is fair for the bytes of each rack.
+        pytest.param(Goal.REBALANCE, 5131, id="full brokers"),
+        pytest.param(Goal.REBALANCE, 20000, id="least leaders of a topic"),
+    ],
+)
+def test_a_second_plan_moves_nothing_where_racks_cannot_be_cured(goal: Goal, seed: int) -> None:
+    chance = random.Random(seed)
+    case = with_constraints(chance, draw_case(chance, goal, partitions=(8, 16)))
+    first = planned(case)
+    assert first is not None and first.moves
+    second = planned(executed(case, first))
+    assert second is not None and second.moves == ()
+
+
 def test_a_thorough_search_copies_fewer_bytes_for_the_same() -> None:
     case = draw_case(random.Random(4), Goal.REBALANCE, partitions=(180, 220))
     snapshot = from_document_text(json.dumps(case.document))

@@ -120,6 +120,10 @@ class ByteBand:
         margin = (self.highest - self.lowest) >> _INNER_MARGIN_SHIFT
         return ByteBand(self.fair, self.lowest + margin, self.highest - margin)
 
+    def is_about(self, other: "ByteBand") -> bool:
+        """Return whether no fair share differs by more than a ten-thousandth."""
+        return bool((np.abs(self.fair - other.fair) * 10_000 <= self.fair).all())
+
     def narrowed(self, percent: int) -> "ByteBand":
         """Return the band that is as wide as so much of this one, around the fair share."""
         slack = (self.highest - self.fair) * percent // 100

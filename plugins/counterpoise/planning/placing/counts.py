@@ -47,7 +47,7 @@ def level_counts(
 
 def _pairs_across_closed_racks(placement: Placement, roles: Roles) -> set[tuple[int, int]]:
     """Return the pairs (source, destination) in two racks, where replicas may not cross racks."""
-    if not rack_bounds(placement, roles.staying).is_closed:
+    if not rack_bounds(placement, roles).is_closed:
         return set()
     racks = placement.cluster.racks
     destinations = np.flatnonzero(roles.destinations).tolist()

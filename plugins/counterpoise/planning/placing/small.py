@@ -12,12 +12,13 @@ racks or counts less even than can be, `make_counts_best` finds the nearest choi
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.placement import CopyBound, Placement, Roles
-from counterpoise.planning.placing.byte_program import within_band
+from counterpoise.planning.placing.byte_program import BandAnswer, within_band
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.flow import (
     are_costs_exact,
@@ -65,23 +66,44 @@ def place_best(
     if not choice.has_room_for(chosen):
         return False
     fewest = int((copy_fewest_replicas(choice) & ~choice.stands).sum())
-    copied_bytes, is_proven = choice.copied_bytes(chosen), True
+    bound = CopyBound(fewest, choice.copied_bytes(chosen), is_reached=True)
     after = placement.copy()
     choice.apply(after, chosen)
     band = find_band(after)
     outside = int(band.bytes_outside(after.bytes_held)[is_counted].sum())
     if outside:
-        answer = within_band(choice, chosen, band, is_counted)
-        is_proven = answer.is_proven
-        copied_bytes = max(copied_bytes, answer.min_copied_bytes)
-        choice.apply(after, answer.chosen)
-        left = int(band.bytes_outside(after.bytes_held)[is_counted].sum())
+        answer = _within_its_band(after, choice, chosen, find_band, is_counted)
+        bound = CopyBound(fewest, max(bound.bytes, answer.min_copied_bytes), answer.is_proven)
+        still_outside = int(find_band(after).bytes_outside(after.bytes_held)[is_counted].sum())
         is_start_best = bool((chosen == choice.stands).all())
-        if is_proven or not is_start_best or left <= outside - outside // _MIN_GAIN:
+        is_worth_it = still_outside <= outside - outside // _MIN_GAIN
+        if answer.is_proven or not is_start_best or is_worth_it:
             chosen = answer.chosen
     choice.apply(placement, chosen)
-    placement.bound = CopyBound(fewest, copied_bytes, is_proven)
+    placement.bound = bound
     return True
+
+
+def _within_its_band(
+    after: Placement,
+    choice: ReplicaChoice,
+    chosen: Flags,
+    find_band: Callable[[Placement], ByteBand],
+    is_counted: Flags,
+) -> BandAnswer:
+    """Set the replicas nearest to the band which they themselves have; return the answer.
+
+    Where not every partition can be on as many racks as it should be, what a rack has to hold, and
+    with it each fair share, depends on which partitions are. An answer that changes the band is
+    asked for again with the new one; without an end to that it is not proven.
+    """
+    for _ in range(_MAX_SEARCHES):
+        band = find_band(after)
+        answer = within_band(choice, chosen, band, is_counted)
+        choice.apply(after, answer.chosen)
+        if band.is_about(find_band(after)):
+            return answer
+    return replace(answer, is_proven=False)
 
 
 def solve(

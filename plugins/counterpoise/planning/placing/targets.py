@@ -1,6 +1,6 @@
 """Targets: how many replicas and bytes each rack and each broker should hold in the end.
 
-    bounds = rack_bounds(placement, staying)
+    bounds = rack_bounds(placement, roles)
     bounds.lowest, bounds.highest      # per rack, of all partitions together, when none is stacked
     repair_racks(placement, roles, wanted, limit)
     wanted = count_targets(placement, roles)
@@ -78,19 +78,21 @@ def _stack_height(replication_factor: int, sizes: Ints) -> int:
     return replication_factor
 
 
-def rack_bounds(placement: Placement, staying: Flags, weights: Ints | None = None) -> RackBounds:
+def rack_bounds(placement: Placement, roles: Roles, weights: Ints | None = None) -> RackBounds:
     """Return the bounds per rack in replicas, or in bytes when `weights` are the partitions' sizes.
 
-    Partitions that are stacked higher than they should be, or that the plan must leave alone, may
-    end up anywhere.
+    Partitions that are stacked higher than they should be, that the plan must leave alone, or that
+    have a replica which stays outside of the brokers that count here, may end up anywhere.
     """
     cluster = placement.cluster
     if weights is None:
         weights = np.ones(cluster.partition_count, dtype=np.int64)
-    sizes = cluster.rack_sizes(staying)
+    sizes = cluster.rack_sizes(roles.staying)
     replica_counts = placement.replica_counts
     is_spread = stacked_pairs(placement) <= min_stacked_pairs(replica_counts, sizes)
-    is_regular = cluster.may_change & is_spread
+    stays_outside = np.append(~roles.staying & ~roles.leaving, False)
+    is_bound = stays_outside[placement.replicas].any(axis=1)
+    is_regular = cluster.may_change & is_spread & ~is_bound
     lowest, highest = spread_bounds(replica_counts, is_regular, weights, sizes)
     for factor in np.unique(replica_counts[~is_regular]).tolist():
         other_weight = int(weights[~is_regular & (replica_counts == factor)].sum())
@@ -201,7 +203,7 @@ def count_targets(placement: Placement, roles: Roles, limit: Ints | None = None)
     upper = np.where(roles.destinations, highest, counts)
     fixed = fixed_load(placement)
     lower = np.where(roles.sources, fixed, counts)
-    bounds = rack_bounds(placement, roles.staying)
+    bounds = rack_bounds(placement, roles)
     return fill_racks(
         total=int(counts.sum()),
         lower=np.where(roles.leaving, fixed, lower),
@@ -236,7 +238,7 @@ def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> Byt
     held = placement.bytes_held
     staying = fixed_load(placement, placement.cluster.size_bytes)
     fixed = np.where(roles.leaving, staying, held)  # of brokers that do not share
-    bounds = rack_bounds(placement, roles.staying, placement.cluster.size_bytes)
+    bounds = rack_bounds(placement, roles, placement.cluster.size_bytes)
     fair = fill_racks(
         total=int(held.sum()),
         lower=np.where(roles.sharing, 0, fixed),

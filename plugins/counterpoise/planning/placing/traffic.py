@@ -68,7 +68,7 @@ def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> 
     """Return each broker's fair share of the traffic, as even as the racks allow, and the band."""
     cluster, traffic = placement.cluster, traffic_per_broker(placement)
     fixed = fixed_load(placement, cluster.bytes_in)
-    bounds = rack_bounds(placement, roles.staying, cluster.bytes_in)
+    bounds = rack_bounds(placement, roles, cluster.bytes_in)
     fair = fill_racks(
         total=int(traffic.sum()),
         lower=np.where(roles.sharing, fixed, traffic),
