@@ -1,7 +1,7 @@
 # Two targets do everything: `make demo` and `make test`. Both set up their own environment first.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-in-memory test-on-brokers test-matrix soak lint docs-audit requirements clean
+.PHONY: setup demo test test-in-memory test-jobs test-on-brokers test-matrix soak lint docs-audit requirements clean
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -37,22 +37,25 @@ demo: setup  ## the main job on a real Kafka; APPROVE=yes approves by itself, KE
 
 test: setup  ## every test; the last line says what was left out and how to get it
 	@rm -f $(LEFT_OUT)
-	@COUNTERPOISE_LEFT_OUT=$(LEFT_OUT) $(MAKE) --no-print-directory --jobs=2 test-in-memory test-on-brokers
+	@COUNTERPOISE_LEFT_OUT=$(LEFT_OUT) $(MAKE) --no-print-directory --jobs=3 test-on-brokers test-in-memory test-jobs
 	@$(VENV)/bin/python -m tests.support.left_out $(LEFT_OUT)
 
-# Real brokers are mostly waited for, and the other suites need a processor: side by side they take little longer. So that
-# both sides end together, the one that is done first goes on with these.
+# Side by side, on two processors: tests on brokers mostly wait, and whenever they do not, they go first. That side is the
+# longest; so that all three end together, some of its tests are with the jobs.
 SHARED_OUT := $(addprefix tests/integration/,test_load_on_brokers.py test_local_airflow.py test_local_kafka.py \
 	test_readme.py test_end_to_end.py test_self_check.py test_wheel.py)
+BESIDE := nice -n 5 $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
 test-in-memory: setup
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/architecture tests/unit tests/property tests/simulation tests/upgrades
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance -m "not on_brokers"
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/exploration
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/fuzzing
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/spark
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/dags
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) $(SHARED_OUT)
+	@$(BESIDE) tests/architecture tests/unit tests/property tests/simulation tests/upgrades
+	@$(BESIDE) tests/conformance -m "not on_brokers"
+	@$(BESIDE) tests/exploration
+	@$(BESIDE) tests/fuzzing
+
+test-jobs: setup
+	@$(BESIDE) tests/spark
+	@$(BESIDE) tests/dags
+	@$(BESIDE) $(SHARED_OUT)
 
 test-on-brokers: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance -m on_brokers

@@ -131,7 +131,7 @@ def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice
         folder = tmp_path / str(crashes)
         folder.mkdir()
         run = SimulatedRun.make(folder)
-        run.limits = MovementPolicy(max_moves_in_flight=4)
+        run.limits, run.rate = MovementPolicy(max_moves_in_flight=4), 2_000_000
         set_config(run.cluster, ORDERS, LEADER_LIST, "7:3")
         before = own_configs(run.cluster)
         crashed = ends_after_crash(run, crashes)
