@@ -1,7 +1,7 @@
 # Two targets do everything: `make demo` and `make test`. Both set up their own environment first.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-in-memory test-jobs test-on-brokers test-matrix soak lint docs-audit requirements clean
+.PHONY: setup demo test chromium test-in-memory test-jobs test-on-brokers test-matrix soak pictures lint docs-audit requirements clean
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -35,10 +35,14 @@ $(STAMP): requirements.txt requirements-dev.txt requirements-java.txt requiremen
 demo: setup  ## the main job on a real Kafka; APPROVE=yes approves by itself, KEEP=yes stays up afterwards
 	@$(VENV)/bin/python -m demo $(if $(filter yes,$(APPROVE)),--approve) $(if $(filter yes,$(KEEP)),--keep)
 
-test: setup  ## every test; the last line says what was left out and how to get it
+test: setup chromium  ## every test; the last line says what was left out and how to get it
 	@rm -f $(LEFT_OUT)
 	@COUNTERPOISE_LEFT_OUT=$(LEFT_OUT) $(MAKE) --no-print-directory --jobs=3 test-on-brokers test-in-memory test-jobs
 	@$(VENV)/bin/python -m tests.support.left_out $(LEFT_OUT)
+
+# The tests in a browser are left out where there is none and none can be fetched.
+chromium: setup
+	@$(VENV)/bin/python -m tests.support.browser
 
 # Side by side, on two processors: tests on brokers mostly wait, and whenever they do not, they go first. That side is the
 # longest; so that all three end together, some of its tests are with the jobs.
@@ -90,6 +94,11 @@ soak: setup  ## every command before odd inputs; kill -9 of runs at named points
 	@COUNTERPOISE_FUZZ_EXAMPLES=2000 $(VENV)/bin/python -m pytest $(PYTEST_ARGS) --timeout 3600 tests/fuzzing
 	@$(VENV)/bin/python -m tests.support.soak $(SOAK_ARGS)
 	@$(VENV)/bin/python -m tests.exploration.soak $(EXPLORE_ARGS)
+
+pictures: setup chromium  ## the pictures of README and docs/ anew, by the test of the pages in a browser
+	@COUNTERPOISE_PICTURES=$(CURDIR)/var/pictures $(VENV)/bin/python -m pytest $(PYTEST_ARGS) \
+		tests/unit/test_web_in_a_browser.py
+	@cp $(foreach name,fleet cluster plan,var/pictures/$(name).png) docs/images/
 
 lint: setup  ## style, types, and the import contracts of the house
 	@$(VENV)/bin/ruff check .

@@ -89,21 +89,29 @@ def make_fleet(folder: Path, clusters: int, snapshots: int) -> Pages:
     lines = [f"  {name}: {{connection: kafka, policy: {_POLICY}}}" for name in names]
     (folder / "connections.yaml").write_text("kafka: {bootstrap.servers: 'kafka-1:9092'}\n")
     pages = Pages.in_folder(folder, "\n".join(["clusters:", *lines, ""]))
-    told = story(BROKERS, snapshots, cluster=names[0])
-    large = leader_balance(told.table, NO_TOPICS, cluster=names[0])
-    assert large is not None
+    large = balance_of(names[0], snapshots)
     pages = replace(pages, now=large.latest.observed_at + timedelta(minutes=20))
     with pages.installation() as installation:
-        _write_reports(installation, pages.now, names, large)
+        write_reports(installation, pages.now, names, large)
         for number, name in enumerate(names):
-            _write_audits(installation, pages.now, name, AUDITS if number == 0 else 1)
+            write_audits(installation, pages.now, name, AUDITS if number == 0 else 1)
         _write_ledger(installation, pages.now, names)
     return pages
 
 
-def _write_reports(
+def balance_of(cluster: str, snapshots: int) -> LeaderBalance:
+    """Return the balance of 36 brokers after so many snapshots."""
+    found = leader_balance(
+        story(BROKERS, snapshots, cluster=cluster).table, NO_TOPICS, cluster=cluster
+    )
+    assert found is not None
+    return found
+
+
+def write_reports(
     installation: Installation, now: datetime, names: Sequence[str], large: LeaderBalance
 ) -> None:
+    """Write the reports of an analysis; `large` is the balance of the first cluster."""
     write = installation.archive.write_report
     small = replace(large, series=large.series[-50:])
     states = [_state(name, number, small) for number, name in enumerate(names)]
@@ -139,11 +147,14 @@ def _disk(broker_id: int, number: int) -> DiskForecast:
     return DiskForecast(broker_id, ("/data",), 500, 1_000, 500, 7, 9e5, outlook, days, held)
 
 
-def _write_audits(installation: Installation, now: datetime, name: str, count: int) -> None:
+def write_audits(
+    installation: Installation, now: datetime, name: str, count: int, words: str = ""
+) -> None:
+    """Write so many audits of a cluster, the newest as of now; each finding has the words."""
     texts = auditing.rule_texts({})
     for age in reversed(range(count)):
         at = now - timedelta(hours=12 * age)
-        found = tuple(_findings(at, FINDINGS - age % 9))
+        found = tuple(_findings(at, FINDINGS - age % 9, words))
         snapshot_id = f"{name}-{at:%Y%m%dT%H%M%SZ}"
         before = at - timedelta(hours=12) if count > 1 else None
         report = AuditReport(name, "Kafka-Id", at, snapshot_id, found, previous_at=before)
@@ -153,16 +164,16 @@ def _write_audits(installation: Installation, now: datetime, name: str, count: i
             installation.archive.write_report(f"{name}/audit.json", document)
 
 
-def _findings(at: datetime, count: int) -> Iterator[ReportedFinding]:
+def _findings(at: datetime, count: int, words: str) -> Iterator[ReportedFinding]:
     severities = (Severity.WARNING, Severity.INFO, Severity.WARNING, Severity.UNKNOWN)
     for number in range(count):
         rule = audit.RULES[number % len(audit.RULES)]
-        rows = tuple((f"topic-{row}", str(row), "one replica") for row in range(10))
+        rows = tuple((f"topic-{row}{words}", str(row), "one replica") for row in range(10))
         evidence = Evidence(("topic", "partition", "state"), rows, 250)
-        subject = f"topic orders.{number}"
-        words = f"{subject} has 12 partitions with one replica"
+        subject = f"topic orders.{number}{words}"
+        summary = f"{subject} has 12 partitions with one replica"
         severity = severities[number % len(severities)]
-        finding = Finding(rule.id, severity, subject, words, evidence, fix=("kafka-topics.sh",))
+        finding = Finding(rule.id, severity, subject, summary, evidence, fix=("kafka-topics.sh",))
         yield ReportedFinding(finding, at - timedelta(days=number), number % 9 == 0)
 
 

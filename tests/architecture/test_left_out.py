@@ -13,6 +13,7 @@ SKIPS = {
     "tests/architecture/test_compose.py": 1,
     "tests/matrix/test_celery.py": 1,  # root
     "tests/matrix/test_compose_services.py": 1,
+    "tests/support/browser.py": 1,
     "tests/unit/test_completion.py": 1,
 }
 

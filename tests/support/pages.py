@@ -71,9 +71,26 @@ class Pages:
 
     def propose(self, cluster: str, by: str = "alice", broker_ids: Sequence[int] = ()) -> Run:
         """Propose a plan that moves nothing."""
-        nothing = LowerBound(0, 0, 0)
-        ids = tuple(broker_ids)
-        plan = RebalancePlan(cluster, "id", "s", Goal.LEADERS, ids, "digest", (), (), nothing)
+        plan = nothing_to_move(cluster, broker_ids=tuple(broker_ids))
         with self.installation() as installation:
             path = installation.archive.write_plan(plan)
             return installation.ledger.propose(plan, path, requested_by=by)
+
+
+def nothing_to_move(
+    cluster: str, *, broker_ids: tuple[int, ...] = (), warnings: tuple[str, ...] = ()
+) -> RebalancePlan:
+    """Return a plan that moves nothing."""
+    nothing = LowerBound(0, 0, 0)
+    return RebalancePlan(
+        cluster,
+        "id",
+        "s",
+        Goal.LEADERS,
+        broker_ids,
+        "digest",
+        (),
+        (),
+        nothing,
+        warnings=warnings,
+    )

@@ -5,13 +5,17 @@ with browser(environment, "victor", may_change=False) as client:
 """
 
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
+from typing import Final
 
+import uvicorn
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.api_fastapi.core_api.security import get_user
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from counterpoise.errors import CounterpoiseError
@@ -19,8 +23,10 @@ from counterpoise.installation import Installation, open_installation
 from counterpoise.web import app as web
 from counterpoise.web.airflow_runs import start_dag_run
 from counterpoise.web.viewers import may_change_runs, may_read
+from local_processes import free_ports, wait_until
 
 Started = list[tuple[str, dict[str, object], str]]
+START_SECONDS: Final = 60.0
 _TOKEN = re.compile(r'name="form_token" value="([^"]+)"')
 
 
@@ -40,11 +46,7 @@ def browser(
     def open_environment() -> Installation:
         return open_installation(environment=environment, may_migrate_ledger=False)
 
-    app = web.build_app(open_for_pages or open_environment)
-    account = SimpleAuthManagerUser(username=user, role=role)
-    app.dependency_overrides[get_user] = lambda: account
-    app.dependency_overrides[may_read] = lambda: None
-    app.dependency_overrides[may_change_runs] = lambda: may_change
+    app = app_of(user, open_for_pages or open_environment, role=role, may_change=may_change)
     with TestClient(
         app,
         raise_server_exceptions=False,
@@ -52,6 +54,37 @@ def browser(
         root_path=root_path,
     ) as client:
         yield client
+
+
+def app_of(
+    user: str,
+    open_for_pages: Callable[[], Installation],
+    *,
+    role: str = "op",
+    may_change: bool = True,
+) -> FastAPI:
+    """Return our pages as one account sees them."""
+    app = web.build_app(open_for_pages)
+    account = SimpleAuthManagerUser(username=user, role=role)
+    app.dependency_overrides[get_user] = lambda: account
+    app.dependency_overrides[may_read] = lambda: None
+    app.dependency_overrides[may_change_runs] = lambda: may_change
+    return app
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    """Yield the address under which pages are served on loopback, for a real browser."""
+    (port,) = free_ports(1)
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        wait_until(lambda: server.started, "the pages to be served", START_SECONDS)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def token_on(page: str) -> str:

@@ -1,0 +1,191 @@
+"""People in front of a real browser: Chromium, driven by playwright, on our pages.
+
+    with chromium() as browser:
+        alice = Visitor.at(browser, "http://127.0.0.1:8000", pictures)
+        alice.follow("Read the plan and decide")   # a click, which is counted
+        alice.check_page("/fleet", "fleet")        # accessibility, 400 px, dark
+
+    python -m tests.support.browser                # fetches a Chromium where there is none
+
+Chromium is the one of the machine, or else the one that playwright fetches. Whatever a page of ours
+writes to the console as an error, a dialog, and an exception of a script are problems, which
+`check_silence` tells.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+PROGRAMS: Final = ("chromium", "chromium-headless-shell", "google-chrome", "chromium-browser")
+MISSING: Final = "no Chromium was found (apt-get install chromium-headless-shell)"
+FETCH_SECONDS: Final = 300.0
+WAIT_MILLISECONDS: Final = 120_000  # a busy machine takes its time
+WIDE: Final = {"width": 1280, "height": 860}
+NARROW: Final = {"width": 400, "height": 800}
+_MAX_TABS: Final = 60
+_SERIOUS: Final = ("serious", "critical")
+
+
+def find_chromium() -> str | None:
+    """Return the path of a Chromium: the machine's own, or the one that playwright fetched."""
+    for program in PROGRAMS:
+        if path := shutil.which(program):
+            return path
+    with sync_playwright() as playwright:
+        fetched = Path(playwright.chromium.executable_path)
+    return str(fetched) if fetched.exists() else None
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Yield a Chromium without a window; skip the test where none can be had."""
+    path = find_chromium()
+    if path is None:
+        pytest.skip(MISSING)
+    with sync_playwright() as playwright:
+        # Chromium's own sandbox needs rights that a container often does not give.
+        browser = playwright.chromium.launch(executable_path=path, chromium_sandbox=False)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def folder_of_pictures(otherwise: Path) -> Path:
+    """Return the folder that COUNTERPOISE_PICTURES names, or the other one."""
+    folder = Path(os.environ.get("COUNTERPOISE_PICTURES", otherwise))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@dataclass
+class Visitor:
+    """Somebody who has logged in, as the browser shows it to them."""
+
+    page: Page
+    pages: str  # the address under which our pages stand
+    pictures: Path
+    clicks: int = 0  # since the login, or since `start_anew`
+    problems: list[str] = field(default_factory=list)
+
+    @classmethod
+    def at(
+        cls, browser: Browser, pages: str, pictures: Path, *, is_lenient: bool = False
+    ) -> "Visitor":
+        """Return somebody at the address of our pages, with cookies of their own.
+
+        `is_lenient`: the browser keeps no content security policy, so that scripts could run.
+        """
+        context = browser.new_context(bypass_csp=is_lenient, viewport=WIDE)  # type: ignore[arg-type]
+        context.set_default_timeout(WAIT_MILLISECONDS)
+        visitor = cls(context.new_page(), pages, pictures)
+        visitor._listen()
+        return visitor
+
+    def _listen(self) -> None:
+        def on_console(message: Any) -> None:
+            if message.type == "error":
+                self.problems.append(f"{self.page.url}: {message.text}")
+
+        def on_dialog(dialog: Any) -> None:
+            self.problems.append(f"{self.page.url}: dialog {dialog.message!r}")
+            dialog.dismiss()
+
+        self.page.on("console", on_console)
+        self.page.on("dialog", on_dialog)
+        self.page.on("pageerror", lambda error: self.problems.append(f"{self.page.url}: {error}"))
+
+    def start_anew(self) -> None:
+        """Come back to the page that follows the login, and count from there."""
+        self.open("/fleet")
+        self.clicks = 0
+
+    def open(self, path: str) -> None:
+        """Open one of our pages by its address."""
+        response = self.page.goto(f"{self.pages}{path}")
+        assert response is not None and response.ok, (path, response and response.status)
+
+    def follow(self, link: str) -> None:
+        self._click(self.page.get_by_role("link", name=link, exact=True).first)
+
+    def press(self, button: str) -> None:
+        self._click(self.button(button))
+
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    def _click(self, element: Locator) -> None:
+        element.click()
+        self.clicks += 1
+
+    def type(self, label: str, text: str) -> None:
+        self.page.get_by_label(label, exact=True).fill(text)
+
+    def shows(self, text: str) -> None:
+        """Wait until the page, which may load itself again, shows a text."""
+        expect(self.page.get_by_text(text).first).to_be_visible(timeout=WAIT_MILLISECONDS)
+
+    def tab_to(self, element: Locator) -> None:
+        """Press the tab key until an element has the focus."""
+        for _ in range(_MAX_TABS):
+            self.page.keyboard.press("Tab")
+            if element.evaluate("element => element === document.activeElement"):
+                return
+        raise AssertionError(f"{_MAX_TABS} tabs do not lead to {element}")
+
+    def take_picture(self, name: str) -> None:
+        self.page.screenshot(path=self.pictures / f"{name}.png")
+
+    def check_page(self, path: str, name: str) -> None:
+        """Check what anybody sees of a page: wide, on a phone, in light and dark."""
+        self.open(path)
+        self.page.evaluate(AXE_SCRIPT)
+        self._check_accessible("document", {"resultTypes": ["violations"]})
+        self.page.emulate_media(color_scheme="dark")
+        self._check_accessible("document.body", {"runOnly": ["color-contrast"]})
+        self.page.set_viewport_size(NARROW)  # type: ignore[arg-type]
+        self.take_picture(f"{name}-narrow-dark")
+        width = self.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= NARROW["width"], f"{path} is {width} px wide"
+        self.page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+        self.page.emulate_media(color_scheme="light")
+
+    def _check_accessible(self, part: str, options: dict[str, Any]) -> None:
+        found = self.page.evaluate(f"options => axe.run({part}, options)", options)
+        serious = [
+            (one["id"], one["help"], [node["html"][:200] for node in one["nodes"][:3]])
+            for one in found["violations"]
+            if one["impact"] in _SERIOUS
+        ]
+        assert not serious, (self.page.url, serious)
+
+    def check_silence(self) -> None:
+        assert self.problems == []
+
+
+def main() -> int:
+    """Fetch a Chromium of playwright's own where the machine has none; say where it is not to be
+    had.
+    """
+    if find_chromium() is not None:
+        return 0
+    command = [sys.executable, "-m", "playwright", "install", "chromium-headless-shell"]
+    try:
+        subprocess.run(command, capture_output=True, timeout=FETCH_SECONDS, check=True)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        sys.stderr.write(f"{MISSING}, and none could be fetched\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
