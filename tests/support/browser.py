@@ -139,7 +139,7 @@ class Visitor:
         """Press the tab key until an element has the focus."""
         for _ in range(_MAX_TABS):
             self.page.keyboard.press("Tab")
-            if element.evaluate("element => element === document.activeElement"):
+            if element.and_(self.page.locator(":focus")).count():
                 return
         raise AssertionError(f"{_MAX_TABS} tabs do not lead to {element}")
 

@@ -103,15 +103,15 @@ def test_every_page_is_accessible_narrow_dark_and_runs_no_script(
     alice = Visitor.at(browser, address, folder_of_pictures(tmp_path), is_lenient=True)
     run, large = write_hostile_text(pages), ANALYSED[0]
     for name, path in {
-        "fleet": "/fleet",
-        "cluster": f"/clusters/{large}",
-        "audit": "/clusters/other/audit",
-        "waiver": "/clusters/other/audit/waive",
         "plan": f"/runs/{run.run_id}/plan",
         "run": f"/runs/{run.run_id}",
         "freeze": f"/runs/{run.run_id}/requests/freeze",
         "ledger": "/ledger?cluster=other",
         "reports": "/reports",
+        "waiver": "/clusters/other/audit/waive",
+        "fleet": "/fleet",
+        "audit": "/clusters/other/audit",
+        "cluster": f"/clusters/{large}",
     }.items():
         alice.check_page(path, name)
     alice.open(f"/clusters/{large}")
