@@ -7,17 +7,16 @@
 
     python -m tests.support.browser                # fetches a Chromium where there is none
 
-Chromium is the one of the machine, or else the one that playwright fetches. Whatever a page of ours
-writes to the console as an error, a dialog, and an exception of a script are problems, which
+Chromium is one of the machine that starts, or else one that playwright fetches. Whatever a page of
+ours writes to the console as an error, a dialog, and an exception of a script are problems, which
 `check_silence` tells.
 """
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -26,9 +25,14 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
+import local_processes
+from local_processes import ChildFailedError
+
 PROGRAMS: Final = ("chromium", "chromium-headless-shell", "google-chrome", "chromium-browser")
-MISSING: Final = "no Chromium was found (apt-get install chromium-headless-shell)"
-FETCH_SECONDS: Final = 300.0
+MISSING: Final = "no Chromium that starts was found (apt-get install chromium-headless-shell)"
+START_SECONDS: Final = 60.0
+FETCH_SECONDS: Final = 60.0  # that many, too, without a network: the tests shall not wait longer
+CONNECT_MILLISECONDS: Final = 5_000
 WAIT_MILLISECONDS: Final = 120_000  # a busy machine takes its time
 WIDE: Final = {"width": 1280, "height": 860}
 NARROW: Final = {"width": 400, "height": 800}
@@ -37,13 +41,27 @@ _SERIOUS: Final = ("serious", "critical")
 
 
 def find_chromium() -> str | None:
-    """Return the path of a Chromium: the machine's own, or the one that playwright fetched."""
-    for program in PROGRAMS:
-        if path := shutil.which(program):
-            return path
+    """Return the path of a Chromium that starts: of the machine, or one that playwright fetched."""
+    return next(filter(_starts, _installed()), None)
+
+
+def _installed() -> Iterator[str]:
+    yield from filter(None, map(shutil.which, PROGRAMS))
     with sync_playwright() as playwright:
-        fetched = Path(playwright.chromium.executable_path)
-    return str(fetched) if fetched.exists() else None
+        folder = Path(playwright.chromium.executable_path).parents[2]
+    # That is the path of a Chromium with windows; the one without has a folder beside it.
+    yield from map(str, folder.glob("chromium_headless_shell-*/*/*headless*shell"))
+
+
+def _starts(path: str) -> bool:
+    """Return whether it is more than a name: libraries may be missing, or a whole package."""
+    try:
+        ran = local_processes.run(
+            [path, "--version"], name="Chromium", timeout_seconds=START_SECONDS
+        )
+    except (TimeoutError, ChildFailedError):
+        return False
+    return ran.returncode == 0
 
 
 @contextmanager
@@ -174,15 +192,18 @@ class Visitor:
 
 
 def main() -> int:
-    """Fetch a Chromium of playwright's own where the machine has none; say where it is not to be
-    had.
+    """Fetch a Chromium of playwright's own where none of the machine starts; say where that is not
+    possible.
     """
     if find_chromium() is not None:
         return 0
     command = [sys.executable, "-m", "playwright", "install", "chromium-headless-shell"]
-    try:
-        subprocess.run(command, capture_output=True, timeout=FETCH_SECONDS, check=True)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+    limit = {"PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": str(CONNECT_MILLISECONDS)}
+    with suppress(TimeoutError):
+        local_processes.run(
+            command, name="playwright", timeout_seconds=FETCH_SECONDS, env=os.environ | limit
+        )
+    if find_chromium() is None:
         sys.stderr.write(f"{MISSING}, and none could be fetched\n")
     return 0
 

@@ -1,8 +1,7 @@
 """Every page in a real browser: hostile text where scripts could run, accessibility, 400 px, dark,
 and an answer by keyboard alone.
 
-COUNTERPOISE_PICTURES names a folder for the pictures. The same browser follows a run through a real
-Airflow in tests/integration/test_pages_of_runs.py.
+COUNTERPOISE_PICTURES names a folder for the pictures.
 """
 
 from collections.abc import Iterator
