@@ -95,10 +95,10 @@ soak: setup  ## every command before odd inputs; kill -9 of runs at named points
 	@$(VENV)/bin/python -m tests.support.soak $(SOAK_ARGS)
 	@$(VENV)/bin/python -m tests.exploration.soak $(EXPLORE_ARGS)
 
-pictures: setup chromium  ## the pictures of README and docs/ anew, by the test of the pages in a browser
+pictures: setup chromium  ## the pictures of docs/pages.md anew, by the test of the pages in a browser
 	@COUNTERPOISE_PICTURES=$(CURDIR)/var/pictures $(VENV)/bin/python -m pytest $(PYTEST_ARGS) \
 		tests/unit/test_web_in_a_browser.py
-	@cp $(foreach name,fleet cluster plan,var/pictures/$(name).png) docs/images/
+	@cp $(foreach name,fleet plan cluster run,var/pictures/$(name).png) docs/images/
 
 lint: setup  ## style, types, and the import contracts of the house
 	@$(VENV)/bin/ruff check .

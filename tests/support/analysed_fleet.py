@@ -4,7 +4,7 @@ f"clusters:\\n{SETTINGS}"          # in clusters.yaml
 write_fleet(installation)
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from benchmarks.pages import balance_of, write_audits, write_reports
@@ -17,7 +17,7 @@ SNAPSHOTS: Final = 60
 
 def write_fleet(installation: Installation) -> None:
     """Write what an analysis and an audit have left, twenty minutes after a snapshot."""
-    now = datetime.now(UTC)
+    now = installation.clock()
     write_reports(installation, now, ANALYSED, balance_of(ANALYSED[0], SNAPSHOTS))
     for name in ANALYSED:
         write_audits(installation, now, name, 1)

@@ -3,7 +3,7 @@
     with chromium() as browser:
         alice = Visitor.at(browser, "http://127.0.0.1:8000", pictures)
         alice.follow("Read the plan and decide")   # a click, which is counted
-        alice.check_page("/fleet", "fleet")        # accessibility, 400 px, dark
+        alice.check_page("fleet")                  # accessibility, 400 px, dark
 
     python -m tests.support.browser                # fetches a Chromium where there is none
 
@@ -164,9 +164,8 @@ class Visitor:
     def take_picture(self, name: str) -> None:
         self.page.screenshot(path=self.pictures / f"{name}.png")
 
-    def check_page(self, path: str, name: str) -> None:
-        """Check what anybody sees of a page: wide, on a phone, in light and dark."""
-        self.open(path)
+    def check_page(self, name: str) -> None:
+        """Check what anybody sees of the page that is open: wide, on a phone, in light and dark."""
         self.page.evaluate(AXE_SCRIPT)
         self._check_accessible("document", {"resultTypes": ["violations"]})
         self.page.emulate_media(color_scheme="dark")
@@ -174,7 +173,7 @@ class Visitor:
         self.page.set_viewport_size(NARROW)  # type: ignore[arg-type]
         self.take_picture(f"{name}-narrow-dark")
         width = self.page.evaluate("document.documentElement.scrollWidth")
-        assert width <= NARROW["width"], f"{path} is {width} px wide"
+        assert width <= NARROW["width"], f"{self.page.url} is {width} px wide"
         self.page.set_viewport_size(WIDE)  # type: ignore[arg-type]
         self.page.emulate_media(color_scheme="light")
 

@@ -6,28 +6,67 @@ COUNTERPOISE_PICTURES names a folder for the pictures.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from fastapi.routing import APIRoute
 from playwright.sync_api import Browser
 
 from benchmarks.pages import write_audits
-from counterpoise.model.run import Run
+from counterpoise import installation as wiring
+from counterpoise import pipeline
+from counterpoise.errors import HaltedError
+from counterpoise.installation import Installation
+from counterpoise.model.control import Control
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.planning import make_plan
+from counterpoise.web.app import build_app
 from tests.support import hostile
 from tests.support.analysed_fleet import ANALYSED, SETTINGS, write_fleet
 from tests.support.browser import Visitor, chromium, folder_of_pictures
 from tests.support.pages import Pages, nothing_to_move
+from tests.support.pictures import cluster, simulated
+from tests.support.runs import FOUR_BROKERS, SimulatedRun
 from tests.support.web import app_of, served
 from tests.unit.test_web_plans import new_plan
 
-POLICY = "{access: {approve: [alice], operate: [alice]}, movement: {rate: 20MB/s}}"
+ACCESS = "{approve: [alice], operate: [alice], propose: [alice]}"
+POLICY = f"{{access: {ACCESS}, movement: {{rate: 20MB/s}}}}"
 CLUSTERS = f"""\
 clusters:
   demo: {{connection: kafka_demo, policy: {POLICY}}}
   other: {{connection: kafka_demo, policy: {POLICY}}}
+  payments: {{connection: kafka_demo, policy: {POLICY}}}
 {SETTINGS}"""
 SCRIPT = "<img src=x onerror=alert(1)><script>alert(1)</script>"
+LARGE = ANALYSED[0]  # has a report of its balance
+# The smallest is moved while the others are copied.
+PICTURE = "\n".join(f"orders-{p}: 1 2 3 size={5_000_000 * (p + 1)}" for p in range(8))
+# By the name of the picture. WAITING is a run whose plan has an attacker's words, as have the
+# requests about the run MOVING.
+PAGES = {
+    "plan": "/runs/WAITING/plan",
+    "run-waiting": "/runs/WAITING",
+    "run-moving": "/runs/MOVING",
+    "rate": "/runs/MOVING/requests/rate",
+    "cluster-frozen": "/clusters/payments",
+    "unfreeze": "/clusters/payments/requests/unfreeze",
+    "freeze": "/clusters/other/requests/freeze",
+    "new-plan": "/clusters/payments/plan",
+    "snapshot-now": "/clusters/payments/start/snapshot",
+    "audit-now": "/clusters/payments/start/audit",
+    "started": "/clusters/other/started/kafka_rebalance?dag_run_id=manual__2026-01-31T12:00:00",
+    "ledger": "/ledger",
+    "verify": "/ledger/verify",
+    "reports": "/reports",
+    "report": f"/reports/{LARGE}/leader-balance.html",
+    "waiver": "/clusters/other/audit/waive",
+    "audit": "/clusters/other/audit",
+    "cluster-analysed": f"/clusters/{LARGE}",
+    "fleet-of-all": "/fleet",
+    "undo": "/runs/MOVING/undo",  # after its end
+}
+NOT_PAGES = ("/", "/metrics", "/ledger/export", "/runs/{run_id}/{name}")  # as the API's
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +76,34 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
-    """A fleet, and a plan of bob's that waits for alice."""
-    made = Pages.in_folder(tmp_path_factory.mktemp("pages"), CLUSTERS)
-    made = replace(made, now=datetime.now(UTC))
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pages")
+
+
+@pytest.fixture(scope="module")
+def moving(folder: Path) -> SimulatedRun:
+    """Return a run that has moved a part of what it shall, and copies more."""
+    before = cluster(PICTURE, racks=FOUR_BROKERS, name="payments")
+    plan = make_plan(before, PlanRequest(Goal.ADD_BROKERS, (4,)))
+    made = SimulatedRun.make(folder, PICTURE, plan=plan)
+    driver = made.driver()
+    made.until_moving(driver)
+    while not made.run_progress().progress.moves_done:
+        made.cluster.advance(driver.step() or 0)
+    return made
+
+
+@pytest.fixture(scope="module")
+def pages(folder: Path, moving: SimulatedRun) -> Pages:
+    """Return a fleet, the run that moves, and a plan of bob's that waits for alice."""
+    (folder / "connections.yaml").write_text('kafka_demo: {"bootstrap.servers": "a:9092"}')
+    made = replace(Pages.in_folder(folder, CLUSTERS), now=moving.clock())
+    kafka = simulated(PICTURE, racks=FOUR_BROKERS)
     plan = replace(new_plan(), cluster="demo")
-    with made.installation() as installation:
+    with made.installation() as installation, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wiring, "connect_by_discovery", lambda _settings: kafka)
+        pipeline.snapshot(installation, "payments", made.now)
+        installation.archive.store.write_text("plans/x.json", moving.plan.to_json())
         write_fleet(installation)
         installation.ledger.propose(
             plan,
@@ -56,9 +117,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
 
 
 @pytest.fixture(scope="module")
-def address(pages: Pages) -> Iterator[str]:
-    """Where the pages are served to alice."""
-    with served(app_of("alice", lambda: pages.installation(for_pages=True))) as found:
+def address(pages: Pages, moving: SimulatedRun) -> Iterator[str]:
+    """Yield where the pages are served to alice, at the time of the simulated cluster."""
+
+    def open_for_pages() -> Installation:
+        found = pages.installation(for_pages=True)
+        found.clock = moving.clock
+        return found
+
+    with served(app_of("alice", open_for_pages)) as found:
         yield found
 
 
@@ -96,32 +163,45 @@ def test_an_answer_needs_no_mouse(browser: Browser, address: str, tmp_path: Path
 
 
 def test_every_page_is_accessible_narrow_dark_and_runs_no_script(
-    browser: Browser, address: str, pages: Pages, tmp_path: Path
+    browser: Browser, address: str, pages: Pages, moving: SimulatedRun, tmp_path: Path
 ) -> None:
     """In a browser that would run the scripts of a page."""
     alice = Visitor.at(browser, address, folder_of_pictures(tmp_path), is_lenient=True)
-    run, large = write_hostile_text(pages), ANALYSED[0]
-    for name, path in {
-        "plan": f"/runs/{run.run_id}/plan",
-        "run": f"/runs/{run.run_id}",
-        "freeze": f"/runs/{run.run_id}/requests/freeze",
-        "ledger": "/ledger?cluster=other",
-        "reports": "/reports",
-        "waiver": "/clusters/other/audit/waive",
-        "fleet": "/fleet",
-        "audit": "/clusters/other/audit",
-        "cluster": f"/clusters/{large}",
-    }.items():
-        alice.check_page(path, name)
-    alice.open(f"/clusters/{large}")
-    alice.take_picture("cluster")
+    for name, path in (("run", f"/runs/{moving.run_id}"), ("cluster", f"/clusters/{LARGE}")):
+        alice.open(path)
+        alice.take_picture(name)
+    waiting = write_hostile_text(pages)
+    moving.ask(Control.FREEZE, why=hostile.HOSTILE)
+    moving.ask(Control.CANCEL, why=hostile.HOSTILE)
+    for name, path in PAGES.items():
+        if name == "undo":
+            driver = moving.driver()
+            with pytest.raises(HaltedError):
+                moving.repeat(driver.step)
+            moving.end(driver)
+        alice.open(path.replace("WAITING", waiting).replace("MOVING", moving.run_id))
+        alice.check_page(name)
+    alice.open("/clusters/payments/plan")
+    alice.type("Reason", hostile.HOSTILE)
+    alice.press("Compare goals")
+    alice.shows("Goals compared")
+    alice.check_page("new-plan-compared")
     alice.check_silence()
 
 
-def write_hostile_text(pages: Pages) -> Run:
-    """Propose a plan, and write an audit, whose words are an attacker's."""
+def test_no_page_is_forgotten() -> None:
+    looked_at = [path.partition("?")[0] for path in PAGES.values()]
+    for route in build_app(lambda: None).routes:  # type: ignore[arg-type]
+        assert isinstance(route, APIRoute)
+        if "GET" in route.methods and not route.path.startswith("/api/"):
+            is_looked_at = any(map(route.path_regex.fullmatch, looked_at))
+            assert is_looked_at or route.path in NOT_PAGES, route.path
+
+
+def write_hostile_text(pages: Pages) -> str:
+    """Propose a plan, and write an audit, whose words are an attacker's; return the run's id."""
     plan = nothing_to_move("other", warnings=(hostile.HOSTILE, SCRIPT))
     with pages.installation() as installation:
         write_audits(installation, pages.now, "other", 1, words=hostile.HOSTILE)
         path = installation.archive.write_plan(plan)
-        return installation.ledger.propose(plan, path, requested_by=hostile.NAME)
+        return installation.ledger.propose(plan, path, requested_by=hostile.NAME).run_id
