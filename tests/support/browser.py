@@ -79,11 +79,13 @@ def chromium() -> Iterator[Browser]:
             browser.close()
 
 
-def folder_of_pictures(otherwise: Path) -> Path:
-    """Return the folder that COUNTERPOISE_PICTURES names, or the other one."""
-    folder = Path(os.environ.get("COUNTERPOISE_PICTURES", otherwise))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def folder_of_pictures() -> Path | None:
+    """Return the folder that COUNTERPOISE_PICTURES names; None where nobody wants pictures."""
+    named = os.environ.get("COUNTERPOISE_PICTURES")
+    if named is None:
+        return None
+    Path(named).mkdir(parents=True, exist_ok=True)
+    return Path(named)
 
 
 @dataclass
@@ -92,13 +94,13 @@ class Visitor:
 
     page: Page
     pages: str  # the address under which our pages stand
-    pictures: Path
+    pictures: Path | None
     clicks: int = 0  # since the login, or since `start_anew`
     problems: list[str] = field(default_factory=list)
 
     @classmethod
     def at(
-        cls, browser: Browser, pages: str, pictures: Path, *, is_lenient: bool = False
+        cls, browser: Browser, pages: str, pictures: Path | None, *, is_lenient: bool = False
     ) -> "Visitor":
         """Return somebody at the address of our pages, with cookies of their own.
 
@@ -162,7 +164,8 @@ class Visitor:
         raise AssertionError(f"{_MAX_TABS} tabs do not lead to {element}")
 
     def take_picture(self, name: str) -> None:
-        self.page.screenshot(path=self.pictures / f"{name}.png")
+        if self.pictures is not None:
+            self.page.screenshot(path=self.pictures / f"{name}.png")
 
     def check_page(self, name: str) -> None:
         """Check what anybody sees of the page that is open: wide, on a phone, in light and dark."""

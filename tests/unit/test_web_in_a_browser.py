@@ -129,8 +129,8 @@ def address(pages: Pages, moving: SimulatedRun) -> Iterator[str]:
         yield found
 
 
-def test_two_clicks_lead_to_a_yes(browser: Browser, address: str, tmp_path: Path) -> None:
-    alice = Visitor.at(browser, address, folder_of_pictures(tmp_path))
+def test_two_clicks_lead_to_a_yes(browser: Browser, address: str) -> None:
+    alice = Visitor.at(browser, address, folder_of_pictures())
     alice.start_anew()
     alice.take_picture("fleet")
     alice.follow("Read the plan and decide")
@@ -143,8 +143,8 @@ def test_two_clicks_lead_to_a_yes(browser: Browser, address: str, tmp_path: Path
     alice.check_silence()
 
 
-def test_an_answer_needs_no_mouse(browser: Browser, address: str, tmp_path: Path) -> None:
-    alice = Visitor.at(browser, address, tmp_path)
+def test_an_answer_needs_no_mouse(browser: Browser, address: str) -> None:
+    alice = Visitor.at(browser, address, None)
     alice.start_anew()
     keyboard = alice.page.keyboard
     alice.tab_to(alice.page.get_by_role("link", name="Read the plan and decide"))
@@ -163,10 +163,10 @@ def test_an_answer_needs_no_mouse(browser: Browser, address: str, tmp_path: Path
 
 
 def test_every_page_is_accessible_narrow_dark_and_runs_no_script(
-    browser: Browser, address: str, pages: Pages, moving: SimulatedRun, tmp_path: Path
+    browser: Browser, address: str, pages: Pages, moving: SimulatedRun
 ) -> None:
     """In a browser that would run the scripts of a page."""
-    alice = Visitor.at(browser, address, folder_of_pictures(tmp_path), is_lenient=True)
+    alice = Visitor.at(browser, address, folder_of_pictures(), is_lenient=True)
     for name, path in (("run", f"/runs/{moving.run_id}"), ("cluster", f"/clusters/{LARGE}")):
         alice.open(path)
         alice.take_picture(name)
