@@ -148,13 +148,19 @@ def _disk(broker_id: int, number: int) -> DiskForecast:
 
 
 def write_audits(
-    installation: Installation, now: datetime, name: str, count: int, words: str = ""
+    installation: Installation,
+    now: datetime,
+    name: str,
+    count: int,
+    *,
+    findings: int = FINDINGS,
+    words: str = "",
 ) -> None:
     """Write so many audits of a cluster, the newest as of now; each finding has the words."""
     texts = auditing.rule_texts({})
     for age in reversed(range(count)):
         at = now - timedelta(hours=12 * age)
-        found = tuple(_findings(at, FINDINGS - age % 9, words))
+        found = tuple(_findings(at, findings - age % 9, words))
         snapshot_id = f"{name}-{at:%Y%m%dT%H%M%SZ}"
         before = at - timedelta(hours=12) if count > 1 else None
         report = AuditReport(name, "Kafka-Id", at, snapshot_id, found, previous_at=before)

@@ -9,7 +9,7 @@
 
 Chromium is one of the machine that starts, or else one that playwright fetches. Whatever a page of
 ours writes to the console as an error, a dialog, and an exception of a script are problems, which
-`check_silence` tells.
+`check_no_problem` tells.
 """
 
 import os
@@ -155,6 +155,13 @@ class Visitor:
         """Wait until the page, which may load itself again, shows a text."""
         expect(self.page.get_by_text(text).first).to_be_visible(timeout=WAIT_MILLISECONDS)
 
+    def texts_of(self, elements: Locator) -> list[str]:
+        """Return the texts of some elements.
+
+        One by one: `all_inner_texts` runs a script in the page, which its policy forbids.
+        """
+        return [element.inner_text() for element in elements.all()]
+
     def tab_to(self, element: Locator) -> None:
         """Press the tab key until an element has the focus."""
         for _ in range(_MAX_TABS):
@@ -169,6 +176,7 @@ class Visitor:
 
     def check_page(self, name: str) -> None:
         """Check what anybody sees of the page that is open: wide, on a phone, in light and dark."""
+        self.page.evaluate("window.stop()")  # a page of what goes on would load itself again
         self.page.evaluate(AXE_SCRIPT)
         self._check_accessible("document", {"resultTypes": ["violations"]})
         self.page.emulate_media(color_scheme="dark")
@@ -189,7 +197,7 @@ class Visitor:
         ]
         assert not serious, (self.page.url, serious)
 
-    def check_silence(self) -> None:
+    def check_no_problem(self) -> None:
         assert self.problems == []
 
 
