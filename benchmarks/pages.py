@@ -1,9 +1,11 @@
 """How long the api-server takes for each page of a large fleet, beside 300 ms.
 
-    .venv/bin/python benchmarks/pages.py [--clusters 200] [--snapshots 2000] [--keep FOLDER]
+    .venv/bin/python benchmarks/pages.py [--clusters 200] [--snapshots 2000] [--moves 60000]
+        [--keep FOLDER]
 
 200 clusters, each with an audit of 40 findings; one of 36 brokers with 2,000 snapshots, 60 audits
-and a ledger of 400 runs and 40,000 events. Each page is asked for once after the start (*first*:
+and a ledger of 400 runs and 40,000 events; a plan of 60,000 moves on 200 brokers that waits for an
+answer. Each page is asked for once after the start (*first*:
 nothing is cached) and then ten times (the median). Times are CPU time of the process: on a machine
 with other work, waiting is not in it. Browser and network are not in it, Airflow's own login
 neither. `--keep` leaves the installation in a folder, to be viewed.
@@ -28,6 +30,8 @@ if __name__ == "__main__":
 
 import sqlalchemy as sa
 
+from benchmarks.observing import BROKERS as PLAN_BROKERS
+from benchmarks.observing import large_plan
 from counterpoise import audit, reporting
 from counterpoise.analysis.balance import leader_balance, wanted_goal
 from counterpoise.analysis.fleets import fleet
@@ -39,6 +43,7 @@ from counterpoise.model.balance import LeaderBalance
 from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding
 from counterpoise.model.fleet import ClusterState
 from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Trace
+from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
@@ -64,8 +69,16 @@ class Timed:
     size_bytes: int
 
 
-def pages_of(large: str) -> tuple[str, ...]:
-    """Return the addresses that are measured; `large` is the cluster with the long history."""
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    pages: Pages
+    large: str  # the cluster with the long history
+    run_id: str  # of the plan of many moves
+
+
+def pages_of(fleet: Fleet) -> tuple[str, ...]:
+    """Return the addresses that are measured."""
+    large, run = fleet.large, f"/runs/{fleet.run_id}"
     return (
         "/fleet",
         "/fleet?search=1",
@@ -80,10 +93,14 @@ def pages_of(large: str) -> tuple[str, ...]:
         f"/api/clusters/{large}",
         f"/api/clusters/{large}/audit",
         f"/api/ledger?cluster={large}",
+        f"{run}/plan",
+        f"{run}/plan?text=topic-5&sort=topic&number=2",
+        f"{run}/plan?broker=7&number=5",
+        run,
     )
 
 
-def make_fleet(folder: Path, clusters: int, snapshots: int) -> Pages:
+def make_fleet(folder: Path, clusters: int, snapshots: int, moves: int) -> Fleet:
     """Write settings, store and ledger of a fleet; its first cluster has the long history."""
     names = [f"cluster-{number:03d}" for number in range(clusters)]
     lines = [f"  {name}: {{connection: kafka, policy: {_POLICY}}}" for name in names]
@@ -96,7 +113,31 @@ def make_fleet(folder: Path, clusters: int, snapshots: int) -> Pages:
         for number, name in enumerate(names):
             write_audits(installation, pages.now, name, AUDITS if number == 0 else 1)
         _write_ledger(installation, pages.now, names)
-    return pages
+        plan = plan_of(names[-1], moves)
+        path = installation.archive.write_plan(plan)
+        run = installation.ledger.propose(plan, path, requested_by="alice")
+    return Fleet(pages, names[0], run.run_id)
+
+
+def plan_of(cluster: str, moves: int) -> RebalancePlan:
+    """Return a plan that evens out 200 brokers."""
+    figures = tuple(_figure(broker) for broker in range(1, PLAN_BROKERS + 1))
+    return replace(large_plan(moves), cluster=cluster, figures=figures)
+
+
+def _figure(broker_id: int) -> BrokerFigure:
+    leaders, replicas, held = 300, 900, 900_000_000_000
+    before = broker_id * 37 % 100
+    return BrokerFigure(
+        broker_id,
+        f"rack-{broker_id % 3}",
+        *(leaders + before, leaders, leaders),
+        *(replicas + before, replicas, replicas),
+        *(held + before * 10**9, held, held),
+        bytes_peak=held + 100 * 10**9,
+        disk_total_bytes=2 * held,
+        disk_used_bytes=held + before * 10**9,
+    )
 
 
 def balance_of(cluster: str, snapshots: int) -> LeaderBalance:
@@ -244,13 +285,14 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clusters", type=int, default=200)
     parser.add_argument("--snapshots", type=int, default=2_000)
+    parser.add_argument("--moves", type=int, default=60_000)
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="an empty folder to make it in")
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.keep or Path(temporary)
-        pages = make_fleet(folder, arguments.clusters, arguments.snapshots)
+        fleet = make_fleet(folder, arguments.clusters, arguments.snapshots, arguments.moves)
         is_met = True
-        for timed in measure(pages, pages_of("cluster-000")):
+        for timed in measure(fleet.pages, pages_of(fleet)):
             is_met &= timed.seconds <= MAX_SECONDS
             print(
                 f"{timed.path:56} {timed.seconds * 1000:6.0f} ms (at most "

@@ -1,5 +1,6 @@
 """The plan document and Kafka's reassignment JSON."""
 
+import gc
 import json
 from dataclasses import replace
 
@@ -180,3 +181,11 @@ def test_reassignment_json_and_the_way_back() -> None:
 def test_a_malformed_reassignment_is_refused(document: object, says: str) -> None:
     with pytest.raises(InputError, match=says):
         from_reassignment_json(document if isinstance(document, str) else json.dumps(document))
+
+
+def test_garbage_is_collected_again_once_a_plan_was_read_or_refused() -> None:
+    RebalancePlan.from_json(PLAN.to_json())
+    assert gc.isenabled()
+    with pytest.raises(InputError):
+        RebalancePlan.from_json("{}")
+    assert gc.isenabled()

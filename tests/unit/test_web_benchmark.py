@@ -6,7 +6,7 @@ from benchmarks.pages import make_fleet, measure, pages_of
 
 
 def test_every_page_answers(tmp_path: Path) -> None:
-    pages = make_fleet(tmp_path, clusters=3, snapshots=30)
-    found = list(measure(pages, pages_of("cluster-000"), repeats=1))
-    assert {timed.path for timed in found} == set(pages_of("cluster-000"))
+    made = make_fleet(tmp_path, clusters=3, snapshots=30, moves=1_200)
+    found = list(measure(made.pages, pages_of(made), repeats=1))
+    assert {timed.path for timed in found} == set(pages_of(made))
     assert all(timed.size_bytes > 1_000 for timed in found)
