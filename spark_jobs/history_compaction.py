@@ -1,15 +1,16 @@
 """Spark job `history_compaction`: merges the rows of many files into one, and makes the tables of a
-day, PARTITION_LOAD_DAILY and TOPIC_LOAD_DAILY.
+day (DAILY_TABLES).
 
     spark-submit spark_jobs/history_compaction.py --store file:///var/lib/counterpoise \\
         --work work/1 --plan plan.json
 
 PLAN is JSON. `merges` has for each file to make its number (`output`), the table, and the `files`
 to take rows from, each with the `snapshot_ids` whose rows to take; `daily` has the same, a `date`,
-and for each snapshot the `seconds` that its rates lasted, null where they do not count. The results
-are in `<WORK>/<table>/output=<number>/` (`<table>_daily` for those of a day), one file each:
-rows by snapshot, those of a snapshot in their order. Nothing else is written and nothing is
-deleted: `pipeline` checks the files and moves them into the history.
+and for each snapshot the `seconds` that its rates lasted, null where they do not count, and how
+many `live_brokers` there were. The results are in `<WORK>/<table>/output=<number>/`
+(`<table>_daily` for those of a day), one file each: rows by snapshot, those of a snapshot in their
+order. Nothing else is written and nothing is deleted: `pipeline` checks the files and moves them
+into the history.
 
 Limits: an object store needs Hadoop's connector for it among Spark's jars. The rows of one file are
 sorted by one task.
@@ -34,8 +35,10 @@ from sessions import NoWorkersError, open_session
 
 from counterpoise.model.result_tables import (
     DAILY_TABLES,
+    LEADER_CHANGES_DAILY,
     PARTITION_LOAD_DAILY,
     RESULT_TABLES,
+    TOPIC_BALANCE_DAILY,
     TOPIC_LOAD_DAILY,
 )
 from counterpoise.model.tables import SNAPSHOT_TABLES
@@ -76,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
         return UNUSABLE if complaint else FAILED
     print(
         f"{_JOB}: {pluralize(len(plan['merges']), 'file')} merged, "
-        f"loads of {pluralize(len(plan['daily']), 'day')} made"
+        f"{pluralize(len(plan['daily']), 'table')} of a day made"
     )
     return 0
 
@@ -127,6 +130,7 @@ def build_partition_load_daily(loads: DataFrame) -> DataFrame:
             F.round(F.percentile(rate, 0.95, weight)).cast("long").alias("p95_bytes_in_per_second"),
             F.max(rate).alias("max_bytes_in_per_second"),
             F.count_if(F.col("how") == "at_least").alias("samples_at_least"),
+            F.sum("seconds").alias("seconds"),
         )
         .select(*PARTITION_LOAD_DAILY.names, "output")
     )
@@ -166,15 +170,49 @@ def build_topic_load_daily(loads: DataFrame) -> DataFrame:
     )
 
 
+def build_topic_balance_daily(balances: DataFrame) -> DataFrame:
+    """Return TOPIC_BALANCE_DAILY and `output`, from TOPIC_BALANCE with `date`, `output`, `lasted`
+    and `live_brokers`.
+    """
+    count, live = F.col("partition_count"), F.col("live_brokers")
+    best = F.when(live > 0, (count % live > 0).cast("long")).otherwise(0)
+    excess = F.greatest(F.lit(0), F.col("most_leaders") - F.col("fewest_leaders") - best)
+    return (
+        balances.where((F.col("lasted") > 0) & live.isNotNull())
+        .withColumn("excess", excess)
+        .groupBy("output", "cluster", "date", "topic")
+        .agg(
+            F.sum("lasted").alias("seconds"),
+            F.sum(F.when(F.col("excess") > 0, F.col("lasted")).otherwise(0.0)).alias(
+                "uneven_seconds"
+            ),
+            F.sum(F.col("excess") * F.col("lasted")).alias("excess_seconds"),
+            F.max("excess").cast("long").alias("max_excess"),
+        )
+        .select(*TOPIC_BALANCE_DAILY.names, "output")
+    )
+
+
+def build_leader_changes_daily(changes: DataFrame) -> DataFrame:
+    """Return LEADER_CHANGES_DAILY and `output`, from LEADER_CHANGES with `date` and `output`."""
+    return (
+        changes.groupBy("output", "cluster", "date", "topic", "partition")
+        .agg(F.sum(F.coalesce("leader_epochs", F.lit(1))).cast("long").alias("elections"))
+        .select(*LEADER_CHANGES_DAILY.names, "output")
+    )
+
+
 _BUILD_DAILY: Final = {
     "partition_load": build_partition_load_daily,
     "topic_load": build_topic_load_daily,
+    "topic_balance": build_topic_balance_daily,
+    "leader_changes": build_leader_changes_daily,
 }
 
 
 def read_rows(spark: SparkSession, store: str, table: str, entries: Sequence[Entry]) -> DataFrame:
-    """Return the rows of the entries, with `snapshot_id`, `row_index`, `output`, and `date` and
-    `lasted` (null if not daily).
+    """Return the rows of the entries, with `snapshot_id`, `row_index`, `output`, and `date`,
+    `lasted` and `live_brokers` (null if not daily).
 
     A column that an old file lacks is null.
     """
@@ -240,25 +278,27 @@ def _origins(entries: Sequence[Entry], *, has_snapshot_id: bool) -> pa.Table:
             name = "/".join(file["path"].split("/")[-_SEGMENTS:])
             ids = file["snapshot_ids"]
             lasted = dict(zip(ids, file.get("seconds", [None] * len(ids)), strict=True))
+            live = dict(zip(ids, file.get("live_brokers", [None] * len(ids)), strict=True))
             pairs = [(snapshot_id, snapshot_id) for snapshot_id in ids]
             if len(pairs) == 1 and not has_snapshot_id:
                 pairs.append((name, pairs[0][0]))
-            rows += [(name, in_file, one, entry, lasted[one]) for in_file, one in pairs]
+            rows += [(name, in_file, one, entry, lasted[one], live[one]) for in_file, one in pairs]
     if len({row[:2] for row in rows}) < len(rows):
         raise JobInputError(
             "the plan takes the same rows twice, or two files have the same name in folders of "
             "the same name"
         )
+    files, ids_in_file, snapshot_ids, entries_of, seconds, live_brokers = zip(*rows, strict=True)
+    dates = pa.array([entry.get("date") for entry in entries_of], pa.string())
     return pa.table(
         {
-            "file": [name for name, _, _, _, _ in rows],
-            "id_in_file": [id_in_file for _, id_in_file, _, _, _ in rows],
-            "snapshot_id": [snapshot_id for _, _, snapshot_id, _, _ in rows],
-            "lasted": pa.array([lasted for *_, lasted in rows], pa.float64()),
-            "output": pa.array([entry["output"] for _, _, _, entry, _ in rows], pa.int32()),
-            "date": pa.array([entry.get("date") for _, _, _, entry, _ in rows], pa.string()).cast(
-                pa.date32()
-            ),
+            "file": files,
+            "id_in_file": ids_in_file,
+            "snapshot_id": snapshot_ids,
+            "lasted": pa.array(seconds, pa.float64()),
+            "live_brokers": pa.array(live_brokers, pa.int64()),
+            "output": pa.array([entry["output"] for entry in entries_of], pa.int32()),
+            "date": dates.cast(pa.date32()),
         }
     )
 

@@ -11,7 +11,7 @@ counts.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
@@ -30,6 +30,7 @@ from counterpoise.storage import Store
 from counterpoise.view_files import ViewFiles
 
 ROUNDS: Final = "results/rounds"
+SNAPSHOT_COUNT: Final = b"snapshot_count"  # in the footer of a table of a day
 _LEFT_OUT: Final = "left-out.json"
 
 
@@ -51,6 +52,15 @@ class Analysed:
             if self.is_by_cluster
             else round_folder
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DailyTable:
+    """One of DAILY_TABLES of one day."""
+
+    day: date
+    rows: pa.Table
+    snapshot_count: int | None  # that it is made of; None in tables of earlier releases
 
 
 @dataclass(frozen=True)
@@ -123,16 +133,21 @@ class Results:
 
     def table(self, name: str, snapshot_ids: Collection[str]) -> pa.Table:
         """Return the rows of one table of RESULT_TABLES for those of the snapshots with results."""
-        schema = RESULT_TABLES[name]
+        return pa.concat_tables(
+            [RESULT_TABLES[name].empty_table(), *self.tables(name, snapshot_ids)]
+        )
+
+    def tables(self, name: str, snapshot_ids: Collection[str]) -> Iterator[pa.Table]:
+        """Yield the same rows, file by file; a file is read when its turn comes."""
         found = [self.analysed[one] for one in sorted(snapshot_ids) if one in self.analysed]
         by_folder = grouped((result.folder(name), result) for result in found)
-        tables: list[pa.Table] = []
         for folder, of_folder in sorted(by_folder.items()):
             ids = pa.array([result.snapshot_id for result in of_folder], pa.string())
             is_shared = not of_folder[0].is_by_cluster
-            for table in self._files(folder, schema, ids.to_pylist() if is_shared else ()):
-                tables.append(table.filter(pc.is_in(table["snapshot_id"], value_set=ids)))
-        return pa.concat_tables(tables) if tables else schema.empty_table()
+            for table in self._files(
+                folder, RESULT_TABLES[name], ids.to_pylist() if is_shared else ()
+            ):
+                yield table.filter(pc.is_in(table["snapshot_id"], value_set=ids))
 
     def view_files(self, cluster: str, name: str) -> ViewFiles:
         """Return the files of one of VIEWS; see `ViewFiles`."""
@@ -163,13 +178,26 @@ class Results:
 
     def daily(self, table: str, cluster: str, since: date, until: date) -> pa.Table:
         """Return the rows of one of DAILY_TABLES from the day `since` to the day before `until`."""
-        schema = DAILY_TABLES[table]
-        found = [schema.empty_table()]
+        found = [DAILY_TABLES[table].empty_table()]
+        found += [daily.rows for daily in self.daily_tables(table, cluster, since, until)]
+        return pa.concat_tables(found)
+
+    def daily_tables(
+        self, table: str, cluster: str, since: date, until: date
+    ) -> Iterator[DailyTable]:
+        """Yield one of DAILY_TABLES of each day that has it; a table is read when its turn
+        comes.
+        """
         for path in self._store.list(daily_folder(table, cluster), suffix=".parquet"):
             place = place_of(path)
             if place is not None and since <= place[1] < until:
-                found.append(conformed(self._store.read_table(path), schema))
-        return pa.concat_tables(found)
+                rows = self._store.read_table(path)
+                count = (rows.schema.metadata or {}).get(SNAPSHOT_COUNT)
+                yield DailyTable(
+                    day=place[1],
+                    rows=conformed(rows, DAILY_TABLES[table]),
+                    snapshot_count=int(count) if count else None,
+                )
 
     def write_left_out(
         self, cluster: str, left_out: Iterable[LeftOut], stored: StoredViews

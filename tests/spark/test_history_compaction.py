@@ -5,6 +5,7 @@ The job runs in the session of all Spark tests, and once through spark-submit.
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -78,7 +79,11 @@ def in_session(run_once: RunJob, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def installation_of(
-    store: Store | str, now: datetime = NOON, *, master: str = "local[2]"
+    store: Store | str,
+    now: datetime = NOON,
+    *,
+    master: str = "local[2]",
+    policies: Mapping[str, HistoryPolicy] = {"demo": POLICY},
 ) -> Installation:
     opened = Store(store) if isinstance(store, str) else store
     locations = Locations.from_environment(
@@ -89,8 +94,13 @@ def installation_of(
             "COUNTERPOISE_SPARK_JOBS": str(JOBS),
         }
     )
-    cluster = ClusterSettings("demo", "demo", "demo", None, ClusterPolicy(history=POLICY))
-    known = Settings("a test", {"demo": cluster})
+    known = Settings(
+        "a test",
+        {
+            name: ClusterSettings(name, name, name, None, ClusterPolicy(history=policy))
+            for name, policy in policies.items()
+        },
+    )
     installation = Installation(
         locations, FileConnections(Path("none"), {}), clock=lambda: now, known_clusters=known
     )
@@ -98,11 +108,11 @@ def installation_of(
     return installation
 
 
-def snapshot(at: datetime, partitions: int = 3) -> ClusterSnapshot:
+def snapshot(at: datetime, partitions: int = 3, cluster: str = "demo") -> ClusterSnapshot:
     document = {
-        "cluster": "demo",
+        "cluster": cluster,
         "cluster_id": "id",
-        "snapshot_id": history.snapshot_id_for("demo", at),
+        "snapshot_id": history.snapshot_id_for(cluster, at),
         "observed_at": (at + timedelta(seconds=9)).isoformat(),
         "brokers": [
             {"id": 2, "rack": "b"},
@@ -148,7 +158,7 @@ def write_round(
     store: Store, name: str, finished_at: datetime, snapshots: Sequence[ClusterSnapshot]
 ) -> None:
     """A round with a row of BROKER_BALANCE and two of PARTITION_LOAD per snapshot; the rates are
-    the hour times 10.
+    the hour times 10. All clusters share its files.
     """
     heads = [(one.cluster, one.snapshot_id, one.observed_at) for one in snapshots]
     balance = [(*head, 1, None, False, 1, 1, 0, 1, 7) for head in heads]
@@ -244,9 +254,9 @@ def test_results_become_a_round_a_day_and_loads_a_table_a_day(tmp_path: Path) ->
     report = compact(installation_of(store))
 
     assert report.problems == ()
-    assert report.results.days_of_loads == 3, (
-        "two of the settled days are no older than what is kept whole, and the rows of a third one "
-        "are still there"
+    assert report.results.days_of_loads == 4, (
+        "two of the settled days are no older than what is kept whole, and the rows of two others "
+        "are still there: nothing was compacted for a week"
     )
     daily = store.read_table(
         f"{history.daily_folder('partition_load', 'demo', at(2, 0).date())}/loads.parquet"
@@ -254,6 +264,7 @@ def test_results_become_a_round_a_day_and_loads_a_table_a_day(tmp_path: Path) ->
     assert daily.schema.equals(PARTITION_LOAD_DAILY)
     rate = {"samples": 2, "mean_bytes_in_per_second": 35, "max_bytes_in_per_second": 40}
     rate |= {"p50_bytes_in_per_second": 35, "p95_bytes_in_per_second": 40, "samples_at_least": 0}
+    rate |= {"seconds": 7200.0}
     assert daily.to_pylist() == [
         {"cluster": "demo", "date": at(2, 0).date(), "topic": "pay", "partition": 0, **rate}
     ]
@@ -263,6 +274,50 @@ def test_results_become_a_round_a_day_and_loads_a_table_a_day(tmp_path: Path) ->
     assert results.analysed[second].round_id.startswith(f"merged-{at(2, 0).date()}-")
     assert results.table("partition_load", {first, second}).num_rows == 4
     assert compact(installation_of(store)).results.days_of_loads == 0, "it is not made again"
+
+
+@pytest.mark.usefixtures("in_session")
+def test_of_files_that_clusters_share_each_keeps_its_own_rows_and_no_others(
+    tmp_path: Path,
+) -> None:
+    """`demo` thins its history out, `eu` keeps all of it: of the same rounds."""
+    store = Store(str(tmp_path))
+    policies = {"demo": POLICY, "eu": HistoryPolicy(*[timedelta(days=30)] * 3)}
+    by_cluster = {
+        "demo": TAKEN,
+        "eu": [snapshot(history.scheduled_at_of(o.snapshot_id), cluster="eu") for o in TAKEN],
+    }
+    for pair in zip(*by_cluster.values(), strict=True):
+        for one in pair:
+            Archive(store).write_snapshot(one)
+        assert pair[0].observed_at is not None
+        finished_at = pair[0].observed_at + timedelta(minutes=5)
+        write_round(store, f"both-{pair[0].snapshot_id}", finished_at, pair)
+    taken_ids = {one.snapshot_id for one in by_cluster["eu"]}
+
+    for now in (NOON, LATE, LATE):
+        report = compact(installation_of(store, now, policies=policies))
+        assert report.problems == ()
+        results = Results(store)
+        for cluster, kept_ids in (("demo", KEPT_IDS), ("eu", taken_ids)):
+            ids = set(Archive(store).manifests([cluster])["snapshot_id"].to_pylist())
+            if now == NOON:
+                assert ids == kept_ids
+            assert ids <= kept_ids and (cluster == "demo" or ids == kept_ids)
+            for table, each in (("broker_balance", 1), ("partition_load", 2)):
+                rows = results.table(table, ids)
+                assert set(rows["cluster"].to_pylist()) == {cluster}
+                counts = Counter(rows["snapshot_id"].to_pylist())
+                assert counts == dict.fromkeys(ids, each), (table, cluster, now)
+            daily = results.daily("partition_load", cluster, at(30, 0).date(), at(0, 0).date())
+            assert set(daily["cluster"].to_pylist()) == {cluster}
+            keys = list(zip(daily["date"].to_pylist(), daily["partition"].to_pylist(), strict=True))
+            assert len(set(keys)) == len(keys)
+            assert set(daily["mean_bytes_in_per_second"].to_pylist()) == {35}
+        lists = store.list("results/rounds", suffix=".json")
+        merged = [name for name in lists if "merged-" in name]
+        assert merged
+        assert len(lists) < len(TAKEN)
 
 
 class Killed(BaseException):
@@ -412,7 +467,7 @@ def test_through_spark_submit_for_a_store_that_spark_cannot_reach(tmp_path: Path
     report = compact(installation_of(store), lines.append)
 
     assert report.problems == ()
-    assert lines == ["history_compaction: 5 files merged, loads of 0 days made"]
+    assert lines == ["history_compaction: 5 files merged, 0 tables of a day made"]
     assert len(store.list(history.manifests_folder("demo"))) == 1
     assert {one.snapshot_id: one for one in TAKEN[-6:-4]} == {
         one.snapshot_id: Archive(store).read_snapshot("demo", one.snapshot_id)

@@ -11,6 +11,7 @@ that no test compares.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,8 @@ from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from tests.support.month_truth import TrueRates, Truth
-from tests.support.report_page import ReportPage, is_bound_of, is_near
+from tests.support.report_page import ReportPage, beside, is_bound_of, is_near
+from tests.support.true_cluster import TICKS_PER_HOUR
 from tests.support.true_month import (
     BEGIN,
     CLUSTER,
@@ -42,6 +44,7 @@ from tests.support.true_month import (
 )
 
 END: Final = BEGIN + timedelta(hours=HOURS, minutes=1)
+TWO_WEEKS: Final = timedelta(days=14)
 # Snapshots are up to 8 s late, so that an hour is up to 8 s longer or shorter than it is told.
 HOURLY: Final = 0.005
 # Hours that no snapshot shows (missing ones) are not among those of a percentile.
@@ -215,9 +218,19 @@ def test_what_would_help(page: ReportPage, truth: Truth) -> None:
 
 
 def test_leader_changes_are_counted(page: ReportPage, truth: Truth) -> None:
-    changed = len(truth.changes)
     heading = "How often leaders changed"
-    counts = {
+    counts = true_counts(truth)
+    rows = page.table(heading)
+    assert {name: told for name, told, _ in rows} == {n: str(count) for n, count in counts.items()}
+    assert {before for _, _, before in rows} == {"before: not known"}
+    assert page.sentence("each compared with the one before").startswith(
+        f"Over {len(truth.seen) - 1} snapshots"
+    )
+
+
+def true_counts(truth: Truth) -> dict[str, int]:
+    changed = len(truth.changes)
+    return {
         "Leader changes": changed,
         "of these failovers": truth.changed(lambda c: c.cause == "died"),
         "of these back to the preferred leader": truth.changed(
@@ -229,16 +242,10 @@ def test_leader_changes_are_counted(page: ReportPage, truth: Truth) -> None:
         ),
         "Elections that no snapshot shows": len(truth.elections) - changed,
         "Partitions moved to other brokers": truth.partitions_moved,
-        "Topics created": 1,
-        "Topics deleted": 1,
-        "Topics deleted and created again": 1,
+        "Topics created": truth.topics_that("created"),
+        "Topics deleted": truth.topics_that("deleted"),
+        "Topics deleted and created again": truth.topics_that("recreated"),
     }
-    assert {row[0]: row[1] for row in page.table(heading)} == {
-        name: str(count) for name, count in counts.items()
-    }
-    assert page.sentence("each compared with the one before").startswith(
-        f"Over {len(truth.seen) - 1} snapshots"
-    )
 
 
 def test_each_event_is_told_at_its_hour(page: ReportPage, truth: Truth) -> None:
@@ -270,14 +277,14 @@ def test_each_event_is_told_at_its_hour(page: ReportPage, truth: Truth) -> None:
 
 
 def test_partitions_whose_leader_flaps(page: ReportPage, truth: Truth) -> None:
-    counts = Counter(election.partition.name for election in truth.elections)
-    often = {name: count for name, count in counts.items() if count > 10}
+    often = truth.flapping
     assert often
     told = {name: int(count) for name, count in page.table("Leaders that flap")}
     assert told == {f"{topic}-{number}": count for (topic, number), count in often.items()}
     words = page.sentence("leader elections in the period")
     assert words.startswith(f"{len(often)} partitions had more than 10 leader elections")
     assert f"From {len(truth.seen)} snapshots" in words
+    assert "in the period (before: not known)" in words
     in_words = page.sentence("By topic:")
     for topic, count in Counter(topic for topic, _ in often).items():
         assert f" {topic} ({count} partition" in in_words
@@ -340,7 +347,7 @@ def test_the_hottest_topics(page: ReportPage, truth: Truth) -> None:
 
 
 def test_the_hottest_partitions(page: ReportPage, truth: Truth) -> None:
-    rows = page.table("Hottest partitions")
+    rows = page.table("Hottest partitions now")
     rates = {name: truth.partition_rates(name).now for name in truth.last.leaders}
     hottest = sorted(rates.values(), reverse=True)
     for place, (name, leader, now, share) in enumerate(rows):
@@ -350,6 +357,244 @@ def test_the_hottest_partitions(page: ReportPage, truth: Truth) -> None:
         assert is_near(now, rates[key], HOURLY)
         assert share_is(share, rates[key], truth)
         assert rates[key] == pytest.approx(hottest[place], rel=HOURLY)
+
+
+def test_the_hottest_partitions_of_the_period(page: ReportPage, truth: Truth) -> None:
+    rows = page.table("Hottest partitions of the period")
+    assert_busy_partitions(rows, truth)
+
+
+def assert_busy_partitions(rows: Sequence[Sequence[str]], truth: Truth) -> None:
+    real = truth.rates_by_name
+    known = sum(one.total for one in real.values() if not one.is_compacted)
+    means = []
+    for name, mean, highest, share in rows:
+        topic, _, number = name.rpartition("-")
+        one = real[topic, int(number)]
+        told = beside(mean)[0]
+        if one.is_compacted:
+            assert is_bound_of(told, one.mean, 0, SAMPLED), (name, told, one)
+            assert is_bound_of(highest, one.highest, 0, SAMPLED), (name, highest, one)
+            assert share == "–"
+            continue
+        means.append(one.mean)
+        assert is_near(told, one.mean, SAMPLED), (name, told, one)
+        assert is_near(highest, one.highest, SAMPLED), (name, highest, one)
+        # Of a sum that is a lower bound it is at most so much.
+        assert share[:2] == "≤ "
+        total = sum(each.total for each in real.values())
+        at_least, at_most = one.total / total, one.total / known
+        assert 100 * at_least * (1 - SAMPLED) - 0.05 <= float(share[2:].removesuffix(" %"))
+        assert float(share[2:].removesuffix(" %")) <= 100 * at_most * (1 + SAMPLED) + 0.05
+    expected = sorted((one.mean for one in real.values() if not one.is_compacted), reverse=True)
+    assert means == pytest.approx(expected[: len(means)], rel=SAMPLED)
+    assert len(rows) == 20
+
+
+def test_topics_led_unevenly_over_the_period(page: ReportPage, truth: Truth) -> None:
+    heading = "Topics led most unevenly over the period"
+    rows = page.table(heading)
+    uneven = {topic for topic, excess in truth.max_excess_seen.items() if excess}
+    assert {row[0] for row in rows} == uneven
+    for topic, mean, highest, share in rows:
+        assert_excess(topic, mean, truth)
+        assert int(highest) == truth.max_excess_seen[topic]
+        excess = truth.excess[topic]
+        allowed = 100 * truth.hours_of_change(topic) * TICKS_PER_HOUR / len(excess)
+        real = 100 * sum(map(bool, excess)) / len(excess)
+        assert float(share.removesuffix(" %")) == pytest.approx(real, abs=allowed + 0.05)
+    told = [float(row[1]) for row in rows]
+    assert told == sorted(told, reverse=True)
+    note = page.sentence("were led less evenly than whole partitions allow at some time")
+    assert note.startswith(f"{len(uneven)} topics of {len(truth.max_excess_seen)} were led")
+    assert "known for 29 d 1" in note  # 30 days without the gap of seven hours
+
+
+def assert_excess(topic: str, text: str, truth: Truth) -> None:
+    excess = truth.excess[topic]
+    # An election moves it by two at most, for an hour at most.
+    allowed = 2 * truth.hours_of_change(topic) * TICKS_PER_HOUR / len(excess)
+    assert float(text) == pytest.approx(sum(excess) / len(excess), abs=allowed + 0.005), topic
+
+
+# -- the period before
+
+
+def test_a_month_has_no_month_before(page: ReportPage) -> None:
+    assert page.sentence("The period before is not known")
+    assert page.tile_before("Bytes in") == "before: not known"
+    assert "from" not in " ".join(page.row("Bytes in per rack", "a"))
+
+
+@dataclass(frozen=True)
+class Weeks:
+    """A page of the last two weeks, and what was true of them and of the two weeks before."""
+
+    page: ReportPage
+    now: Truth
+    before: Truth
+
+
+@pytest.fixture(scope="module")
+def weeks(installation: Installation, page: ReportPage, truth: Truth) -> Weeks:
+    assert page
+    pipeline.report_balance(installation, CLUSTER, period=TWO_WEEKS)
+    html = installation.archive.read_report(f"{CLUSTER}/leader-balance.html")
+    begin = truth.last.observed_at - TWO_WEEKS
+    # What the first snapshot of a period shows happened since the last one before it.
+    middle = max(seen.hour for seen in truth.seen if seen.observed_at < begin)
+    first = max(s.hour for s in truth.seen if s.observed_at < begin - TWO_WEEKS)
+    month = truth.month
+    return Weeks(ReportPage(html), Truth(month, (middle, HOURS)), Truth(month, (first, middle)))
+
+
+def arrow(now: float, before: float) -> str:
+    return "=" if now == before else "↑" if now > before else "↓"
+
+
+def test_it_says_which_period_stands_beside(weeks: Weeks) -> None:
+    first, last = weeks.before.seen[1], weeks.before.last
+    assert weeks.page.sentence("Compared with the period before").startswith(
+        f"Compared with the period before, {first.observed_at:%Y-%m-%d %H:%M:%S} UTC – "
+        f"{last.observed_at:%Y-%m-%d %H:%M:%S} UTC, {len(weeks.before.seen) - 1} snapshots: "
+    )
+
+
+def test_counts_stand_beside_those_of_the_period_before(weeks: Weeks) -> None:
+    now, before = true_counts(weeks.now), true_counts(weeks.before)
+    assert now != before
+    for name, told, was in weeks.page.table("How often leaders changed"):
+        assert int(told) == now[name], name
+        expected = arrow(now[name], before[name])
+        assert beside(f"{told} {was}")[1:] == (expected, str(before[name])), name
+    flapping = weeks.page.sentence("leader elections in the period")
+    many, few = len(weeks.now.flapping), len(weeks.before.flapping)
+    assert flapping.startswith(f"{many} partitions had more")
+    assert f"in the period ({arrow(many, few)} from {few})" in flapping
+
+
+def test_tiles_stand_beside_the_end_of_the_period_before(weeks: Weeks) -> None:
+    def spread(truth: Truth) -> int:
+        led = [truth.leaders_of(b) for b in truth.live]
+        return max(led) - min(led)
+
+    def busiest(truth: Truth) -> float:
+        led = [truth.leaders_of(b) for b in truth.live]
+        return round(max(led) * len(led) / sum(led), 2)
+
+    def share(truth: Truth) -> float:
+        moved = sum(map(truth.not_preferred_of, truth.live))
+        return round(100 * moved / len(truth.last.leaders), 1)
+
+    def replicas(truth: Truth) -> int:
+        held = [truth.replicas_of(b) for b in truth.live]
+        return max(held) - min(held)
+
+    def fullest(truth: Truth) -> float:
+        held = [truth.held_by(b) for b in truth.live]
+        return round(max(held) * len(held) / sum(held), 2)
+
+    for title, figure, unit in (
+        ("Leaders, max − min", spread, "{}"),
+        ("Busiest broker leads", busiest, "{:.2f} ×"),
+        ("Not led by preferred", share, "{:.1f} %"),
+        ("Replicas, max − min", replicas, "{}"),
+        ("Fullest broker holds", fullest, "{:.2f} ×"),
+        ("Idle brokers", lambda truth: 0, "{}"),
+    ):
+        now, before = figure(weeks.now), figure(weeks.before)
+        value = weeks.page.tile(title)[0]
+        found = beside(f"{value} {weeks.page.tile_before(title)}")
+        assert found[1:] == (arrow(now, before), unit.format(before)), title
+    value, _ = weeks.page.tile("Grows per day")
+    _, sign, was = beside(f"{value} {weeks.page.tile_before('Grows per day')}")
+    grown = [
+        sum(truth.grown_per_day(truth.broker_indexes(b)) for b in truth.live)
+        for truth in (weeks.now, weeks.before)
+    ]
+    assert is_near(was, grown[1], GROWN)
+    assert sign == arrow(*grown)
+    for title in ("Bytes in", "Bytes in, 95 % of the time ≤"):
+        value, _ = weeks.page.tile(title)
+        index = 0 if title == "Bytes in" else 2
+        row = weeks.page.table("Over the period")[index]
+        assert row[1] == f"{value} {weeks.page.tile_before(title)}"
+    busy = weeks.before.led_rates
+    value = beside(f"- {weeks.page.tile_before('Busiest broker takes in')}")[2]
+    led = [busy(b).now for b in weeks.before.live]
+    assert is_near(value, max(led) / (sum(led) / len(led)), 0.05)
+    assert weeks.page.tile_before("First disk full").startswith(("before: in ", "as before"))
+
+
+def assert_rates_beside(
+    texts: Sequence[str], now: TrueRates, before: TrueRates, *, within: float = SAMPLED
+) -> None:
+    figures = [beside(text) for text in texts]
+    assert_rates([told for told, _, _ in figures], now, within=within)
+    assert_rates([was for _, _, was in figures], before, within=within)
+    for name, (told, sign, was) in zip(("now", "p50", "p95", "highest"), figures, strict=True):
+        names = (name, "highest_by_end") if name == "highest" else (name,)
+        pairs = [(getattr(now.known, each), getattr(before.known, each)) for each in names]
+        clear = {arrow(*pair) for pair in pairs if abs(pair[0] - pair[1]) > 0.1 * pair[1]}
+        if len(clear) == 1 and all(abs(real - old) > 0.1 * old for real, old in pairs):
+            assert clear == {sign}, (name, told, was, pairs)
+
+
+def test_rates_stand_beside_those_of_the_period_before(weeks: Weeks) -> None:
+    page, now, before = weeks.page, weeks.now, weeks.before
+    rows = page.table("Over the period")
+    assert_rates_beside([row[1] for row in rows], now.all_rates, before.all_rates)
+    followed = now.all_followed_rates, before.all_followed_rates
+    assert_rates_beside([row[2] for row in rows], *followed)
+    # Half as many hours: those that no snapshot shows, and those of changes, weigh twice.
+    wide = {"within": 2 * LED_WITHIN_THE_HOUR}
+    for broker_id in now.live:
+        texts = page.row("Every broker's bytes in", str(broker_id))
+        led = now.led_rates(broker_id), before.led_rates(broker_id)
+        assert_rates_beside(texts[:4], *led, **wide)
+        fetched = now.followed_rates(broker_id), before.followed_rates(broker_id)
+        assert_rates_beside(texts[4:], *fetched, **wide)
+    for rack in "abc":
+        own = [b for b in now.live if now.last.brokers[b] == rack]
+        texts = page.row("Bytes in per rack", rack)
+        assert_rates_beside(texts, now.led_rates(*own), before.led_rates(*own), **wide)
+
+
+def test_hot_topics_and_partitions_stand_beside_those_of_the_period_before(weeks: Weeks) -> None:
+    for topic, now, p95, _ in weeks.page.table("Hottest topics"):
+        if weeks.now.is_compacted_topic(topic):
+            continue
+        rates, old = weeks.now.topic_rates(topic), weeks.before.topic_rates(topic)
+        for text, real, was in ((now, rates.now, old.now), (p95, rates.p95, old.p95)):
+            told = beside(text)
+            assert is_near(told[0], real, SAMPLED), (topic, text, real)
+            if was == 0:  # as of a topic that is written to at night only
+                assert told[2] == "0 B/s"
+            else:
+                assert is_near(told[2], was, SAMPLED), (topic, text, was)
+    rows = weeks.page.table("Hottest partitions of the period")
+    assert_busy_partitions(rows, weeks.now)
+    compared = 0
+    for name, mean, _, _ in rows:
+        topic, _, number = name.rpartition("-")
+        one = weeks.before.rates_by_name[topic, int(number)]
+        if not one.is_compacted:
+            assert is_near(beside(mean)[2], one.mean, SAMPLED), (name, mean, one)
+            compared += 1
+    assert compared > 5
+
+
+def test_uneven_topics_stand_beside_the_period_before(weeks: Weeks) -> None:
+    rows = weeks.page.table("Topics led most unevenly over the period")
+    assert rows
+    for topic, mean, _, _ in rows:
+        told, sign, was = beside(mean)
+        assert_excess(topic, told, weeks.now)
+        if topic in weeks.before.excess:
+            assert_excess(topic, was, weeks.before)
+            assert sign == arrow(float(told), float(was))
+        else:
+            assert (sign, was) == ("?", "not known")
 
 
 # -- growth and disks

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from counterpoise import history, pipeline
 from counterpoise.archive import Archive
 from counterpoise.installation import Installation
+from counterpoise.model.policy import HistoryPolicy
 from counterpoise.model.result_tables import RESULT_TABLES
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, SNAPSHOTS
 from counterpoise.pipeline import spark_compaction
@@ -35,6 +36,7 @@ BROKERS = (1, 2, 3)
 TOPICS = ("clicks", "orders")
 GAP = (600, 640)  # snapshots that nobody made: ten days
 PERIOD = timedelta(days=DAYS)
+RECENT = timedelta(days=100)
 EXACT_TO = 0.01  # percentiles of topics
 
 
@@ -58,6 +60,21 @@ class Snapshot:
         """
         wave = 1 + 0.2 * np.sin(self.number)
         return int(wave * (200 * MB if self.at.hour == 0 else 20 * MB) / len(BROKERS))
+
+    def partition_rate(self, partition: int) -> int | None:
+        """Bytes per second; not known of the first snapshot, and over the gap."""
+        is_known = self.previous is not None and not self.is_after_gap
+        return self.rate // (partition + 1) if is_known else None
+
+    def how(self, partition: int) -> str:
+        if self.partition_rate(partition) is None:
+            return "gap" if self.previous else "first"
+        return "at_least" if partition and self.number % 9 == 0 else "records"
+
+    @property
+    def excess(self) -> int:
+        """By how much max - min of each topic is too large: on average more at night."""
+        return self.number % 3 if self.at.hour == 0 else 0
 
     @property
     def failovers(self) -> int:
@@ -115,8 +132,19 @@ def rows(one: Snapshot) -> dict[str, list[dict[str, Any]]]:
         ],
         "topic_balance": [
             head | {"topic": topic, "partition_count": 15, "size_bytes": 5000}
-            | {"most_leaders": 5, "fewest_leaders": 5}
+            | {"most_leaders": 5 + one.excess, "fewest_leaders": 5}
             for topic in TOPICS
+        ],
+        "partition_load": [
+            head | {"topic": topic, "partition": p, "size_bytes": 5000, "seconds": one.seconds}
+            | {"bytes_in_per_second": one.partition_rate(p), "how": one.how(p)}
+            for topic in TOPICS
+            for p in (0, 1)
+        ],
+        "leader_changes": [
+            head | {"topic": "orders", "partition": p, "leader_epochs": 2, "kind": "returned"}
+            for p in (0, 1, 2)
+            if one.number % (50 * (p + 1)) == 7
         ],
         "log_dir_load": [
             head | {"broker_id": b, "log_dir": "/d", "held_bytes": 1000 * one.number}
@@ -191,15 +219,19 @@ def installation(
 class Told:
     before: dict[str, Any]
     after: dict[str, Any]
+    # Of a shorter period, with the one before beside it.
+    recent_before: dict[str, Any]
+    recent_after: dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def told(installation: Installation) -> Told:
+    recent = report(installation, period=RECENT)
     before = report(installation)
     compacted = pipeline.compact(installation)
     assert compacted.problems == ()
     assert compacted.clusters[0].snapshots_dropped > 700
-    return Told(before, report(installation))
+    return Told(before, report(installation), recent, report(installation, period=RECENT))
 
 
 def report(installation: Installation, **period: Any) -> dict[str, Any]:
@@ -208,16 +240,35 @@ def report(installation: Installation, **period: Any) -> dict[str, Any]:
     return dict(document)
 
 
-def test_every_figure_but_percentiles_of_topics_is_the_same_after_a_compaction(told: Told) -> None:
-    before, after = (json.loads(json.dumps(one)) for one in (told.before, told.after))
-    for one in (before, after):
-        # Elections are counted in the snapshots that are kept: how many these are stands beside it.
-        assert one.pop("flapping")["snapshot_count"] > 0
-        for topic in one["load"]["hot_topics"]:
+def without_rounding(document: dict[str, Any]) -> dict[str, Any]:
+    """What is told, without percentiles of topics, and means without the last digits."""
+    made: dict[str, Any] = json.loads(json.dumps(document))
+    skews = [made["topic_skew"]] if "topic_skew" in made else []
+    loads = [made["load"]]
+    if made["before"]:
+        skews.append(made["before"]["topic_skew"])
+        loads.append(made["load"]["before"])
+    for skew in skews:
+        skew["seconds"] = round(skew["seconds"])
+        for topic in skew["topics"]:
+            topic |= {name: round(topic[name], 9) for name in ("mean_excess", "uneven_share")}
+    for load in loads:
+        for topic in load["hot_topics"]:
             topic["bytes_in"] = {name: topic["bytes_in"][name] for name in ("now", "highest")}
-        for topic in one["load"]["growing_topics"]:
+        for topic in load.get("growing_topics", ()):
             topic["bytes_per_day"] = round(topic["bytes_per_day"], -1)
-    assert after == before
+        for busy in load["busy_partitions"]["partitions"]:
+            busy["mean_bytes_in_per_second"] = round(busy["mean_bytes_in_per_second"], -2)
+            busy["share"] = round(busy["share"], 6)
+    return made
+
+
+def test_every_figure_but_percentiles_of_topics_is_the_same_after_a_compaction(told: Told) -> None:
+    assert told.before["before"] is None, "there is no year before"
+    assert without_rounding(told.after) == without_rounding(told.before)
+    assert told.recent_before["before"]["churn"]["failovers"] > 0
+    assert told.recent_before["load"]["before"]["busy_partitions"]["partitions"]
+    assert without_rounding(told.recent_after) == without_rounding(told.recent_before)
 
 
 def test_percentiles_of_topics_are_the_same_to_one_percent(told: Told) -> None:
@@ -251,6 +302,35 @@ def test_they_are_what_happened(told: Told) -> None:
     assert gap["count"] == GAP[1] - GAP[0]
 
 
+def test_what_every_snapshot_of_the_period_counts_for_is_what_happened(told: Told) -> None:
+    seconds = np.array([one.seconds for one in COUNTED])
+    excess = np.array([one.excess for one in COUNTED])
+    skew = told.after["topic_skew"]
+    assert {topic["topic"] for topic in skew["topics"]} == set(TOPICS)
+    for topic in skew["topics"]:
+        mean = float((excess * seconds).sum() / seconds.sum())
+        assert topic["mean_excess"] == pytest.approx(mean, rel=1e-9)
+        uneven = float(seconds[excess > 0].sum() / seconds.sum())
+        assert topic["uneven_share"] == pytest.approx(uneven, rel=1e-9)
+        assert topic["max_excess"] == 2
+    assert skew["seconds"] == pytest.approx(float(seconds.sum()))
+    busy = told.after["load"]["busy_partitions"]
+    assert busy["is_at_least"]
+    assert len(busy["partitions"]) == 4
+    for one in busy["partitions"]:
+        number = one["partition"]
+        rates = np.array([each.partition_rate(number) for each in COUNTED], dtype=float)
+        mean = float((rates * seconds).sum() / seconds.sum())
+        assert one["mean_bytes_in_per_second"] == pytest.approx(mean, abs=2)
+        assert one["highest_bytes_in_per_second"] == int(rates.max())
+        assert one["is_at_least"] == (number == 1)
+    elections = [2 * sum(one.number % (50 * (p + 1)) == 7 for one in ALL) for p in (0, 1, 2)]
+    elections_shown = {
+        one["partition"]: one["elections"] for one in told.after["flapping"]["partitions"]
+    }
+    assert elections_shown == {p: count for p, count in enumerate(elections) if count > 10}
+
+
 def test_growth_is_that_of_two_weeks_in_whole_days(told: Told) -> None:
     begin = (ALL[-1].at - timedelta(days=14)).replace(hour=0)
     lately = [one for one in COUNTED if one.at >= begin]
@@ -282,3 +362,31 @@ def test_a_period_that_ended_long_ago_has_all_figures_of_its_end(
     assert document["topics_at"] == end.at.replace(hour=0).isoformat()
     page = installation.archive.read_report(f"{name}.html")
     assert "later snapshots of the period were thinned out" in page
+
+
+def test_days_thinned_out_by_an_earlier_release_tell_of_the_snapshots_that_are_kept(
+    installation: Installation, told: Told
+) -> None:
+    """It made no such tables of a day. What is left is in the results: the report says how much
+    that is, and compaction makes no tables of days long gone that would tell the same.
+    """
+    store = installation.archive.store
+    for table in ("topic_balance", "leader_changes"):
+        store.delete_folder(history.daily_folder(table, "demo"))
+    from_results = report(installation)
+
+    assert pipeline.compact(installation).problems == ()
+
+    for table in ("topic_balance", "leader_changes"):
+        made = store.list(history.daily_folder(table, "demo"))
+        assert 0 < len(made) <= HistoryPolicy().keep_all.days
+    from_tables = report(installation)
+    assert without_rounding(from_tables) == without_rounding(from_results)
+    kept = installation.archive.manifests(["demo"]).num_rows
+    assert from_tables["flapping"]["snapshot_count"] == kept < len(ALL)
+    assert told.after["flapping"]["snapshot_count"] == len(ALL)
+    assert from_tables["topic_skew"]["seconds"] < told.after["topic_skew"]["seconds"] / 2
+    for one in (from_tables, all_told := dict(told.after)):
+        one.pop("flapping")
+        one.pop("topic_skew")
+    assert without_rounding(from_tables) == without_rounding(all_told)

@@ -2,12 +2,13 @@
 
     truth = Truth(month)
     truth.leaders_changed, truth.broker_rates(3).now
+    Truth(month, (48, 384))     # of the time between the snapshots of these hours
 
 None of it knows how the Spark jobs or the analysis find their figures.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -16,7 +17,7 @@ import numpy as np
 
 from counterpoise.model.columns import Flags, Floats
 from tests.support.true_cluster import TICK_SECONDS, TICKS_PER_HOUR, Election
-from tests.support.true_month import Month, Seen
+from tests.support.true_month import GAP, Month, Seen
 
 _DAY = 86_400
 
@@ -41,6 +42,16 @@ class TrueRates:
 
 
 @dataclass(frozen=True)
+class PartitionTruth:
+    """Bytes per second, and all bytes, that a partition took in."""
+
+    mean: float
+    highest: float
+    total: float
+    is_compacted: bool
+
+
+@dataclass(frozen=True)
 class LeaderChange:
     """A partition that has another leader than in the snapshot before."""
 
@@ -52,11 +63,13 @@ class LeaderChange:
 
 
 class Truth:
-    def __init__(self, month: Month) -> None:
+    def __init__(self, month: Month, hours: tuple[int, int] | None = None) -> None:
         self.month = month
-        self.seen: Sequence[Seen] = month.seen
+        first, last = hours or (month.seen[0].hour, month.seen[-1].hour)
+        self.seen: Sequence[Seen] = [seen for seen in month.seen if first <= seen.hour <= last]
         self.record = month.cluster.record
-        self.last = month.seen[-1]
+        self.last = self.seen[-1]
+        self._ticks = slice(first * TICKS_PER_HOUR, last * TICKS_PER_HOUR)
 
     # -- what the latest snapshot shows
 
@@ -87,7 +100,8 @@ class Truth:
     @cached_property
     def kept_bytes(self) -> Floats:
         """Return what is left of each partition: what was written, less what was removed."""
-        return np.asarray((self.written - self.removed).sum(axis=0))
+        kept = self._ever(self.record.written) - self._ever(self.record.removed)
+        return np.asarray(kept[: self._ticks.stop].sum(axis=0))
 
     def topic_leaders(self, topic: str) -> list[int]:
         """Return how many partitions of a topic each live broker leads."""
@@ -180,7 +194,88 @@ class Truth:
 
     @property
     def partitions_moved(self) -> int:
-        return len(self.record.moved)
+        """Return the partitions whose replicas two neighbouring snapshots show on other brokers."""
+        return sum(
+            set(before.settled[name]) != set(after.settled[name])
+            for before, after in pairwise(self.seen)
+            for name, _ in self._common(before, after)
+        )
+
+    def topics_that(self, happened: str) -> int:
+        """Return how many topics were `created`, `deleted` or `recreated` between snapshots."""
+        count = 0
+        for before, after in pairwise(self.seen):
+            was, now = before.topic_ids, after.topic_ids
+            count += {
+                "created": len(now.keys() - was.keys()),
+                "deleted": len(was.keys() - now.keys()),
+                "recreated": sum(now[name] != was[name] for name in now.keys() & was.keys()),
+            }[happened]
+        return count
+
+    @property
+    def flapping(self) -> dict[tuple[str, int], int]:
+        """Return the partitions with more than ten elections."""
+        counts = Counter(election.partition.name for election in self.elections)
+        return {name: count for name, count in counts.items() if count > 10}
+
+    # -- topics that are led unevenly
+
+    def excess_at(self, leaders: Mapping[int, int], live: Collection[int]) -> dict[str, int]:
+        """Return by topic how far its leaders are from as even as can be. Of 7 partitions on 3
+        brokers somebody leads 3 and somebody 2 at best: one more or less is no excess.
+        """
+        led: dict[str, Counter[int]] = {}
+        for index, leader in leaders.items():
+            led.setdefault(self.record.topics[index].name, Counter())[leader] += 1
+        excess = {}
+        for topic, counts in led.items():
+            of_brokers = [counts[broker_id] for broker_id in live]
+            dealt = [0] * len(of_brokers)  # the same partitions, one after the other
+            for number in range(sum(of_brokers)):
+                dealt[number % len(dealt)] += 1
+            best = max(dealt) - min(dealt)
+            excess[topic] = max(0, max(of_brokers) - min(of_brokers) - best)
+        return excess
+
+    @cached_property
+    def excess(self) -> dict[str, list[int]]:
+        """Return the excess of each topic in each tick in which it was there; ticks of the long gap
+        are left out, since nobody knows them.
+        """
+        unknown = range(GAP[0] * TICKS_PER_HOUR, GAP[1] * TICKS_PER_HOUR)
+        found: dict[str, list[int]] = {}
+        for tick in range(self._ticks.start, self._ticks.stop):
+            if tick in unknown:
+                continue
+            for topic, excess in self.excess_at(
+                self.record.leaders[tick], self.record.live[tick]
+            ).items():
+                found.setdefault(topic, []).append(excess)
+        return found
+
+    @cached_property
+    def max_excess_seen(self) -> dict[str, int]:
+        """Return the highest excess of each topic that a snapshot shows which counts: not the first
+        one, and not the one after the long gap.
+        """
+        highest: dict[str, int] = {}
+        for seen in self.seen[1:]:
+            if seen.hour == GAP[1]:
+                continue
+            leaders = {seen.indexes[name]: leader for name, leader in seen.leaders.items()}
+            for topic, excess in self.excess_at(leaders, seen.brokers.keys() - seen.dead).items():
+                highest[topic] = max(excess, highest.get(topic, 0))
+        return highest
+
+    def hours_of_change(self, topic: str) -> int:
+        """Return in how many hours a leader of the topic changed, or a broker came or went: what
+        happened within an hour is known from its end on.
+        """
+        ticks = {e.tick for e in self.elections if e.partition.topic.name == topic}
+        live = self.record.live
+        ticks |= {t for t in range(1, len(live)) if live[t] != live[t - 1]}
+        return len({tick // TICKS_PER_HOUR for tick in ticks})
 
     # -- traffic: matrices of ticks x partitions
 
@@ -206,6 +301,9 @@ class Truth:
         )
 
     def _matrix(self, ticks: Sequence[Mapping[int, int]]) -> Floats:
+        return self._ever(ticks)[self._ticks]
+
+    def _ever(self, ticks: Sequence[Mapping[int, int]]) -> Floats:
         matrix = np.zeros((len(ticks), len(self.record.topics)))
         for tick, values in enumerate(ticks):
             matrix[tick, list(values)] = list(values.values())
@@ -234,16 +332,40 @@ class Truth:
         return self.rates(self.follows(broker_id), self._joined(broker_id))
 
     def _joined(self, broker_id: int) -> int:
-        return next(seen.hour for seen in self.seen if broker_id in seen.brokers)
+        """Return how many hours after the begin a broker was there."""
+        first = self.seen[0].hour
+        return next(seen.hour for seen in self.seen if broker_id in seen.brokers) - first
 
     def topic_rates(self, topic: str) -> TrueRates:
+        """Return the rates since the topic was created."""
         wanted = {i for (name, _), i in self.last.indexes.items() if name == topic}
         # What had this name before is in the rates of the name, too.
         wanted |= {i for i, known in enumerate(self.record.topics) if known.name == topic}
-        return self.rates(self._columns(wanted))
+        since = next(seen.hour for seen in self.seen if topic in seen.topic_ids)
+        return self.rates(self._columns(wanted), since - self.seen[0].hour)
 
     def partition_rates(self, name: tuple[str, int]) -> TrueRates:
         return self.rates(self._columns({self.last.indexes[name]}))
+
+    @cached_property
+    def rates_by_name(self) -> dict[tuple[str, int], "PartitionTruth"]:
+        """Return mean and highest rate of every partition that was there, by its name, whatever
+        topics had it, as long as they were there.
+        """
+        by_name: dict[tuple[str, int], set[int]] = {}
+        for seen in self.seen:
+            for name, index in seen.indexes.items():
+                by_name.setdefault(name, set()).add(index)
+        found = {}
+        written = self.record.written[self._ticks]
+        for name, indexes in by_name.items():
+            there = [t for t, tick in enumerate(written) if indexes & tick.keys()]
+            total = float(self.written[:, sorted(indexes)].sum())
+            mean = total / (len(there) * TICK_SECONDS)
+            highest = float(_hourly(self.written[:, sorted(indexes)].sum(axis=1)).max())
+            compacted = bool(self.is_compacted[sorted(indexes)].any())
+            found[name] = PartitionTruth(mean, highest, total, compacted)
+        return found
 
     @cached_property
     def all_rates(self) -> TrueRates:

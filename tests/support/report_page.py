@@ -4,6 +4,7 @@ numbers nobody has looked at yet.
     page = ReportPage(html)
     page.row("Racks", "a") == ["1", "12", ...]      # the cells after the first one
     page.tile("Bytes in") == ("2.0 MB/s", "from producers")
+    page.tile_before("Bytes in") == "↑ from 1.8 MB/s"
     page.unread()                                   # numbers that no test has asked for
 
 Pictures are left out, but for their labels; so is what explains the figures.
@@ -32,7 +33,7 @@ class ReportPage(HTMLParser):
     def __init__(self, html: str) -> None:
         super().__init__()
         self.rows: list[_Row] = []
-        self.tiles: list[tuple[str, str, str]] = []
+        self.tiles: list[tuple[str, ...]] = []  # title, value, note, and the period before
         self.sentences: list[str] = []
         self.labels: list[str] = []  # of pictures
         self._read: set[int] = set()  # ids of rows, tiles and sentences
@@ -77,11 +78,13 @@ class ReportPage(HTMLParser):
                 self.rows[-1].cells.append(text)
         elif tag in ("dt", "dd") and self._is_inside("dl", css_class="tiles"):
             self._tile.append(text)
-            if len(self._tile) == 3:
-                self.tiles.append((self._tile[0], self._tile[1], self._tile[2]))
-                self._tile = []
+        elif css_class.split()[:1] == ["tile"]:
+            self.tiles.append(tuple(self._tile))
+            self._tile = []
         elif tag in _SENTENCES and text and not self._is_inside("td"):
             self.sentences.append(text)
+        elif tag == "small" and self._text:
+            self._text[-1].append(f" {text}")
         elif self._text and tag not in ("dl", "dt", "dd", "svg", "style", "title"):
             self._text[-1].append(f" {text} " if tag == "div" else text)
 
@@ -109,6 +112,11 @@ class ReportPage(HTMLParser):
         assert len(found) == 1, f"{len(found)} tiles {title!r}: {[t[0] for t in self.tiles]}"
         self._read.add(id(found[0]))
         return found[0][1], found[0][2]
+
+    def tile_before(self, title: str) -> str:
+        """Return how a tile compares with the period before."""
+        (found,) = [tile for tile in self.tiles if tile[0] == title]
+        return found[3]
 
     def sentence(self, words: str) -> str:
         """Return the one sentence with these words; it counts as read."""
@@ -154,6 +162,22 @@ class Number:
         value = float(found["number"].replace(",", "")) * unit
         half_digit = unit / 2 / 10 ** len(found["decimals"] or "")
         return cls(value, half_digit, found["bound"] == "≥ ")
+
+
+def beside(text: str) -> tuple[str, str, str]:
+    """Return a figure, how it stands beside the period before, and what that was.
+
+    `5 ↑ from 3` is ("5", "↑", "3"), `5 as before` is ("5", "=", "5").
+    """
+    if text.endswith("as before"):
+        now = text.removesuffix("as before").strip()
+        return now, "=", now
+    for arrow in "↑↓":
+        now, found, before = text.partition(f"{arrow} from ")
+        if found:
+            return now.strip(), arrow, before
+    now, _, before = text.partition("before: ")
+    return now.strip(), "?", before
 
 
 def is_near(text: str, truth: float, within: float = 0.0) -> bool:

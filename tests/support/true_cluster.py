@@ -84,6 +84,7 @@ class Record:
     removed: list[dict[int, int]] = field(default_factory=list)
     leaders: list[dict[int, int]] = field(default_factory=list)
     followers: list[dict[int, tuple[int, ...]]] = field(default_factory=list)  # that fetch
+    live: list[frozenset[int]] = field(default_factory=list)  # brokers
     elections: list[Election] = field(default_factory=list)
     moved: list[Partition] = field(default_factory=list)  # by reassignments that ended
     topics: list[Topic] = field(default_factory=list)  # of each partition ever, by its index
@@ -205,6 +206,7 @@ class TrueCluster:
         record.removed.append({})
         record.written.append({p.index: self._write(p) for p in self.partitions})
         record.leaders.append({p.index: p.leader for p in self.partitions})
+        record.live.append(frozenset(self.brokers.keys() - self.dead))
         record.followers.append({p.index: self._followers(p) for p in self.partitions})
         for partition in self.partitions:
             self._clean(partition)

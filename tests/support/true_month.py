@@ -52,6 +52,7 @@ class Seen:
     dead: frozenset[int]
     leaders: dict[tuple[str, int], int]
     replicas: dict[tuple[str, int], tuple[int, ...]]
+    settled: dict[tuple[str, int], tuple[int, ...]]  # replicas without those that are added
     indexes: dict[tuple[str, int], int]  # of the partitions, in the record
     sizes: dict[tuple[str, int], int]
     topic_ids: dict[str, str]
@@ -175,6 +176,7 @@ def _observe(month: Month, hour: int, late_seconds: int) -> None:
             dead=frozenset(cluster.dead),
             leaders={p.name: p.leader for p in partitions},
             replicas={p.name: tuple(p.replicas) for p in partitions},
+            settled={p.name: tuple(b for b in p.replicas if b not in p.adding) for p in partitions},
             indexes={p.name: p.index for p in partitions},
             sizes={p.name: p.size_bytes for p in partitions},
             topic_ids={p.topic.name: p.topic.topic_id for p in partitions},

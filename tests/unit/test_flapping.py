@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from counterpoise.analysis import flapping, leader_balance
+from counterpoise.analysis import elections, flapping, leader_balance
 from counterpoise.model.balance import FlappingPartition
 from counterpoise.model.result_tables import LEADER_CHANGES
 from counterpoise.reporting import leader_balance_markdown
@@ -25,7 +25,7 @@ def test_more_than_ten_elections_flap_whether_a_snapshot_shows_them_or_not() -> 
     often = [("orders", 1, 2)] * 6  # 12 elections, of which a snapshot may show none
     unknown = [("clicks", 0, None)] * 11  # a change whose epochs are not known is one
     table = changes(*often, ("orders", 2, 10), *unknown, ("orders", 0, 11))
-    found = flapping(table, snapshot_count=24)
+    found = flapping(elections([table]), snapshot_count=24)
     assert found.partitions == (
         FlappingPartition("orders", 1, 12),
         FlappingPartition("clicks", 0, 11),
@@ -36,11 +36,13 @@ def test_more_than_ten_elections_flap_whether_a_snapshot_shows_them_or_not() -> 
 
 
 def test_nothing_flaps_where_no_leader_changed() -> None:
-    assert flapping(LEADER_CHANGES.empty_table(), snapshot_count=3).partition_count == 0
+    assert (
+        flapping(elections([LEADER_CHANGES.empty_table()]), snapshot_count=3).partition_count == 0
+    )
 
 
 def test_the_markdown_names_topics_and_partitions_that_flap() -> None:
-    found = flapping(changes(("or|ders", 1, 12), ("clicks", 0, 11)), snapshot_count=24)
+    found = flapping(elections([changes(("or|ders", 1, 12), ("clicks", 0, 11))]), snapshot_count=24)
     told = leader_balance(rows(0, [Broker(1)]), NO_TOPICS, cluster="demo")
     assert told is not None
     assert "flap" not in leader_balance_markdown(told), "nobody asked"
@@ -51,8 +53,8 @@ def test_the_markdown_names_topics_and_partitions_that_flap() -> None:
         "| or\\|ders-1 | 12 |\n| clicks-0 | 11 |\n\n"
         "| Topic | Partitions that flap |\n| --- | --- |\n"
         "| clicks | 1 partition |\n| or\\|ders | 1 partition |\n\n"
-        "2 partitions had more than 10 leader elections in the period"
+        "2 partitions had more than 10 leader elections in the period (before: not known)"
     )
-    calm = flapping(LEADER_CHANGES.empty_table(), snapshot_count=3)
+    calm = flapping(elections([LEADER_CHANGES.empty_table()]), snapshot_count=3)
     calm_text = leader_balance_markdown(replace(told, flapping=calm))
     assert "## Leaders that flap\n\n0 partitions had more than 10" in calm_text

@@ -18,7 +18,7 @@ from counterpoise.reporting.balance_text import (
 )
 from counterpoise.reporting.fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
 from counterpoise.reporting.leader_balance import leader_balance_report
-from counterpoise.reporting.load_section import load_markdown
+from counterpoise.reporting.load_text import load_markdown
 from tests.support import hostile
 from tests.support.hostile import HOSTILE, MARK
 from tests.unit import test_audit_page, test_load_pages, test_reporting

@@ -24,12 +24,8 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.reporting import small
 from counterpoise.reporting.fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
 from counterpoise.reporting.html import render
-from counterpoise.reporting.load_section import (
-    DISKS_SHOWN,
-    load_document,
-    load_markdown,
-    load_section,
-)
+from counterpoise.reporting.load_section import DISKS_SHOWN, load_section
+from counterpoise.reporting.load_text import load_document, load_markdown
 from tests.support.loads import loads_of
 from tests.support.series import NO_TOPICS, Broker, rows, story
 

@@ -17,7 +17,15 @@ import pytest
 from counterpoise.analysis import leader_balance
 from counterpoise.analysis.load import cluster_load
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.balance import LeaderBalance, LeftOut, PlanSize, WantedRebalance
+from counterpoise.model.balance import (
+    LeaderBalance,
+    LeftOut,
+    PlanSize,
+    TopicSkew,
+    TopicSkewOverTime,
+    WantedRebalance,
+)
+from counterpoise.model.load import BusyPartition, BusyPartitions
 from counterpoise.model.plan import (
     BrokerFigure,
     Deferred,
@@ -293,7 +301,7 @@ def test_an_idle_broker_is_marked_and_a_command_is_at_hand() -> None:
     assert "idle: holds nothing" in text
     assert "2026-11-21 14:00 Broker 4 joined 1 broker" in text
     assert "counterpoise plan --cluster demo --goal add-brokers --brokers 4 --out plan.json" in text
-    assert "Nothing needs doing" in Page(leader_balance_report(balance())).text
+    assert "No rebalance is needed" in Page(leader_balance_report(balance())).text
 
 
 def test_markdown_and_json_have_the_figures_of_the_page() -> None:
@@ -577,10 +585,28 @@ def test_a_long_run_shows_its_beginning_and_its_end() -> None:
 
 
 def test_the_page_of_a_large_cluster_stays_small() -> None:
-    """220 brokers and 2,000 snapshots, with traffic and events below every chart."""
+    """220 brokers and 2,000 snapshots, with traffic, the period before, and events below every
+    chart.
+    """
     told = story(brokers=220, snapshots=2_000)
-    large = leader_balance(told.table, NO_TOPICS, cluster="demo")
-    load = cluster_load(*loads_of(told), cluster="demo")
-    assert large is not None
-    page = leader_balance_report(large, load=load)
+    tables = loads_of(told)
+    early = told.table["observed_at"][told.table.num_rows // 4].as_py()
+    now = leader_balance(told.table, NO_TOPICS, cluster="demo")
+    before = leader_balance(told.table, NO_TOPICS, cluster="demo", until=early)
+    load = cluster_load(*tables, cluster="demo")
+    load_before = cluster_load(*tables, cluster="demo", until=early)
+    assert now and before and load and load_before
+    long = "a-topic-with-a-name-as-long-as-those-of-some-teams." * 2
+    skew = TopicSkewOverTime(
+        tuple(TopicSkew(f"{long}{n}", 3.25, 12, 0.5) for n in range(20)), 9_000, 10_000, 86_400.0
+    )
+    busy = BusyPartitions(
+        tuple(BusyPartition(long, n, 2_500_000 + n, 9_000_000, 0.04, False) for n in range(20)),
+        True,
+    )
+    page = leader_balance_report(
+        replace(now, topic_skew=skew, before=replace(before, topic_skew=skew)),
+        load=replace(load, busy_partitions=busy, before=replace(load_before, busy_partitions=busy)),
+    )
+    assert "from" in page and "as before" in page
     assert len(page.encode()) <= 500_000

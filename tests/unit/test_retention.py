@@ -309,10 +309,14 @@ def test_a_days_loads_are_made_while_all_is_kept_and_again_only_when_a_result_ch
 
 
 def test_the_policy_of_each_cluster_says_when_its_days_are_thinned_out() -> None:
-    """And topics are made of what is left for as long as anything is kept."""
+    """And a table is made of what is left for as long as anything is kept: compaction may have been
+    paused for longer than all is kept.
+    """
     day = datetime(2026, 3, 15, 1, tzinfo=UTC)
     longer = HistoryPolicy(timedelta(days=14))
-    for policy, is_thinned in ((POLICY, True), (longer, False)):
-        (plan,) = plan_daily("topic_load", [round_of("r1", day, day)], {"demo": policy}, NOW)
-        assert plan.is_thinned == is_thinned
-    assert plan_daily("partition_load", [round_of("r1", day, day)], {"demo": POLICY}, NOW) == ()
+    for table in ("topic_load", "partition_load"):
+        for policy, is_thinned in ((POLICY, True), (longer, False)):
+            (plan,) = plan_daily(table, [round_of("r1", day, day)], {"demo": policy}, NOW)
+            assert plan.is_thinned == is_thinned
+    gone = NOW - POLICY.keep_daily - timedelta(days=2)
+    assert plan_daily("partition_load", [round_of("r1", gone, gone)], {"demo": POLICY}, NOW) == ()

@@ -1,28 +1,37 @@
 from .balance import broker_loads, leader_balance, uneven_snapshots, wanted_goal
-from .flapping import flapping
+from .flapping import elections, flapping
 from .fleets import as_of_now, fleet
 from .inflow import observed_inflow, with_inflow
 from .load import cluster_load, typical_bytes_in
-from .period import seconds_of_rates
+from .partitions import busy_partitions
+from .period import PeriodDays, days_of_period, live_broker_counts, reaches, seconds_of_rates
 from .rounds import Round, files_read, next_round
 from .series import compared_snapshots, each_once, latest_snapshot_id, series_rows
+from .skew import topic_skew
 
 __all__ = [
+    "PeriodDays",
     "Round",
     "as_of_now",
     "broker_loads",
+    "busy_partitions",
     "cluster_load",
     "compared_snapshots",
+    "days_of_period",
     "each_once",
+    "elections",
     "files_read",
     "flapping",
     "fleet",
     "latest_snapshot_id",
     "leader_balance",
+    "live_broker_counts",
     "next_round",
     "observed_inflow",
+    "reaches",
     "seconds_of_rates",
     "series_rows",
+    "topic_skew",
     "typical_bytes_in",
     "uneven_snapshots",
     "wanted_goal",

@@ -1,38 +1,44 @@
-"""Partitions whose leader changes again and again, by LEADER_CHANGES of a period.
+"""Partitions whose leader changes again and again, by LEADER_CHANGES_DAILY and, of days that have
+no such table yet, LEADER_CHANGES.
 
-    flapping(leader_changes, snapshot_count=720).partitions[0].elections
+    flapping(elections(tables), snapshot_count=720).partitions[0].elections
 
 A restart costs a partition two elections: one that takes its leader away, one that brings it back.
 So somebody who restarts each broker once a week sees eight a month, and more than ten are flapping.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from counterpoise.analysis.folding import folded
 from counterpoise.model.balance import Flapping, FlappingPartition
-from counterpoise.model.tables import rows_of
+from counterpoise.model.tables import INT32, INT64, TEXT, rows_of
 
 MAX_ELECTIONS: Final = 10  # in a period; more are flapping
 _SHOWN: Final = 20
+_SUMS: Final = pa.schema([("topic", TEXT), ("partition", INT32), ("elections", INT64)])
 
 
-def flapping(leader_changes: pa.Table, *, snapshot_count: int) -> Flapping:
-    """Return the partitions with more elections than MAX_ELECTIONS, those with the most first.
+def elections(tables: Iterable[pa.Table]) -> pa.Table:
+    """Return `topic`, `partition` and `elections` of each partition that had any.
 
     An election counts also where no snapshot shows another leader: the leader epoch tells it.
-    `snapshot_count` is of the snapshots that the rows are of.
     """
-    epochs = pc.fill_null(leader_changes["leader_epochs"], 1)
-    counted = leader_changes.select(["topic", "partition"]).append_column("epochs", epochs)
-    sums = counted.group_by(["topic", "partition"]).aggregate([("epochs", "sum")])
-    often = sums.filter(pc.greater(sums["epochs_sum"], MAX_ELECTIONS))
-    found = [
-        FlappingPartition(topic, partition, elections)
-        for topic, partition, elections in rows_of(often, "topic", "partition", "epochs_sum")
-    ]
+    own = (_elections_of(table) for table in tables)
+    return folded(own, _SUMS, ("topic", "partition"), {"elections": "sum"})
+
+
+def flapping(sums: pa.Table, *, snapshot_count: int) -> Flapping:
+    """Return the partitions with more elections than MAX_ELECTIONS, those with the most first.
+
+    `snapshot_count` is of the snapshots that the elections are known from.
+    """
+    often = sums.filter(pc.greater(sums["elections"], MAX_ELECTIONS))
+    found = [FlappingPartition(*row) for row in rows_of(often, *_SUMS.names)]
     found.sort(key=lambda one: (-one.elections, one.topic, one.partition))
     by_topic: dict[str, int] = defaultdict(int)
     for one in found:
@@ -45,3 +51,10 @@ def flapping(leader_changes: pa.Table, *, snapshot_count: int) -> Flapping:
         snapshot_count=snapshot_count,
         max_elections=MAX_ELECTIONS,
     )
+
+
+def _elections_of(table: pa.Table) -> pa.Table:
+    if "date" in table.column_names:
+        return table.select(_SUMS.names)
+    epochs = pc.fill_null(table["leader_epochs"], 1).cast(INT64)
+    return pa.table([table["topic"], table["partition"], epochs], schema=_SUMS)

@@ -73,11 +73,12 @@ def cluster_load(
     cluster: str,
     since: datetime | None = None,
     until: datetime | None = None,
+    wanted_topics: Sequence[str] | None = None,
 ) -> ClusterLoad | None:
-    """Return the load of `cluster` over its snapshots with since <= observed_at < until.
+    """Return the load of `cluster` over its snapshots with since <= observed_at < until, if any.
 
     All tables are of that period, PARTITION_LOAD of its latest snapshot at least, `topic_daily` of
-    days that `topic_load` does not have. None when there is no snapshot: that is an answer.
+    days that `topic_load` does not have. `wanted_topics`: these instead of the hottest.
     """
     columns = read_series(series, cluster=cluster, since=since, until=until)
     if not columns.snapshot_count:
@@ -86,8 +87,7 @@ def cluster_load(
     traffic = _read_traffic(_of_cluster(series, cluster), period)
     brokers = _brokers(period, traffic)
     bytes_in, replicated_in = map(_sum_over_brokers, (traffic.as_leader, traffic.as_follower))
-    own_topics = _of_cluster(topic_load, cluster)
-    topics = topic_history(series, own_topics, topic_daily, cluster, since, until)
+    topics = topic_history(series, topic_load, topic_daily, cluster, since, until)
     loads_now = period.rows_now(_of_cluster(partition_load, cluster))
     growth = growth_of(_of_cluster(log_dir_load, cluster), columns)
     return ClusterLoad(
@@ -105,7 +105,7 @@ def cluster_load(
         racks=_racks(period, traffic),
         unknown=_unknown_reasons(loads_now),
         hot_partitions=_hot_partitions(loads_now),
-        hot_topics=hot_topics(topics),
+        hot_topics=hot_topics(topics, wanted_topics),
         held_bytes=growth.held_bytes,
         bytes_per_day=growth.bytes_per_day,
         growth_watched_seconds=growth.observed_seconds,

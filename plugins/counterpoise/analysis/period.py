@@ -4,6 +4,9 @@ period = Period(read_series(series, cluster="demo", since=None, until=None))
 seconds_of_rates(series, "demo")     # by snapshot id, without those after a gap
 """
 
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +39,39 @@ class Period:
         return table.filter(pc.equal(table["snapshot_id"], self.latest_id))
 
 
+@dataclass(frozen=True, slots=True)
+class PeriodDays:
+    """The whole days (UTC) of a period, since the cluster was last rebuilt; the last one may end
+    with the period.
+    """
+
+    snapshot_ids: tuple[str, ...]
+    first_whole: date  # the first day of which all belongs to the cluster as it is now
+
+
+def days_of_period(
+    series: pa.Table, cluster: str, since: datetime | None, until: datetime | None
+) -> PeriodDays:
+    """Return the days of a period that has a snapshot: the first one begins before `since`."""
+    begin = start_of_day(since) if since else None
+    columns = read_series(series, cluster=cluster, since=begin, until=until)
+    # Of the day of a rebuild a table of the day has both clusters.
+    skipped = timedelta(days=1 if columns.breaks.rebuilt else 0)
+    first_whole = columns.times[columns.first].date() + skipped
+    return PeriodDays(columns.snapshot_ids[columns.first :], first_whole)
+
+
+def reaches(series: pa.Table, cluster: str, begin: datetime, until: datetime | None) -> bool:
+    """Return whether the series of a cluster goes back to `begin`, and it was not rebuilt since."""
+    columns = read_series(series, cluster=cluster, since=begin, until=until)
+    oldest = pc.min(series["observed_at"]).as_py()
+    return oldest is not None and oldest <= begin and columns.first == 0
+
+
+def start_of_day(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
 def _seconds(columns: SeriesColumns) -> Floats:
     """Return how long the rates of each snapshot lasted; NaN where that is not known, and over a
     gap.
@@ -62,4 +98,13 @@ def seconds_of_rates(series: pa.Table, cluster: str) -> dict[str, float]:
         and changes.seconds
         and not changes.is_rebuilt
         and index not in after_gap
+    }
+
+
+def live_broker_counts(series: pa.Table, cluster: str) -> dict[str, int]:
+    """Return how many brokers were live in each snapshot of a series."""
+    columns = read_series(series, cluster=cluster, since=None, until=None)
+    return {
+        snapshot_id: int(columns.is_live[columns.rows(index)].sum())
+        for index, snapshot_id in enumerate(columns.snapshot_ids)
     }

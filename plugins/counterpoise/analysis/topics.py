@@ -9,6 +9,7 @@ than 1 % are one rate there. So a period has whole days: it begins with the firs
 which it has a snapshot. One that ends within a day takes of that day what TOPIC_LOAD still has.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cached_property
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 
 from counterpoise.analysis.columns import read_series
 from counterpoise.analysis.forecast import DAY_SECONDS, WINDOW
-from counterpoise.analysis.period import Period
+from counterpoise.analysis.period import Period, start_of_day
 from counterpoise.analysis.weighing import by_group, means
 from counterpoise.model.columns import Flags, Floats, Ints, floats_of, positions_in
 from counterpoise.model.load import HotTopic, Rates, TopicGrowth
@@ -150,10 +151,6 @@ def topic_history(
     return TopicHistory(Period(columns), topic_load, daily)
 
 
-def start_of_day(moment: datetime) -> datetime:
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
-
-
 def hottest_rows(table: pa.Table, *ties: str) -> tuple[pa.Table, int]:
     """Return the first rows by rate, those without traffic left out, and the sum of all known
     rates.
@@ -184,9 +181,14 @@ def rates_of_groups(
     )
 
 
-def hot_topics(history: TopicHistory) -> tuple[HotTopic, ...]:
-    """Return the hottest topics of the latest snapshot, with their rates over the period."""
+def hot_topics(history: TopicHistory, wanted: Sequence[str] | None = None) -> tuple[HotTopic, ...]:
+    """Return the hottest topics of the latest snapshot (`wanted`: these, as far as it has them),
+    with their rates over the period.
+    """
     hottest, total = hottest_rows(history.now, "topic")
+    if wanted is not None:
+        is_wanted = pc.is_in(history.now["topic"], value_set=pa.array(wanted, pa.string()))
+        hottest = history.now.filter(is_wanted)
     topics = hottest["topic"].combine_chunks()
     samples = history.rates(topics)
     rates = rates_of_groups(
@@ -202,7 +204,7 @@ def hot_topics(history: TopicHistory) -> tuple[HotTopic, ...]:
             topic=row["topic"],
             partition_count=row["partition_count"],
             bytes_in=bytes_in,
-            share=row["bytes_in_per_second"] / total,
+            share=(row["bytes_in_per_second"] or 0) / total if total else 0.0,
             hottest_partition=row["hottest_partition"],
             hottest_bytes_in_per_second=row["hottest_bytes_in_per_second"],
         )

@@ -146,14 +146,14 @@ def plan_daily(
     policies: Mapping[str, HistoryPolicy],  # by cluster
     now: datetime,
 ) -> tuple[DailyPlan, ...]:
-    """Return the days that are over and still have rows of `table`, made already or not."""
+    """Return the days that are over and may have rows of `table`, made already or not: also those
+    from before `keep_all`, in case nothing was compacted for that long.
+    """
     documents = list(rounds)
     winners = _winners(documents)
 
     def is_there(cluster: str, day: date) -> bool:
-        policy = policies[cluster]
-        outlived = policy.keep_all + policy.grace if table == LOADS else policy.keep_daily
-        return is_settled(day, now) and age_of(day, now) < outlived
+        return is_settled(day, now) and age_of(day, now) < policies[cluster].keep_daily
 
     days = grouped(
         (

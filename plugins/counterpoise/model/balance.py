@@ -134,6 +134,24 @@ class Flapping:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicSkew:
+    """How unevenly the live brokers led one topic over a period, weighed by time."""
+
+    topic: str
+    mean_excess: float  # of max - min above the best that whole partitions allow
+    max_excess: int
+    uneven_share: float  # of the time with an excess, 0.0 to 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSkewOverTime:
+    topics: tuple[TopicSkew, ...]  # the highest mean excess first, only the first ones
+    uneven_topic_count: int  # with an excess at any time
+    topic_count: int  # also those that are gone by now
+    seconds: float  # that are known
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderBalance:
     """One cluster's balance: the latest snapshot of the period in full, and every snapshot's
     measures, oldest first.
@@ -155,6 +173,10 @@ class LeaderBalance:
     churn: Churn = NO_CHURN
     heat_maps: tuple[HeatMap, ...] = ()  # none with a single snapshot
     flapping: Flapping | None = None  # None: nobody asked
+    topic_skew: TopicSkewOverTime | None = None  # the same
+    # The period before, as long as this one; None where the history does not reach back that far,
+    # or the cluster was rebuilt since.
+    before: "LeaderBalance | None" = None
 
     @property
     def live_brokers(self) -> tuple[BrokerBalance, ...]:

@@ -70,6 +70,24 @@ class HotPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class BusyPartition:
+    """What one partition took in over a period, as long as its rate is known."""
+
+    topic: str
+    partition: int
+    mean_bytes_in_per_second: int
+    highest_bytes_in_per_second: int
+    share: float  # of all known bytes in of the period, 0.0 to 1.0
+    is_at_least: bool  # some of its rates are only lower bounds
+
+
+@dataclass(frozen=True, slots=True)
+class BusyPartitions:
+    partitions: tuple[BusyPartition, ...]  # the highest mean first, only the first ones
+    is_at_least: bool  # some rates of the cluster are only lower bounds, and so is their sum
+
+
+@dataclass(frozen=True, slots=True)
 class HotTopic:
     topic: str
     partition_count: int
@@ -161,6 +179,10 @@ class ClusterLoad:
     held_trace: Trace
     growing_topics: tuple[TopicGrowth, ...]  # fastest first, only the first ones
     disks: tuple[DiskForecast, ...]  # all, the one that is full first first
+    busy_partitions: BusyPartitions | None = None  # None: nobody asked
+    # The period before; its `hot_topics` are those of this one, as far as it had them. None where
+    # it is not known.
+    before: "ClusterLoad | None" = None
 
     @property
     def rates_known(self) -> int:

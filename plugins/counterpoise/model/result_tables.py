@@ -182,6 +182,7 @@ PARTITION_LOAD_DAILY: Final = pa.schema(
         required("p95_bytes_in_per_second", INT64),
         required("max_bytes_in_per_second", INT64),
         optional("samples_at_least", INT64),  # whose rate is only a lower bound
+        optional("seconds", _FLOAT64),  # that the mean is over
     ]
 )
 
@@ -202,10 +203,39 @@ TOPIC_LOAD_DAILY: Final = pa.schema(
     ]
 )
 
+# One row per day (UTC) and topic, from that day's rows of TOPIC_BALANCE: for how long it was led
+# less evenly than whole partitions allow, and by how much. A snapshot counts for the time since the
+# one before, and not at all after a gap; `excess` is what max - min is above the best possible.
+TOPIC_BALANCE_DAILY: Final = pa.schema(
+    [
+        required("cluster", TEXT),
+        required("date", _DATE),
+        required("topic", TEXT),
+        required("seconds", _FLOAT64),  # that are known
+        required("uneven_seconds", _FLOAT64),  # of these with an excess
+        required("excess_seconds", _FLOAT64),  # each excess times how long it lasted
+        required("max_excess", INT64),
+    ]
+)
+
+# One row per day (UTC) and partition, from that day's rows of LEADER_CHANGES: how many elections
+# there were; a change whose epochs are not known is one.
+LEADER_CHANGES_DAILY: Final = pa.schema(
+    [
+        required("cluster", TEXT),
+        required("date", _DATE),
+        required("topic", TEXT),
+        required("partition", INT32),
+        required("elections", INT64),
+    ]
+)
+
 # By the table of results that each is made of.
 DAILY_TABLES: Final[Mapping[str, pa.Schema]] = {
     "partition_load": PARTITION_LOAD_DAILY,
     "topic_load": TOPIC_LOAD_DAILY,
+    "topic_balance": TOPIC_BALANCE_DAILY,
+    "leader_changes": LEADER_CHANGES_DAILY,
 }
 
 # Below a round, results lie in a folder for each cluster: `cluster_name=<cluster>`. The files have

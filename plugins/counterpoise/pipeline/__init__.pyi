@@ -36,13 +36,8 @@ from .planning import (
     undo_or_reason,
     undo_plan,
 )
-from .reports import (
-    propose,
-    report_balance,
-    report_fleet,
-    unneeded_proposal,
-    write_balance_report,
-)
+from .proposing import propose, unneeded_proposal
+from .reports import report_balance, report_fleet, write_balance_report
 from .self_check import self_check
 from .snapshots import checked_snapshot, due_clusters, fresh_snapshot, snapshot, write_data_docs
 from .verifying import (

@@ -65,7 +65,7 @@ class CompactionReport:
         )
         results = (
             f"results: {pluralize(self.results.rounds_merged, 'round')} merged, "
-            f"loads of {pluralize(self.results.days_of_loads, 'day')} made, "
+            f"{pluralize(self.results.days_of_loads, 'table')} of a day made, "
             f"{pluralize(self.results.files_deleted, 'file')} deleted"
         )
         return (*clusters, results)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from counterpoise import analysis, history
 from counterpoise.errors import CounterpoiseError, StoreError
-from counterpoise.history import Merge, RoundMerge, daily_folder
+from counterpoise.history import DailyPlan, Merge, RoundMerge, daily_folder
 from counterpoise.installation import Installation
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
@@ -48,10 +48,14 @@ def compact_results(installation: Installation, now: datetime, log: Log) -> Resu
     try:
         policy = _longest_policy(installation)
         rounds = _finish_merges(installation.archive.store)
-        report = replace(report, days_of_loads=_make_daily(installation, rounds, now, log))
+        manifests = installation.archive.manifests(installation.archive.clusters())
+        existing = frozenset(manifests["snapshot_id"].to_pylist())
+        report = replace(
+            report, days_of_loads=_make_daily(installation, rounds, existing, now, log)
+        )
         report = replace(report, files_deleted=_drop_old_loads(installation, rounds, policy, now))
         report = replace(
-            report, rounds_merged=_merge_rounds(installation, rounds, policy, now, log)
+            report, rounds_merged=_merge_rounds(installation, rounds, existing, policy, now, log)
         )
         deleted = _delete_unused(installation.archive.store, policy, now)
         deleted += _merge_views(installation, now)
@@ -101,7 +105,11 @@ def _documents(store: Store) -> dict[str, dict[str, Any]]:
 
 
 def _make_daily(
-    installation: Installation, rounds: list[dict[str, Any]], now: datetime, log: Log
+    installation: Installation,
+    rounds: list[dict[str, Any]],
+    existing_ids: frozenset[str],
+    now: datetime,
+    log: Log,
 ) -> int:
     clusters = installation.settings.clusters.items()
     policies = {name: cluster.policy.history for name, cluster in clusters}
@@ -113,6 +121,8 @@ def _make_daily(
         for plan in history.plan_daily(table, rounds, policies, now):
             if plan.path in existing and (plan.is_thinned or is_daily_made(store, plan)):
                 continue
+            if plan.is_thinned and not _loses_results(plan, existing_ids):
+                continue
             files = {
                 path: ids
                 for name, ids in plan.snapshot_ids_by_round.items()
@@ -122,12 +132,22 @@ def _make_daily(
                 dailies.append(Daily(plan, files))
     for start in range(0, len(dailies), _DAYS_AT_ONCE):
         some = dailies[start : start + _DAYS_AT_ONCE]
-        make_files(installation, (), _with_seconds(installation, some), log)
+        make_files(installation, (), _with_series(installation, some), log)
     return len(dailies)
 
 
-def _with_seconds(installation: Installation, dailies: list[Daily]) -> list[Daily]:
-    """Add how long the rates of each snapshot lasted, from the cluster's series."""
+def _loses_results(plan: DailyPlan, existing_ids: frozenset[str]) -> bool:
+    """Return whether results of the day are about to be deleted. Those of a day that an earlier
+    release thinned out tell the same as a table of it would, and there may be thousands of days.
+    """
+    ids = (one for of_round in plan.snapshot_ids_by_round.values() for one in of_round)
+    return plan.table == history.LOADS or not existing_ids.issuperset(ids)
+
+
+def _with_series(installation: Installation, dailies: list[Daily]) -> list[Daily]:
+    """Add how long the rates of each snapshot lasted, and how many brokers were live, from the
+    cluster's series.
+    """
     found = []
     for cluster, of_cluster in grouped((daily.plan.cluster, daily) for daily in dailies).items():
         days = [daily.plan.day for daily in of_cluster]
@@ -135,7 +155,10 @@ def _with_seconds(installation: Installation, dailies: list[Daily]) -> list[Dail
         until = datetime.combine(max(days), time(), UTC) + _AROUND
         series = view_of(installation, cluster, "series", since, until)
         seconds = analysis.seconds_of_rates(series, cluster)
-        found += [replace(daily, seconds=seconds) for daily in of_cluster]
+        live_brokers = analysis.live_broker_counts(series, cluster)
+        found += [
+            replace(daily, seconds=seconds, live_brokers=live_brokers) for daily in of_cluster
+        ]
     return found
 
 
@@ -172,15 +195,13 @@ def _merge_views(installation: Installation, now: datetime) -> int:
 def _merge_rounds(
     installation: Installation,
     rounds: list[dict[str, Any]],
+    existing_ids: frozenset[str],
     policy: HistoryPolicy,
     now: datetime,
     log: Log,
 ) -> int:
     store = installation.archive.store
-    existing = frozenset(
-        installation.archive.manifests(installation.archive.clusters())["snapshot_id"].to_pylist()
-    )
-    plans = history.plan_rounds(rounds, existing, policy, now)
+    plans = history.plan_rounds(rounds, existing_ids, policy, now)
     make_files(installation, [merge for plan in plans for merge in _merges(store, plan)], (), log)
     for plan in plans:
         document = json.dumps(plan.document, indent=1, sort_keys=True)

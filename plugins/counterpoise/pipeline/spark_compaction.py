@@ -21,6 +21,7 @@ from counterpoise.history import DailyPlan, Merge
 from counterpoise.installation import Installation
 from counterpoise.model.result_tables import DAILY_TABLES, RESULT_TABLES
 from counterpoise.model.tables import SNAPSHOT_TABLES
+from counterpoise.results import SNAPSHOT_COUNT
 from counterpoise.spark_submit import START_FAST, run_job
 from counterpoise.storage import Store, working_root
 
@@ -36,17 +37,23 @@ _MANY_ROWS_CONF: Final = {"spark.driver.memory": "4g"}
 @dataclass(frozen=True, slots=True)
 class Daily:
     """A day's table to be made: by file the snapshots that are read from it, and by snapshot how
-    many seconds its rates lasted; those of a snapshot that is not there do not count.
+    many seconds its rates lasted (those of a snapshot that is not there do not count), and how many
+    brokers were live.
     """
 
     plan: DailyPlan
     files: Mapping[str, tuple[str, ...]]
     seconds: Mapping[str, float] = field(default_factory=dict)
+    live_brokers: Mapping[str, int] = field(default_factory=dict)
 
     def listed(self, number: int) -> dict[str, Any]:
         """Return the entry of the job's plan."""
         files = [
-            {**file, "seconds": [self.seconds.get(one) for one in file["snapshot_ids"]]}
+            file
+            | {
+                "seconds": [self.seconds.get(one) for one in file["snapshot_ids"]],
+                "live_brokers": [self.live_brokers.get(one) for one in file["snapshot_ids"]],
+            }
             for file in _listed(self.files)
         ]
         day = self.plan.day.isoformat()
@@ -164,7 +171,9 @@ def _write_daily(store: Store, plan: DailyPlan, output: str | None) -> None:
     schema = DAILY_TABLES[plan.table]
     rows = schema.empty_table() if output is None else store.read_table(output)
     table = rows.select(schema.names).cast(schema)
-    store.write_table(plan.path, table.replace_schema_metadata({_MADE_OF: plan.digest}))
+    count = sum(map(len, plan.snapshot_ids_by_round.values()))
+    footer = {_MADE_OF: plan.digest, SNAPSHOT_COUNT: str(count)}
+    store.write_table(plan.path, table.replace_schema_metadata(footer))
 
 
 def _shared_schema(table: str) -> pa.Schema:

@@ -12,7 +12,6 @@ from typing import Any, Final
 from counterpoise.model.balance import (
     BalancePoint,
     BrokerBalance,
-    Flapping,
     HeatMap,
     LeaderBalance,
     LeftOut,
@@ -32,18 +31,23 @@ from counterpoise.reporting.leader_balance import (
     FAIR_SHARE,
     TOPIC_COLUMNS,
     cells,
+    part_of_fair_share,
+    plan_command,
+    plan_size_rows,
+    tiles_beside,
+)
+from counterpoise.reporting.load_text import load_document, load_markdown
+from counterpoise.reporting.markdown import csv_table, table
+from counterpoise.reporting.period_rows import (
+    before_words,
     churn_rows,
     event_rows,
     flapping_note,
     flapping_rows,
     flapping_topics,
-    part_of_fair_share,
-    plan_command,
-    plan_size_rows,
-    tiles,
+    skew_note,
+    skew_rows,
 )
-from counterpoise.reporting.load_section import load_document, load_markdown
-from counterpoise.reporting.markdown import csv_table, table
 from counterpoise.units import format_count
 
 FORMAT: Final = "counterpoise-leader-balance/2"
@@ -74,11 +78,8 @@ def leader_balance_json(
     document = {
         "format": FORMAT,
         "cluster": balance.cluster,
-        "period": {
-            "from": _iso(balance.series[0].observed_at),
-            "until": _iso(balance.latest.observed_at),
-            "snapshots": len(balance.series),
-        },
+        "period": _period_document(balance),
+        "before": None if balance.before is None else _before(balance.before),
         "latest": _point(balance.latest)
         | {"live_broker_ids": list(balance.latest.live_broker_ids)},
         "brokers": [_values(broker) | {"is_idle": broker.is_idle} for broker in balance.brokers],
@@ -90,7 +91,8 @@ def leader_balance_json(
         "series": [_point(point) for point in balance.series],
         "breaks_before": [balance.series[at].snapshot_id for at in balance.breaks],
         "events": [_event(event) for event in balance.events],
-        "churn": _values(balance.churn) | {"epochs_unseen": balance.churn.epochs_unseen},
+        "churn": _churn(balance),
+        "topic_skew": None if balance.topic_skew is None else asdict(balance.topic_skew),
         "flapping": None if balance.flapping is None else asdict(balance.flapping),
         "load": None if load is None else load_document(load),
         "heat_maps": [_heat_map(heat) for heat in balance.heat_maps],
@@ -136,15 +138,16 @@ def leader_balance_markdown(
     verdict = (
         f"**A rebalance would help:** {for_markdown(wanted.reason)}."
         if wanted
-        else "**Nothing needs doing.**"
+        else "**No rebalance is needed.**"
     )
     parts = [
         f"# Leader balance of {for_markdown(balance.cluster)}",
         _period(balance, left_out),
+        *([for_markdown(words)] if (words := before_words(balance)) else []),
         verdict,
         table(
-            ("Figure", "Value", ""),
-            ((tile.title, tile.value, tile.note) for tile in tiles(balance)),
+            ("Figure", "Value", "", "Period before"),
+            ((tile.title, tile.value, tile.note, tile.before) for tile in tiles_beside(balance)),
         ),
     ]
     if balance.events:
@@ -154,19 +157,21 @@ def leader_balance_markdown(
         ]
         older = len(balance.events) - EVENTS_SHOWN
         parts += [f"and {format_count(older)} older ones"] if older > 0 else []
-    if rows := churn_rows(balance.churn):
-        parts += ["## How often leaders changed", table(("What", "How many"), rows)]
-    parts += _flapping_parts(balance.flapping)
+    if rows := churn_rows(balance):
+        heads = ("What", "How many", "Period before")
+        parts += ["## How often leaders changed", table(heads, rows)]
+    parts += _flapping_parts(balance)
     parts += _broker_parts(balance)
     parts += _topic_parts(balance)
+    parts += _skew_parts(balance)
     if wanted:
         size = [table(("Cost", ""), plan_size_rows(plan_size))] if plan_size else []
         parts += ["## What would help", *size, f"```\n{plan_command(balance.cluster, wanted)}\n```"]
     if load:
         parts.append(load_markdown(load).rstrip("\n"))
     if left_out:
-        rows = [(one.snapshot_id, one.reason) for one in left_out]
-        parts += ["## Left out of the analysis", table(("Snapshot", "Why"), rows)]
+        reasons = [(one.snapshot_id, one.reason) for one in left_out]
+        parts += ["## Left out of the analysis", table(("Snapshot", "Why"), reasons)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -207,7 +212,8 @@ def _period(balance: LeaderBalance, left_out: Sequence[LeftOut]) -> str:
     return f"{begin} – {end}: {pluralize(len(balance.series), 'snapshot')}{rest}."
 
 
-def _flapping_parts(flapping: Flapping | None) -> list[str]:
+def _flapping_parts(balance: LeaderBalance) -> list[str]:
+    flapping = balance.flapping
     if flapping is None:
         return []
     parts = ["## Leaders that flap"]
@@ -216,7 +222,7 @@ def _flapping_parts(flapping: Flapping | None) -> list[str]:
             table(("Partition", "Leader elections"), flapping_rows(flapping)),
             table(("Topic", "Partitions that flap"), flapping_topics(flapping)),
         ]
-    return [*parts, flapping_note(flapping)]
+    return [*parts, flapping_note(balance)]
 
 
 def _broker_parts(balance: LeaderBalance) -> list[str]:
@@ -244,6 +250,45 @@ def _topic_parts(balance: LeaderBalance) -> list[str]:
     rows = ((topic.topic, *cells(topic, TOPIC_COLUMNS)) for topic in balance.topics)
     heads = ("Topic", *(title for title, _, _ in TOPIC_COLUMNS))
     return ["## Topics with the largest leader skew", table(heads, rows)]
+
+
+def _skew_parts(balance: LeaderBalance) -> list[str]:
+    if balance.topic_skew is None:
+        return []
+    rows = [
+        (topic, mean.text, mean.before, highest, share)
+        for topic, mean, highest, share in skew_rows(balance)
+    ]
+    heads = ("Topic", "Mean excess", "Period before", "Highest", "Of the time")
+    shown = [table(heads, rows)] if rows else []
+    return [
+        "## Topics led most unevenly over the period",
+        *shown,
+        for_markdown(skew_note(balance.topic_skew)),
+    ]
+
+
+def _before(before: LeaderBalance) -> dict[str, Any]:
+    """Return the figures of the period before."""
+    return {
+        "period": _period_document(before),
+        "latest": _point(before.latest),
+        "churn": _churn(before),
+        "flapping": None if before.flapping is None else asdict(before.flapping),
+        "topic_skew": None if before.topic_skew is None else asdict(before.topic_skew),
+    }
+
+
+def _period_document(balance: LeaderBalance) -> dict[str, Any]:
+    return {
+        "from": _iso(balance.series[0].observed_at),
+        "until": _iso(balance.latest.observed_at),
+        "snapshots": len(balance.series),
+    }
+
+
+def _churn(balance: LeaderBalance) -> dict[str, Any]:
+    return _values(balance.churn) | {"epochs_unseen": balance.churn.epochs_unseen}
 
 
 def _point(point: BalancePoint) -> dict[str, Any]:

@@ -27,8 +27,9 @@ from counterpoise.model.fleet_document import (
 )
 from counterpoise.model.safe_text import for_json, for_markdown
 from counterpoise.reporting import small
+from counterpoise.reporting.disk_words import disk_alerts
 from counterpoise.reporting.html import percent, render, when
-from counterpoise.reporting.load_section import disk_alerts, known_rate
+from counterpoise.reporting.load_section import known_rate
 from counterpoise.reporting.markdown import csv_table, table
 from counterpoise.reporting.parts import Tile
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds

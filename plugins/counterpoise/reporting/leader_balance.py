@@ -9,7 +9,6 @@ from typing import Final
 from counterpoise.model.balance import (
     BalancePoint,
     BrokerBalance,
-    Flapping,
     LeaderBalance,
     LeftOut,
     PlanSize,
@@ -18,15 +17,23 @@ from counterpoise.model.balance import (
     WantedRebalance,
 )
 from counterpoise.model.evenness import Evenness
-from counterpoise.model.events import Churn
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.load import ClusterLoad
-from counterpoise.model.words import list_brokers, pluralize
+from counterpoise.model.words import list_brokers
 from counterpoise.reporting.charts import Bar, Unit, broker_bars
-from counterpoise.reporting.event_words import event_in_words, how_many
 from counterpoise.reporting.html import percent, render, times
 from counterpoise.reporting.load_section import load_section
-from counterpoise.reporting.parts import Picture, Tile, bar_picture, rack_indexes
+from counterpoise.reporting.parts import Picture, Tile, bar_picture, beside, rack_indexes
+from counterpoise.reporting.period_rows import (
+    before_words,
+    churn_rows,
+    event_rows,
+    flapping_note,
+    flapping_rows,
+    flapping_topics,
+    skew_note,
+    skew_rows,
+)
 from counterpoise.reporting.svg import RACK_COLOURS
 from counterpoise.reporting.timelines import (
     churn_timeline,
@@ -84,22 +91,22 @@ def leader_balance_report(
         wanted=wanted,
         command=plan_command(balance.cluster, wanted) if wanted else "",
         plan_rows=plan_size_rows(plan_size),
-        tiles=tiles(balance),
+        tiles=tiles_beside(balance),
+        before_words=before_words(balance),
         leaders=_leaders(balance, racks),
         cards=_cards(balance, racks),
         timelines=timelines(balance),
         heat_sections=heat_sections(balance),
         events=event_rows(balance)[:EVENTS_SHOWN],
         churn_timeline=churn_timeline(balance),
-        churn_rows=churn_rows(balance.churn),
-        flapping_rows=flapping_rows(balance.flapping) if balance.flapping else [],
-        flapping_topics=flapping_topics(balance.flapping) if balance.flapping else [],
-        flapping_note=flapping_note(balance.flapping) if balance.flapping else "",
+        churn_rows=churn_rows(balance),
+        skew_rows=skew_rows(balance),
+        skew_note=skew_note(balance.topic_skew) if balance.topic_skew else "",
+        flapping_rows=flapping_rows(balance.flapping),
+        flapping_topics=flapping_topics(balance.flapping),
+        flapping_note=flapping_note(balance),
         load=load_section(load, event_bands(balance.events)) if load else None,
-        racks=[
-            (rack, _css_colour(racks[rack.rack]), _rack_spread(balance, rack))
-            for rack in balance.racks
-        ],
+        racks=_rack_rows(balance, racks),
         broker_heads=[title for title, _, _ in BROKER_COLUMNS] + [FAIR_SHARE],
         broker_rows=_broker_rows(balance, racks),
         topic_heads=[title for title, _, _ in TOPIC_COLUMNS],
@@ -141,67 +148,6 @@ def part_of_fair_share(broker: BrokerBalance, balance: LeaderBalance) -> str:
     return times(broker.leaders * leaders.broker_count / leaders.total)
 
 
-def event_rows(balance: LeaderBalance) -> list[tuple[str, str, str]]:
-    """Return when, what and how many of each event, the newest first."""
-    rows = []
-    for event in reversed(balance.events):
-        first = f"{event.first_at:%Y-%m-%d %H:%M}"
-        last = f"{event.last_at:%Y-%m-%d %H:%M}"
-        rows.append(
-            (
-                first if first == last else f"{first} – {last}",
-                event_in_words(event),
-                how_many(event),
-            )
-        )
-    return rows
-
-
-def churn_rows(churn: Churn) -> list[tuple[str, str]]:
-    """Return what changed over the period, in all; empty where no snapshot was compared."""
-    if not churn.snapshots:
-        return []
-    rows = [
-        ("Leader changes", churn.leaders_changed),
-        ("of these failovers", churn.failovers),
-        ("of these back to the preferred leader", churn.preferred_elections),
-        ("of these by a reassignment", churn.leaders_reassigned),
-        ("of these otherwise, as at a restart", churn.leaders_moved_otherwise),
-        ("Elections that no snapshot shows", churn.epochs_unseen),
-        ("Partitions moved to other brokers", churn.replica_sets_changed),
-        ("Topics created", churn.topics_created),
-        ("Topics deleted", churn.topics_deleted),
-        ("Topics deleted and created again", churn.topics_recreated),
-    ]
-    return [(name, known_count(number)) for name, number in rows]
-
-
-def flapping_rows(flapping: Flapping) -> list[tuple[str, str]]:
-    """Return each partition that flaps, with its number of leader elections."""
-    return [
-        (f"{one.topic}-{one.partition}", format_count(one.elections)) for one in flapping.partitions
-    ]
-
-
-def flapping_topics(flapping: Flapping) -> list[tuple[str, str]]:
-    """Return each topic that flaps, with how many of its partitions do."""
-    return [(topic, pluralize(count, "partition")) for topic, count in flapping.topics]
-
-
-def flapping_note(flapping: Flapping) -> str:
-    """Return how many partitions flap, and what that is known from."""
-    return (
-        f"{pluralize(flapping.partition_count, 'partition')} had more than "
-        f"{flapping.max_elections} leader elections in the period; a restart of a broker costs "
-        f"two. From {pluralize(flapping.snapshot_count, 'snapshot')} whose changes are still kept, "
-        "those between them included."
-    )
-
-
-def known_count(number: int | None) -> str:
-    return "not known" if number is None else format_count(number)
-
-
 def plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
     """Return what the plan costs; empty where that is not known."""
     if size is None:
@@ -216,6 +162,15 @@ def plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
     ]
 
 
+def _rack_rows(
+    balance: LeaderBalance, racks: Mapping[str | None, int | None]
+) -> list[tuple[RackBalance, str, Evenness | None]]:
+    """Return each rack with its colour, and how evenly its own brokers lead."""
+    return [
+        (rack, _css_colour(racks[rack.rack]), _rack_spread(balance, rack)) for rack in balance.racks
+    ]
+
+
 def _rack_spread(balance: LeaderBalance, rack: RackBalance) -> Evenness | None:
     """Return how evenly the rack's own brokers lead."""
     return next((point.leaders for point in balance.latest.racks if point.rack == rack.rack), None)
@@ -226,8 +181,13 @@ def plan_command(cluster: str, wanted: WantedRebalance) -> str:
     return WantedPlan(wanted.goal, wanted.broker_ids).command(cluster)
 
 
+def tiles_beside(balance: LeaderBalance) -> tuple[Tile, ...]:
+    """Return the main figures, and beside them those of the end of the period before."""
+    return beside(tiles(balance), tiles(balance.before) if balance.before else ())
+
+
 def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
-    """Return the main figures, to be compared with those of last week."""
+    """Return the main figures."""
     latest = balance.latest
     leaders, replicas, size = latest.leaders, latest.replicas, latest.bytes
     idle = balance.idle_broker_ids
@@ -238,34 +198,40 @@ def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
             format_count(leaders.max_minus_min),
             f"{leader_range}; best possible {leaders.best_max_minus_min}",
             leaders.max_minus_min > leaders.best_max_minus_min + 1,
+            number=leaders.max_minus_min,
         ),
         Tile(
             "Busiest broker leads",
             times(leaders.max_over_mean),
             "of its fair share",
             leaders.max_over_mean > 1.2,
+            number=leaders.max_over_mean,
         ),
         Tile(
             "Not led by preferred",
             percent(latest.share_not_preferred),
             "of partitions",
             latest.share_not_preferred > 0.1,
+            number=latest.share_not_preferred,
         ),
         Tile(
             "Replicas, max − min",
             format_count(replicas.max_minus_min),
             f"{format_count(replicas.minimum)} to {format_count(replicas.maximum)}",
+            number=replicas.max_minus_min,
         ),
         Tile(
             "Fullest broker holds",
             times(size.max_over_mean),
             f"of its fair share, {format_bytes(size.maximum)}",
+            number=size.max_over_mean,
         ),
         Tile(
             "Idle brokers",
             format_count(len(idle)),
             list_brokers(idle) if idle else "every live broker holds replicas",
             bool(idle),
+            number=len(idle),
         ),
     )
 

@@ -3,40 +3,54 @@ and when disks are full.
 
     render("leader_balance.html", load=load_section(load), ...)
 
-The template includes `load_section.html`. The same figures as text: `load_markdown` and
-`load_document` (for the JSON).
+The template includes `load_section.html`. The same figures as text: `load_text.py`.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, timedelta
-from typing import Any, Final
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
 
 from markupsafe import Markup
 
 from counterpoise.model.load import (
     BrokerTraffic,
+    BusyPartition,
     ClusterLoad,
     DiskForecast,
     HotPartition,
     HotTopic,
-    Outlook,
+    RackTraffic,
     Rates,
 )
-from counterpoise.model.safe_text import for_markdown
 from counterpoise.reporting import small
 from counterpoise.reporting.charts import Bar, EventBand, Line, over_time
+from counterpoise.reporting.disk_words import (
+    disk_alerts,
+    first_disk_full,
+    other_disks,
+    why_no_disk_fills,
+)
 from counterpoise.reporting.html import percent, times
-from counterpoise.reporting.markdown import table
-from counterpoise.reporting.parts import Picture, Tile, bar_picture, rack_indexes
+from counterpoise.reporting.parts import (
+    Figure,
+    Picture,
+    Tile,
+    bar_picture,
+    beside,
+    rack_indexes,
+    trend,
+)
 from counterpoise.reporting.svg import AFTER
-from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
+from counterpoise.units import format_bytes, format_count, format_rate
 
 DISKS_SHOWN: Final = 20
 _BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
-_FULL_SOON_DAYS: Final = 30
+_BROKERS_COMPARED: Final = 60  # of more, only 95 % stands beside the period before
 _MUCH_OVER_SHARE: Final = 1.5
+_RATE_NAMES: Final = ("now", "50 % of the time at most", "95 % of the time at most", "highest")
+_P95: Final = 2  # its place among these
 AT_LEAST: Final = "a lower bound, with compacted topics"
 _WHY_UNKNOWN: Final = {
     "first": "nothing to compare with yet",
@@ -61,7 +75,13 @@ class LoadSection:
     bytes_in: Picture | None  # over time
     # Each with its share of all bytes in, in words and as a picture.
     hot_partitions: tuple[tuple[HotPartition, str, Markup], ...]
-    hot_topics: tuple[tuple[HotTopic, str, Markup], ...]
+    hot_topics: tuple[tuple[HotTopic, Figure, Figure, str, Markup], ...]  # now, and 95 %
+    # Of the period: mean and highest.
+    busy_partitions: tuple[tuple[BusyPartition, Figure, str, str, Markup], ...]
+    # Now, and over the period: 50 %, 95 % and highest.
+    period_rows: tuple[tuple[str, Figure, Figure], ...]  # from producers, to followers
+    racks: tuple[tuple[RackTraffic, tuple[Figure, ...]], ...]
+    brokers: tuple[tuple[BrokerTraffic, tuple[Figure, ...]], ...]  # as leader, as follower
     disks: tuple[tuple[DiskForecast, Markup, bool], ...]  # those shown; whether one is full soon
     other_disks: str
     broker_table_open: bool
@@ -76,7 +96,7 @@ def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSect
     shown = load.disks[:DISKS_SHOWN]
     return LoadSection(
         cluster_load=load,
-        tiles=load_tiles(load),
+        tiles=load_tiles_beside(load),
         bars=bars,
         shows_median=shows_median,
         unknown_broker_ids=tuple(
@@ -89,21 +109,29 @@ def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSect
         hot_partitions=tuple(
             (hot, share, _share_picture(hot.share, share))
             for hot in load.hot_partitions
-            for share in [_share(load, hot.share, hot.is_at_least)]
+            for share in [share_of_bytes_in(load, hot.share, hot.is_at_least)]
         ),
-        hot_topics=tuple(
-            (hot, share, _share_picture(hot.share, share))
-            for hot in load.hot_topics
-            for share in [_share(load, hot.share, hot.bytes_in.is_at_least)]
+        hot_topics=_hot_topics(load),
+        busy_partitions=tuple(
+            (busy, mean, highest, share, _share_picture(busy.share, share))
+            for busy, mean, highest, share in busy_rows(load)
         ),
+        period_rows=_period_rows(load),
+        racks=_racks(load),
+        brokers=_brokers(load),
         disks=tuple((disk, _disk_picture(disk), disk_alerts(disk)) for disk in shown),
-        other_disks=_others(load.disks[DISKS_SHOWN:]),
+        other_disks=other_disks(load.disks[DISKS_SHOWN:]),
         broker_table_open=len(load.brokers) <= _BROKERS_IN_FULL,
     )
 
 
+def load_tiles_beside(load: ClusterLoad) -> tuple[Tile, ...]:
+    """Return the main figures, and beside them those of the period before, or of its end."""
+    return beside(load_tiles(load), load_tiles(load.before) if load.before else ())
+
+
 def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
-    """Return the main figures, to be compared with those of last week."""
+    """Return the main figures."""
     leaders, first = load.leaders, load.first_full
     is_at_least = load.bytes_in.is_at_least
     known, all_ = load.rates_known, load.rates_known + load.rates_unknown
@@ -117,11 +145,13 @@ def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
             "Bytes in",
             known_rate(load.bytes_in.now, is_at_least=is_at_least),
             f"{coverage}; {AT_LEAST}" if is_at_least else coverage,
+            number=load.bytes_in.now,
         ),
         Tile(
             "Bytes in, 95 % of the time ≤",
             known_rate(load.bytes_in.p95, is_at_least=is_at_least),
             f"highest {known_rate(load.bytes_in.highest, is_at_least=is_at_least)}",
+            number=load.bytes_in.p95,
         ),
         Tile(
             "Busiest broker takes in",
@@ -130,16 +160,18 @@ def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
             if leaders
             else "the rate of a broker is not known",
             bool(leaders and leaders.max_over_mean > _MUCH_OVER_SHARE),
+            number=leaders.max_over_mean if leaders else None,
         ),
         Tile(
             "Grows per day",
             known_bytes(load.bytes_per_day),
             f"holds {known_bytes(load.held_bytes)}",
+            number=load.bytes_per_day,
         ),
         Tile(
             "First disk full",
-            _first_full(load.disks),
-            f"broker {first.broker_id}" if first else _no_forecast(load.disks),
+            first_disk_full(load.disks),
+            f"broker {first.broker_id}" if first else why_no_disk_fills(load.disks),
             first is not None and disk_alerts(first),
         ),
     )
@@ -154,90 +186,96 @@ def known_bytes(size: int | None) -> str:
     return "not known" if size is None else format_bytes(size)
 
 
-def disk_alerts(disk: DiskForecast) -> bool:
-    return disk.days_left is not None and disk.days_left <= _FULL_SOON_DAYS
+def busy_rows(load: ClusterLoad) -> list[tuple[BusyPartition, Figure, str, str]]:
+    """Return the hottest partitions of the period: mean, highest, and share of all bytes in."""
+    busy = load.busy_partitions
+    if busy is None:
+        return []
+    was = load.before.busy_partitions if load.before else None
+    before = {(one.topic, one.partition): one for one in was.partitions} if was else {}
+    rows = []
+    for one in busy.partitions:
+        mean = known_rate(one.mean_bytes_in_per_second, is_at_least=one.is_at_least)
+        highest = known_rate(one.highest_bytes_in_per_second, is_at_least=one.is_at_least)
+        old = before.get((one.topic, one.partition))
+        old_rate = old.mean_bytes_in_per_second if old else None
+        old_mean = known_rate(old_rate, is_at_least=old.is_at_least) if old else ""
+        told = trend(one.mean_bytes_in_per_second, old_rate, mean, old_mean) if was else ""
+        bound = "≤ " if busy.is_at_least else ""
+        share = "–" if one.is_at_least else f"{bound}{percent(one.share)}"
+        rows.append((one, Figure(mean, told), highest, share))
+    return rows
 
 
-def load_markdown(load: ClusterLoad) -> str:
-    """Return the same figures as tables, with names escaped."""
-    tiles = ((tile.title, tile.value, tile.note) for tile in load_tiles(load))
-    parts = ["## Load", table(("Figure", "Value", ""), tiles), _brokers_table(load)]
-    parts += ["### Bytes in per rack", _racks_table(load)]
-    if load.hot_topics:
-        parts += ["### Hottest topics", _hot_topics_table(load)]
-    if load.hot_partitions:
-        parts += ["### Hottest partitions", _hot_partitions_table(load)]
-    if load.growing_topics:
-        parts += ["### Fastest growing topics", _growing_topics_table(load)]
-    if load.disks:
-        parts += ["### Disks", _disks_table(load.disks)]
-    return "\n\n".join(parts) + "\n"
+def _hot_topics(load: ClusterLoad) -> tuple[tuple[HotTopic, Figure, Figure, str, Markup], ...]:
+    before = {hot.topic: hot.bytes_in for hot in load.before.hot_topics} if load.before else {}
+    rows = []
+    for hot in load.hot_topics:
+        share = share_of_bytes_in(load, hot.share, hot.bytes_in.is_at_least)
+        figures = _figures(hot.bytes_in, before.get(hot.topic), is_compared=bool(load.before))
+        rows.append((hot, figures[0], figures[2], share, _share_picture(hot.share, share)))
+    return tuple(rows)
 
 
-def _brokers_table(load: ClusterLoad) -> str:
-    heads = (
-        "Broker",
-        "Bytes in, as leader",
-        "95 % of the time ≤",
-        "As follower",
-        "95 % of the time ≤",
+def _period_rows(load: ClusterLoad) -> tuple[tuple[str, Figure, Figure], ...]:
+    ours, copies = (
+        (load.before.bytes_in, load.before.replicated_in) if load.before else (None, None)
     )
-    rows = (
-        (str(b.broker_id), *_rate_cells(b.as_leader), *_rate_cells(b.as_follower))
-        for b in load.brokers
+    is_compared = load.before is not None
+    figures = (
+        _figures(load.bytes_in, ours, is_compared=is_compared),
+        _figures(load.replicated_in, copies, is_compared=is_compared),
     )
-    return table(heads, rows)
+    return tuple(zip(_RATE_NAMES, *figures, strict=True))
 
 
-def _racks_table(load: ClusterLoad) -> str:
-    rows = ((rack.rack or "no rack", *_rate_cells(rack.as_leader)) for rack in load.racks)
-    return table(("Rack", "Bytes in", "95 % of the time ≤"), rows)
-
-
-def _hot_topics_table(load: ClusterLoad) -> str:
-    rows = (
+def _racks(load: ClusterLoad) -> tuple[tuple[RackTraffic, tuple[Figure, ...]], ...]:
+    before = {rack.rack: rack.as_leader for rack in load.before.racks} if load.before else {}
+    return tuple(
         (
-            hot.topic,
-            *_rate_cells(hot.bytes_in),
-            _share(load, hot.share, hot.bytes_in.is_at_least),
+            rack,
+            _figures(rack.as_leader, before.get(rack.rack), "–", is_compared=bool(load.before)),
         )
-        for hot in load.hot_topics
+        for rack in load.racks
     )
-    return table(("Topic", "Bytes in", "95 % of the time ≤", "Share"), rows)
 
 
-def _hot_partitions_table(load: ClusterLoad) -> str:
-    rows = (
-        (
-            f"{hot.topic}-{hot.partition}",
-            _leader(hot.leader),
-            _at_least(hot.bytes_in_per_second, hot.is_at_least),
+def _brokers(load: ClusterLoad) -> tuple[tuple[BrokerTraffic, tuple[Figure, ...]], ...]:
+    is_compared = load.before is not None
+    # Of many brokers all figures would make the page too large: the JSON has them.
+    is_whole = len(load.brokers) <= _BROKERS_COMPARED
+    before = {broker.broker_id: broker for broker in load.before.brokers} if load.before else {}
+    rows = []
+    for broker in load.brokers:
+        was = before.get(broker.broker_id)
+        led = _figures(
+            broker.as_leader, was.as_leader if was else None, "–", is_compared=is_compared
         )
-        for hot in load.hot_partitions
-    )
-    return table(("Partition", "Leader", "Bytes in"), rows)
+        followed = _figures(
+            broker.as_follower, was.as_follower if was else None, "–", is_compared=is_compared
+        )
+        figures = led + followed
+        if not is_whole:
+            figures = tuple(
+                figure if number % len(_RATE_NAMES) == _P95 else Figure(figure.text)
+                for number, figure in enumerate(figures)
+            )
+        rows.append((broker, figures))
+    return tuple(rows)
 
 
-def _growing_topics_table(load: ClusterLoad) -> str:
-    rows = (
-        (topic.topic, format_bytes(topic.size_bytes), format_bytes(topic.bytes_per_day))
-        for topic in load.growing_topics
-    )
-    return table(("Topic", "One copy", "Per day"), rows)
-
-
-def load_document(load: ClusterLoad) -> dict[str, Any]:
-    """Return values for JSON: bytes, bytes per second, shares 0 to 1, times in ISO 8601 UTC; null
-    is not known.
-    """
-    document = asdict(load)
-    for name in ("observed_at", "since"):
-        document[name] = document[name].astimezone(UTC).isoformat()
-    for disk, forecast in zip(document["disks"], load.disks, strict=True):
-        disk["outlook"] = str(forecast.outlook)
-        del disk["held"]
-    document["unknown"] = [{"how": why, "partitions": number} for why, number in load.unknown]
-    return document
+def _figures(
+    rates: Rates, before: Rates | None, unknown: str = "not known", *, is_compared: bool = True
+) -> tuple[Figure, ...]:
+    """Return the rates of `_RATE_NAMES`, each beside that of the period before."""
+    was = before or Rates(None, None, None, None)
+    figures = []
+    for name in ("now", "p50", "p95", "highest"):
+        rate, old_rate = getattr(rates, name), getattr(was, name)
+        text = known_rate(rate, is_at_least=rates.is_at_least) if rate is not None else unknown
+        old = "" if old_rate is None else known_rate(old_rate, is_at_least=was.is_at_least)
+        figures.append(Figure(text, trend(rate, old_rate, text, old) if is_compared else ""))
+    return tuple(figures)
 
 
 def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
@@ -296,20 +334,22 @@ def _bytes_in_over_time(load: ClusterLoad, bands: Sequence[EventBand]) -> Pictur
     line = Line("bytes in", values, AFTER)
     breaks = [at + 1 for at, value in enumerate(trace.values) if value is None]
     title = f"Bytes in of {load.cluster} over time"
-    drawn = over_time(
-        instants,
-        [line],
-        name="bytes-in-time",
-        label=title,
-        unit=format_rate,
-        wide=False,
-        breaks=breaks,
-        bands=bands,
+    return Picture.of(
+        "bytes-in-time",
+        lambda name, wide: over_time(
+            instants,
+            [line],
+            name=name,
+            label=title,
+            unit=format_rate,
+            wide=wide,
+            breaks=breaks,
+            bands=bands,
+        ),
     )
-    return Picture(drawn)
 
 
-def _share(load: ClusterLoad, share: float, is_at_least: bool) -> str:
+def share_of_bytes_in(load: ClusterLoad, share: float, is_at_least: bool) -> str:
     """Return the share of all bytes in: at most so much where the sum is only a lower bound, and
     `–`, not known, where the rate is one itself.
     """
@@ -326,73 +366,5 @@ def _disk_picture(disk: DiskForecast) -> Markup:
     return small.disk(disk, label=f"Disk of broker {disk.broker_id}: {disk.in_words}")
 
 
-def _others(disks: Sequence[DiskForecast]) -> str:
-    """Return the number of disks by outlook: `12 not within a year, 3 shrinking`."""
-    fills = sum(disk.outlook is Outlook.FILLS for disk in disks)
-    words = [f"{format_count(fills)} full later within a year"] if fills else []
-    for outlook in (Outlook.NOT_KNOWN, Outlook.NOT_WITHIN_A_YEAR, Outlook.SHRINKING):
-        found = [disk for disk in disks if disk.outlook is outlook]
-        words += [f"{format_count(len(found))} {found[0].in_words}"] if found else []
-    return ", ".join(words)
-
-
-def _first_full(disks: Sequence[DiskForecast]) -> str:
-    if not disks:
-        return "not known"
-    known = [disk for disk in disks if disk.outlook is not Outlook.NOT_KNOWN]
-    if known and known[0].outlook is Outlook.FILLS:
-        return known[0].in_words.removeprefix("full ")
-    return "not within a year" if known else "not known"
-
-
-def _no_forecast(disks: Sequence[DiskForecast]) -> str:
-    unknown = [disk for disk in disks if disk.outlook is Outlook.NOT_KNOWN]
-    if not disks:
-        return "no log dir is known"
-    if not unknown:
-        return f"all {format_count(len(disks))} disks"
-    if any(disk.usable_bytes is None for disk in unknown):
-        return f"the free space of {format_count(len(unknown))} disks is not known"
-    watched = max(disk.watched_seconds for disk in unknown)
-    return (
-        f"observed for {format_seconds(watched)}; a forecast needs a day"
-        if watched
-        else "not observed yet"
-    )
-
-
-def _rate_cells(rates: Rates) -> tuple[str, str]:
-    is_at_least = rates.is_at_least
-    return (
-        known_rate(rates.now, is_at_least=is_at_least),
-        known_rate(rates.p95, is_at_least=is_at_least),
-    )
-
-
-def _leader(broker_id: int | None) -> str:
-    return "none" if broker_id is None else str(broker_id)
-
-
 def _at_least(rate: int, is_at_least: bool) -> str:
     return f"{'≥ ' if is_at_least else ''}{format_rate(rate)}"
-
-
-def _disks_table(disks: Sequence[DiskForecast]) -> str:
-    rows = [
-        (
-            str(disk.broker_id),
-            ", ".join(disk.log_dirs),
-            known_bytes(disk.held_bytes),
-            known_bytes(disk.usable_bytes),
-            known_bytes(disk.bytes_per_day),
-            disk.in_words,
-        )
-        for disk in disks[:DISKS_SHOWN]
-    ]
-    shown = table(("Broker", "Log dirs", "Held", "Free", "Grows per day", "Forecast"), rows)
-    others = _others(disks[DISKS_SHOWN:])
-    return (
-        f"{shown}\n\n{for_markdown(f'The other {len(disks) - DISKS_SHOWN}: {others}')}"
-        if others
-        else shown
-    )

@@ -53,7 +53,21 @@ _MANY_POINTS: Final = 1_000  # characters of a shape
 _LINES: Final = re.compile(r"M (\S+) (\S+)((?: L \S+ \S+){2,})")
 _GROUP: Final = re.compile(r"<g\b[^>]*>|</g>")
 _APPEARANCE: Final = re.compile(r"\b(?:clip-path|style|transform)=")
-_RECTANGLE: Final = re.compile(r"M (\S+) (\S+) L (\S+) \2 L \3 (\S+) L \1 \4 (?:L \1 \2 )?z")
+_RECTANGLE: Final = re.compile(r"M (\S+) (\S+) L (\S+) \2 L \3 (\S+) L \1 \4 (?:L \1 \2 )?z ?")
+_RECTANGLES: Final = re.compile(f"(?:{_RECTANGLE.pattern})+")
+_UPRIGHT: Final = re.compile(r"M (\S+) (\S+) L \1 (\S+)")
+_LEVEL: Final = re.compile(r"M (\S+) (\S+) L (\S+) \2")
+_TAG: Final = re.compile(r"<[^<>]+>")
+_STYLE: Final = re.compile(r' style="([^"]*)"')
+_FONT: Final = re.compile(r"font(-family)?: ([\d.]+px )?'DejaVu Sans'[^;\"]*(; )?")
+
+# What style.css says of every picture, or what is so unless said otherwise.
+_FONT_SIZE: Final = 8.5
+_SAID_ANYWAY: Final = (f"font-size: {_FONT_SIZE}px", "stroke-dashoffset: 0")
+# The name that matplotlib gives a marker, a frame or a hatch, where it stands and where it is used.
+_NAME: Final = re.compile(
+    r'(\b(?:id|href|clip-path|style)="(?:[^"]*url\()?#?[^"]*-)([a-z][0-9a-f]{10})\b'
+)
 
 # Settings of matplotlib are those of the process, and pages are drawn by several threads.
 _DRAWING: Final = threading.Lock()
@@ -65,7 +79,7 @@ _SETTINGS: Final[Any] = {
     "text.parse_math": False,  # a rack may be called $a$
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # ships with matplotlib: the same measures everywhere
-    "font.size": 8.5,
+    "font.size": _FONT_SIZE,
     "text.color": INK,
     "axes.labelcolor": MUTED,
     "axes.edgecolor": GRID,
@@ -109,6 +123,9 @@ def inline_svg(
         layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
         figure = Figure(figsize=(width / 72, height / 72), layout=layout)
         draw(figure)
+        figure.patch.set_visible(False)  # the page's background shows through
+        for axes in figure.axes:
+            axes.patch.set_visible(False)
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return Markup(_for_page(buffer.getvalue(), name, label))  # matplotlib escaped every text in it
 
@@ -139,22 +156,42 @@ def _for_page(svg: str, name: str, label: str) -> str:
     body = re.sub(r'(<[^<>]*?\b)id="', rf'\1id="{name}-', body)
     body = re.sub(r"url\(#", f"url(#{name}-", body)
     body = re.sub(r'xlink:href="#', f'href="#{name}-', body)
-    body = re.sub(r"font(-family)?: ([\d.]+px )?'DejaVu Sans'[^;\"]*", _page_font, body)
-    body = _SHAPE.sub(_short_shape, body)
     body = _without_plain_groups(body)
-    body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
-    body = re.sub(r'(?<= )[xy]="[^"]+"', lambda found: _rounded(found[0], 2), body)
+    names: dict[str, str] = {}
+    body = _TAG.sub(lambda tag: _short_tag(tag[0], names), body)
     body = re.sub(r">\s+<", "><", body)
     return re.sub(r"#0[abc]000\d", lambda found: f"var(--{_NAMES[found[0]]})", body)
 
 
+def _short_tag(tag: str, names: dict[str, str]) -> str:
+    """Return the same tag without what is so anyway; `names` has the short names of the picture's
+    parts so far.
+    """
+    tag = re.sub(r' transform="rotate\(-0 [^"]*"', "", tag)
+    tag = re.sub(r'(?<= )[xy]="[^"]+"', lambda found: _rounded(found[0], 2), tag)
+    tag = _NAME.sub(lambda at: at[1] + names.setdefault(at[2], str(len(names))), tag)
+    tag = _SHAPE.sub(_short_shape, tag)
+    return _STYLE.sub(_short_style, tag)
+
+
+def _short_style(found: re.Match[str]) -> str:
+    """Return the same style, but for what style.css says of every picture: its font."""
+    style = _FONT.sub(lambda font: f"font-size: {font[2].strip()}; " if font[2] else "", found[1])
+    said = [part for part in style.split("; ") if part and part not in _SAID_ANYWAY]
+    return f' style="{"; ".join(said)}"' if said else ""
+
+
 def _short_shape(found: re.Match[str]) -> str:
-    """Return the same shape in fewer characters: fewer decimals, rectangles by their corners, and
-    the points of a line by the way from the one before.
+    """Return the same shape in fewer characters: fewer decimals, and corners and points by the way
+    from the one before.
     """
     decimals = 1 if len(found[0]) > _MANY_POINTS else 2
     shape = _rounded(" ".join(found[0].split()), decimals)
-    shape = _RECTANGLE.sub(r"M\1 \2H\3V\4H\1z", shape)
+    if straight := _UPRIGHT.fullmatch(shape):
+        return "M{} {}V{}".format(*straight.groups())
+    if straight := _LEVEL.fullmatch(shape):
+        return "M{} {}H{}".format(*straight.groups())
+    shape = _RECTANGLES.sub(lambda run: _by_corners(run[0], 10**decimals), shape)
     return _LINES.sub(lambda line: _by_steps(line, 10**decimals), shape)
 
 
@@ -164,6 +201,20 @@ def _rounded(text: str, decimals: int) -> str:
 
 def _plain(number: float, decimals: int) -> str:
     return f"{number:.{decimals}f}".rstrip("0").rstrip(".")
+
+
+def _by_corners(rectangles: str, scale: int) -> str:
+    """Return `M1 2h3v4h-3zm5 0h6v7h-6z` of two rectangles; steps are of rounded corners."""
+    written = ""
+    before: tuple[int, int] | None = None
+    for each in _RECTANGLE.finditer(rectangles):
+        x, y, far_x, far_y = (round(float(text) * scale) for text in each.groups())
+        start = (x - before[0], y - before[1]) if before else (x, y)
+        dx, dy, wide, high = (_plain(n / scale, 2) for n in (*start, far_x - x, far_y - y))
+        back = _plain((x - far_x) / scale, 2)
+        written += f"{'m' if before else 'M'}{dx} {dy}h{wide}v{high}h{back}z"
+        before = x, y
+    return written
 
 
 def _by_steps(line: re.Match[str], scale: int) -> str:
@@ -193,7 +244,3 @@ def _without_plain_groups(body: str) -> str:
         return tag if is_kept[-1] else ""
 
     return _GROUP.sub(each, body)
-
-
-def _page_font(found: re.Match[str]) -> str:
-    return f"font: {found[2]}var(--font)" if found[2] else "font-family: var(--font)"

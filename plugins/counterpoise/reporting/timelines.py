@@ -142,14 +142,15 @@ def churn_timeline(balance: LeaderBalance) -> Timeline | None:
 
 
 def heat_sections(balance: LeaderBalance) -> tuple[HeatSection, ...]:
-    return tuple(_heat_section(heat) for heat in balance.heat_maps)
+    bands = event_bands(balance.events)
+    return tuple(_heat_section(heat, bands) for heat in balance.heat_maps)
 
 
-def _heat_section(heat: HeatMap) -> HeatSection:
+def _heat_section(heat: HeatMap, bands: Sequence[EventBand]) -> HeatSection:
     title = _HEAT_TITLES[heat.measure]
     picture = Picture.of(
         f"heat-{heat.measure.replace('_', '-')}",
-        lambda name, wide: heat_picture(heat, name=name, label=title, wide=wide),
+        lambda name, wide: heat_picture(heat, name=name, label=title, wide=wide, bands=bands),
     )
     note = (
         f"One column is {_width(heat)}. Blank: no snapshot, the broker was not live, "

@@ -166,6 +166,7 @@ def _columns(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float, wid
             axes.bar(x, bar.hatched, bottom=solid[x], width=thickness, **look)
         if bar.is_idle:
             axes.bar(x, fair, width=thickness, **_missing())
+    _column_figures(axes, bars, unit, room)
     axes.axhline(fair, **FAIR_LINE)
     axes.text(
         1.005,
@@ -204,6 +205,26 @@ def _one_shape_each(
         if shapes:
             path = Path.make_compound_path(*shapes)
             axes.add_patch(PathPatch(path, color=colour, alpha=alpha, linewidth=0))
+
+
+def _column_figures(axes: "Axes", bars: Sequence[Bar], unit: Unit, room: float) -> None:
+    """Write each value on its column, where all of them have room."""
+    texts = [unit(bar.value) for bar in bars]
+    if room < _LETTER * max(map(len, texts)):
+        return
+    for x, (bar, text) in enumerate(zip(bars, texts, strict=True)):
+        colour = ALERT if bar.is_idle else MUTED if bar.is_fenced else INK
+        axes.annotate(
+            text,
+            (x, bar.value),
+            xytext=(0, 1.5),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            color=colour,
+            fontsize=7.0,
+            bbox=PLATE,
+        )
 
 
 def _column_labels(axes: "Axes", bars: Sequence[Bar], room: float) -> None:

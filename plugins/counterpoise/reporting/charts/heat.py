@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup
 
 from counterpoise.model.balance import HeatMap
+from counterpoise.reporting.charts.bands import (
+    BAND_HEIGHT,
+    EventBand,
+    axes_with_bands,
+    draw_bands,
+)
 from counterpoise.reporting.charts.frame import (
     CARD,
     MAX_BAR_ROWS,
@@ -21,7 +27,7 @@ from counterpoise.reporting.charts.frame import (
     day_numbers,
     write_dates,
 )
-from counterpoise.reporting.svg import INK, heat_colour, inline_svg, plain_axes
+from counterpoise.reporting.svg import INK, heat_colour, inline_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,24 +51,26 @@ _CELL_HEIGHT: Final = 0.88  # of a row, so that rows can be told apart
 Rectangle = tuple[float, float, int]  # from, until, row
 
 
-def heat_picture(heat: HeatMap, *, name: str, label: str, wide: bool) -> Markup:
-    """Return the heat map, for a whole row of the page or a phone."""
+def heat_picture(
+    heat: HeatMap, *, name: str, label: str, wide: bool, bands: Sequence[EventBand] = ()
+) -> Markup:
+    """Return the heat map, for a whole row of the page or a phone, with what happened below it."""
     rows = len(heat.broker_ids)
     each = 15.0 if rows <= MAX_BAR_ROWS else 10.0 if rows <= 3 * MAX_BAR_ROWS else 8.0
     width = WIDE if wide else CARD
     return inline_svg(
-        lambda f: _draw(f, heat, each),
+        lambda f: _draw(f, heat, each, bands),
         name=name,
         label=label,
         width=width,
-        height=34.0 + rows * each,
+        height=34.0 + rows * each + BAND_HEIGHT * len(bands),
     )
 
 
-def _draw(figure: "Figure", heat: HeatMap, each: float) -> None:
+def _draw(figure: "Figure", heat: HeatMap, each: float, bands: Sequence[EventBand]) -> None:
     from matplotlib.patches import PathPatch
 
-    axes = plain_axes(figure, grid="x")
+    axes, below = axes_with_bands(figure, bands, len(heat.broker_ids) * each, grid="x")
     axes.grid(visible=False)
     starts, ends = (day_numbers(span[end] for span in heat.columns) for end in (0, 1))
     edges = list(zip(starts, ends, strict=True))
@@ -75,7 +83,11 @@ def _draw(figure: "Figure", heat: HeatMap, each: float) -> None:
     axes.set_ylim(len(heat.broker_ids) - 0.4, -0.6)
     labels = [str(broker_id) for broker_id in heat.broker_ids]
     axes.set_yticks(range(len(labels)), labels, color=INK, fontsize=min(8.0, each * 0.82))
-    write_dates(axes)
+    if below is None:
+        write_dates(axes)
+        return
+    write_dates(below)
+    draw_bands(axes, below, bands, (edges[-1][1] - edges[0][0]) / len(edges))
 
 
 def _by_level(heat: HeatMap, edges: Sequence[tuple[float, float]]) -> list[list[Rectangle]]:

@@ -16,18 +16,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
+from counterpoise.reporting.charts.bands import (
+    BAND_HEIGHT,
+    EventBand,
+    axes_with_bands,
+    draw_bands,
+)
 from counterpoise.reporting.charts.frame import CARD, WIDE, Unit, day_numbers, write_dates
-from counterpoise.reporting.svg import ALERT, GRID, INK, MUTED, calm, inline_svg
+from counterpoise.reporting.svg import GRID, inline_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MAX_VERTICAL_LINES: Final = 12  # events that are also drawn through the lines
 _MAX_MARKERS: Final = 40  # points that each get a dot
 # Units along the axis; of the points within them only the highest and the lowest are drawn.
 _POINT_WIDTH: Final = 3.2
-_BAND_HEIGHT: Final = 10.5  # units
 _PLOT: Final = 190.0
 
 
@@ -40,15 +44,6 @@ class Line:
     values: Sequence[float]
     colour: str
     style: str = "-"
-
-
-@dataclass(frozen=True, slots=True)
-class EventBand:
-    """One kind of event: from when until when each was."""
-
-    label: str
-    spans: Sequence[tuple[datetime, datetime]]
-    is_alert: bool = False
 
 
 def over_time(
@@ -72,7 +67,7 @@ def over_time(
         name=name,
         label=label,
         width=width,
-        height=_PLOT + _BAND_HEIGHT * len(bands),
+        height=_PLOT + BAND_HEIGHT * len(bands),
     )
 
 
@@ -86,7 +81,7 @@ def _draw(
 ) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    axes, below = _two_axes(figure, len(bands))
+    axes, below = axes_with_bands(figure, bands, _PLOT - 40, grid="y")
     days = day_numbers(times)
     room = figure.get_figwidth() * 72 / _POINT_WIDTH
     for line in lines:
@@ -105,24 +100,7 @@ def _draw(
         write_dates(axes)
     else:
         write_dates(below)
-        _draw_bands(axes, below, bands, (days[-1] - days[0]) / room)
-
-
-def _two_axes(figure: "Figure", band_count: int) -> "tuple[Axes, Axes | None]":
-    """Return axes for the lines, and for the bands when there are any."""
-    if not band_count:
-        axes = figure.add_subplot()
-        calm(axes, grid="y")
-        return axes, None
-    grid = figure.add_gridspec(
-        2, 1, height_ratios=[_PLOT - 40, _BAND_HEIGHT * band_count], hspace=0.02
-    )
-    axes = figure.add_subplot(grid[0])
-    below = figure.add_subplot(grid[1], sharex=axes)
-    calm(axes, grid="y")
-    calm(below, grid="x")
-    axes.tick_params(labelbottom=False)
-    return axes, below
+        draw_bands(axes, below, bands, (days[-1] - days[0]) / room)
 
 
 def _one_line(
@@ -177,47 +155,3 @@ def _thinned(
         kept.add(min(neighbours, key=lambda point: values[point]))
         kept.add(max(neighbours, key=lambda point: values[point]))
     return sorted(kept)
-
-
-def _draw_bands(axes: "Axes", below: "Axes", bands: Sequence[EventBand], interval: float) -> None:
-    """Draw a dot for each event, a bar where it lasted; few events also cross the lines above."""
-    starts = sorted({start for band in bands for start, _ in band.spans})
-    if len(starts) <= _MAX_VERTICAL_LINES:
-        for start in day_numbers(starts):
-            axes.axvline(start, color=MUTED, linewidth=0.7, linestyle=(0, (2, 2)), zorder=0.5)
-    for row, band in enumerate(bands):
-        colour = ALERT if band.is_alert else INK
-        starts_of_band = day_numbers(start for start, _ in band.spans)
-        ends_of_band = day_numbers(end for _, end in band.spans)
-        spans = _merged(list(zip(starts_of_band, ends_of_band, strict=True)), interval)
-        below.plot(
-            [first for first, _ in spans],
-            [row] * len(spans),
-            "D",
-            color=colour,
-            markersize=2.8,
-            clip_on=False,
-        )
-        for first, last in spans:
-            if last > first:
-                below.plot(
-                    [first, last],
-                    [row, row],
-                    color=colour,
-                    linewidth=2.6,
-                    solid_capstyle="butt",
-                    alpha=0.55,
-                )
-    below.set_yticks(range(len(bands)), [band.label for band in bands], fontsize=7.2, color=MUTED)
-    below.set_ylim(len(bands) - 0.4, -0.8)
-
-
-def _merged(spans: Sequence[tuple[float, float]], interval: float) -> list[tuple[float, float]]:
-    """Return the spans, those that would overlap in the chart merged."""
-    merged: list[tuple[float, float]] = []
-    for start, end in sorted(spans):
-        if merged and start - merged[-1][0] < interval:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged

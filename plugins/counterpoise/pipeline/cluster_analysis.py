@@ -1,0 +1,191 @@
+"""What the results say of one cluster over a period, and of the period before.
+
+    analysed = cluster_analysis(installation, "orders-eu", period=timedelta(days=30))
+    with_both_periods(analysed).balance.before
+
+Wiring: what a figure means is in `analysis/`.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from counterpoise import analysis, history
+from counterpoise.errors import RefusedError
+from counterpoise.installation import Installation
+from counterpoise.model.balance import LeaderBalance, WantedRebalance
+from counterpoise.model.load import ClusterLoad
+from counterpoise.pipeline.analysing import view_of
+from counterpoise.pipeline.period_figures import compared_with, with_period_figures
+from counterpoise.results import Results
+from counterpoise.units import format_moment, format_seconds
+
+PERIOD: Final = timedelta(days=30)
+_PERIOD_OF_DISKS: Final = timedelta(days=14)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAnalysis:
+    """All that is known of one cluster over a period."""
+
+    balance: LeaderBalance
+    load: ClusterLoad | None
+    wanted: WantedRebalance | None
+    known: "KnownOfCluster"
+    since: datetime
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOfCluster:
+    """What all figures of a cluster are taken from. The list of rounds is read once for all of
+    them: it has a document for each hour that is not compacted yet.
+    """
+
+    installation: Installation
+    cluster: str
+    series: pa.Table
+    results: Results
+
+
+def cluster_analysis(
+    installation: Installation,
+    cluster: str,
+    *,
+    period: timedelta = PERIOD,
+    until: datetime | None = None,
+) -> ClusterAnalysis:
+    """Return what the results say of the `period` before `until` (default: the newest snapshot).
+
+    Raises RefusedError when there is no analysed snapshot in that time.
+    """
+    series = view_of(installation, cluster)
+    if series.num_rows == 0:
+        raise RefusedError(
+            f"cluster {cluster} has no analysed snapshot yet; make one: "
+            f"counterpoise snapshot --cluster {cluster}"
+        )
+    newest_at: datetime = series["observed_at"][-1].as_py()
+    end = until or newest_at
+    known = KnownOfCluster(installation, cluster, series, installation.results)
+    analysed = _analysis_of(known, end - period, until)
+    if analysed is None:
+        length = format_seconds(period.total_seconds())
+        raise RefusedError(
+            f"cluster {cluster} has no analysed snapshot in the {length} before "
+            f"{format_moment(end)}; its newest is of {format_moment(newest_at)}: choose another "
+            "period"
+        )
+    return analysed
+
+
+def _analysis_of(
+    known: KnownOfCluster,
+    since: datetime,
+    until: datetime | None,
+    compared: ClusterLoad | None = None,
+) -> ClusterAnalysis | None:
+    """Return what the results say of since <= observed_at < until; None without a snapshot.
+
+    `compared` is the load of the period after, whose topics are wanted.
+    """
+    balance = _balance(known, since, until)
+    if balance is None:
+        return None
+    policy = known.installation.cluster(known.cluster).policy
+    return ClusterAnalysis(
+        balance=balance,
+        load=_load(known, balance, since, until, compared),
+        wanted=analysis.wanted_goal(balance, policy.balance),
+        known=known,
+        since=since,
+        until=until,
+    )
+
+
+def _balance(
+    known: KnownOfCluster, since: datetime, until: datetime | None
+) -> LeaderBalance | None:
+    series = known.series
+    if analysis.latest_snapshot_id(series, until) is None:
+        return None
+    topic_balance = known.results.table("topic_balance", _latest_with_results(known, until))
+    return analysis.leader_balance(
+        series, topic_balance, cluster=known.cluster, since=since, until=until
+    )
+
+
+def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
+    """Add the figures of the whole period, and beside them the period before, where it is known."""
+    known, since, until = analysed.known, analysed.since, analysed.until
+    series = known.series
+    balance, load = with_period_figures(
+        known.results, series, analysed.balance, analysed.load, since, until
+    )
+    begin = since - ((until or balance.latest.observed_at) - since)
+    if not analysis.reaches(series, balance.cluster, begin, until):
+        return replace(analysed, balance=balance, load=load)
+    before = _analysis_of(known, begin, since, load)
+    if before is None:
+        return replace(analysed, balance=balance, load=load)
+    balance_before, load_before = with_period_figures(
+        known.results,
+        series,
+        before.balance,
+        before.load,
+        begin,
+        since,
+        compared_with(balance, load),
+    )
+    return replace(
+        analysed,
+        balance=replace(balance, before=balance_before),
+        load=replace(load, before=load_before) if load else None,
+    )
+
+
+def _latest_with_results(known: KnownOfCluster, until: datetime | None) -> set[str]:
+    """Return the latest snapshot of the period whose topics and partitions are still known: that of
+    its end, unless it was thinned out. Empty where there is none.
+    """
+    ids = pa.array(sorted(known.results.of_cluster(known.cluster)), pa.string())
+    with_results = known.series.filter(pc.is_in(known.series["snapshot_id"], value_set=ids))
+    latest_id = analysis.latest_snapshot_id(with_results, until)
+    return set() if latest_id is None else {latest_id}
+
+
+def _load(
+    known: KnownOfCluster,
+    balance: LeaderBalance,
+    since: datetime,
+    until: datetime | None,
+    compared: ClusterLoad | None,
+) -> ClusterLoad | None:
+    latest = balance.latest
+    cluster, series, results = known.cluster, known.series, known.results
+    detailed_ids = _latest_with_results(known, until)
+    first_day, last_day = since.date(), latest.observed_at.date()
+    daily = results.daily("topic_load", cluster, first_day, last_day)
+    days_known = set(daily["date"].unique().to_pylist())
+    ids = series["snapshot_id"].unique().to_pylist()
+    days = ((snapshot_id, history.day_of(snapshot_id)) for snapshot_id in ids)
+    ids_of_topics = {
+        snapshot_id
+        for snapshot_id, day in days
+        if first_day <= day <= last_day and day not in days_known
+    }
+    begin_of_disks = latest.observed_at - _PERIOD_OF_DISKS
+    return analysis.cluster_load(
+        series,
+        results.table("topic_load", ids_of_topics | detailed_ids),
+        results.table("partition_load", {latest.snapshot_id} if compared is None else ()),
+        view_of(known.installation, cluster, "log_dirs", begin_of_disks, until),
+        daily,
+        cluster=cluster,
+        since=since,
+        until=until,
+        wanted_topics=[hot.topic for hot in compared.hot_topics] if compared else None,
+    )

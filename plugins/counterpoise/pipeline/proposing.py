@@ -1,0 +1,116 @@
+"""The rebalance that the analysis of a cluster asks for, and whether somebody is to be asked.
+
+propose(installation, "orders-eu")
+unneeded_proposal(installation, "orders-eu")
+"""
+
+from typing import Any
+
+from counterpoise import access, analysis
+from counterpoise.installation import Installation
+from counterpoise.model.approval import Decision
+from counterpoise.model.balance import WantedRebalance
+from counterpoise.model.control import find_active_requests
+from counterpoise.model.person import Person
+from counterpoise.model.request import Goal, Scope
+from counterpoise.model.run import OPEN_STATES, Run, RunState
+from counterpoise.pipeline.cluster_analysis import ClusterAnalysis, cluster_analysis
+
+
+def propose(installation: Installation, cluster: str) -> dict[str, Any] | None:
+    """Return the rebalance that the analysis asks for, as an event carries it.
+
+    None where the cluster is even enough or frozen, or was uneven in too few snapshots; where a run
+    is under way or approved, where a plan that somebody asked for waits for an answer, and where
+    the same question waits already, or was answered with a no lately: a person is asked once,
+    however often it is found again.
+    """
+    analysed = cluster_analysis(installation, cluster)
+    wanted = analysed.wanted
+    if (
+        wanted is None
+        or _is_frozen(installation, cluster)
+        or not _is_lasting(installation, analysed)
+    ):
+        return None
+    open_runs = installation.ledger.runs(cluster=cluster, states=OPEN_STATES)
+    if any(_is_in_the_way(installation, run, wanted) for run in open_runs):
+        return None
+    if _was_rejected_lately(installation, cluster, wanted):
+        return None
+    return {
+        "cluster": cluster,
+        "goal": str(wanted.goal),
+        "broker_ids": list(wanted.broker_ids),
+        "reason": wanted.reason,
+    }
+
+
+def unneeded_proposal(installation: Installation, cluster: str) -> tuple[Run, str] | None:
+    """Return the run that the analysis asked for, waits for an answer and is no longer needed, and
+    why. None without one, and while the cluster is frozen.
+    """
+    waiting = installation.ledger.runs(cluster=cluster, states={RunState.PROPOSED})
+    own = [run for run in waiting if run.requester == Person.of_analysis()]
+    if not own or _is_frozen(installation, cluster):
+        return None
+    run, wanted = own[0], cluster_analysis(installation, cluster).wanted
+    if wanted is None:
+        return run, "no live broker is idle, and leaders are even enough"
+    if _is_about(installation, run, wanted):
+        return None
+    return run, f"now {wanted.goal} would help: {wanted.reason}"
+
+
+def _is_frozen(installation: Installation, cluster: str) -> bool:
+    requests = installation.ledger.requests(cluster)
+    return find_active_requests(requests, installation.clock()).frozen is not None
+
+
+def _is_lasting(installation: Installation, analysed: ClusterAnalysis) -> bool:
+    """Return whether the need is there in as many snapshots as the policy says: for an idle broker
+    one is enough.
+    """
+    if analysed.wanted is None or analysed.wanted.goal is not Goal.LEADERS:
+        return True
+    policy = installation.cluster(analysed.balance.cluster).policy
+    found = analysis.uneven_snapshots(analysed.balance, policy.balance)
+    return found >= policy.proposals.uneven_snapshots
+
+
+def _is_in_the_way(installation: Installation, run: Run, wanted: WantedRebalance) -> bool:
+    """Return whether an open run is approved or under way, or was asked for by somebody, or is
+    about what is wanted now.
+    """
+    if run.state is not RunState.PROPOSED or not run.requester.is_dag:
+        return True
+    return _is_about(installation, run, wanted)
+
+
+def _was_rejected_lately(installation: Installation, cluster: str, wanted: WantedRebalance) -> bool:
+    """Return whether somebody said no to what is wanted, within the time that the policy gives.
+
+    A no of the requester only withdraws a plan, and silence is nobody's no.
+    """
+    since = installation.clock() - installation.cluster(cluster).policy.proposals.again_after
+    return any(
+        run.closed_at is not None
+        and run.closed_at > since
+        and _has_no_of_another(installation, run)
+        and _is_about(installation, run, wanted)
+        for run in installation.ledger.runs(cluster=cluster, states={RunState.REJECTED})
+    )
+
+
+def _has_no_of_another(installation: Installation, run: Run) -> bool:
+    return any(
+        approval.decision is Decision.REJECTED
+        and not access.is_requester(installation.people, approval.person, run.requester)
+        for approval in installation.ledger.approvals_of(run.run_id)
+    )
+
+
+def _is_about(installation: Installation, run: Run, wanted: WantedRebalance) -> bool:
+    plan = installation.plan_of(run)
+    is_whole = plan.scope == Scope()
+    return is_whole and (plan.goal, plan.broker_ids) == (wanted.goal, wanted.broker_ids)
