@@ -9,7 +9,7 @@ next writer will chain it: it is newer than all of its table that are chained, o
 time is of this day.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -119,13 +119,14 @@ class Chain:
 def _verify(
     connection: sa.Connection, now: datetime, cluster: str | None, heads: Sequence[str]
 ) -> ChainReport:
-    rows = {
-        (row.table, row.row_id): _Known(row.cluster or "unknown", row.at, row.row_hash)
-        for table in CHAINED_TABLES.values()
-        for row in links.read_rows(connection, table)
-    }
+    if cluster is None:
+        rows = _known_rows(connection)
+        all_links: Iterable[Link] = links.read_links(connection)
+    else:
+        all_links = list(links.read_links(connection, chain.c.cluster == cluster))
+        rows = _known_rows_of(connection, cluster, all_links)
     checks: dict[str, _Check] = {}
-    for link in links.read_links(connection):
+    for link in all_links:
         checks.setdefault(link.cluster, _Check(link.cluster)).add(link, rows)
     for (table, row_id), row in sorted(rows.items()):
         if not row.is_chained:
@@ -140,6 +141,31 @@ def _verify(
     )
 
 
+def _known_rows_of(
+    connection: sa.Connection, cluster: str, all_links: Sequence[Link]
+) -> "dict[tuple[str, int], _Known]":
+    """Return the rows of one cluster, and those of others that its entries name."""
+    rows = _known_rows(connection, cluster)
+    elsewhere = [
+        link
+        for link in all_links
+        if link.table in CHAINED_TABLES and (link.table, link.row_id) not in rows
+    ]
+    return rows | {key: _Known.of(row) for key, row in _rows_of(connection, elsewhere).items()}
+
+
+def _known_rows(
+    connection: sa.Connection, cluster: str | None = None
+) -> "dict[tuple[str, int], _Known]":
+    """Return all rows, or those of one cluster."""
+    rows: dict[tuple[str, int], _Known] = {}
+    for table in CHAINED_TABLES.values():
+        of_cluster = () if cluster is None else (links.cluster_column(table) == cluster,)
+        for row in links.read_rows(connection, table, *of_cluster):
+            rows[row.table, row.row_id] = _Known.of(row)
+    return rows
+
+
 @dataclass(slots=True)
 class _Known:
     """What is stored of a row."""
@@ -148,6 +174,10 @@ class _Known:
     at: str
     row_hash: str
     is_chained: bool = False
+
+    @classmethod
+    def of(cls, row: ChainedRow) -> "_Known":
+        return cls(row.cluster or "unknown", row.at, row.row_hash)
 
 
 @dataclass(slots=True)
