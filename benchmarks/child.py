@@ -14,7 +14,6 @@ import gc
 import hashlib
 import json
 import random
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -26,13 +25,12 @@ import pyarrow as pa
 
 from benchmarks import clusters
 from benchmarks import judge as judges
+from benchmarks.machine import peak_bytes
 from benchmarks.make_cluster import make_cluster
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.reassignment import to_reassignment_json
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
-
-_STATUS: Final = Path("/proc/self/status")
 
 
 def main() -> None:
@@ -127,21 +125,6 @@ def shuffled(snapshot: ClusterSnapshot) -> ClusterSnapshot:
         chance.shuffle(rows)
         tables[name] = table.take(pa.array(rows, pa.int64()))
     return replace(snapshot, tables=tables)
-
-
-def peak_bytes() -> int:
-    """The most memory that this process has had since it started.
-
-    `ru_maxrss` is the last resort: on Linux it also counts the parent's memory, of which a child
-    starts as a copy.
-    """
-    if _STATUS.exists():
-        words = next(
-            line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM")
-        ).split()
-        return int(words[1]) * 1024
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _ids(named: str) -> tuple[int, ...]:

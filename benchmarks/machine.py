@@ -1,16 +1,19 @@
-"""On what the figures were measured: one line for people who compare.
+"""On what the figures were measured: one line for people who compare; and memory.
 
 print(machine_line())
 """
 
 import os
 import platform
+import resource
+import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 _CPU_INFO: Final = Path("/proc/cpuinfo")
+_STATUS: Final = Path("/proc/self/status")
 
 
 def machine_line() -> str:
@@ -28,6 +31,21 @@ def load_line() -> str:
     """The machine's load now: figures of a busy one compare only within one run."""
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
     return f"load of the last 1, 5 and 15 minutes: {loads}"
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had since it started.
+
+    `ru_maxrss` is the last resort: on Linux it also counts the parent's memory, of which a child
+    starts as a copy.
+    """
+    if _STATUS.exists():
+        words = next(
+            line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM")
+        ).split()
+        return int(words[1]) * 1024
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _processor() -> str:

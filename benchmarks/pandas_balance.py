@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.child import peak_bytes
+from benchmarks.machine import peak_bytes
 
 COLUMNS = ["broker_id", "position", "is_leader", "size_bytes"]
 

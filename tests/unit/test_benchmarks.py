@@ -128,11 +128,11 @@ def test_a_planner_that_looks_at_the_hash_seed_or_at_the_order_of_rows_is_found(
 def test_the_peak_is_that_of_the_child_alone() -> None:
     """A child of a fat parent starts as a copy of it, which getrusage counts."""
     ballast = bytearray(os.urandom(1)) * (600 << 20)
-    code = "from benchmarks.child import peak_bytes; print(peak_bytes())"
+    code = "from benchmarks.machine import peak_bytes; print(peak_bytes())"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert 20 << 20 < int(done.stdout) < len(ballast)
+    assert 5 << 20 < int(done.stdout) < len(ballast)
 
 
 # -- targets
