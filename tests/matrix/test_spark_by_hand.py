@@ -1,0 +1,237 @@
+"""Each job by hand, with the commands of docs/deploying.md: on `local[2]` over a directory, and on
+`local[2]` and a standalone cluster over an object store, which Spark reads with Hadoop's connector.
+All write the same tables.
+
+Spark fetches the connector with `--packages` (some 690 MB, once, into .venv/ivy); `make
+test-matrix` makes the environment of the S3 server.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import fs
+
+from benchmarks.standalone import CONF, QUICK, standalone_cluster
+from counterpoise.archive import Archive
+from counterpoise.java_runtime import spark_java_home
+from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.storage import Store
+from local_processes import free_ports, start, wait_until
+from tests.spark.snapshot_files import SnapshotSpec, part
+
+pytestmark = pytest.mark.timeout(3000)
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ROOT / ".venv" / "bin"
+S3_SERVER = ROOT / ".venv" / "s3" / "bin" / "moto_server"
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "of-a-test",
+    "AWS_SECRET_ACCESS_KEY": "of-a-test",
+    "AWS_REGION": "eu-central-1",
+}
+BUCKET = "bucket"
+JOBS = ("leader_balance", "partition_load", "analysis_round")
+SPECS = [
+    SnapshotSpec(
+        cluster,
+        hour,
+        [
+            part(
+                "orders",
+                0,
+                [1, 2],
+                leader=1 + hour % 2,
+                epoch=hour,
+                size=10 + hour,
+                offsets=(0, 9 + hour),
+            ),
+            part("orders", 1, [2, 3], leader=2, isr=[2], size=7, offsets=(0, 7)),
+        ],
+    )
+    for cluster in ("demo", "other")
+    for hour in range(3)
+]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a history lies: as the command line and as Spark name it."""
+
+    store: str
+    spark_store: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def keys() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in KEYS.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="module")
+def object_store(keys: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    (port,) = free_ports(1)
+    log = tmp_path_factory.mktemp("s3") / "server.log"
+    command = [str(S3_SERVER), "-H", "127.0.0.1", "-p", str(port)]
+    server = start(command, log_path=log, name="the S3 server")
+    try:
+        s3 = fs.S3FileSystem(
+            endpoint_override=f"127.0.0.1:{port}", scheme="http", allow_bucket_creation=True
+        )
+        wait_until(lambda: _is_made(s3), "the S3 server", 120, [server])
+        place = Place(
+            f"s3://{BUCKET}/history?endpoint_override=127.0.0.1:{port}&scheme=http",
+            f"s3a://{BUCKET}/history",
+            {
+                "spark.jars.ivy": str(ROOT / ".venv" / "ivy"),
+                "spark.hadoop.fs.s3a.endpoint": f"http://127.0.0.1:{port}",
+                "spark.hadoop.fs.s3a.path.style.access": "true",
+            },
+        )
+        write_history(place)
+        yield place
+    finally:
+        server.begin_stop()
+        server.wait()
+
+
+def _is_made(s3: fs.S3FileSystem) -> bool:
+    try:
+        s3.create_dir(BUCKET)
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    folder = tmp_path_factory.mktemp("store")
+    place = Place(str(folder), folder.as_uri())
+    write_history(place)
+    return place
+
+
+def write_history(place: Place) -> None:
+    for spec in SPECS:
+        Archive(Store(place.store)).write_snapshot(spec.as_snapshot())
+
+
+def commands() -> tuple[list[str], list[str]]:
+    """Return the two commands that docs/deploying.md gives, as words."""
+    text = (ROOT / "docs" / "deploying.md").read_text()
+    found = re.search(
+        r"^    (counterpoise history export-round .*)\n    (.*\\\n.*)$", text, re.MULTILINE
+    )
+    assert found is not None, "docs/deploying.md has the commands"
+    return shlex.split(found[1]), shlex.split(found[2].replace("\\\n", " "))
+
+
+def run_by_hand(place: Place, job: str, name: str, folder: Path, spark: Sequence[str]) -> None:
+    """Run what the docs say, for this store and job; `spark` are further options."""
+    export, submit = commands()
+    assert submit[:2] == ["PYTHONPATH=plugins", "spark-submit"]
+    replaced = {
+        "file:///var/lib/counterpoise": place.spark_store,
+        "by-hand": name,
+        "snapshots.json": str(folder / "snapshots.json"),
+        "spark_jobs/leader_balance.py": f"spark_jobs/{job}.py",
+    }
+    assert replaced.keys() <= {*submit}
+    clusters = "".join(f"  {spec.cluster}: {{connection: none}}\n" for spec in SPECS[::3])
+    (folder / "clusters.yaml").write_text(f"clusters:\n{clusters}")
+    environment = {
+        **os.environ,
+        "COUNTERPOISE_STORE": place.store,
+        "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
+        "COUNTERPOISE_LEDGER": f"sqlite:///{folder}/ledger.db",
+        "JAVA_HOME": str(spark_java_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": "plugins",
+        "PYSPARK_PYTHON": str(PROGRAMS / "python"),
+    }
+    options = [
+        *spark,
+        *(w for key, value in place.conf.items() for w in ("--conf", f"{key}={value}")),
+    ]
+    words = [replaced.get(word, word) for word in submit[2:]]
+    for command in (
+        [str(PROGRAMS / export[0]), *(replaced.get(word, word) for word in export[1:])],
+        [str(PROGRAMS / submit[1]), *words[:2], *options, *words[2:]],
+    ):
+        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
+
+def tables(place: Place, name: str) -> dict[str, pa.Table]:
+    """Return the tables of a round that has any, rows in an order of their own."""
+    store = Store(place.store)
+    found = {}
+    for table in RESULT_TABLES:
+        paths = store.list(f"results/{table}/round={name}", suffix=".parquet")
+        if paths:
+            rows = pa.concat_tables([store.read_table(path) for path in paths]).to_pylist()
+            found[table] = sorted(rows, key=str)
+    return found
+
+
+@pytest.fixture(scope="module")
+def expected(
+    directory: Place, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, pa.Table]]:
+    """By job, what it writes on `local[2]` into a directory."""
+    found = {}
+    for job in JOBS:
+        folder = tmp_path_factory.mktemp(job)
+        run_by_hand(directory, job, job, folder, conf_options(QUICK))
+        found[job] = tables(directory, job)
+    return found
+
+
+def conf_options(conf: Mapping[str, str]) -> list[str]:
+    return [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+
+
+def packages() -> list[str]:
+    """Return the option of the docs for Hadoop's connector; its version is that of pyspark."""
+    text = (ROOT / "docs" / "deploying.md").read_text()
+    found = re.search(r"--packages (org\.apache\.hadoop:hadoop-aws:([\d.]+))", text)
+    assert found is not None
+    jars = next(ROOT.glob(".venv/lib/python*/site-packages/pyspark/jars/hadoop-client-api-*.jar"))
+    assert jars.name == f"hadoop-client-api-{found[2]}.jar"
+    return ["--packages", found[1]]
+
+
+def test_both_jobs_in_one_session_write_what_each_does(
+    expected: dict[str, dict[str, pa.Table]],
+) -> None:
+    assert expected["leader_balance"] | expected["partition_load"] == expected["analysis_round"]
+    assert expected["analysis_round"].keys() == RESULT_TABLES.keys()
+    assert not expected["leader_balance"].keys() & expected["partition_load"].keys()
+    assert all(expected["analysis_round"].values())
+
+
+def test_local_spark_over_an_object_store_writes_the_same(
+    object_store: Place, expected: dict[str, dict[str, pa.Table]], tmp_path: Path
+) -> None:
+    for job in JOBS:
+        run_by_hand(object_store, job, f"l-{job}", tmp_path, [*packages(), *conf_options(QUICK)])
+        assert tables(object_store, f"l-{job}") == expected[job]
+
+
+def test_a_standalone_cluster_over_an_object_store_writes_the_same(
+    object_store: Place, expected: dict[str, dict[str, pa.Table]], tmp_path: Path
+) -> None:
+    with standalone_cluster(tmp_path) as cluster:
+        options = ["--master", cluster.master, *packages(), *conf_options(CONF)]
+        for job in JOBS:
+            run_by_hand(object_store, job, f"c-{job}", tmp_path, options)
+            assert tables(object_store, f"c-{job}") == expected[job]
+    assert not cluster.open_ports
