@@ -128,6 +128,7 @@ def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
     begin = since - ((until or balance.latest.observed_at) - since)
     if not analysis.reaches(series, balance.cluster, begin, until):
         return replace(analysed, balance=balance, load=load)
+    midnight = since.replace(hour=0, minute=0, second=0, microsecond=0)
     before = _analysis_of(known, begin, since, load)
     if before is None:
         return replace(analysed, balance=balance, load=load)
@@ -137,7 +138,8 @@ def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
         before.balance,
         before.load,
         begin,
-        since,
+        # Figures of whole days: the day in which the period begins is one of its own.
+        midnight if midnight > begin else since,
         compared_with(balance, load),
     )
     return replace(
