@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from counterpoise import pipeline
+from counterpoise import controls, pipeline
 from counterpoise.installation import Installation
+from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.orchestration.approval import RecordedApproval
-from tests.dags.test_recorded_approval import CLUSTERS, Task, asked, planned
+from tests.dags.test_recorded_approval import CLUSTERS, Task, ask, asked, planned
 
 __all__ = ["asked"]  # a fixture
 
@@ -44,3 +45,20 @@ def installation_now() -> Installation:
     from counterpoise.installation import open_installation
 
     return open_installation()
+
+
+def test_people_are_asked_where_the_cluster_was_frozen_meanwhile(
+    installation: Installation, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(installation, RebalanceRequest(Goal.ADD_BROKERS, (3,)))
+    rule_that_approves = pipeline.rule_that_approves
+
+    def find_and_freeze(*arguments: Any) -> Any:
+        found = rule_that_approves(*arguments)
+        alice = Person("alice")
+        controls.freeze(installation, "demo", until="8h", by=alice, why="month end")
+        return found
+
+    monkeypatch.setattr(pipeline, "rule_that_approves", find_and_freeze)
+    assert ask() is not None
+    assert len(asked) == 1

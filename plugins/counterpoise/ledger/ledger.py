@@ -30,6 +30,7 @@ from counterpoise.ledger.run_states import (
     add_event,
     check_may_supersede,
     check_may_withdraw,
+    check_rule_is_first,
     record_plan,
     set_state,
 )
@@ -246,11 +247,12 @@ class Ledger:
         """Keep a yes, a no or a timeout, and change the run's state with it, in one transaction."""
         granted = approval.decision is Decision.GRANTED
         with self._transactions.chaining_run(approval.run_id) as connection:
-            connection.execute(approvals.insert().values(**asdict(approval)))
             state = connection.scalar(
                 sa.select(runs.c.state).where(runs.c.run_id == approval.run_id)
             )
             check_may_withdraw(approval.run_id, state, approval.person)
+            check_rule_is_first(connection, approval, state)
+            connection.execute(approvals.insert().values(**asdict(approval)))
             is_renewed = granted and state in (RunState.APPROVED, RunState.HALTED)
             is_moot = not granted and state == RunState.SUPERSEDED
             if not is_renewed and not is_moot:

@@ -12,7 +12,10 @@ from typing import Final
 import sqlalchemy as sa
 
 from counterpoise.errors import RefusedError, RunConflictError
-from counterpoise.ledger.schema import events, plans, runs
+from counterpoise.ledger.rows import read_request
+from counterpoise.ledger.schema import approvals, events, plans, requests, runs
+from counterpoise.model.approval import Approval
+from counterpoise.model.control import find_active_requests
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import OPEN_STATES, TRANSITIONS, UNDER_WAY_STATES, Run, RunState
@@ -86,6 +89,29 @@ def check_may_withdraw(run_id: str, state: str | None, by: Person) -> None:
     """
     if by.is_dag and state != RunState.PROPOSED:
         raise RunConflictError(f"run {run_id} is {state}, so {by.shown} does not withdraw its plan")
+
+
+def check_rule_is_first(connection: sa.Connection, approval: Approval, state: str | None) -> None:
+    """Raise RunConflictError where a rule of the policy would answer after a person, or while the
+    cluster is frozen: somebody may have been faster since it was checked.
+    """
+    if not approval.person.is_rule:
+        return
+    run_id, rule = approval.run_id, approval.person.shown
+    earlier = sa.select(approvals.c.id).where(approvals.c.run_id == run_id).limit(1)
+    if state != RunState.PROPOSED or connection.scalar(earlier) is not None:
+        raise RunConflictError(
+            f"run {run_id} is {state}, and {rule} approves only what waits for its first answer"
+        )
+    about_cluster = (
+        sa.select(requests)
+        .join(runs, runs.c.cluster == requests.c.cluster)
+        .where(runs.c.run_id == run_id, requests.c.run_id.is_(None))
+        .order_by(requests.c.id)
+    )
+    made = tuple(read_request(row) for row in connection.execute(about_cluster))
+    if find_active_requests(made, approval.at).frozen:
+        raise RunConflictError(f"run {run_id}: {rule} approves nothing while its cluster is frozen")
 
 
 def check_may_supersede(run: Run, requester: Person, *, may_operate: bool) -> None:

@@ -126,9 +126,13 @@ class RecordedApproval(ApprovalOperator):
             rule = pipeline.rule_that_approves(installation, dag_task(ti))
             if rule is None:
                 return False
-            approval = controls.approve_by_rule(
-                installation, run["run_id"], run["fingerprint"], rule
-            )
+            try:
+                approval = controls.approve_by_rule(
+                    installation, run["run_id"], run["fingerprint"], rule
+                )
+            except RefusedError as error:  # since it was found: an answer, a freeze
+                _LOGGER.info("%s does not approve: %s", rule.shown, error)
+                return False
             show_run(ti, run["run_id"])
             tell_about_run(installation, run["run_id"])
         _LOGGER.info("approved by %s: %s", approval.person.shown, approval.reason)

@@ -1,0 +1,112 @@
+"""A rule of the policy and a person answer at one instant, in two processes on one ledger."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from counterpoise import controls
+from counterpoise.errors import CounterpoiseError, NotApprovedError, RefusedError
+from counterpoise.installation import Installation
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.person import Person
+from counterpoise.model.run import RunState
+from counterpoise.pipeline import PlannedRun
+from tests.simulation import test_approval_by_rule as by_rule
+from tests.simulation.test_approval_by_rule import ALICE, SMALL, approve_by
+from tests.support.installations import installation_over
+from tests.support.runs import change_state
+
+kafka, under, ruled, run = by_rule.kafka, by_rule.under, by_rule.ruled, by_rule.run
+
+
+@pytest.fixture
+def other(tmp_path: Path, kafka: SimulatedCluster, run: PlannedRun) -> Installation:
+    """The same installation in another process: connections of its own."""
+    clusters = by_rule.POLICY.format(f"by_rule: [{by_rule.RULE}]")
+    return installation_over(tmp_path, lambda _: kafka, clusters=clusters)
+
+
+def run_and_halt(installation: Installation, run: PlannedRun) -> None:
+    approve_by(installation, run, ALICE)
+    by_rule.start(installation, run)
+    for state in (RunState.SETTLING, RunState.HALTED):
+        change_state(installation.ledger, run["run_id"], state)
+
+
+def freeze(installation: Installation, _run: PlannedRun) -> None:
+    controls.freeze(installation, "demo", until="8h", by=ALICE, why="month end")
+
+
+def approve_slowly(installation: Installation, run: PlannedRun) -> None:
+    approve_by(installation, run, ALICE, rate="5MB/s")
+
+
+def reject(installation: Installation, run: PlannedRun) -> None:
+    approve_by(installation, run, ALICE, decision=Decision.REJECTED, rate=None)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "state"),
+    [
+        (approve_slowly, RunState.APPROVED),
+        (reject, RunState.REJECTED),
+        (run_and_halt, RunState.HALTED),
+        (freeze, RunState.PROPOSED),
+    ],
+)
+def test_a_rule_approves_nothing_that_a_person_has_decided_since_it_was_checked(
+    monkeypatch: pytest.MonkeyPatch,
+    ruled: Installation,
+    run: PlannedRun,
+    other: Installation,
+    meanwhile: Callable[[Installation, PlannedRun], None],
+    state: RunState,
+) -> None:
+    record = ruled.ledger.record_decision
+
+    def record_late(approval: Approval) -> None:
+        meanwhile(other, run)
+        record(approval)
+
+    monkeypatch.setattr(ruled.ledger, "record_decision", record_late)
+    with pytest.raises(RefusedError):
+        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)
+    approvals = ruled.ledger.approvals_of(run["run_id"])
+    assert not any(approval.person.is_rule for approval in approvals)
+    assert ruled.ledger.run(run["run_id"]).state is state
+    if not approvals or approvals[-1].decision is Decision.REJECTED:
+        with pytest.raises((NotApprovedError, RefusedError)):
+            by_rule.start(ruled, run)
+
+
+def test_the_rate_of_a_person_holds_whoever_of_both_is_faster(
+    ruled: Installation, run: PlannedRun, other: Installation
+) -> None:
+    together = threading.Barrier(2, timeout=30)
+
+    def answer_together(answer: Callable[[], object]) -> None:
+        together.wait()
+        try:
+            answer()
+        except CounterpoiseError as error:
+            assert isinstance(error, RefusedError), error
+
+    def by_the_rule() -> object:
+        return controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)
+
+    def by_a_person() -> object:
+        return approve_by(other, run, ALICE, rate="5MB/s")
+
+    threads = [
+        threading.Thread(target=answer_together, args=(answer,))
+        for answer in (by_the_rule, by_a_person)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    *_, last = ruled.ledger.approvals_of(run["run_id"])
+    assert (last.person, last.rate_bytes_per_second) == (Person("alice"), 5_000_000)
