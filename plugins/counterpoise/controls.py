@@ -273,17 +273,17 @@ def undo(installation: Installation, run_id: str, *, by: Person, why: str) -> Co
 def note_undo(
     installation: Installation, run_id: str, dag_run_id: str, *, by: Person, why: str
 ) -> None:
-    """Note at an ended run that a Dag run makes the plan which takes back what it moved."""
+    """Note, once, at an ended run that a Dag run makes the plan which takes back what it moved."""
     text = f"by {by.shown}: {_required(why, 'why')}; Dag run {dag_run_id} makes the plan"
-    installation.ledger.journal(run_id).event("undo plan asked", text)
+    journal = installation.ledger.journal(run_id)
+    if not any((event.kind, event.text) == ("undo plan asked", text) for event in journal.events()):
+        journal.event("undo plan asked", text)
 
 
 def freeze(
     installation: Installation, cluster: str, *, until: str, by: Person, why: str
 ) -> ControlRequest:
-    """Let no run of the cluster start, or submit anything, until then. Raises InputError,
-    RefusedError.
-    """
+    """Let no run there start, or submit anything, until then. Raises InputError, RefusedError."""
     installation.cluster(cluster)
     end = parse_until(until, installation.clock())
     return _request_of(installation, cluster, Control.FREEZE, by, why, until=end)

@@ -113,3 +113,15 @@ def test_nobody_else_undoes_and_everybody_is_told_who_may(
         answer = victor.post(path, data={"form_token": token, "reason": "x"})
         assert answer.status_code == 403
     assert not started and not started_by_victor
+
+
+def test_an_undo_that_is_sent_twice_is_noted_once(
+    environment: dict[str, str], simulated: SimulatedRun
+) -> None:
+    assert simulated.go() is RunState.DONE
+    path = f"/runs/{simulated.run_id}/undo"
+    with starting(environment, "oscar") as (client, _started):
+        form = {"form_token": token_on(client.get(path).text), "reason": "too early"}
+        locations = {client.post(path, data=form).headers["location"] for _ in range(2)}
+    assert len(locations) == 1
+    assert events(simulated).count("undo plan asked") == 1

@@ -4,12 +4,14 @@
 
 It is what Airflow's own page does (`POST .../dagRuns`): the same function checks the values against
 the Dag's form and records who triggered it. Whether the user may is asked before, as its route
-does.
+does. A form that is sent twice (a double click) starts one Dag run: its id follows from the form.
 
 Limits: the Dag run waits for the scheduler like any other; a paused Dag is refused, since its runs
 would wait without a word.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
@@ -19,10 +21,14 @@ from airflow.api_fastapi.core_api.routes.public.dag_run import trigger_dag_run
 from airflow.api_fastapi.core_api.security import get_user
 from airflow.models.dag import DagModel
 from airflow.models.dagbag import DBDagBag
+from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
-from fastapi import Depends, HTTPException, Request
+from fastapi import Depends, Form, HTTPException, Request
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
 
 from counterpoise.errors import InputError, RefusedError
+from counterpoise.web.forms import time_of_form
 from counterpoise.web.viewers import may_in_airflow
 
 MAX_NOTE: Final = 1_000  # characters that Airflow keeps of a note
@@ -33,9 +39,15 @@ StartDagRun = Callable[[str, Mapping[str, object], str], str]
 
 
 def start_in_airflow(
-    user: Any, request: Request, dag_id: str, configuration: Mapping[str, object], note: str
+    user: Any,
+    request: Request,
+    dag_id: str,
+    configuration: Mapping[str, object],
+    note: str,
+    *,
+    form_token: str,
 ) -> str:
-    """Start a Dag run as this user and return its id.
+    """Start a Dag run as this user and return its id; the same form starts one alone.
 
     Raises RefusedError where Airflow does not let them, and where the Dag is not there or paused;
     InputError for values that its form does not take, and for a note that is too long.
@@ -43,15 +55,40 @@ def start_in_airflow(
     _check_may_start(user, dag_id)
     if len(note) > MAX_NOTE:
         raise InputError(f"reason: {len(note):,} characters are more than {MAX_NOTE:,}")
-    body = TriggerDAGRunPostBody(logical_date=None, conf=dict(configuration), note=note or None)
+    dag_run_id = _id_of_form(form_token, dag_id, configuration, note)
+    body = TriggerDAGRunPostBody(
+        dag_run_id=dag_run_id, logical_date=None, conf=dict(configuration), note=note or None
+    )
     with create_session(scoped=False) as session:
+        if _is_there(session, dag_id, dag_run_id):
+            return dag_run_id
         _check_not_paused(session, dag_id)
         try:
-            dag_run = trigger_dag_run(dag_id, body, DBDagBag(), user, session, request)
+            trigger_dag_run(dag_id, body, DBDagBag(), user, session, request)
         except HTTPException as error:
             session.rollback()
             raise InputError(f"Airflow did not start {dag_id}: {error.detail}") from None
-        return str(getattr(dag_run, "run_id"))  # noqa: B009 - it is a row, not what it is declared as
+        except IntegrityError:
+            session.rollback()
+            if not _is_there(session, dag_id, dag_run_id):
+                raise
+    return dag_run_id
+
+
+def _id_of_form(
+    form_token: str, dag_id: str, configuration: Mapping[str, object], note: str
+) -> str:
+    """Return the id of the Dag run that a form starts, like Airflow's own: the time is that of the
+    page.
+    """
+    sent = json.dumps([form_token, dag_id, configuration, note], sort_keys=True)
+    digest = hashlib.sha256(sent.encode()).hexdigest()[:16]
+    return f"manual__{time_of_form(form_token).isoformat()}_{digest}"
+
+
+def _is_there(session: Any, dag_id: str, dag_run_id: str) -> bool:
+    query = select(DagRun.id).where(DagRun.dag_id == dag_id, DagRun.run_id == dag_run_id)
+    return session.scalar(query) is not None
 
 
 def _check_may_start(user: Any, dag_id: str) -> None:
@@ -71,9 +108,13 @@ def _check_not_paused(session: Any, dag_id: str) -> None:
         )
 
 
-def start_dag_run(request: Request, user: Annotated[Any, Depends(get_user)]) -> StartDagRun:
+def start_dag_run(
+    request: Request,
+    user: Annotated[Any, Depends(get_user)],
+    form_token: Annotated[str, Form()] = "",
+) -> StartDagRun:
     def start(dag_id: str, configuration: Mapping[str, object], note: str) -> str:
-        return start_in_airflow(user, request, dag_id, configuration, note)
+        return start_in_airflow(user, request, dag_id, configuration, note, form_token=form_token)
 
     return start
 

@@ -8,6 +8,7 @@ signed with Airflow's own secret (`[api] secret_key`), names the account, and ho
 source: OWASP's CSRF prevention cheat sheet, "signed double-submit" bound to the account.
 """
 
+from datetime import datetime
 from typing import Annotated, Final
 
 from airflow.configuration import conf
@@ -42,6 +43,12 @@ def check_form(viewer: CurrentViewer, form_token: Annotated[str, Form()] = "") -
             "this form is too old, or it came from elsewhere; nothing was changed: open the page "
             "again and send it from there"
         )
+
+
+def time_of_form(form_token: str) -> datetime:
+    """Return when a page of ours gave out a token that `check_form` has accepted."""
+    at: datetime = _signer().loads(form_token, return_timestamp=True)[1]
+    return at
 
 
 def sent_mark(viewer: Viewer, run_id: str, answer_count: int) -> str:

@@ -1,0 +1,77 @@
+"""A form of our pages that is sent twice, as by a double click, starts one Dag run of Airflow."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from airflow.api_fastapi.app import init_auth_manager
+from airflow.dag_processing.bundles.manager import DagBundlesManager
+from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from counterpoise.installation import Installation
+from tests.dags.test_answers_on_pages import environment_of
+from tests.support.web import browser, token_on
+
+ROOT = Path(__file__).parents[2]
+DAG_ID = "kafka_snapshot"
+PATH = "/clusters/demo/start/snapshot"
+
+
+@pytest.fixture
+def unpaused() -> Iterator[None]:
+    """Airflow knows the Dag, and starts its runs; they are deleted at the end."""
+    init_auth_manager()
+    DagBundlesManager().sync_bundles_to_db()
+    bag = DagBag(dag_folder=ROOT / "dags" / f"{DAG_ID}.py", bundle_name="dags-folder")
+    assert DAG_ID in bag.dags
+    sync_bag_to_db(bag, "dags-folder", None)
+    with create_session(scoped=False) as session:
+        session.get_one(DagModel, DAG_ID).is_paused = False
+    yield
+    with create_session(scoped=False) as session:
+        for dag_run in session.scalars(select(DagRun).where(DagRun.dag_id == DAG_ID)):
+            session.delete(dag_run)
+        session.get_one(DagModel, DAG_ID).is_paused = True
+
+
+def started() -> list[str]:
+    with create_session(scoped=False) as session:
+        return list(session.scalars(select(DagRun.run_id).where(DagRun.dag_id == DAG_ID)))
+
+
+@pytest.mark.usefixtures("unpaused")
+def test_a_double_click_starts_one_dag_run(installation: Installation) -> None:
+    with browser(environment_of(installation), "alice", role="user") as client:
+        form = {"form_token": token_on(client.get(PATH).text), "reason": "disks"}
+        first, second = (client.post(PATH, data=form) for _ in range(2))
+        assert (first.status_code, second.status_code) == (303, 303), first.text
+        assert first.headers["location"] == second.headers["location"]
+        assert len(started()) == 1
+        other = client.post(PATH, data=form | {"reason": "disks again"})
+        assert other.headers["location"] != first.headers["location"]
+        assert len(started()) == 2
+
+
+@pytest.mark.usefixtures("unpaused")
+def test_two_clicks_at_one_instant_start_one_dag_run(installation: Installation) -> None:
+    together = threading.Barrier(2, timeout=30)
+    statuses: list[int] = []
+    with browser(environment_of(installation), "alice", role="user") as client:
+        form = {"form_token": token_on(client.get(PATH).text), "reason": "disks"}
+
+        def click() -> None:
+            together.wait()
+            statuses.append(client.post(PATH, data=form).status_code)
+
+        threads = [threading.Thread(target=click) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert statuses == [303, 303]
+    assert len(started()) == 1
