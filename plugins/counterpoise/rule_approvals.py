@@ -21,14 +21,23 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ApprovalRule
 from counterpoise.model.run import Run, RunState
 
-VALIDATED: Final = "validated"  # the event of a plan that nothing speaks against
+# The events of a plan that nothing speaks against, and of one that must not run; the last counts.
+VALIDATED: Final = "validated"
+NOT_VALIDATED: Final = "not validated"
 _DAY: Final = timedelta(days=1)
 
 
 def check_validated(installation: Installation, run: Run) -> None:
-    """Raise RefusedError where the task `validate` has not checked exactly this plan."""
+    """Raise RefusedError where the task `validate` has not checked exactly this plan, or has found
+    since that it must not run.
+    """
     events = installation.ledger.journal(run.run_id).events()
-    if not any((event.kind, event.text) == (VALIDATED, run.fingerprint) for event in events):
+    checks = [
+        event.kind
+        for event in events
+        if event.kind in (VALIDATED, NOT_VALIDATED) and event.text == run.fingerprint
+    ]
+    if checks[-1:] != [VALIDATED]:
         raise RefusedError(
             f"plan {run.fingerprint} was not validated (somebody may have marked the task as "
             "success); clear the task `validate`, and nobody is asked before it has succeeded"

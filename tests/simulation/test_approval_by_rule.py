@@ -305,3 +305,18 @@ def test_a_plan_whose_sizes_nobody_knows_is_for_people(
 ) -> None:
     monkeypatch.setattr(kafka, "describe_log_dirs", lambda *_, **__: ())
     check_people_decide(ruled, planned(ruled), "did not tell the sizes")
+
+
+def test_a_plan_that_no_longer_validates_is_approved_by_nobody(
+    ruled: Installation, run: PlannedRun, kafka: SimulatedCluster
+) -> None:
+    kafka.denied = {"set rates": "CLUSTER_AUTHORIZATION_FAILED"}
+    with pytest.raises(RefusedError, match="may not set rates"):
+        pipeline.validate(ruled, run["run_id"], run["fingerprint"])
+    with pytest.raises(RefusedError, match="was not validated"):
+        pipeline.rule_that_approves(ruled, TASK)
+    with pytest.raises(RefusedError, match="was not validated"):
+        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)
+    kafka.denied = {}
+    pipeline.validate(ruled, run["run_id"], run["fingerprint"])
+    approve_by_rule(ruled, run)

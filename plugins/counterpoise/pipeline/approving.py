@@ -33,7 +33,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
 from counterpoise.pipeline.snapshots import checked_snapshot
-from counterpoise.rule_approvals import VALIDATED
+from counterpoise.rule_approvals import NOT_VALIDATED, VALIDATED
 from counterpoise.units import format_rate
 from counterpoise.validation import (
     OVERRIDABLE_RULES,
@@ -91,6 +91,7 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
         ),
     ]
     if problems:
+        installation.ledger.journal(run_id).event(NOT_VALIDATED, fingerprint)
         docs_uri = installation.archive.store.uri(f"{docs_folder}/index.html")
         raise RefusedError(
             f"{list_complaints(f'plan {fingerprint} must not run', problems)}\n"
