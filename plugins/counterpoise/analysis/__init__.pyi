@@ -4,7 +4,14 @@ from .fleets import as_of_now, fleet
 from .inflow import observed_inflow, with_inflow
 from .load import cluster_load, typical_bytes_in
 from .partitions import busy_partitions
-from .period import PeriodDays, days_of_period, live_broker_counts, reaches, seconds_of_rates
+from .period import (
+    PeriodDays,
+    days_of_period,
+    end_of_whole_days,
+    live_broker_counts,
+    reaches,
+    seconds_of_rates,
+)
 from .rounds import Round, files_read, next_round
 from .series import compared_snapshots, each_once, latest_snapshot_id, series_rows
 from .skew import topic_skew
@@ -20,6 +27,7 @@ __all__ = [
     "days_of_period",
     "each_once",
     "elections",
+    "end_of_whole_days",
     "files_read",
     "flapping",
     "fleet",

@@ -47,6 +47,7 @@ class PeriodDays:
 
     snapshot_ids: tuple[str, ...]
     first_whole: date  # the first day of which all belongs to the cluster as it is now
+    end: date  # the first day after it of which not all belongs to the period
 
 
 def days_of_period(
@@ -58,7 +59,18 @@ def days_of_period(
     # Of the day of a rebuild a table of the day has both clusters.
     skipped = timedelta(days=1 if columns.breaks.rebuilt else 0)
     first_whole = columns.times[columns.first].date() + skipped
-    return PeriodDays(columns.snapshot_ids[columns.first :], first_whole)
+    end = end_of_whole_days(columns.times[-1], until)
+    return PeriodDays(columns.snapshot_ids[columns.first :], first_whole, end)
+
+
+def end_of_whole_days(latest: datetime, until: datetime | None) -> date:
+    """Return the day before which all days up to that of the `latest` snapshot belong wholly to a
+    period.
+
+    Example: of a period until 18:00 the day itself, of one until midnight the day that begins then.
+    """
+    after = start_of_day(latest) + timedelta(days=1)
+    return after.date() if until is None or until >= after else latest.date()
 
 
 def reaches(series: pa.Table, cluster: str, begin: datetime, until: datetime | None) -> bool:

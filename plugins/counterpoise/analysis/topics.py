@@ -58,6 +58,11 @@ class TopicHistory:
         newest = in_period.sort_by("observed_at")["snapshot_id"][-1]
         return in_period.filter(pc.equal(in_period["snapshot_id"], newest))
 
+    @property
+    def has_latest(self) -> bool:
+        """Return whether that is the latest snapshot of the period."""
+        return self.period.latest_id in self.now["snapshot_id"].to_pylist()[:1]
+
     @cached_property
     def _days(self) -> pa.Table:
         """Return the daily rows since the cluster was last rebuilt."""
@@ -184,6 +189,9 @@ def rates_of_groups(
 def hot_topics(history: TopicHistory, wanted: Sequence[str] | None = None) -> tuple[HotTopic, ...]:
     """Return the hottest topics of the latest snapshot (`wanted`: these, as far as it has them),
     with their rates over the period.
+
+    Where its rows were thinned out, an earlier one tells which topics there are, and of those that
+    are wanted the rate `now` is not known.
     """
     hottest, total = hottest_rows(history.now, "topic")
     if wanted is not None:
@@ -191,8 +199,10 @@ def hot_topics(history: TopicHistory, wanted: Sequence[str] | None = None) -> tu
         hottest = history.now.filter(is_wanted)
     topics = hottest["topic"].combine_chunks()
     samples = history.rates(topics)
+    now = floats_of(hottest["bytes_in_per_second"])
+    is_known = wanted is None or history.has_latest
     rates = rates_of_groups(
-        floats_of(hottest["bytes_in_per_second"]),
+        now if is_known else np.full_like(now, np.nan),
         samples.values,
         samples.seconds,
         samples.topics,

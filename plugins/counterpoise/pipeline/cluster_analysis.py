@@ -170,7 +170,8 @@ def _load(
     cluster, series, results = known.cluster, known.series, known.results
     detailed_ids = _latest_with_results(known, until)
     first_day, last_day = since.date(), latest.observed_at.date()
-    daily = results.daily("topic_load", cluster, first_day, last_day)
+    end_of_days = analysis.end_of_whole_days(latest.observed_at, until)
+    daily = results.daily("topic_load", cluster, first_day, end_of_days)
     days_known = set(daily["date"].unique().to_pylist())
     ids = series["snapshot_id"].unique().to_pylist()
     days = ((snapshot_id, history.day_of(snapshot_id)) for snapshot_id in ids)

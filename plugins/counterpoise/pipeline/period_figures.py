@@ -111,9 +111,8 @@ class _Tables:
         period, cluster = self._days.period, self._days.cluster
         results = self._days.results
         day_of = {one: history.day_of(one) for one in period.snapshot_ids}
-        last = max(day_of.values())
         days_read = set()
-        for daily in results.daily_tables(self._name, cluster, period.first_whole, last):
+        for daily in results.daily_tables(self._name, cluster, period.first_whole, period.end):
             days_read.add(daily.day)
             self.snapshot_count += daily.snapshot_count or 0
             yield daily.rows
