@@ -204,7 +204,7 @@ def packages() -> list[str]:
     text = (ROOT / "docs" / "deploying.md").read_text()
     found = re.search(r"--packages (org\.apache\.hadoop:hadoop-aws:([\d.]+))", text)
     assert found is not None
-    jars = next(ROOT.glob(".venv/lib/python*/site-packages/pyspark/jars/hadoop-client-api-*.jar"))
+    jars = next(ROOT.glob(".venv/lib/python*/*/pyspark/jars/hadoop-client-api-*.jar"))
     assert jars.name == f"hadoop-client-api-{found[2]}.jar"
     return ["--packages", found[1]]
 
