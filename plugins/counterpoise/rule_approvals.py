@@ -8,7 +8,8 @@ The one place that says so, for the question, for the record and for the start. 
 believed of an earlier check: a rule has to be in the settings, and to hold, each time.
 """
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from counterpoise.approval import find_rule, why_rule_does_not_hold
@@ -19,7 +20,7 @@ from counterpoise.model.control import find_active_requests
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ApprovalRule
-from counterpoise.model.run import Run, RunState
+from counterpoise.model.run import Event, Run, RunState
 
 # The events of a plan that nothing speaks against, and of one that must not run; the last counts.
 VALIDATED: Final = "validated"
@@ -27,17 +28,20 @@ NOT_VALIDATED: Final = "not validated"
 _DAY: Final = timedelta(days=1)
 
 
+def validated_at(run: Run, events: Sequence[Event]) -> datetime | None:
+    """Return when rules and data were last checked; None where that was never, or the last check
+    found that the plan must not run.
+    """
+    kinds = (VALIDATED, NOT_VALIDATED)
+    checks = [event for event in events if event.kind in kinds and event.text == run.fingerprint]
+    return checks[-1].at if checks and checks[-1].kind == VALIDATED else None
+
+
 def check_validated(installation: Installation, run: Run) -> None:
     """Raise RefusedError where the task `validate` has not checked exactly this plan, or has found
     since that it must not run.
     """
-    events = installation.ledger.journal(run.run_id).events()
-    checks = [
-        event.kind
-        for event in events
-        if event.kind in (VALIDATED, NOT_VALIDATED) and event.text == run.fingerprint
-    ]
-    if checks[-1:] != [VALIDATED]:
+    if validated_at(run, installation.ledger.journal(run.run_id).events()) is None:
         raise RefusedError(
             f"plan {run.fingerprint} was not validated (somebody may have marked the task as "
             "success); clear the task `validate`, and nobody is asked before it has succeeded"

@@ -1,7 +1,7 @@
 """A form of our pages that is sent twice, as by a double click, starts one Dag run of Airflow."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,8 +23,10 @@ PATH = "/clusters/demo/start/snapshot"
 
 
 @pytest.fixture
-def unpaused() -> Iterator[None]:
-    """Airflow knows the Dag, and starts its runs; they are deleted at the end."""
+def started() -> Iterator[Callable[[], set[str]]]:
+    """Airflow knows the Dag, and starts its runs; yield what tells the new ones, which are deleted
+    at the end.
+    """
     init_auth_manager()
     DagBundlesManager().sync_bundles_to_db()
     bag = DagBag(dag_folder=ROOT / "dags" / f"{DAG_ID}.py", bundle_name="dags-folder")
@@ -32,20 +34,23 @@ def unpaused() -> Iterator[None]:
     sync_bag_to_db(bag, "dags-folder", None)
     with create_session(scoped=False) as session:
         session.get_one(DagModel, DAG_ID).is_paused = False
-    yield
+    earlier = _dag_run_ids()  # of other tests
+    yield lambda: _dag_run_ids() - earlier
     with create_session(scoped=False) as session:
         for dag_run in session.scalars(select(DagRun).where(DagRun.dag_id == DAG_ID)):
-            session.delete(dag_run)
+            if dag_run.run_id not in earlier:
+                session.delete(dag_run)
         session.get_one(DagModel, DAG_ID).is_paused = True
 
 
-def started() -> list[str]:
+def _dag_run_ids() -> set[str]:
     with create_session(scoped=False) as session:
-        return list(session.scalars(select(DagRun.run_id).where(DagRun.dag_id == DAG_ID)))
+        return set(session.scalars(select(DagRun.run_id).where(DagRun.dag_id == DAG_ID)))
 
 
-@pytest.mark.usefixtures("unpaused")
-def test_a_double_click_starts_one_dag_run(installation: Installation) -> None:
+def test_a_double_click_starts_one_dag_run(
+    installation: Installation, started: Callable[[], set[str]]
+) -> None:
     with browser(environment_of(installation), "alice", role="user") as client:
         form = {"form_token": token_on(client.get(PATH).text), "reason": "disks"}
         first, second = (client.post(PATH, data=form) for _ in range(2))
@@ -57,8 +62,9 @@ def test_a_double_click_starts_one_dag_run(installation: Installation) -> None:
         assert len(started()) == 2
 
 
-@pytest.mark.usefixtures("unpaused")
-def test_two_clicks_at_one_instant_start_one_dag_run(installation: Installation) -> None:
+def test_two_clicks_at_one_instant_start_one_dag_run(
+    installation: Installation, started: Callable[[], set[str]]
+) -> None:
     together = threading.Barrier(2, timeout=30)
     statuses: list[int] = []
     with browser(environment_of(installation), "alice", role="user") as client:

@@ -31,7 +31,7 @@ from counterpoise.queries import Viewer, may_view
 from counterpoise.queries.viewing import MAY_NOT_VIEW, MayNotViewError, policy_refusal, who_may
 from counterpoise.reporting import plan_pictures
 from counterpoise.reporting.parts import Comparison
-from counterpoise.rule_approvals import NOT_VALIDATED, VALIDATED
+from counterpoise.rule_approvals import validated_at
 from counterpoise.settings import Settings
 from counterpoise.storage import Store
 from counterpoise.undoing import check_undoable
@@ -92,13 +92,7 @@ class RunDetails:
     @property
     def validated_at(self) -> datetime | None:
         """Return when rules and data were last checked, and nothing spoke against the plan."""
-        kinds = (VALIDATED, NOT_VALIDATED)
-        checks = [
-            event
-            for event in self.events
-            if event.kind in kinds and event.text == self.run.fingerprint
-        ]
-        return checks[-1].at if checks and checks[-1].kind == VALIDATED else None
+        return validated_at(self.run, self.events)
 
     @property
     def refused_answer(self) -> str:
