@@ -24,6 +24,7 @@ from counterpoise.java_runtime import spark_java_home
 from counterpoise.model.result_tables import RESULT_TABLES
 from counterpoise.storage import Store
 from local_processes import free_ports, start, wait_until
+from tests.spark.scenarios import LOG_DIRS
 from tests.spark.snapshot_files import SnapshotSpec, part
 
 pytestmark = pytest.mark.timeout(3000)
@@ -53,6 +54,7 @@ SPECS = [
             ),
             part("orders", 1, [2, 3], leader=2, isr=[2], size=7, offsets=(0, 7)),
         ],
+        log_dirs=LOG_DIRS,
     )
     for cluster in ("demo", "other")
     for hour in range(3)
