@@ -11,6 +11,7 @@ from .period import (
     live_broker_counts,
     reaches,
     seconds_of_rates,
+    start_of_day,
 )
 from .rounds import Round, files_read, next_round
 from .series import compared_snapshots, each_once, latest_snapshot_id, series_rows
@@ -39,6 +40,7 @@ __all__ = [
     "reaches",
     "seconds_of_rates",
     "series_rows",
+    "start_of_day",
     "topic_skew",
     "typical_bytes_in",
     "uneven_snapshots",

@@ -61,7 +61,7 @@ class TopicHistory:
     @property
     def has_latest(self) -> bool:
         """Return whether that is the latest snapshot of the period."""
-        return self.period.latest_id in self.now["snapshot_id"].to_pylist()[:1]
+        return self.period.latest_id in self.now["snapshot_id"].slice(0, 1).to_pylist()
 
     @cached_property
     def _days(self) -> pa.Table:

@@ -128,10 +128,10 @@ def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
     begin = since - ((until or balance.latest.observed_at) - since)
     if not analysis.reaches(series, balance.cluster, begin, until):
         return replace(analysed, balance=balance, load=load)
-    midnight = since.replace(hour=0, minute=0, second=0, microsecond=0)
     before = _analysis_of(known, begin, since, load)
     if before is None:
         return replace(analysed, balance=balance, load=load)
+    midnight = analysis.start_of_day(since)
     balance_before, load_before = with_period_figures(
         known.results,
         series,

@@ -72,9 +72,9 @@ def place_best(
     band = find_band(after)
     outside = int(band.bytes_outside(after.bytes_held)[is_counted].sum())
     if outside:
-        answer = _within_its_band(after, choice, chosen, find_band, is_counted)
+        answer, band = _within_its_band(after, choice, chosen, band, find_band, is_counted)
         bound = CopyBound(fewest, max(bound.bytes, answer.min_copied_bytes), answer.is_proven)
-        still_outside = int(find_band(after).bytes_outside(after.bytes_held)[is_counted].sum())
+        still_outside = int(band.bytes_outside(after.bytes_held)[is_counted].sum())
         is_start_best = bool((chosen == choice.stands).all())
         is_worth_it = still_outside <= outside - outside // _MIN_GAIN
         if answer.is_proven or not is_start_best or is_worth_it:
@@ -88,22 +88,25 @@ def _within_its_band(
     after: Placement,
     choice: ReplicaChoice,
     chosen: Flags,
+    band: ByteBand,
     find_band: Callable[[Placement], ByteBand],
     is_counted: Flags,
-) -> BandAnswer:
-    """Set the replicas nearest to the band which they themselves have; return the answer.
+) -> tuple[BandAnswer, ByteBand]:
+    """Set the replicas nearest to the band which they themselves have; return answer and band.
+
+    `band` is the one of the replicas as they are before.
 
     Where not every partition can be on as many racks as it should be, what a rack has to hold, and
     with it each fair share, depends on which partitions are. An answer that changes the band is
     asked for again with the new one; without an end to that it is not proven.
     """
     for _ in range(_MAX_SEARCHES):
-        band = find_band(after)
         answer = within_band(choice, chosen, band, is_counted)
         choice.apply(after, answer.chosen)
-        if band.is_about(find_band(after)):
-            return answer
-    return replace(answer, is_proven=False)
+        asked_for, band = band, find_band(after)
+        if asked_for.is_about(band):
+            return answer, band
+    return replace(answer, is_proven=False), band
 
 
 def solve(
