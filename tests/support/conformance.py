@@ -242,9 +242,16 @@ class Cluster(ABC):
             self._delete_rate(broker(broker_id), FOLLOWER_RATE)
 
     def _delete_rate(self, resource: ConfigResource, key: str) -> None:
-        found = self.config(resource, key)
-        if found is not None and found.source is ConfigSource.DYNAMIC_BROKER:
-            self.altered(resource, key, DELETE)
+        """Delete a broker's own rate, also one that is about to be shown or to vanish."""
+
+        def has_rate() -> bool:
+            found = self.config(resource, key)
+            return found is not None and found.source is ConfigSource.DYNAMIC_BROKER
+
+        if has_rate():
+            refusal = self.alter(resource, key, DELETE)
+            assert refusal == "", refusal
+            self.wait_until(lambda: not has_rate(), f"{key} to be deleted")
 
     def held_partition(self, replicas: tuple[int, ...]) -> TopicPartition:
         """Return a partition with data whose moves to other brokers are held by a throttle."""
