@@ -1,11 +1,10 @@
 """Plans for small crooked clusters, beside the best that a solver finds for goal and priorities.
 
-A few clusters, drawn anew every time; the seed is in the message of a failure. To run one again, or
-many, set COUNTERPOISE_ORACLE_SEED=123 and COUNTERPOISE_ORACLE_CLUSTERS=100.
+`COUNTERPOISE_SOAK=20` makes 20 times as many clusters, drawn anew each time; the seed is in the
+message of a failure.
 """
 
 import json
-import os
 import random
 from dataclasses import replace
 
@@ -18,11 +17,11 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
+from tests.support.examples import seeds
 from tests.support.placement_oracle import OracleCase, Placed, best_placement
 from tests.support.small_clusters import ORACLE_GOALS, draw_case, executed, with_constraints
 
-CLUSTERS = int(os.environ.get("COUNTERPOISE_ORACLE_CLUSTERS", "4"))
-SEED = int(os.environ.get("COUNTERPOISE_ORACLE_SEED", random.SystemRandom().randrange(10**9)))
+CLUSTERS = 4
 
 
 @pytest.mark.parametrize("is_constrained", (False, True), ids=("free", "constrained"))
@@ -30,7 +29,7 @@ SEED = int(os.environ.get("COUNTERPOISE_ORACLE_SEED", random.SystemRandom().rand
 def test_no_plan_is_worse_than_the_best_in_racks_or_counts_or_copies_much_more(
     goal: Goal, is_constrained: bool
 ) -> None:
-    for seed in range(SEED, SEED + CLUSTERS):
+    for seed in seeds(CLUSTERS):
         chance = random.Random(seed)
         case = draw_case(chance, goal, partitions=(8, 16))
         if is_constrained:
@@ -78,7 +77,7 @@ def test_a_thorough_search_copies_fewer_bytes_for_the_same() -> None:
 
 
 def test_planning_again_moves_nothing_where_leaders_are_limited() -> None:
-    for seed in range(SEED, SEED + 3 * CLUSTERS):
+    for seed in seeds(3 * CLUSTERS):
         chance = random.Random(seed)
         goal = chance.choice((Goal.LEADERS, Goal.REBALANCE))
         rows = [

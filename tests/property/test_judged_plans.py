@@ -9,17 +9,18 @@ from collections import Counter
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from ortools.graph.python import min_cost_flow
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.request import Goal, PlanRequest, Scope
+from tests.support.examples import examples
 from tests.support.trials import Key, Trial, large_trial, trials
 
 EVENING = (Goal.ADD_BROKERS, Goal.REBALANCE, Goal.LEADERS)
-PLENTY = settings(max_examples=80, deadline=None, derandomize=True)
-SOME = settings(max_examples=8, deadline=None, derandomize=True)
+PLENTY = examples(80)
+SOME = examples(8)
 
 
 # -- what holds for every plan

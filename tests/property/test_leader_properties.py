@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoise.model.cluster import ClusterSnapshot
@@ -21,8 +21,9 @@ from counterpoise.planning.arrays import read_cluster
 from counterpoise.planning.leading import Candidates, choose_leaders
 from counterpoise.planning.leading.leader_flow import even_leaders
 from counterpoise.planning.placement import Placement
+from tests.support.examples import examples
 
-PLENTY = settings(max_examples=150, deadline=None, derandomize=True)
+PLENTY = examples(150)
 BY_COUNT, BY_BYTES = (
     BalancePolicy(),
     BalancePolicy(leader_weight=LeaderWeight.BYTES_IN, ignorable_permille=0),

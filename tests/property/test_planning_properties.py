@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoise.errors import InputError, RefusedError
@@ -22,10 +22,11 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import GOALS_WITH_BROKERS, PLANNED_GOALS, Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan
 from counterpoise.validation import find_violations
+from tests.support.examples import examples
 from tests.support.goal_judge import assignment_of, executed, judge
 
-PLENTY = settings(max_examples=60, deadline=None, derandomize=True)
-FEW = settings(max_examples=25, deadline=None, derandomize=True)
+PLENTY = examples(60)
+FEW = examples(25)
 
 
 @st.composite

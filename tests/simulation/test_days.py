@@ -5,9 +5,7 @@ longer than its longest patience once nothing happens any more.
 `COUNTERPOISE_SOAK=20` makes 20 times as many days, drawn anew each time.
 """
 
-import os
 import random
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -20,12 +18,11 @@ from counterpoise.model.kafka import BrokerVersion
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import ENDED_STATES, RunState
+from tests.support.examples import seeds
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 from tests.support.runs import SimulatedRun
 
-SOAK: Final = int(os.environ.get("COUNTERPOISE_SOAK", "0"))
-SEEDS: Final = range(12) if not SOAK else range(base := time.time_ns() // 10**6, base + 12 * SOAK)
 BROKERS: Final = (1, 2, 3, 4, 5)
 PICTURE: Final = """
 orders-0: 1 2 3 size=20000000 rate=1000
@@ -153,7 +150,7 @@ class Day:
         return self.run.run.state not in ENDED_STATES
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(12))
 def test_no_run_waits_longer_than_its_patience_once_nothing_happens_any_more(
     seed: int, tmp_path: Path
 ) -> None:

@@ -9,7 +9,6 @@ nothing of ours is left.
 `COUNTERPOISE_SOAK=200` runs 200 times as many examples, drawn anew each time.
 """
 
-import os
 import shutil
 import tempfile
 import types
@@ -62,6 +61,7 @@ from tests.support.crashes import (
     CrashingProxy,
     Pause,
 )
+from tests.support.examples import examples
 from tests.support.pictures import cluster, simulated
 from tests.support.plans import move, plan_by_hand
 from tests.support.promises import Watch, lost_on_the_way
@@ -73,7 +73,6 @@ from tests.support.runs import (
     open_ledger,
 )
 
-SOAK: Final = int(os.environ.get("COUNTERPOISE_SOAK", "0"))
 BROKERS: Final = (1, 2, 3, 4, 5)
 RACKS: Final = "1 2 3 4 5"
 PICTURE: Final = """
@@ -581,10 +580,8 @@ def fresh_partition(tp: TopicPartition) -> SimulatedPartition:
 
 TestPromises = Promises.TestCase
 TestPromises.settings = settings(
-    max_examples=40 * (SOAK or 1),
+    examples(40),
     stateful_step_count=50,
-    deadline=None,
-    derandomize=not SOAK,
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )

@@ -28,6 +28,7 @@ from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
+from tests.support.examples import examples
 from tests.support.postgres import Postgres
 from tests.support.runs import change_state
 
@@ -362,7 +363,7 @@ def _empty_ledger() -> bytes:
     how=st.sampled_from(["change", "remove", "insert", "swap"]),
     data=st.data(),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(25), suppress_health_check=list(HealthCheck))
 def test_any_one_change_is_found_and_named(
     kinds: str, table: str, how: str, data: st.DataObject
 ) -> None:

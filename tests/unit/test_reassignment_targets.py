@@ -2,14 +2,15 @@
 the last.
 """
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoise.model.plan import Move
 from counterpoise.model.reassignment_targets import reassignment_targets
+from tests.support.examples import examples
 from tests.support.plans import move
 
-PLENTY = settings(max_examples=300, deadline=None, derandomize=True)
+PLENTY = examples(300)
 REPLICAS = st.lists(st.integers(1, 9), min_size=1, max_size=5, unique=True).map(tuple)
 
 

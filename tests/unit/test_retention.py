@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoise.history import (
@@ -24,6 +24,7 @@ from counterpoise.history import (
 from counterpoise.model.files import StoredFile
 from counterpoise.model.policy import HistoryPolicy
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOTS
+from tests.support.examples import examples
 
 POLICY = HistoryPolicy(
     timedelta(days=2), timedelta(days=4), timedelta(days=8), grace=timedelta(days=1)
@@ -108,7 +109,7 @@ moments = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(times=moments, days=st.integers(0, 10))
 def test_what_goes_in_two_steps_is_what_goes_in_one(times: list[datetime], days: int) -> None:
     later = NOW + days * DAY
