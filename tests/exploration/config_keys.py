@@ -1,7 +1,9 @@
 """Config keys of the simulated cluster, by resource and name, and their entries."""
 
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource
+from tests.exploration.points import REASSIGNMENTS
 
 Key = tuple[ConfigResource, str]
 
@@ -16,3 +18,8 @@ def entries_of(value: str | None) -> list[str]:
 
 def named(key: Key) -> str:
     return f"{key[0].type} {key[0].name} {key[1]}"
+
+
+def kind_of(what: TopicPartition | Key) -> str:
+    """What has to be read to see that somebody else changed this."""
+    return REASSIGNMENTS if isinstance(what, TopicPartition) else str(what[0].type)

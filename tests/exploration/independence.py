@@ -36,6 +36,11 @@ _READ_BY_CALL: Final = {
 _READ_OTHERWISE: Final = {"partitions", "brokers", "topic ids"}
 
 
+def by_others(kind: str) -> str:
+    """What somebody else changes, also when it is as it was: the promises ask who has seen it."""
+    return f"{kind} by others"
+
+
 @dataclass(slots=True)
 class Footprint:
     """What was read and written: tables, parts of the cluster, the time."""

@@ -23,6 +23,7 @@ from counterpoise.errors import UnknownOutcomeError
 from counterpoise.kafka_admin.port import NO_RESPONSE
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.kafka import CallResults, ConfigResourceType
+from tests.exploration.independence import by_others
 
 if TYPE_CHECKING:
     from tests.exploration.actors import Actor
@@ -103,8 +104,10 @@ _texts: dict[int, str] = {}  # of answers that are kept for good, by their ident
 def read(stage: "Stage", actor: "Actor | None", name: str, args: Any, kwargs: Any) -> Any:
     """The answer depends on the cluster alone, so it is found once for each of its states."""
     stage.touched.note_call(name)
+    seen = _read_by(name, args)
+    stage.touched.reads |= {by_others(kind) for kind in seen}
     if actor is not None:
-        actor.has_seen |= dict.fromkeys(_read_by(name, args), stage.history.foreign_changes)
+        actor.has_seen |= dict.fromkeys(seen, stage.history.foreign_changes)
     question = (stage.cluster_key(), name, repr((args, kwargs)))
     if question not in _answers:
         answer = getattr(stage.cluster, name)(*args, **kwargs)

@@ -34,8 +34,8 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import STEP_LOCK_SECONDS
-from tests.exploration.config_keys import Key, entries_of, named, settings_of
-from tests.exploration.points import REASSIGNMENTS
+from tests.exploration.config_keys import Key, entries_of, kind_of, named, settings_of
+from tests.exploration.independence import by_others
 
 if TYPE_CHECKING:
     from tests.exploration.actors import Actor
@@ -103,7 +103,7 @@ class History:
 
     def alter_as_somebody_else(self, stage: "Stage", change: ConfigChange) -> None:
         key = (change.resource, change.key)
-        self._note_foreign(key)
+        self._note_foreign(stage, key)
         stage.cluster.configs.alter(change.resource, [change])
         stage.cluster_changed()
         self.gaps[key] = 0
@@ -116,14 +116,15 @@ class History:
     ) -> None:
         partition = stage.cluster.partitions[tp]
         if not partition.reassign(target, stage.cluster.brokers.keys()):
-            self._note_foreign(tp)
+            self._note_foreign(stage, tp)
             where = "topic = ? AND partition = ? AND done_at IS NOT NULL"
             if stage.rows(f"SELECT 1 FROM moves WHERE {where}", tp.topic, tp.partition):
                 self.taken_back.add(tp)
             self.foreign_moves[tp] = target
         stage.cluster_changed()
 
-    def _note_foreign(self, what: TopicPartition | Key) -> None:
+    def _note_foreign(self, stage: "Stage", what: TopicPartition | Key) -> None:
+        stage.touched.writes.add(by_others(kind_of(what)))
         self.foreign_changes += 1
         self.last_foreign[what] = self.foreign_changes
 
@@ -131,8 +132,7 @@ class History:
         """Whether somebody else changed this since the actor read it."""
         if actor is None:
             return False
-        kind = REASSIGNMENTS if isinstance(what, TopicPartition) else str(what[0].type)
-        return self.last_foreign.get(what, 0) > actor.has_seen[kind]
+        return self.last_foreign.get(what, 0) > actor.has_seen[kind_of(what)]
 
     # -- calls of ours
 

@@ -103,6 +103,10 @@ class Stage:
         self.touched.reads.add(TIME)
         return self.now
 
+    def read_monotonic(self) -> Monotonic:
+        self.touched.reads.add(TIME)
+        return Monotonic(self.cluster.now)
+
     def sleep(self, seconds: float) -> None:
         """Waits for the explorer to let the time pass."""
         point("sleep", "sleep", lambda: self.advance(seconds), seconds=seconds)
@@ -287,7 +291,7 @@ def _everything_from(stage: Stage) -> Iterator[None]:
 
     simulated_time = types.SimpleNamespace(
         sleep=stage.sleep,
-        monotonic=lambda: point("monotonic", "", lambda: Monotonic(stage.cluster.now)),
+        monotonic=lambda: point("monotonic", "", stage.read_monotonic),
         time=lambda: stage.seconds,
     )
     given = {
