@@ -9,8 +9,8 @@
     put the first state on the stack
     while there is a state on the stack, and the same follows from no other one (independence.py):
         bring it back, and go on from it until everybody is over:
-            go where a frozen process wakes, if the others went there from here before
             stop where the world and all actors are as they were before, with as much budget
+            (while one is frozen: the world and all others; freezing.py)
             push the same state once for each deviation that the budget allows here
             let the actor act; check the promises
         over: the faults end, and a run has to end within so many observations
@@ -20,14 +20,14 @@ import gc
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.exploration.actors import NEVER, Actor
 from tests.exploration.ending import end_everything
+from tests.exploration.freezing import Freezer, Meanwhile, Thaw, Way
 from tests.exploration.independence import Probe, Visit
 from tests.exploration.paths import Branch, Budget, Path, Scenario, Schedule, is_preemption
-from tests.exploration.stage import Kept
 
 
 @dataclass
@@ -89,10 +89,10 @@ def explore(
                 found.extent = "broken off"
                 break
             branch = exploration.next_branch()
-            if leaves_out and branch.reading and branch.reading.is_covered(branch.choice):
+            if leaves_out and branch.is_covered():
                 found.figures["left out"] += 1
                 continue
-            path = Path(stage, branch, exploration.thaws)
+            path = Path(stage, branch)
             found.note(exploration.follow(path, branch.choice), path.schedule)
             path.leave()
     if len(found.broken) >= max_broken:
@@ -114,7 +114,7 @@ class _Exploration:
     leaves_out: bool
     stack: list[Branch] = field(default_factory=list)
     visited: dict[bytes, list[Visit]] = field(default_factory=dict)
-    thaws: dict[bytes, tuple[Kept, list[Actor]]] = field(default_factory=dict)
+    freezer: Freezer = field(default_factory=Freezer)
     # The branches that are being explored: where each lay on the stack.
     _opened: list[tuple[int, Probe]] = field(default_factory=list)
 
@@ -137,6 +137,9 @@ class _Exploration:
         while path.find_next():
             if path.stage.history.complaints:
                 return path.stage.history.complaints
+            if path.meanwhile is not None and path.only_frozen() is None:
+                self._thaw(path)
+                return ()
             actor = path.actor
             if actor.at is None:
                 actor.reach_point(path.stage)
@@ -144,14 +147,11 @@ class _Exploration:
                     continue
             visit = None
             if is_new:
-                if self.leaves_out and path.skip_to_thaw():
-                    figures["skipped to a thaw"] += 1
-                    continue
                 visit, is_met = self._meet(path)
                 if is_met:
                     figures["merged"] += 1
                     return ()
-                self.stack += _deviations(path, visit)
+                self._deviate(path, visit)
             actor.reach_point(path.stage)
             if complaints := path.act(how, visit):
                 return complaints
@@ -166,9 +166,11 @@ class _Exploration:
 
     def _meet(self, path: Path) -> tuple[Visit, bool]:
         """The visit of this state, and whether it was met before with as much budget."""
-        visits = self.visited.setdefault(path.key(), [])
-        covering = (visit for visit in visits if visit.budget.covers(path.budget))
-        known = next(covering, None)
+        frozen = path.only_frozen() if self.leaves_out else None
+        if frozen is not None and path.meanwhile is None:
+            path.forget_probes()
+        visits = self.visited.setdefault(path.key_without(frozen) if frozen else path.key(), [])
+        known = next((visit for visit in visits if _covers(visit, path)), None)
         visit = known or Visit(path.budget, dict(path.probes))
         if path.reading is not None:
             path.reading.following = visit
@@ -176,26 +178,72 @@ class _Exploration:
             visits.append(visit)
         else:
             path.go_on_as(visit)
+        if frozen is not None:
+            self._meet_while(frozen, path, visit)
         return visit, known is not None
 
+    def _meet_while(self, frozen: Actor, path: Path, visit: Visit) -> None:
+        """Note for whom this is a state while it is frozen."""
+        here = visit.meanwhile = visit.meanwhile or Meanwhile()
+        path.note_writes()
+        writes = frozenset(path.writes)
+        if path.meanwhile is None:
+            self.found.figures["followed once while frozen"] += bool(here.frozen)
+            sleeper, reading = self.freezer.frozen(frozen), path.frozen_by
+            if reading is not None:
+                reading.visit.frozen = sleeper
+            self.stack += here.enter(sleeper, Way(path.schedule, writes, reading))
+        else:
+            self.stack += path.meanwhile.leads_to(here, Way(path.deviations, writes))
+        path.meanwhile, path.deviations, path.frozen_by = here, (), None
+        path.writes.clear()
 
-def _deviations(path: Path, visit: Visit) -> Iterable[Branch]:
-    """What the budget allows instead of the turn of who stands here."""
-    reading = path.reading_from(visit)
-    for choice in path.choices():
-        branch = Branch(
-            path.stage.keep(),
-            [other.copy() for other in path.actors],
-            path.current,
-            path.budget.without(choice),
-            choice,
-            (*path.schedule, path.deviation(choice)),
-            dict(path.probes),
-        )
-        if is_preemption(choice):
+    def _thaw(self, path: Path) -> None:
+        """The others are over: each that is frozen goes on in a branch of its own."""
+        assert path.meanwhile is not None
+        path.note_writes()
+        way = Way(path.deviations, frozenset(path.writes))
+        thaw = Thaw(_branch(path, path.budget, ""), way, path.stage.cluster.now)
+        self.stack += path.meanwhile.thaws_at(thaw)
+
+    def _deviate(self, path: Path, visit: Visit) -> None:
+        """Put on the stack what the budget allows instead of the turn of who stands here."""
+        reading = path.reading_from(visit)
+        name, now = path.actor.name, path.stage.cluster.now
+        for choice in path.choices():
+            branch = _branch(path, path.budget.without(choice), choice)
+            deviation = path.deviation(choice)
+            branch.schedule = (*path.schedule, deviation)
             branch.reading = reading
-            branch.own_probe = visit.branches[choice] = Probe(path.stage.cluster.now)
-            name = path.actor.name
-            earlier = path.probes.get(name, ())
-            branch.probes[name] = (*earlier, branch.own_probe)
-        yield branch
+            if is_preemption(choice):
+                if path.meanwhile is not None and path.thaws_by(choice):
+                    path.forget_probes()
+                    thaw = Thaw(branch, Way((deviation,)), now, visit, name)
+                    self.stack += path.meanwhile.thaws_at(thaw)
+                    continue
+                branch.own_probe = visit.branches[choice, None] = Probe(now)
+                branch.probes[name] = (*path.probes.get(name, ()), branch.own_probe)
+            branch.meanwhile = path.meanwhile
+            self.stack.append(branch)
+
+
+def _covers(visit: Visit, path: Path) -> bool:
+    """Whether what follows was followed with as much budget.
+
+    Those that are frozen meanwhile share all that follows, so their budget is the same.
+    """
+    if visit.meanwhile is not None:
+        return visit.budget == path.budget
+    return visit.budget.covers(path.budget)
+
+
+def _branch(path: Path, budget: Budget, choice: str) -> Branch:
+    return Branch(
+        path.stage.keep(),
+        [actor.copy() for actor in path.actors],
+        path.current,
+        budget,
+        choice,
+        path.schedule,
+        dict(path.probes),
+    )

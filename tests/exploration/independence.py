@@ -21,6 +21,7 @@ from counterpoise.ledger.schema import metadata
 from counterpoise.model.run import STEP_LOCK_SECONDS
 
 if TYPE_CHECKING:
+    from tests.exploration.freezing import Frozen, Meanwhile
     from tests.exploration.paths import Budget
 
 TIME: Final = "time"
@@ -106,7 +107,10 @@ class Visit:
 
     budget: "Budget"
     probes: Probes
-    branches: dict[str, Probe] = field(default_factory=dict)  # by choice
+    # By choice, and who goes on that was frozen.
+    branches: dict[tuple[str, object], Probe] = field(default_factory=dict)
+    meanwhile: "Meanwhile | None" = None  # while a process is frozen
+    frozen: "Frozen | None" = None  # who was frozen here
 
 
 @dataclass(slots=True)
@@ -117,7 +121,7 @@ class Reading:
     reads: set[str] = field(default_factory=set)
     following: Visit | None = None  # None: it did something else
 
-    def is_covered(self, choice: str) -> bool:
+    def is_covered(self, choice: tuple[str, object]) -> bool:
         """Return whether this preemption leads where the one at the following point led."""
         probe = self.following.branches.get(choice) if self.following else None
         if probe is None or probe.is_unknown or not probe.is_complete:

@@ -9,7 +9,7 @@ answer is lost; a call arrives late). Each schedule is the list of its deviation
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.exploration.actors import NEVER, Actor
 from tests.exploration.ending import end_everything
@@ -18,12 +18,15 @@ from tests.exploration.points import CHANGING_CALLS
 from tests.exploration.roles import Arrival
 from tests.exploration.stage import Kept, Stage, digest
 
+if TYPE_CHECKING:
+    from tests.exploration.freezing import Frozen, Meanwhile
+
 RETRY_SECONDS: Final = 0.5  # after which a process that died is started again
 LOCK_SECONDS: Final = 31.0  # after which a step lock has run out
 _LONGEST_PAUSE_SECONDS: Final = 25.0  # of a process that is not called frozen
 # Who has its turn: a wait that is shorter than all that are measured by the clock.
 _AT_A_POINT: Final = -1.0
-_BEFORE_ALL: Final = -2.0
+BEFORE_ALL: Final = -2.0
 MAX_SECONDS: Final = 3_000.0  # of the simulated clock: then a run never ends
 
 
@@ -94,18 +97,22 @@ class Branch:
     schedule: Schedule = ()
     probes: Probes = field(default_factory=dict)
     own_probe: Probe | None = None  # of the actor that this branch preempts
-    reading: Reading | None = None  # what that one does next otherwise
+    reading: Reading | None = None  # what who stands there does next otherwise
+    meanwhile: "Meanwhile | None" = None  # the state from which it comes, while one is frozen
+    frozen: "Frozen | None" = None  # who goes on here
+
+    def is_covered(self) -> bool:
+        """Return whether another branch leads where this one leads."""
+        if self.reading is None or not is_preemption(self.choice):
+            return False
+        return self.reading.is_covered((self.choice, self.frozen))
 
 
 class Path:
     """One way through a scenario, from a branch to its end."""
 
-    def __init__(
-        self, stage: Stage, branch: Branch, thaws: dict[bytes, tuple[Kept, list[Actor]]]
-    ) -> None:
+    def __init__(self, stage: Stage, branch: Branch) -> None:
         stage.bring_back(branch.kept)
-        self.thaws = thaws
-        self._ways_to_thaw: list[bytes] = []  # from these states, while only one is frozen
         self.stage = stage
         self.actors = [actor.copy() for actor in branch.actors]
         self.current = branch.current
@@ -114,6 +121,11 @@ class Path:
         self.probes = dict(branch.probes)
         self.reading: Reading | None = None  # by which the actor came to where it stands
         self._next_reading: Reading | None = None
+        self.meanwhile = branch.meanwhile
+        # Since that state, or since the process was frozen.
+        self.deviations = branch.schedule[-1:] if branch.meanwhile is not None else ()
+        self.writes: set[str] = set()
+        self.frozen_by = branch.reading if branch.choice == "freeze" else None
 
     @property
     def actor(self) -> Actor:
@@ -126,6 +138,18 @@ class Path:
     def key(self) -> bytes:
         """All that the future depends on."""
         return self._key_of(self.actors)
+
+    def only_frozen(self) -> Actor | None:
+        """The process that is frozen, if there is one, and can be no other."""
+        frozen = [actor for actor in self.actors if actor.is_frozen]
+        return frozen[0] if len(frozen) == 1 and not self.budget.faults else None
+
+    def key_without(self, frozen: Actor) -> bytes:
+        """All that the future depends on until this process goes on, whatever it knows."""
+        others = [actor for actor in self.actors if actor is not frozen]
+        wakes_at = frozen.wakes_at if frozen.is_asleep else None
+        sleeper = (frozen.name, frozen.number, frozen.tokens_before, frozen.has_begun, wakes_at)
+        return self._key_of(others, self.stage.cluster.now, sleeper)
 
     def _key_of(self, actors: Sequence[Actor], *more: object) -> bytes:
         """The world as it is now, these actors, and who has its turn."""
@@ -158,37 +182,8 @@ class Path:
             return NEVER
         return actor.wakes_at if actor.is_asleep else _AT_A_POINT
 
-    def skip_to_thaw(self) -> bool:
-        """Go to where the frozen actor wakes, if the others went there from here before.
-
-        What they do meanwhile does not depend on what it knows: it is followed only once.
-        """
-        frozen = [actor for actor in self.actors if actor.is_frozen]
-        if self.budget != Budget() or len(frozen) != 1:
-            return False
-        others = [actor for actor in self.actors if not actor.is_frozen]
-        sleeper = (frozen[0].number, frozen[0].tokens_before, frozen[0].has_begun)
-        here = self._key_of(others, self.stage.cluster.now, sleeper)
-        self._ways_to_thaw.append(here)
-        if here not in self.thaws:
-            return False
-        for probe in self._open_probes():
-            probe.is_unknown = True
-        kept, ended = self.thaws[here]
-        self.leave()
-        self.stage.bring_back(kept)
-        self.actors = [
-            mine if mine.is_frozen else theirs.copy()
-            for mine, theirs in zip(self.actors, ended, strict=False)
-        ] + [theirs.copy() for theirs in ended[len(self.actors) :]]
-        return True
-
     def _thaw(self) -> bool:
         """Everybody else is over: who was frozen goes on."""
-        if self._ways_to_thaw:
-            ended = self.stage.keep(), [actor.copy() for actor in self.actors]
-            self.thaws |= dict.fromkeys(self._ways_to_thaw, ended)
-            self._ways_to_thaw = []
         for number, actor in enumerate(self.actors):
             if actor.is_frozen:
                 self.trace.append(f"{actor.name} thaws")
@@ -227,6 +222,11 @@ class Path:
             wait = 0.0
         return wait <= _LONGEST_PAUSE_SECONDS
 
+    def thaws_by(self, choice: str) -> bool:
+        """Whether this choice lets the frozen process go on."""
+        name = choice.removeprefix("then ")
+        return any(actor.is_frozen and actor.name == name for actor in self.actors)
+
     def deviation(self, choice: str) -> At:
         """This choice at the point where the actor stands."""
         actor = self.actor
@@ -262,7 +262,7 @@ class Path:
         is_free = other.role.is_free and other.at is None
         if other.is_asleep and not is_free:
             self.stage.advance(other.wakes_at - self.stage.cluster.now)
-        other.wakes_at = _BEFORE_ALL
+        other.wakes_at = BEFORE_ALL
 
     def _add_successor(self, actor: Actor, after_seconds: float) -> None:
         role = actor.role.successor()
@@ -303,6 +303,7 @@ class Path:
         """Tell the open probes what was written since the last time."""
         touched = self.stage.take_touched()
         if touched.writes:
+            self.writes |= touched.writes
             for probe in self._open_probes():
                 probe.note(touched.writes, self.stage.cluster.now)
         return touched
@@ -322,6 +323,18 @@ class Path:
                 if probe not in theirs:
                     probe.join(theirs[-1] if theirs else None, self.stage.cluster.now)
 
+    def forget_probes(self) -> None:
+        """Others come this way, too: what they do is not told to the probes that are open now.
+
+        The probe of who acts next is told all, unless somebody may come first once more.
+        """
+        self.note_writes()
+        for name, probes in self.probes.items():
+            if name != self.actor.name or self.budget.preemptions:
+                for probe in probes:
+                    probe.is_unknown = True
+        self.probes = {}
+
     def _open_probes(self) -> list[Probe]:
         return [probe for probes in self.probes.values() for probe in probes]
 
@@ -334,7 +347,7 @@ def replay(scenario: Scenario, *schedule: At) -> list[str]:
     """Follow one schedule; return what happened. Raises PromiseBrokenError with it."""
     with scenario.make_stage() as stage:
         actors = scenario.prepare(stage)
-        path = Path(stage, Branch(stage.keep(), actors, 0, Budget()), {})
+        path = Path(stage, Branch(stage.keep(), actors, 0, Budget()))
         left = list(schedule)
         broken = _follow_schedule(path, left)
         path.leave()

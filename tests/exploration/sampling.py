@@ -35,7 +35,7 @@ def sample(
         actors = scenario.prepare(stage)
         beginning = stage.keep()
         while found.figures["schedules"] < walks and time.process_time() - began_at < max_seconds:
-            path = Path(stage, Branch(beginning, actors, 0, budget), {})
+            path = Path(stage, Branch(beginning, actors, 0, budget))
             where = _deviating_points(budget, points, chance)
             found.note(_walk(path, where, chance), path.schedule)
             found.figures["actions"] += len(path.trace)

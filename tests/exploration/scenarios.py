@@ -177,8 +177,26 @@ def _executor_and_a_freezing_broker(stage: Stage) -> list[Actor]:
 
 
 def _resume_beside_pending_restores(stage: Stage) -> list[Actor]:
+    """The same partition moves again now."""
+    snapshot = _begin_with_pending_restores(stage)
+    executor = approved(stage.installation(), stage, two_moves(snapshot))
+    return _cast(
+        Actor("executor", executor, wakes_at=stage.cluster.now),
+        Actor("watch", Watcher(), wakes_at=stage.cluster.now + 1.5),
+    )
+
+
+def _two_watches(stage: Stage) -> list[Actor]:
+    _begin_with_pending_restores(stage)
+    return _cast(
+        Actor("watch", Watcher(), wakes_at=stage.cluster.now),
+        Actor("other watch", Watcher(), wakes_at=stage.cluster.now + 0.5),
+    )
+
+
+def _begin_with_pending_restores(stage: Stage) -> ClusterSnapshot:
     """An earlier run was cancelled, and the answer to its restore was lost; broker 5 is dead, so
-    that it stays unknown. The same partition moves again now.
+    that it stays unknown.
     """
     stage.history = History.of(stage.cluster, {}, RATE)
     installation = stage.installation()
@@ -196,11 +214,7 @@ def _resume_beside_pending_restores(stage: Stage) -> list[Actor]:
         part, _ = earlier.act(part, stage.installation(), stage)
         stage.advance(0.1)
     stage.cluster._lost_responses.clear()
-    executor = approved(installation, stage, two_moves(snapshot))
-    return _cast(
-        Actor("executor", executor, wakes_at=stage.cluster.now),
-        Actor("watch", Watcher(), wakes_at=stage.cluster.now + 1.5),
-    )
+    return snapshot
 
 
 def _undo_after_halt(stage: Stage) -> list[Actor]:
@@ -224,6 +238,8 @@ def _cast(*actors: Actor) -> list[Actor]:
     return list(actors)
 
 
+# Small enough for everything to be explored, nothing left out.
+TWO_WATCHES: Final = Scenario("two_watches", world_with_a_dead_broker, _two_watches)
 TWO_EXECUTORS: Final = Scenario("two_executors", small_world, _two_executors)
 TWO_EXECUTORS_AND_A_WATCH: Final = Scenario(
     "two_executors_and_a_watch", small_world, _two_executors_and_a_watch

@@ -15,10 +15,12 @@ from tests.exploration.scenarios import (
     EXECUTOR_AND_CANCEL,
     EXECUTOR_AND_FOREIGN_REASSIGNMENT,
     SCENARIOS,
+    TWO_WATCHES,
 )
 
 A_PREEMPTION: Final = Budget(preemptions=1)
 A_FAULT: Final = Budget(faults=1)
+BOTH: Final = Budget(preemptions=1, faults=1)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
@@ -44,20 +46,22 @@ def test_no_schedule_within_the_bound_breaks_a_promise(scenario: Scenario, budge
 @pytest.mark.parametrize(
     ("scenario", "budget", "left_out"),
     [
-        (EXECUTOR_AND_CANCEL, A_PREEMPTION, "left out"),
-        (EXECUTOR_AND_FOREIGN_REASSIGNMENT, A_FAULT, "skipped to a thaw"),
+        (EXECUTOR_AND_CANCEL, A_PREEMPTION, ["left out"]),
+        (EXECUTOR_AND_FOREIGN_REASSIGNMENT, A_FAULT, ["followed once while frozen"]),
+        (TWO_WATCHES, BOTH, ["left out", "followed once while frozen"]),
     ],
-    ids=["preemptions", "what others do while a process is frozen"],
+    ids=["preemptions", "what others do while a process is frozen", "both"],
 )
 def test_what_is_left_out_leads_to_no_other_end(
-    scenario: Scenario, budget: Budget, left_out: str
+    scenario: Scenario, budget: Budget, left_out: list[str]
 ) -> None:
     found = explore(scenario, budget)
     everything = explore(scenario, budget, leaves_out=False)
 
     print(found, everything, sep="\n")  # noqa: T201 - `pytest -s` shows what is spared
-    assert found.figures[left_out]
+    assert all(found.figures[what] for what in left_out)
     assert found.ends == everything.ends
+    assert found.broken.keys() == everything.broken.keys()
 
 
 def test_a_seed_tells_its_random_schedules_again() -> None:
