@@ -72,9 +72,13 @@ def explore(
     max_seconds: float = NEVER,
     max_broken: int = 20,
     leaves_out: bool = True,
+    is_earliest_first: bool = False,
 ) -> Found:
     """Explore a scenario exhaustively within the budget, or until `max_seconds` of this process's
     time have passed. With `leaves_out=False` also what leads where something else leads.
+
+    Deviations are explored from the end of a schedule, since less is left out otherwise; those of
+    the first one from its beginning with `is_earliest_first`.
     """
     exploration = _Exploration(Found(scenario.name, budget), leaves_out)
     found = exploration.found
@@ -95,6 +99,8 @@ def explore(
             path = Path(stage, branch)
             found.note(exploration.follow(path, branch.choice), path.schedule)
             path.leave()
+            if is_earliest_first and found.figures["schedules"] == 1:
+                exploration.stack.reverse()
     if len(found.broken) >= max_broken:
         found.extent = "stopped there"
     found.seconds = time.process_time() - began_at
