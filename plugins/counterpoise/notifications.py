@@ -8,8 +8,8 @@ runs are told for a day: who switches notifications on is not told of all runs t
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import quote
@@ -35,7 +35,8 @@ class NotificationFacts:
     cluster: str
     now: datetime
     runs: Sequence[Run] = ()
-    approvers: tuple[str, ...] = ()  # as the policy names them; () is everybody
+    second_asked: Mapping[str, datetime] = field(default_factory=dict)  # since when, by run
+    may_answer: Mapping[str, str] = field(default_factory=dict)  # who, by run; else everybody
     audit: AuditReport | None = None  # the newest
     pending_restores: int = 0
     snapshot_at: datetime | None = None  # of the newest snapshot
@@ -100,7 +101,7 @@ def _shortened(notification: Notification) -> Notification:
 
 def _of_run(run: Run, facts: NotificationFacts, policy: NotifyPolicy) -> Iterator[Notification]:
     is_recent = run.closed_at is not None and facts.now - run.closed_at < ENDED_FOR
-    if run.state == RunState.PROPOSED:
+    if run.state == RunState.PROPOSED or run.run_id in facts.second_asked:
         yield from _of_question(run, facts, policy)
     elif run.state == RunState.RUNNING:
         yield _about_run(run, NotificationEvent.STARTED, Severity.INFO, "started", ())
@@ -113,16 +114,19 @@ def _of_run(run: Run, facts: NotificationFacts, policy: NotifyPolicy) -> Iterato
 def _of_question(
     run: Run, facts: NotificationFacts, policy: NotifyPolicy
 ) -> Iterator[Notification]:
-    waits_for = facts.now - run.opened_at
-    may_answer = ", ".join(facts.approvers) or "everybody whom Airflow lets answer"
-    lines = (f"Requested by {run.requested_by}.", f"Who may answer: {may_answer}.")
+    is_second = run.run_id in facts.second_asked
+    waits_for = facts.now - facts.second_asked.get(run.run_id, run.opened_at)
+    may_answer = facts.may_answer.get(run.run_id, "everybody whom Airflow lets answer")
+    lines = (f"Requested by {run.requester.shown}.", f"Who may answer: {may_answer}.")
+    about = f"{run.run_id}/second" if is_second else run.run_id
+    answer = "a second person's yes or no" if is_second else "a yes or a no"
     page = f"{_PAGES}/runs/{quote(run.run_id, safe='')}/plan"
     yield Notification(
-        (f"question/{run.run_id}",),
+        (f"question/{about}",),
         NotificationEvent.QUESTION,
         Severity.WARNING,
         run.cluster,
-        f"{run.cluster}: a plan waits for a yes or a no",
+        f"{run.cluster}: a plan waits for {answer}",
         lines,
         page,
     )
@@ -130,7 +134,7 @@ def _of_question(
     if count >= 1:
         seconds = (count * policy.remind_after).total_seconds()
         yield Notification(
-            (f"reminder/{run.run_id}/{count}",),
+            (f"reminder/{about}/{count}",),
             NotificationEvent.REMINDER,
             Severity.WARNING,
             run.cluster,

@@ -12,16 +12,18 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from counterpoise import pipeline
+from counterpoise import controls, pipeline
 from counterpoise.installation import Installation, now_utc
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.approval import Decision, Question
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
-from counterpoise.model.run import RunState
+from counterpoise.model.run import Run, RunState
 from counterpoise.orchestration.delivery import tell, webhook_body
 from counterpoise.orchestration.notifier import ClusterNotifier
 from tests.dags.test_recorded_approval import CLUSTERS
+from tests.support import hostile
 from tests.support.message_servers import MailServer, Webhook
 from tests.support.runs import change_state
 
@@ -65,9 +67,13 @@ def telling(installation: Installation, tmp_path: Path) -> Installation:
     return installation
 
 
-def propose(installation: Installation) -> str:
+def propose(
+    installation: Installation,
+    *,
+    by: Person = Person("alice"),  # noqa: B008 - it is frozen
+) -> str:
     run = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), requested_by=Person("alice")
+        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), requested_by=by
     )
     assert run is not None
     return run["run_id"]
@@ -173,6 +179,81 @@ def test_a_run_is_told_from_question_to_end(
     ]
     assert "broker 4 is dead" in hook.bodies[-1]["text"]
     assert len(mail.messages) == 3
+
+
+def test_a_name_that_is_only_claimed_is_told_as_such(
+    telling: Installation, hook: Webhook, mail: MailServer
+) -> None:
+    propose(telling, by=Person("alice", "system:mallory", is_claimed=True))
+    tell(telling, "demo")
+    (body,) = hook.bodies
+    assert "Requested by alice (claimed by system user mallory)." in body["text"]
+
+
+def test_whoever_is_asked_is_told_the_requester_is_not_and_the_second_one_too(
+    telling: Installation, hook: Webhook, mail: MailServer
+) -> None:
+    run = telling.ledger.run(propose(telling, by=Person("carol", "system:carol")))
+    tell(telling, "demo")
+    say_yes(telling, run, "alice")
+    tell(telling, "demo")
+    telling.ledger.record_question(
+        Question("kafka_rebalance", "r", "approve_second", run.run_id, run.fingerprint, now_utc())
+    )
+    for _ in range(2):
+        tell(telling, "demo")
+    say_yes(telling, run, "bob")
+    tell(telling, "demo")
+    assert titles(hook) == [
+        "demo: a plan waits for a yes or a no",
+        "demo: a plan waits for a second person's yes or no",
+    ]
+    first, second = (body["text"] for body in hook.bodies)
+    assert "Who may answer: alice, bob." in first
+    assert "Who may answer: bob." in second
+    assert len(mail.messages) == 2
+
+
+def test_a_requester_is_not_among_those_who_may_answer(
+    telling: Installation, hook: Webhook, mail: MailServer
+) -> None:
+    propose(telling, by=Person("bob", "system:bob"))
+    tell(telling, "demo")
+    assert "Who may answer: alice." in hook.bodies[0]["text"]
+
+
+def say_yes(installation: Installation, run: Run, name: str) -> None:
+    installation.ledger.journal(run.run_id).event("validated", run.fingerprint)
+    controls.record_decision(
+        installation,
+        run.run_id,
+        run.fingerprint,
+        decision=Decision.GRANTED,
+        by=Person(name, f"airflow:{name}"),
+        reason="x",
+        rate="5MB/s",
+    )
+
+
+def test_no_text_from_outside_makes_a_line_a_header_or_an_element(
+    telling: Installation, hook: Webhook, mail: MailServer
+) -> None:
+    run_id = propose(telling)
+    for state in (RunState.APPROVED, RunState.RUNNING, RunState.SETTLING, RunState.HALTED):
+        change_state(telling.ledger, run_id, state, hostile.HOSTILE)
+    tell(telling, "demo")
+    title = f"{hostile.MARK}\r\nBcc: {hostile.MARK}@example.org\u2028X: y"
+    words = {"title": title, "text": hostile.HOSTILE}
+    ClusterNotifier(cluster="demo", title="{{ title }}", text="{{ text }}")(words)
+    for body in hook.bodies:
+        hostile.check_terminal(body["text"])
+        assert "<" not in body["text"]
+    _, reason, link = hook.bodies[0]["text"].split("\n")
+    assert hostile.MARK in reason and link.endswith(run_id)
+    for _, message in mail.messages:
+        assert "Bcc" not in message and "X" not in message
+        (part,) = (one for one in message.walk() if one.get_content_type() == "text/html")
+        hostile.check_html(part.get_payload(decode=True).decode())  # type: ignore[union-attr]
 
 
 def test_an_audit_tells_its_findings(

@@ -24,7 +24,7 @@ from counterpoise.ledger.database import open_database
 from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
 from counterpoise.ledger.notifications import Notifications
-from counterpoise.ledger.overview import LedgerState, cluster_states
+from counterpoise.ledger.overview import LedgerState, cluster_states, second_questions
 from counterpoise.ledger.rows import read_approval, read_question, read_request, read_run
 from counterpoise.ledger.run_states import (
     add_event,
@@ -362,6 +362,10 @@ class Ledger:
     def cluster_states(self, clusters: Collection[str] | None = None) -> dict[str, LedgerState]:
         """Return what is known of each cluster that was met; of some of them where given."""
         return cluster_states(self._transactions, clusters)
+
+    def second_questions(self, clusters: Collection[str] | None = None) -> dict[str, datetime]:
+        """Return since when a second person is asked, by run; of some clusters where given."""
+        return second_questions(self._transactions, clusters)
 
     def notifications(self) -> Notifications:
         return Notifications(self._transactions, self._clock)

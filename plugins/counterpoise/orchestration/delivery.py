@@ -15,6 +15,7 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Connection
@@ -22,7 +23,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from counterpoise.model.notification import Channel, Notification, Target
-from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.safe_text import one_line, safe_logger
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
@@ -57,11 +58,20 @@ def tell_about_run(installation: "Installation", run_id: str) -> None:
 
 def deliver(target: Target, notification: Notification) -> None:
     """Send one message. Raises DeliveryError, or what a library raises."""
+    notification = _with_own_lines_only(notification)
     link = f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/{notification.page}"
     if target.channel == Channel.WEBHOOK:
         _post(target.connection_id, notification, link)
     else:
         _mail(target, notification, link)
+
+
+def _with_own_lines_only(notification: Notification) -> Notification:
+    """Return the notification without what would make a line, or a header, of its own: reasons and
+    names are whatever somebody typed.
+    """
+    title = one_line(" ".join(notification.title.split()))
+    return replace(notification, title=title, lines=tuple(map(one_line, notification.lines)))
 
 
 # -- webhooks
@@ -158,10 +168,9 @@ def _mail(target: Target, notification: Notification, link: str) -> None:
     lines = [html.escape(line) for line in notification.lines]
     if notification.page:
         lines.append(f'<a href="{html.escape(link)}">{html.escape(link)}</a>')
-    title = " ".join(notification.title.split())  # a line break would end the header
     with SmtpHook(smtp_conn_id=target.connection_id) as hook:
         hook.send_email_smtp(
             to=target.name,
-            subject=f"[{notification.severity}] {title}",
-            html_content=f"<p>{html.escape(title)}</p><p>{'<br>'.join(lines)}</p>",
+            subject=f"[{notification.severity}] {notification.title}",
+            html_content=f"<p>{html.escape(notification.title)}</p><p>{'<br>'.join(lines)}</p>",
         )

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Final
 
-from counterpoise import access, notifications
-from counterpoise.errors import CounterpoiseError
+from counterpoise import access, approval, notifications
+from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.notification import Notification, Target
-from counterpoise.model.policy import Action
+from counterpoise.model.run import Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.notifications import NotificationFacts
 
@@ -94,18 +94,36 @@ def _facts(installation: Installation, cluster: str) -> NotificationFacts:
     ledger, now = installation.ledger, installation.clock()
     state = ledger.cluster_states([cluster]).get(cluster)
     figures = installation.archive.fleet_figures().get(cluster, {})
-    policy = installation.cluster(cluster).policy
+    runs = ledger.runs(cluster=cluster)
+    second_asked = ledger.second_questions([cluster])
     return NotificationFacts(
         cluster=cluster,
         now=now,
-        runs=ledger.runs(cluster=cluster),
-        approvers=access.named_entries(policy, Action.APPROVE),
+        runs=runs,
+        second_asked=second_asked,
+        may_answer={
+            run.run_id: who
+            for run in runs
+            if (run.state is RunState.PROPOSED or run.run_id in second_asked)
+            and (who := _who_may_answer(installation, run))
+        },
         audit=_newest_audit(installation, cluster),
         pending_restores=state.pending_restores if state else 0,
         snapshot_at=state.snapshot_at if state else None,
         first_full_broker=figures.get("first_full_broker"),
         first_full_days=figures.get("first_full_days"),
     )
+
+
+def _who_may_answer(installation: Installation, run: Run) -> str:
+    """Return who may still answer, in words; "" where everybody may."""
+    approved_by = approval.approvers_in_force(installation.ledger.approvals_of(run.run_id))
+    policy = installation.cluster(run.cluster).policy
+    try:
+        people = installation.settings.people
+        return ", ".join(access.people_to_ask(policy, people, run.requester, approved_by))
+    except RefusedError as error:
+        return f"nobody, since {error}"
 
 
 def _newest_audit(installation: Installation, cluster: str) -> AuditReport | None:

@@ -23,7 +23,6 @@ from counterpoise.ledger.overview import LedgerState
 from counterpoise.model.audit_point import AuditPoint
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.fleet_document import FleetDocument, FleetEntry, read_fleet
-from counterpoise.model.ledger_entry import EntryFilter, EntryTable
 from counterpoise.model.run import OPEN_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Severity
@@ -123,20 +122,12 @@ def waiting_runs(
     `runs` are newest first. One that is approved waits, too, while a second person is asked.
     """
     now = installation.clock()
+    second_asked = installation.ledger.second_questions({run.cluster for run in runs})
     return [
         _waiting(installation, viewing, run, now)
         for run in reversed(runs)
-        if run.state is RunState.PROPOSED or _is_second_asked(installation, run)
+        if run.state is RunState.PROPOSED or run.run_id in second_asked
     ]
-
-
-def _is_second_asked(installation: Installation, run: Run) -> bool:
-    if run.state is not RunState.APPROVED:
-        return False
-    questions = EntryFilter((run.cluster,), run.run_id, str(EntryTable.QUESTIONS))
-    asked = installation.ledger.entries().newest(questions, limit=1)
-    decided = installation.ledger.approvals_of(run.run_id)
-    return bool(asked) and (not decided or asked[0].at > decided[-1].at)
 
 
 def _waiting(installation: Installation, viewing: Viewing, run: Run, now: datetime) -> WaitingRun:
