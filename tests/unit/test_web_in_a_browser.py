@@ -200,6 +200,18 @@ def test_moves_are_paged_searched_and_sorted(browser: Browser, address: str, pag
     alice.check_no_problem()
 
 
+@pytest.mark.parametrize("place", ["", "#shown"])
+def test_a_page_of_what_goes_on_loads_itself_again(
+    browser: Browser, address: str, place: str
+) -> None:
+    """Also where the address ends in the place that a form of ours has led to."""
+    alice = Visitor.at(browser, address, None)
+    alice.open(f"{PAGES['started']}{place}")
+    with alice.page.expect_event("load"):
+        alice.shows("This page loads again")
+    alice.check_no_problem()
+
+
 def test_a_viewer_sees_no_buttons(
     browser: Browser, open_for_pages: Callable[[], Installation], moving: SimulatedRun
 ) -> None:

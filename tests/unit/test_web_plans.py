@@ -235,7 +235,10 @@ def test_a_good_answer_goes_to_the_question_of_the_dag_run(
             ],
         )
         page = alice.get(sent.headers["location"])
-        assert "Your answer is with Airflow" in page.text and page.headers["refresh"] == "5"
+        assert "Your answer is with Airflow" in page.text
+        # Without the #answer: else the browser would scroll there, and load nothing.
+        assert sent.headers["location"].endswith("#answer")
+        assert page.headers["refresh"] == f"5; url={sent.headers['location'].partition('#')[0]}"
         forged = alice.get(f"/runs/{run_id}/plan?sent=1")
         assert "with Airflow" not in forged.text and "refresh" not in forged.headers
         assert send(alice, run_id, answer="reject", reason="no").status_code == 303

@@ -73,7 +73,7 @@ def test_a_run_under_way_shows_what_it_does_and_is_loaded_again(
 ) -> None:
     page = oscar.get(f"/runs/{moving.run_id}")
     assert page.status_code == 200
-    assert page.headers["refresh"] == "10"
+    assert page.headers["refresh"] == f"10; url=/runs/{moving.run_id}"
     progress = moving.run_progress()
     for words in (
         "The run is running",
@@ -110,6 +110,18 @@ def test_what_a_run_waits_for_and_until_when(oscar: TestClient, moving: Simulate
         moving.cluster.advance(driver.step() or 0)
     page = oscar.get(f"/runs/{moving.run_id}").text
     assert "broker 4 is dead" in page and "Until the run halts" in page
+
+
+def test_a_pause_is_told_once_and_in_words(oscar: TestClient, moving: SimulatedRun) -> None:
+    moving.ask(Control.PAUSE, why="month end")
+    page = oscar.get(f"/runs/{moving.run_id}").text
+    assert "Pause requested by bob: month end." in page
+    driver = moving.driver()
+    for _ in range(4):
+        moving.cluster.advance(driver.step() or 0)
+    page = oscar.get(f"/runs/{moving.run_id}").text
+    assert "paused by bob: month end" in page and "Pause requested" not in page
+    assert ">the end of the pause<" in page and "paused at" not in page
 
 
 def test_a_run_is_shown_to_whom_its_cluster_is(

@@ -61,7 +61,8 @@ def test_an_ended_run_is_undone_by_a_dag_run(
         location = "/clusters/picture/started/kafka_rebalance?dag_run_id=manual__1"
         assert answer == (303, location)
         page = client.get(location)
-        assert "/dags/kafka_rebalance/runs/manual__1" in page.text and page.headers["refresh"]
+        assert "/dags/kafka_rebalance/runs/manual__1" in page.text
+        assert page.headers["refresh"] == f"5; url={location}"
         hostile.check_html(client.get(f"/runs/{run_id}").text)
     wanted = {"cluster": "picture", "undo_of": run_id}
     assert started == [("kafka_rebalance", wanted, hostile.HOSTILE.strip())]

@@ -295,6 +295,20 @@ _OTHER_PATIENCES: Final[Mapping[str, str]] = {  # by a part of the name that the
 }
 
 
+_OTHER_WORDS: Final[Mapping[str, str]] = {  # by the beginning of such a name
+    "paused at ": "the end of the pause",
+    "frozen at ": "the end of the freeze",
+    NO_EFFECT: "the effect of changes that were sent",
+}
+
+
+def words_of(name: str) -> str:
+    """Return what a run waits for, of the name that the ledger keeps, for people to read."""
+    name = name.removeprefix(DECIDED)
+    words = (words for begin, words in _OTHER_WORDS.items() if name.startswith(begin))
+    return next(words, name)
+
+
 def patience_of(name: str, limits: MovementPolicy) -> timedelta:
     """Return how long what the ledger keeps under this name may last before the run halts.
 

@@ -16,7 +16,7 @@ from typing import Final
 from counterpoise import access, approval
 from counterpoise.archive import Archive, plan_report_name, run_report_name
 from counterpoise.errors import CounterpoiseError, RefusedError
-from counterpoise.execution.waits import DECIDED, NO_PROGRESS, patience_of
+from counterpoise.execution.waits import NO_PROGRESS, Paused, patience_of, words_of
 from counterpoise.installation import Installation, settings_in
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
@@ -78,6 +78,15 @@ class RunDetails:
     @property
     def is_under_way(self) -> bool:
         return self.run.state in UNDER_WAY_STATES
+
+    @property
+    def pause_not_seen(self) -> ControlRequest | None:
+        """Return the pause that the run has not come to yet; what it waits for tells of others."""
+        paused = self.active.paused
+        if paused is None or not self.is_under_way:
+            return None
+        lasting = self.run_progress.conditions_since if self.run_progress else {}
+        return None if any(name in lasting for name in Paused(paused).kept_names) else paused
 
     @property
     def yes_missing(self) -> int:
@@ -279,7 +288,7 @@ def _waits(
     if run_progress is None or run.state not in UNDER_WAY_STATES:
         return ()
     return tuple(
-        Waiting(name.removeprefix(DECIDED), since, since + patience_of(name, limits))
+        Waiting(words_of(name), since, since + patience_of(name, limits))
         for name, since in sorted(run_progress.conditions_since.items())
         if name != NO_PROGRESS
     )

@@ -47,6 +47,7 @@ _SENTENCES: Final = {
     404: "There is nothing of this name. It may have been renamed.",
     405: "Nothing can be sent to this address, and nothing was changed.",
 }
+_OF_A_QUERY: Final = "%=&+/?:@!$'()*,;"  # stands there as it is
 URL_PREFIX: Final = "/counterpoise"  # below Airflow's own address
 
 
@@ -141,6 +142,10 @@ async def safe_response(
         response = _unknown(request, error)
     response.headers.update(_HEADERS)
     response.headers.setdefault("Content-Security-Policy", _PAGE_POLICY)
+    if seconds := response.headers.get("Refresh"):
+        # Without an address, one that ends in #answer or the like would be scrolled to and not
+        # loaded again.
+        response.headers["Refresh"] = f"{seconds}; url={_address_of(request)}"
     return response
 
 
@@ -171,9 +176,14 @@ def _is_opened_in_a_browser(request: Request) -> bool:
 
 def _login_of(request: Request) -> str:
     """Return where Airflow asks for a login, and from where it leads to this very page."""
-    query = f"?{request.url.query}" if request.url.query else ""
-    back = urlencode({"next": f"{base_of(request)}{quote(_path_of(request))}{query}"})
+    back = urlencode({"next": _address_of(request)})
     return f"{airflow_of(request)}/api/v2/auth/login?{back}"
+
+
+def _address_of(request: Request) -> str:
+    """Return the path of a page with its query, and nothing after a #."""
+    query = f"?{quote(request.url.query, safe=_OF_A_QUERY)}" if request.url.query else ""
+    return f"{base_of(request)}{quote(_path_of(request))}{query}"
 
 
 def _has_nul(request: Request) -> bool:
