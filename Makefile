@@ -66,7 +66,7 @@ test-on-brokers: setup
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix/test_older_kafka.py -k "kraft and share"
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/integration $(addprefix --ignore=,$(SHARED_OUT))
 
-test-matrix: setup $(FAB_STAMP) $(CELERY_STAMP) $(S3_STAMP)  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Celery, LocalExecutor on Postgres, Kafka 3.9, the services of docker-compose.yaml
+test-matrix: setup chromium $(FAB_STAMP) $(CELERY_STAMP) $(S3_STAMP)  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Celery, LocalExecutor on Postgres, Kafka 3.9, runs in a browser, the services of docker-compose.yaml
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance --kafka-version $(OLDER_KAFKA)
 

@@ -2,6 +2,7 @@
 
     with chromium() as browser:
         alice = Visitor.at(browser, "http://127.0.0.1:8000", pictures)
+        bob = Visitor.log_in(browser, airflow, "bob")   # where Airflow asks them to
         alice.follow("Read the plan and decide")   # a click, which is counted
         alice.check_page("fleet")                  # accessibility, 400 px, dark
 
@@ -26,6 +27,7 @@ from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 import local_processes
+from local_airflow import LocalAirflow
 from local_processes import ChildFailedError
 
 PROGRAMS: Final = ("chromium", "chromium-headless-shell", "google-chrome", "chromium-browser")
@@ -112,6 +114,22 @@ class Visitor:
         visitor._listen()
         return visitor
 
+    @classmethod
+    def log_in(
+        cls, browser: Browser, airflow: LocalAirflow, user: str, *, is_lenient: bool = False
+    ) -> "Visitor":
+        """Open the fleet, log in where Airflow asks for it, and come back to the fleet."""
+        pages, pictures = f"{airflow.base_url}/counterpoise", folder_of_pictures()
+        visitor = cls.at(browser, pages, pictures, is_lenient=is_lenient)
+        page = visitor.page
+        page.goto(f"{pages}/fleet")
+        page.locator("input[name=username]").fill(user)
+        page.locator("input[name=password]").fill(airflow.password(user))
+        page.get_by_role("button", name="Sign in").click()  # when both are there
+        page.wait_for_url(f"{pages}/fleet")
+        visitor.problems.clear()  # those of Airflow's own page
+        return visitor
+
     def _listen(self) -> None:
         def on_console(message: Any) -> None:
             if message.type == "error":
@@ -134,6 +152,10 @@ class Visitor:
         """Open one of our pages by its address."""
         response = self.page.goto(f"{self.pages}{path}")
         assert response is not None and response.ok, (path, response and response.status)
+
+    def status_of(self, path: str) -> int:
+        """Return the status of an answer that needs not be a page."""
+        return self.page.request.get(f"{self.pages}{path}").status
 
     def follow(self, link: str) -> None:
         self._click(self.page.get_by_role("link", name=link, exact=True).first)

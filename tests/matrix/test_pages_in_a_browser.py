@@ -1,0 +1,308 @@
+"""The whole life of three runs in a real browser, on a real Airflow below a prefix, and on real
+brokers: a plan made on a page, refused to those who may not approve it, approved, followed live to
+its end, paused, slowed down, resumed, cancelled, undone.
+
+COUNTERPOISE_PICTURES names a folder for the pictures.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Final
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from counterpoise import pipeline, queries
+from counterpoise.installation import open_installation
+from counterpoise.model.run import Run, RunState
+from counterpoise.queries import running
+from local_airflow import LocalAirflow
+from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from local_kafka.load import MB
+from tests.integration.test_airflow_accounts import (
+    ROOT,
+    WAIT_SECONDS,
+    Place,
+    account,
+    configure,
+    replicas_of,
+)
+from tests.support.browser import Visitor, chromium
+
+pytestmark = pytest.mark.timeout(1800)
+USERS: Final = {"admin": "admin", "alice": "user", "bob": "user", "oscar": "op", "victor": "viewer"}
+PREFIX: Final = "/airflow"
+BALANCE: Final = "kafka_leader_balance"
+SCRIPT: Final = "<img src=x onerror=alert(1)><script>alert(1)</script>"
+REPLICAS: Final = [(1, 2), (2, 3), (3, 1)] * 3
+SLOW: Final = "300kB/s"  # there is time to steer a run, also on a busy machine
+SIZES_MB: Final = (1, 1, 1, 30, 30, 30, 30, 30, 30)  # some have moved while others are copied
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Place]:
+    """Return four brokers, of which 4 is empty, and a snapshot of them; no machine without a
+    browser gets that far.
+    """
+    folder = tmp_path_factory.mktemp("browser")
+    with ExitStack() as stack:
+        kafka = stack.enter_context(LocalKafka(folder / "kafka", brokers_in_racks(*"abcd")))
+        create_topics(kafka.bootstrap_string, [TopicSpec("payments", REPLICAS)])
+        sizes = {partition: size * MB for partition, size in enumerate(SIZES_MB)}
+        fill(kafka.bootstrap_string, "payments", sizes)
+        variables = configure(folder, kafka)
+        airflow = LocalAirflow(
+            folder / "airflow",
+            dags=ROOT / "dags",
+            plugins=ROOT / "plugins",
+            environment=variables,
+            users=USERS,
+            prefix=PREFIX,
+        )
+        stack.enter_context(airflow)
+        installation = stack.enter_context(open_installation(environment=variables))
+        pipeline.snapshot(installation, "demo", installation.clock())
+        accounts = {user: stack.enter_context(account(airflow, user)) for user in USERS}
+        # It would follow the snapshot after each run, with a Spark of its own.
+        paused = accounts["admin"].send("PATCH", f"dags/{BALANCE}", {"is_paused": True})
+        assert paused == 200
+        yield Place(kafka, airflow, installation, accounts, replicas_of(kafka))
+
+
+@pytest.fixture
+def people(place: Place, browser: Browser) -> Iterator[Mapping[str, Visitor]]:
+    """Return everybody, logged in; `looker` is oscar in a browser that would run scripts."""
+    visitors = log_everybody_in(place, browser)
+    yield visitors
+    for visitor in visitors.values():
+        visitor.page.context.close()
+
+
+def log_everybody_in(place: Place, browser: Browser) -> dict[str, Visitor]:
+    names = [user for user in USERS if user != "admin"]
+    visitors = {user: Visitor.log_in(browser, place.airflow, user) for user in names}
+    return visitors | {"looker": Visitor.log_in(browser, place.airflow, "oscar", is_lenient=True)}
+
+
+def test_a_run_is_planned_approved_followed_steered_and_undone(
+    place: Place, people: Mapping[str, Visitor]
+) -> None:
+    run = make_a_plan(place, people["bob"], "add-brokers", "4")
+    check_who_may_answer(run, people)
+    approve_by_clicks(place, run, people["alice"])
+    steer(place, run, people)
+    follow_to_the_end(place, run, people["oscar"])
+    assert any(4 in replicas for replicas in place.replicas().values())
+    check_report(run, people["alice"])
+    moved = place.replicas()
+
+    removal = make_a_plan(place, people["bob"], "remove-brokers", "4")
+    approve_by_keyboard(place, removal, people["alice"])
+    cancel(place, removal, people["oscar"])
+    assert place.replicas() != moved
+
+    undo = make_an_undo_plan(place, removal, people["bob"])
+    approve_by_clicks(place, undo, people["alice"], rate="20MB/s")
+    follow_to_the_end(place, undo, people["victor"])
+    assert place.replicas() == moved
+    for visitor in people.values():
+        visitor.check_no_problem()
+
+
+def make_a_plan(place: Place, bob: Visitor, goal: str, broker_ids: str) -> Run:
+    """Make a plan on the page of the cluster, shown first; return its run once it is asked about.
+
+    The reason is what an attacker would write.
+    """
+    bob.start_anew()
+    bob.follow("demo")
+    bob.follow("Make a plan")
+    bob.page.get_by_label("Goal", exact=True).select_option(goal)
+    bob.type("Brokers", broker_ids)
+    bob.press("Show")
+    bob.shows("nobody was asked, and nothing is stored")
+    bob.press("Compare goals")
+    bob.shows("Goals compared")
+    bob.type("Reason", SCRIPT)
+    bob.press("Start")
+    return plan_on_screen(place, bob)
+
+
+def plan_on_screen(place: Place, visitor: Visitor) -> Run:
+    """Wait until the page of what was started has become that of the plan; return its run."""
+    visitor.shows("Airflow has started kafka_rebalance")
+    visitor.page.wait_for_url("**/runs/*/plan", timeout=WAIT_SECONDS * 1000)
+    visitor.shows("This plan waits for an answer")
+    run_id = visitor.page.url.split("/")[-2]
+    run = place.installation.ledger.run(run_id)
+    assert run.dag_run_id is not None
+    place.question(run.dag_run_id)
+    place.let_it_park()
+    return run
+
+
+def check_who_may_answer(run: Run, people: Mapping[str, Visitor]) -> None:
+    """Neither the requester, nor whoever operates, nor a viewer: not by a button, nor without."""
+    plan = f"/runs/{run.run_id}/plan"
+    alice = people["alice"]
+    alice.open(plan)
+    token = alice.page.locator("input[name=form_token]").get_attribute("value") or ""
+    for user, words in (
+        ("bob", "You cannot approve this plan"),
+        ("oscar", "You cannot answer"),
+        ("victor", "Airflow lets you read runs, and not change them"),
+    ):
+        visitor = people[user]
+        visitor.open(plan)
+        visitor.shows(words)
+        assert visitor.button("Approve this plan").count() == 0
+        own = visitor.page.locator("input[name=form_token]")
+        for form_token in (token, own.get_attribute("value") if own.count() else ""):
+            assert answer_by_hand(visitor, run, form_token or "") == 403, user
+    assert people["bob"].button("Withdraw").count() == 1
+    assert people["victor"].page.locator("form[method=post]").count() == 0
+
+
+def answer_by_hand(visitor: Visitor, run: Run, form_token: str) -> int:
+    """Send a yes that no button of theirs sends; return the status."""
+    yes = {"answer": "approve", "rate": SLOW, "reason": "x", "plan": run.fingerprint}
+    sent = visitor.page.request.post(
+        f"{visitor.pages}/runs/{run.run_id}/answer", form=yes | {"form_token": form_token}
+    )
+    return sent.status
+
+
+def approve_by_clicks(place: Place, run: Run, alice: Visitor, rate: str = SLOW) -> None:
+    alice.start_anew()
+    alice.follow("Read the plan and decide")
+    alice.type("Rate", rate)
+    alice.type("Reason", "as agreed")
+    alice.press("Approve this plan")
+    assert alice.clicks == 2
+    alice.shows("Your answer is with Airflow")
+    alice.shows("The run of this plan is")  # by itself
+    place.until_state(run, RunState.RUNNING)
+
+
+def approve_by_keyboard(place: Place, run: Run, alice: Visitor) -> None:
+    alice.start_anew()
+    keyboard = alice.page.keyboard
+    alice.tab_to(alice.page.get_by_role("link", name="Read the plan and decide"))
+    keyboard.press("Enter")
+    alice.shows("This plan waits for an answer")
+    for label, text in (("Rate", SLOW), ("Reason", "as agreed")):
+        alice.tab_to(alice.page.get_by_label(label, exact=True))
+        keyboard.press("Control+A")
+        keyboard.type(text)
+    alice.tab_to(alice.button("Approve this plan"))
+    keyboard.press("Enter")
+    alice.shows("Your answer is with Airflow")
+    alice.shows("The run of this plan is")  # by itself
+    place.until_state(run, RunState.RUNNING)
+
+
+def steer(place: Place, run: Run, people: Mapping[str, Visitor]) -> None:
+    """Pause, another rate, resume; whoever may not has no button, and gets 403."""
+    page = f"/runs/{run.run_id}"
+    oscar, alice, victor = people["oscar"], people["alice"], people["victor"]
+    oscar.start_anew()
+    oscar.follow("demo")
+    oscar.shows("receives")
+    look_at(people["looker"], run, "live")
+    oscar.follow("Pause")
+    oscar.type("Reason", SCRIPT)
+    oscar.press("Pause")
+    assert oscar.clicks == 3
+    oscar.shows("paused by oscar")
+    look_at(people["looker"], run, "paused")
+
+    alice.open(f"{page}/requests/rate")
+    alice.type("Rate", "20")
+    alice.type("Reason", "night")
+    alice.press("Change the rate")
+    alice.shows("no unit")
+    assert "422" in alice.problems.pop()  # as Chromium tells of it
+    alice.type("Rate", "20MB/s")
+    alice.press("Change the rate")
+    alice.shows("20.0 MB/s")
+
+    victor.open(page)
+    assert victor.page.get_by_role("group", name="What you may request").count() == 0
+    for control in ("pause", "rate", "cancel", "undo"):
+        assert victor.status_of(f"{page}/requests/{control}") == 403
+    oscar.follow("Resume")
+    oscar.type("Reason", "over")
+    oscar.press("Resume")
+    oscar.page.wait_for_url(f"**{page}")
+    requests = place.installation.ledger.requests(run.cluster, run.run_id)
+    assert [(str(one.control), one.by) for one in requests] == [
+        ("pause", "oscar"),
+        ("rate", "alice"),
+        ("resume", "oscar"),
+    ]
+
+
+def look_at(visitor: Visitor, run: Run, name: str) -> None:
+    """Check the page of a run under way as anybody sees it, wide and narrow, light and dark."""
+    visitor.open(f"/runs/{run.run_id}")
+    visitor.take_picture(f"run-{name}")
+    visitor.check_page(f"run-{name}")
+
+
+def follow_to_the_end(place: Place, run: Run, visitor: Visitor) -> None:
+    """Read one page that loads itself again, and nothing else, until the run has ended."""
+    visitor.open(f"/runs/{run.run_id}")
+    done = visitor.page.get_by_text("The run is done")
+    expect(done.first).to_be_visible(timeout=WAIT_SECONDS * 1000)
+    assert place.end_of(str(run.dag_run_id)) == "success"
+    assert place.state_of(run) is RunState.DONE
+
+
+def check_report(run: Run, alice: Visitor) -> None:
+    alice.start_anew()
+    alice.follow("Reports")
+    alice.follow(f"demo/runs/{run.run_id}-run.html")
+    assert alice.clicks == 2
+    alice.shows(run.run_id)
+
+
+def cancel(place: Place, run: Run, oscar: Visitor) -> None:
+    """Cancel a run that has moved something, and copies more."""
+    until(lambda: moves_done(place, run) > 0, "a partition to have moved")
+    oscar.start_anew()
+    oscar.follow("demo")
+    oscar.follow("Cancel")
+    oscar.type("Reason", SCRIPT)
+    oscar.press("Cancel")
+    assert oscar.clicks == 3
+    halted = oscar.page.get_by_text("The run is halted")
+    expect(halted.first).to_be_visible(timeout=WAIT_SECONDS * 1000)
+    assert place.end_of(str(run.dag_run_id)) == "failed"
+
+
+def moves_done(place: Place, run: Run) -> int:
+    oscar = queries.Viewer("oscar", "oscar", ("op",), True)
+    found = running.run_details(place.installation, run, oscar).run_progress
+    return found.progress.moves_done if found else 0
+
+
+def make_an_undo_plan(place: Place, run: Run, bob: Visitor) -> Run:
+    bob.open(f"/runs/{run.run_id}")
+    bob.follow("Undo")
+    bob.type("Reason", "not today")
+    bob.press("Make the undo plan")
+    return plan_on_screen(place, bob)
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not is_so():
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.5)
