@@ -158,3 +158,15 @@ def freezes(pages: Pages) -> tuple[ControlRequest, ...]:
     with pages.installation() as installation:
         requests = installation.ledger.requests("demo")
     return tuple(one for one in requests if one.control is Control.FREEZE)
+
+
+def test_a_page_that_loads_itself_again_goes_nowhere_else(client: TestClient) -> None:
+    dag_run_id = '"; url=https://evil.example \r\nSet-Cookie: a=b'
+    page = client.get(
+        "/clusters/demo/started/kafka_rebalance", params={"dag_run_id": dag_run_id, "e": "é"}
+    )
+    assert page.status_code == 200 and "set-cookie" not in page.headers
+    seconds, _, address = page.headers["refresh"].partition("; url=")
+    assert seconds == "5" and address.startswith("/clusters/demo/started/kafka_rebalance?")
+    assert not set(address) & set('" \r\n') and address.isascii()
+    assert client.get(address).headers["refresh"] == page.headers["refresh"]
