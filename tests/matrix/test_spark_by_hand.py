@@ -10,8 +10,9 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,6 +38,7 @@ KEYS = {
     "AWS_REGION": "eu-central-1",
 }
 BUCKET = "bucket"
+Expected = Callable[[str], dict[str, pa.Table]]  # the tables of a job
 JOBS = ("leader_balance", "partition_load", "analysis_round")
 SPECS = [
     SnapshotSpec(
@@ -185,16 +187,16 @@ def tables(place: Place, name: str) -> dict[str, pa.Table]:
 
 
 @pytest.fixture(scope="module")
-def expected(
-    directory: Place, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, dict[str, pa.Table]]:
-    """By job, what it writes on `local[2]` into a directory."""
-    found = {}
-    for job in JOBS:
+def expected(directory: Place, tmp_path_factory: pytest.TempPathFactory) -> Expected:
+    """Return what a job writes on `local[2]` into a directory, each run once."""
+
+    @cache
+    def of_job(job: str) -> dict[str, pa.Table]:
         folder = tmp_path_factory.mktemp(job)
         run_by_hand(directory, job, job, folder, conf_options(QUICK))
-        found[job] = tables(directory, job)
-    return found
+        return tables(directory, job)
+
+    return of_job
 
 
 def conf_options(conf: Mapping[str, str]) -> list[str]:
@@ -211,29 +213,28 @@ def packages() -> list[str]:
     return ["--packages", found[1]]
 
 
-def test_both_jobs_in_one_session_write_what_each_does(
-    expected: dict[str, dict[str, pa.Table]],
-) -> None:
-    assert expected["leader_balance"] | expected["partition_load"] == expected["analysis_round"]
-    assert expected["analysis_round"].keys() == RESULT_TABLES.keys()
-    assert not expected["leader_balance"].keys() & expected["partition_load"].keys()
-    assert all(expected["analysis_round"].values())
+def test_both_jobs_in_one_session_write_what_each_does(expected: Expected) -> None:
+    leader_balance, partition_load, both = map(expected, JOBS)
+    assert leader_balance | partition_load == both
+    assert both.keys() == RESULT_TABLES.keys()
+    assert not leader_balance.keys() & partition_load.keys()
+    assert all(both.values())
 
 
+@pytest.mark.parametrize("job", JOBS)
 def test_local_spark_over_an_object_store_writes_the_same(
-    object_store: Place, expected: dict[str, dict[str, pa.Table]], tmp_path: Path
+    object_store: Place, expected: Expected, tmp_path: Path, job: str
 ) -> None:
-    for job in JOBS:
-        run_by_hand(object_store, job, f"l-{job}", tmp_path, [*packages(), *conf_options(QUICK)])
-        assert tables(object_store, f"l-{job}") == expected[job]
+    run_by_hand(object_store, job, f"l-{job}", tmp_path, [*packages(), *conf_options(QUICK)])
+    assert tables(object_store, f"l-{job}") == expected(job)
 
 
+@pytest.mark.parametrize("job", JOBS)
 def test_a_standalone_cluster_over_an_object_store_writes_the_same(
-    object_store: Place, expected: dict[str, dict[str, pa.Table]], tmp_path: Path
+    object_store: Place, expected: Expected, tmp_path: Path, job: str
 ) -> None:
     with standalone_cluster(tmp_path) as cluster:
         options = ["--master", cluster.master, *packages(), *conf_options(CONF)]
-        for job in JOBS:
-            run_by_hand(object_store, job, f"c-{job}", tmp_path, options)
-            assert tables(object_store, f"c-{job}") == expected[job]
+        run_by_hand(object_store, job, f"c-{job}", tmp_path, options)
+        assert tables(object_store, f"c-{job}") == expected(job)
     assert not cluster.open_ports
