@@ -7,7 +7,7 @@ The fleet is made up, as it is between two nights: every snapshot of the last da
 of each day; manifests, rounds and views as compaction leaves them, written as their formats have
 them and not by thousands of rounds. What an hourly round does not read is made when it is read. A
 round before those that are measured finds no file of the fleet. Large clusters have 20,000
-partitions, others 12.
+partitions, others 12. With `--without-spark` their results are those of small ones, made up.
 
 Files are in memory; each operation counts as what S3 needs for it: a list is a request per 1,000
 files, a move is a copy and a delete, reading a Parquet footer is two requests, and row groups one
@@ -30,6 +30,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from benchmarks.made_results import made_up_job
 from counterpoise import history, pipeline
 from counterpoise.archive import Archive
 from counterpoise.installation import Installation
@@ -188,19 +189,21 @@ def _no_bytes(path: str) -> bytes:
     raise AssertionError(f"{path} was not made, since no round needs it")
 
 
+def period_of_round(at: datetime) -> str:
+    """Return what a round of the past is named by: its month, then its day, the newest its hour."""
+    age = NOW - at
+    if age <= timedelta(hours=_UNMERGED_HOURS):
+        return f"{at:%Y-%m-%dT%H}"
+    return f"{at:%Y-%m-%d}" if age < timedelta(days=_KEEP_ALL + 31) else f"{at:%Y-%m}"
+
+
 def write_rounds(
     installation: Installation, clusters: Sequence[str], times: Sequence[datetime]
 ) -> None:
     """Write the rounds of the past: of a month each, then of a day, the newest of an hour."""
 
-    def period(at: datetime) -> str:
-        age = NOW - at
-        if age <= timedelta(hours=_UNMERGED_HOURS):
-            return f"{at:%Y-%m-%dT%H}"
-        return f"{at:%Y-%m-%d}" if age < timedelta(days=_KEEP_ALL + 31) else f"{at:%Y-%m}"
-
     previous = dict(zip(times[1:], times, strict=False))
-    for name, of_round in grouped((period(at), at) for at in times).items():
+    for name, of_round in grouped((period_of_round(at), at) for at in times).items():
         rows = [
             {
                 "snapshot_id": history.snapshot_id_for(cluster, at),
@@ -227,8 +230,13 @@ def write_fleet(
     write_rounds(installation, clusters, times)
 
 
-def one_round(installation: Installation, store: CountingStore, clusters: Sequence[str]) -> None:
-    """Analyse one new snapshot of each cluster, and print what that took."""
+def one_round(
+    installation: Installation,
+    store: CountingStore,
+    clusters: Sequence[str],
+    job: Callable[..., None],
+) -> None:
+    """Analyse one new snapshot of each cluster with a job, and print what that took."""
     store.requests.clear()
     spark_seconds: list[float] = []
     own_cpu, jobs_cpu = _cpu_seconds()
@@ -236,7 +244,7 @@ def one_round(installation: Installation, store: CountingStore, clusters: Sequen
 
     def timed(*arguments: Any, **named: Any) -> None:
         began = time.monotonic()
-        run_job(*arguments, **named)
+        job(*arguments, **named)
         spark_seconds.append(time.monotonic() - began)
 
     analysing.run_job = timed  # type: ignore[attr-defined]
@@ -276,7 +284,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--large", type=int, default=0, help="so many of them are large")
     parser.add_argument("--days", type=int, default=730)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument(
+        "--without-spark", action="store_true", help="results are made up: only requests count"
+    )
     arguments = parser.parse_args(argv)
+    job = made_up_job if arguments.without_spark else analysing.run_job
     clusters = [
         f"{'large' if number < arguments.large else 'cluster'}-{number:03d}"
         for number in range(arguments.clusters)
@@ -299,7 +311,7 @@ def main(argv: Sequence[str]) -> int:
                 installation.archive.write_snapshot(snapshot(cluster, NOW + timedelta(hours=hour)))
             which = f"round {hour + 1}" if hour >= 0 else "the round before"
             print(f"{len(clusters)} clusters, {arguments.days} days of history, {which}:")
-            one_round(installation, store, clusters)
+            one_round(installation, store, clusters, job)
     return 0
 
 

@@ -11,7 +11,7 @@ counts.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
@@ -20,17 +20,17 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from counterpoise.daily_copies import Day, read_days
 from counterpoise.errors import StoreError
-from counterpoise.history import daily_folder, place_of, scheduled_at_of
+from counterpoise.history import scheduled_at_of
 from counterpoise.model.balance import LeftOut
 from counterpoise.model.grouping import grouped
 from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES
 from counterpoise.model.tables import conformed
-from counterpoise.storage import Store
+from counterpoise.round_index import ROUNDS, analysed_in, read_rounds, round_document
+from counterpoise.storage import PACKED, Store
 from counterpoise.view_files import ViewFiles
 
-ROUNDS: Final = "results/rounds"
-SNAPSHOT_COUNT: Final = b"snapshot_count"  # in the footer of a table of a day
 _LEFT_OUT: Final = "left-out.json"
 
 
@@ -43,6 +43,22 @@ class Analysed:
     previous_snapshot_id: str | None  # what it was compared with
     round_id: str
     is_by_cluster: bool  # its results lie in a folder of its cluster
+    packed_tables: tuple[str, ...] | None  # with one file for all clusters; None: not known
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> "list[Analysed]":
+        """Return those of rows of ANALYSED."""
+        return [
+            cls(
+                row["snapshot_id"],
+                row["cluster"],
+                row["previous_snapshot_id"],
+                row["round"],
+                row["by_cluster"],
+                None if row["tables"] is None else tuple(row["tables"]),
+            )
+            for row in rows.to_pylist()
+        ]
 
     def folder(self, table: str) -> str:
         """Return where its rows of a table lie, maybe among others."""
@@ -52,15 +68,6 @@ class Analysed:
             if self.is_by_cluster
             else round_folder
         )
-
-
-@dataclass(frozen=True, slots=True)
-class DailyTable:
-    """One of DAILY_TABLES of one day."""
-
-    day: date
-    rows: pa.Table
-    snapshot_count: int | None  # that it is made of; None in tables of earlier releases
 
 
 @dataclass(frozen=True)
@@ -90,22 +97,23 @@ class Results:
     def of_round(cls, store: Store, round_id: str, rows: Iterable[Mapping[str, Any]]) -> "Results":
         """Return the results of one round alone, which Spark wrote to a store or a copy of it."""
         results = cls(store)
-        results.__dict__["analysed"] = _analysed([_document(round_id, None, rows)])
+        results.__dict__["_rounds"] = analysed_in(round_document(round_id, None, rows))
         return results
 
     @cached_property
     def analysed(self) -> Mapping[str, Analysed]:
-        """Return the previous snapshot id of each analysed snapshot, by snapshot id."""
-        return _analysed(
-            sorted(
-                self._rounds(),
-                key=lambda document: (document.get("finished_at") or "", document["round"]),
-            )
-        )
+        """Return each analysed snapshot, by snapshot id."""
+        return {one.snapshot_id: one for one in Analysed.of(self._rounds)}
+
+    @cached_property
+    def _rounds(self) -> pa.Table:
+        """Return rows of ANALYSED: the last one of a snapshot counts."""
+        return read_rounds(self._store)
 
     def of_cluster(self, cluster: str) -> frozenset[str]:
         """Return the ids of the cluster's analysed snapshots."""
-        return frozenset(a.snapshot_id for a in self.analysed.values() if a.cluster == cluster)
+        rows = self._rounds.filter(pc.equal(self._rounds["cluster"], cluster))
+        return frozenset(rows["snapshot_id"].to_pylist())
 
     def finish_round(
         self,
@@ -114,14 +122,18 @@ class Results:
         rows: Iterable[Mapping[str, Any]],
         *,
         is_by_cluster: bool = False,
+        packed_tables: Collection[str] | None = None,
     ) -> None:
         """Write the list of a round's snapshots.
 
         `is_by_cluster`: its results lie in a folder for each cluster, as the Spark jobs write them;
         otherwise all clusters may share a file, as in those of earlier releases, and where a file
-        for each cluster would be too many requests.
+        for each cluster would be too many requests: then `packed_tables` says which tables have
+        one.
         """
-        document = _document(round_id, finished_at, rows, is_by_cluster=is_by_cluster)
+        document = round_document(
+            round_id, finished_at, rows, is_by_cluster=is_by_cluster, tables=packed_tables
+        )
         self._store.write_text(
             f"{ROUNDS}/{round_id}.json", json.dumps(document, indent=1, sort_keys=True) + "\n"
         )
@@ -139,14 +151,13 @@ class Results:
 
     def tables(self, name: str, snapshot_ids: Collection[str]) -> Iterator[pa.Table]:
         """Yield the same rows, file by file; a file is read when its turn comes."""
-        found = [self.analysed[one] for one in sorted(snapshot_ids) if one in self.analysed]
-        by_folder = grouped((result.folder(name), result) for result in found)
+        wanted = pa.array(sorted(snapshot_ids), pa.string())
+        rounds = self._rounds.filter(pc.is_in(self._rounds["snapshot_id"], value_set=wanted))
+        found = {one.snapshot_id: one for one in Analysed.of(rounds)}
+        by_folder = grouped((found[one].folder(name), found[one]) for one in sorted(found))
         for folder, of_folder in sorted(by_folder.items()):
             ids = pa.array([result.snapshot_id for result in of_folder], pa.string())
-            is_shared = not of_folder[0].is_by_cluster
-            for table in self._files(
-                folder, RESULT_TABLES[name], ids.to_pylist() if is_shared else ()
-            ):
+            for table in self._files(folder, name, of_folder):
                 yield table.filter(pc.is_in(table["snapshot_id"], value_set=ids))
 
     def view_files(self, cluster: str, name: str) -> ViewFiles:
@@ -182,22 +193,11 @@ class Results:
         found += [daily.rows for daily in self.daily_tables(table, cluster, since, until)]
         return pa.concat_tables(found)
 
-    def daily_tables(
-        self, table: str, cluster: str, since: date, until: date
-    ) -> Iterator[DailyTable]:
+    def daily_tables(self, table: str, cluster: str, since: date, until: date) -> Iterator[Day]:
         """Yield one of DAILY_TABLES of each day that has it; a table is read when its turn
         comes.
         """
-        for path in self._store.list(daily_folder(table, cluster), suffix=".parquet"):
-            place = place_of(path)
-            if place is not None and since <= place[1] < until:
-                rows = self._store.read_table(path)
-                count = (rows.schema.metadata or {}).get(SNAPSHOT_COUNT)
-                yield DailyTable(
-                    day=place[1],
-                    rows=conformed(rows, DAILY_TABLES[table]),
-                    snapshot_count=int(count) if count else None,
-                )
+        return read_days(self._store, table, cluster, since, until)
 
     def write_left_out(
         self, cluster: str, left_out: Iterable[LeftOut], stored: StoredViews
@@ -214,59 +214,29 @@ class Results:
         rows = json.loads(self._store.read_text(f"views/{cluster}/{_LEFT_OUT}"))
         return tuple(LeftOut(row["snapshot_id"], row["reason"]) for row in rows)
 
-    def _rounds(self) -> Iterable[dict[str, Any]]:
-        for path in self._store.list(ROUNDS, suffix=".json"):
-            try:
-                document = json.loads(self._store.read_text(path))
-                is_round = {"round", "snapshots"} <= document.keys()
-            except (ValueError, AttributeError):
-                is_round = False
-            if not is_round:
-                raise StoreError(
-                    f"{self._store.uri(path)} is not a list of analysed snapshots; delete it, "
-                    "and its snapshots are analysed again"
-                )
-            yield document
-
-    def _files(
-        self, folder: str, schema: pa.Schema, snapshot_ids: Collection[str]
-    ) -> Iterable[pa.Table]:
-        """Yield the files of a folder, of those that many clusters share only the rows of these
-        snapshots; columns that were added later are null in older files.
+    def _files(self, folder: str, name: str, results: Sequence[Analysed]) -> Iterable[pa.Table]:
+        """Yield the rows of a table in the files of a folder, which has those of these snapshots;
+        of files that many clusters share only these rows. Columns that were added later are null in
+        older files.
         """
-        for path in self._store.list(folder, suffix=".parquet"):
-            table = self._store.read_table(path, snapshot_ids=snapshot_ids)
+        is_shared = not results[0].is_by_cluster
+        ids = [result.snapshot_id for result in results] if is_shared else []
+        for path in self._paths(folder, name, results[0].packed_tables):
             try:
-                yield conformed(table, schema)
+                table = self._store.read_table(path, snapshot_ids=ids)
+            except StoreError:
+                if results[0].packed_tables is None or self._store.info(path) is not None:
+                    raise
+                continue  # it was deleted, as a list would have told
+            try:
+                yield conformed(table, RESULT_TABLES[name])
             except ValueError as error:
                 raise StoreError(f"{self._store.uri(path)} {error}") from None
 
-
-def _analysed(rounds: Iterable[Mapping[str, Any]]) -> dict[str, Analysed]:
-    return {
-        row["snapshot_id"]: Analysed(
-            row["snapshot_id"],
-            row["cluster"],
-            row.get("previous_snapshot_id"),
-            document["round"],
-            bool(document.get("by_cluster")),
-        )
-        for document in rounds
-        for row in document["snapshots"]
-    }
-
-
-def _document(
-    round_id: str,
-    finished_at: datetime | None,
-    rows: Iterable[Mapping[str, Any]],
-    *,
-    is_by_cluster: bool = True,
-) -> dict[str, Any]:
-    names = ("snapshot_id", "cluster", "previous_snapshot_id")
-    return {
-        "round": round_id,
-        "finished_at": finished_at.isoformat() if finished_at else None,
-        "by_cluster": is_by_cluster,
-        "snapshots": [{name: row[name] for name in names} for row in rows],
-    }
+    def _paths(
+        self, folder: str, name: str, packed_tables: Collection[str] | None
+    ) -> Sequence[str]:
+        """Return the files of a folder; no list is needed where the round says what there is."""
+        if packed_tables is None:
+            return self._store.list(folder, suffix=".parquet")
+        return [f"{folder}/{PACKED}"] if name in packed_tables else []

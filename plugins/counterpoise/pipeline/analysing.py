@@ -30,9 +30,10 @@ from counterpoise.model.files import StoredFile
 from counterpoise.model.grouping import grouped
 from counterpoise.model.result_tables import SERIES
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.pipeline.newest_rounds import merge_newest_rounds
 from counterpoise.results import Results, StoredViews
 from counterpoise.spark_submit import START_FAST, SparkJobError, run_job
-from counterpoise.storage import WorkingCopy, working_copy
+from counterpoise.storage import PACKED, WorkingCopy, working_copy
 
 Log = Callable[[str], None]
 _LOGGER = safe_logger(__name__)
@@ -108,9 +109,11 @@ def _analyse_round(
             if not readable.round.to_analyse:
                 return (), True
             _run_jobs(installation, copy, name, readable.round, log)
-        copy.send_back()
+        sent = copy.send_back()
         _keep_for_the_next(copy, readable)
-        return _finish_round(installation, copy, views, name, readable.round), readable.is_last
+        of_round = _finish_round(installation, copy, views, name, readable.round, sent)
+        merge_newest_rounds(installation.archive.store, installation.clock())
+        return of_round, readable.is_last
 
 
 def _keep_for_the_next(copy: WorkingCopy, readable: _ReadableRound) -> None:
@@ -123,9 +126,16 @@ def _keep_for_the_next(copy: WorkingCopy, readable: _ReadableRound) -> None:
 
 
 def _finish_round(
-    installation: Installation, copy: WorkingCopy, views: StoredViews, name: str, round_: Round
+    installation: Installation,
+    copy: WorkingCopy,
+    views: StoredViews,
+    name: str,
+    round_: Round,
+    sent: Sequence[str],
 ) -> list[str]:
-    """Add to the views of the round's clusters, then record the round; return the clusters."""
+    """Add to the views of the round's clusters, then record the round, whose files were `sent` to
+    the store; return the clusters.
+    """
     of_round = Results.of_round(copy.files, name, round_.to_analyse)
     all_results = installation.results
     ids_by_cluster = grouped((row["cluster"], row["snapshot_id"]) for row in round_.to_analyse)
@@ -137,8 +147,13 @@ def _finish_round(
             elif rows.num_rows:  # there may be results of an earlier release
                 _rebuild_view(all_results, cluster, view, rows)
     is_by_cluster = not copy.is_local_copy or len(ids_by_cluster) == 1
+    packed_tables = {path.split("/")[1] for path in sent if path.endswith(f"/{PACKED}")}
     all_results.finish_round(
-        name, installation.clock(), round_.to_analyse, is_by_cluster=is_by_cluster
+        name,
+        installation.clock(),
+        round_.to_analyse,
+        is_by_cluster=is_by_cluster,
+        packed_tables=None if is_by_cluster else packed_tables,
     )
     return sorted(ids_by_cluster)
 

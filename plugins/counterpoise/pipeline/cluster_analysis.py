@@ -25,6 +25,9 @@ from counterpoise.units import format_moment, format_seconds
 
 PERIOD: Final = timedelta(days=30)
 _PERIOD_OF_DISKS: Final = timedelta(days=14)
+# That the snapshot before a period is looked for before it, and what is read to find it.
+_AROUND: Final = timedelta(days=2)
+_READ_BEFORE: Final = timedelta(days=31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,16 @@ def cluster_analysis(
     *,
     period: timedelta = PERIOD,
     until: datetime | None = None,
+    results: Results | None = None,
+    with_load: bool = True,
 ) -> ClusterAnalysis:
-    """Return what the results say of the `period` before `until` (default: the newest snapshot).
+    """Return what the results say of the `period` before `until` (default: the newest snapshot);
+    without what comes in, unless `with_load`. `results` are those of the installation, where they
+    are there already.
 
     Raises RefusedError when there is no analysed snapshot in that time.
     """
-    series = view_of(installation, cluster)
+    series = _series(installation, cluster, period, until)
     if series.num_rows == 0:
         raise RefusedError(
             f"cluster {cluster} has no analysed snapshot yet; make one: "
@@ -70,8 +77,8 @@ def cluster_analysis(
         )
     newest_at: datetime = series["observed_at"][-1].as_py()
     end = until or newest_at
-    known = KnownOfCluster(installation, cluster, series, installation.results)
-    analysed = _analysis_of(known, end - period, until)
+    known = KnownOfCluster(installation, cluster, series, results or installation.results)
+    analysed = _analysis_of(known, end - period, until, with_load=with_load)
     if analysed is None:
         length = format_seconds(period.total_seconds())
         raise RefusedError(
@@ -82,11 +89,31 @@ def cluster_analysis(
     return analysed
 
 
+def _series(
+    installation: Installation, cluster: str, period: timedelta, until: datetime | None
+) -> pa.Table:
+    """Return the series of this period and of the one before; of all months, where the newest
+    snapshot is older than expected.
+    """
+    try:
+        since = (until or installation.clock()) - 2 * period - _READ_BEFORE
+        series = view_of(installation, cluster, since=since)
+        if series.num_rows:
+            end = until or series["observed_at"][-1].as_py()
+            if end - 2 * period - _AROUND >= since:
+                return series
+    except OverflowError:  # of a period of thousands of years
+        pass
+    return view_of(installation, cluster)
+
+
 def _analysis_of(
     known: KnownOfCluster,
     since: datetime,
     until: datetime | None,
     compared: ClusterLoad | None = None,
+    *,
+    with_load: bool = True,
 ) -> ClusterAnalysis | None:
     """Return what the results say of since <= observed_at < until; None without a snapshot.
 
@@ -98,7 +125,7 @@ def _analysis_of(
     policy = known.installation.cluster(known.cluster).policy
     return ClusterAnalysis(
         balance=balance,
-        load=_load(known, balance, since, until, compared),
+        load=_load(known, balance, since, until, compared) if with_load else None,
         wanted=analysis.wanted_goal(balance, policy.balance),
         known=known,
         since=since,

@@ -16,6 +16,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 from counterpoise import analysis, history
+from counterpoise.daily_copies import copy_days
 from counterpoise.errors import CounterpoiseError, StoreError
 from counterpoise.history import DailyPlan, Merge, RoundMerge, daily_folder
 from counterpoise.installation import Installation
@@ -24,7 +25,7 @@ from counterpoise.model.policy import HistoryPolicy
 from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES, VIEWS
 from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.spark_compaction import Daily, is_daily_made, make_files, snapshot_counts
-from counterpoise.results import ROUNDS
+from counterpoise.round_index import ROUNDS
 from counterpoise.storage import Store
 
 Log = Callable[[str], None]
@@ -133,6 +134,9 @@ def _make_daily(
     for start in range(0, len(dailies), _DAYS_AT_ONCE):
         some = dailies[start : start + _DAYS_AT_ONCE]
         make_files(installation, (), _with_series(installation, some), log)
+    for table in DAILY_TABLES:
+        for cluster in policies:
+            copy_days(store, table, cluster)
     return len(dailies)
 
 

@@ -25,7 +25,7 @@ def propose(installation: Installation, cluster: str) -> dict[str, Any] | None:
     the same question waits already, or was answered with a no lately: a person is asked once,
     however often it is found again.
     """
-    analysed = cluster_analysis(installation, cluster)
+    analysed = cluster_analysis(installation, cluster, with_load=False)
     wanted = analysed.wanted
     if (
         wanted is None
@@ -54,7 +54,7 @@ def unneeded_proposal(installation: Installation, cluster: str) -> tuple[Run, st
     own = [run for run in waiting if run.requester == Person.of_analysis()]
     if not own or _is_frozen(installation, cluster):
         return None
-    run, wanted = own[0], cluster_analysis(installation, cluster).wanted
+    run, wanted = own[0], cluster_analysis(installation, cluster, with_load=False).wanted
     if wanted is None:
         return run, "no live broker is idle, and leaders are even enough"
     if _is_about(installation, run, wanted):

@@ -23,6 +23,7 @@ from counterpoise.pipeline.cluster_analysis import (
     with_both_periods,
 )
 from counterpoise.planning import plan_from
+from counterpoise.results import Results
 
 _LOGGER = safe_logger(__name__)
 
@@ -115,7 +116,9 @@ def _plan_size(installation: Installation, analysed: ClusterAnalysis) -> PlanSiz
 
 def report_fleet(installation: Installation) -> str:
     """Write the report over all clusters, worst first; return the URI of the page."""
-    states = [_state(installation, cluster) for cluster in sorted(installation.settings.clusters)]
+    results = installation.results  # for all of them, since all rounds are read for it
+    clusters = sorted(installation.settings.clusters)
+    states = [_state(installation, cluster, results) for cluster in clusters]
     fleet = analysis.fleet(states, as_of=installation.clock())
     write = installation.archive.write_report
     write(fleet_report_name(suffix="md"), reporting.fleet_markdown(fleet))
@@ -124,9 +127,8 @@ def report_fleet(installation: Installation) -> str:
     return write(fleet_report_name(), reporting.fleet_report(fleet))
 
 
-def _state(installation: Installation, cluster: str) -> ClusterState:
+def _state(installation: Installation, cluster: str, results: Results) -> ClusterState:
     """Return what the fleet's report needs of one cluster; little before the first analysis."""
-    results = installation.results
     left_out = results.left_out(cluster)
     known_ids = {
         installation.ledger.last_snapshot_id(cluster),
@@ -135,7 +137,7 @@ def _state(installation: Installation, cluster: str) -> ClusterState:
     scheduled = [history.scheduled_at_of(known_id) for known_id in known_ids if known_id]
     age = installation.clock() - max(scheduled) if scheduled else None
     try:
-        analysed = cluster_analysis(installation, cluster)
+        analysed = cluster_analysis(installation, cluster, results=results)
     except RefusedError:
         return ClusterState(cluster, age, left_out=left_out)
     return ClusterState(

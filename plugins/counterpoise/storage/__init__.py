@@ -1,7 +1,7 @@
 """The store for history, results, plans and reports, and the directory that Spark jobs use."""
 
 from counterpoise.storage.opening import shown_uri
-from counterpoise.storage.staging import WorkingCopy, working_copy, working_root
+from counterpoise.storage.staging import PACKED, WorkingCopy, working_copy, working_root
 from counterpoise.storage.store import Store
 
-__all__ = ["Store", "WorkingCopy", "shown_uri", "working_copy", "working_root"]
+__all__ = ["PACKED", "Store", "WorkingCopy", "shown_uri", "working_copy", "working_root"]

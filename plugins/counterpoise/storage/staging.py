@@ -36,7 +36,7 @@ from counterpoise.model.result_tables import CLUSTER_FOLDER
 from counterpoise.storage.store import Store
 
 _HADOOP_SCHEMES: Final = {"s3": "s3a"}
-_PACKED: Final = "all-clusters.parquet"
+PACKED: Final = "all-clusters.parquet"  # the name of a file with the rows of all clusters
 
 
 class WorkingCopy:
@@ -87,10 +87,14 @@ class WorkingCopy:
             if file.stat().st_size <= max_bytes
         }
 
-    def send_back(self) -> None:
-        """Copy what the job wrote into the store; tables of several clusters as one file each."""
+    def send_back(self) -> tuple[str, ...]:
+        """Copy what the job wrote into the store; tables of several clusters as one file each.
+
+        Returns the paths of the copies.
+        """
         if self._folder is None:
-            return
+            return ()
+        sent = []
         written = (file for file in sorted(self._folder.rglob("*")) if _is_data_file(file))
         new = [file for file in written if self._path(file) not in self._fetched]
         for folder, files in grouped((_folder_of_all(file), file) for file in new).items():
@@ -99,6 +103,8 @@ class WorkingCopy:
                 files = [_packed(folder, files)]
             for file in files:
                 self._store.upload(file, self._path(file))
+                sent.append(self._path(file))
+        return tuple(sent)
 
     def _path(self, file: Path) -> str:
         assert self._folder is not None, "only a copy has files of its own"
@@ -134,7 +140,7 @@ def _folder_of_all(file: Path) -> Path | None:
 
 def _packed(folder: Path, files: Iterable[Path]) -> Path:
     """Write the rows of files into one, each as row groups of its own; return that file."""
-    target = folder / _PACKED
+    target = folder / PACKED
     writer: pq.ParquetWriter | None = None
     try:
         for file in files:

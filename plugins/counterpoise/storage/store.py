@@ -234,7 +234,8 @@ class Store:
     def _parquet(self, path: str) -> Iterator[pq.ParquetFile]:
         with self._naming_failures("read", path), self._opened(path) as file:
             try:
-                yield pq.ParquetFile(file)
+                # What is read of it is asked for at once, and not column by column.
+                yield pq.ParquetFile(file, pre_buffer=True)
             except (OSError, pa.ArrowException) as error:
                 message = f"{self.uri(path)} is not a complete Parquet file: {_reason(error)}"
                 raise StoreError(message) from None

@@ -1,0 +1,169 @@
+"""Which snapshots were analysed in which round, without reading each of hundreds of documents.
+
+    read_rounds(store)      # a row of ANALYSED for each; the last one of a snapshot counts
+    index_rounds(store)     # brings the index up to date
+
+The index is a copy: it says of which documents it was made, with their sizes and times of change,
+as a list of the folder tells them. A document that is not in it, or was written again, is read. So
+an index that is missing, damaged or old costs time and nothing else.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from counterpoise.errors import StoreError
+from counterpoise.model.files import StoredFile
+from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.tables import BOOL, INT64, TEXT, UTC_TIME, optional, required
+from counterpoise.storage import Store
+
+ROUNDS: Final = "results/rounds"
+PATH: Final = "views/_rounds.parquet"  # no cluster has a name that begins so
+_FEW: Final = 8  # documents that are read without looking into the index
+_LOGGER = safe_logger(__name__)
+_SNAPSHOT: Final = (
+    required("snapshot_id", TEXT),
+    required("cluster", TEXT),
+    optional("previous_snapshot_id", TEXT),  # what it was compared with
+)
+_ROUND: Final = (
+    required("round", TEXT),
+    required("by_cluster", BOOL),  # the results lie in a folder of each cluster
+    # of these tables there is one file for all clusters; null: not known
+    optional("tables", pa.list_(TEXT)),
+)
+ANALYSED: Final = pa.schema([*_SNAPSHOT, *_ROUND])
+INDEX: Final = pa.schema(
+    [
+        required("path", TEXT),
+        required("size_bytes", INT64),
+        # Without one a document is not in the index: nobody can tell when it changes.
+        optional("modified_at", UTC_TIME),
+        required("finished_at", TEXT),  # "" where it is not known
+        *_ROUND,
+        required("snapshots", pa.list_(pa.struct(list(_SNAPSHOT)))),
+    ]
+)
+
+
+def round_document(
+    round_id: str,
+    finished_at: datetime | None,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    is_by_cluster: bool = True,
+    tables: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """Return the document of a round; `tables` are those with one file for all clusters."""
+    names = [field.name for field in _SNAPSHOT]
+    document = {
+        "round": round_id,
+        "finished_at": finished_at.isoformat() if finished_at else None,
+        "by_cluster": is_by_cluster,
+        "snapshots": [{name: row[name] for name in names} for row in rows],
+    }
+    return document if tables is None else {**document, "tables": sorted(tables)}
+
+
+def analysed_in(document: Mapping[str, Any]) -> pa.Table:
+    """Return the rows of ANALYSED of one document."""
+    return _flat(_rows([(StoredFile("", 0, None), document)]))
+
+
+def read_rounds(store: Store) -> pa.Table:
+    """Return the rows of ANALYSED by the time at which their rounds finished. Raises StoreError."""
+    return _flat(_read(store)[0])
+
+
+def index_rounds(store: Store) -> list[dict[str, Any]]:
+    """Bring the index up to date, where there are many rounds; return the documents of those with
+    one file for all clusters, as far as the index has them, by the time at which they finished.
+    With each snapshot is the round that counts for it (`counts_in`). Raises StoreError.
+    """
+    rounds, are_indexed = _read(store)
+    if not are_indexed:
+        store.write_table(PATH, rounds.filter(pc.is_valid(rounds["modified_at"])))
+    return _packed_documents(rounds)
+
+
+def _packed_documents(rounds: pa.Table) -> list[dict[str, Any]]:
+    packed = rounds.filter(pc.is_valid(rounds["tables"]))
+    flat = _flat(rounds)
+    ids = pc.list_flatten(packed["snapshots"])
+    of_packed = flat.filter(pc.is_in(flat["snapshot_id"], pc.struct_field(ids, "snapshot_id")))
+    names = (of_packed[name].to_pylist() for name in ("snapshot_id", "round"))
+    counts_in = dict(zip(*names, strict=True))  # the last one counts
+    documents = packed.sort_by([("finished_at", "ascending"), ("round", "ascending")]).to_pylist()
+    for document in documents:
+        for row in document["snapshots"]:
+            row["counts_in"] = counts_in[row["snapshot_id"]]
+    return list(documents)
+
+
+def _read(store: Store) -> tuple[pa.Table, bool]:
+    """Return a row of INDEX for each round, and whether the index needs no other ones."""
+    listed = [file for file in store.files(ROUNDS) if file.path.endswith(".json")]
+    if len(listed) <= _FEW:
+        return _rows([(file, _document(store, file.path)) for file in listed]), True
+    index = _read_index(store)
+    columns = (index[name].to_pylist() for name in ("path", "size_bytes", "modified_at"))
+    indexed = [StoredFile(*file) for file in zip(*columns, strict=True)]
+    known = set(indexed) & set(listed)
+    new = [(file, _document(store, file.path)) for file in listed if file not in known]
+    kept = index.filter(pa.array([file in known for file in indexed], pa.bool_()))
+    return pa.concat_tables([kept, _rows(new)]), not new and kept.num_rows == index.num_rows
+
+
+def _read_index(store: Store) -> pa.Table:
+    try:
+        return store.read_table(PATH).select(INDEX.names).cast(INDEX)
+    except (StoreError, pa.ArrowException, KeyError) as error:
+        if store.info(PATH) is not None:
+            _LOGGER.warning("%s is made anew: %s", store.uri(PATH), error)
+        return INDEX.empty_table()
+
+
+def _document(store: Store, path: str) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads(store.read_text(path))
+        is_round = {"round", "snapshots"} <= document.keys()
+    except (ValueError, AttributeError):
+        is_round = False
+    if not is_round:
+        raise StoreError(
+            f"{store.uri(path)} is not a list of analysed snapshots; delete it, "
+            "and its snapshots are analysed again"
+        )
+    return document
+
+
+def _rows(documents: Iterable[tuple[StoredFile, Mapping[str, Any]]]) -> pa.Table:
+    rows = [
+        {
+            "path": file.path,
+            "size_bytes": file.size_bytes,
+            "modified_at": file.modified_at,
+            "finished_at": document.get("finished_at") or "",
+            "round": document["round"],
+            "by_cluster": bool(document.get("by_cluster")),
+            "tables": document.get("tables"),
+            "snapshots": document["snapshots"],
+        }
+        for file, document in documents
+    ]
+    return pa.Table.from_pylist(rows, schema=INDEX)
+
+
+def _flat(rounds: pa.Table) -> pa.Table:
+    ordered = rounds.sort_by([("finished_at", "ascending"), ("round", "ascending")])
+    ordered = ordered.combine_chunks()
+    snapshots = pc.list_flatten(ordered["snapshots"])
+    place = pc.list_parent_indices(ordered["snapshots"])
+    columns = {field.name: pc.struct_field(snapshots, field.name) for field in _SNAPSHOT}
+    columns |= {field.name: ordered[field.name].take(place) for field in _ROUND}
+    return pa.table(columns, schema=ANALYSED)
