@@ -115,7 +115,7 @@ def counted(store: CountingStore, what: str, task: Callable[[], object]) -> int:
     task()
     total = store.requests.total()
     parts = ", ".join(f"{count} {name}" for name, count in sorted(store.requests.items()))
-    print(f"  {total:7,d}  {what}: {parts}", flush=True)
+    print(f"  {total:7,d}  {what}: {parts}; Arrow sends {store.sent:,d}", flush=True)
     return total
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from counterpoise.errors import InputError, StoreError
 from counterpoise.storage import Store, working_root
+from counterpoise.storage.opening import open_uri
 
 
 def test_what_is_written_reads_back_and_is_listed(tmp_path: Path) -> None:
@@ -136,6 +137,23 @@ def test_options_of_a_uri_are_no_part_of_its_paths() -> None:
     assert store.uri("plans/p.json") == "s3://bucket/prefix/plans/p.json"
     with pytest.raises(InputError, match="options after"):
         Store("memory://x?region=eu-1")
+
+
+@pytest.mark.parametrize(
+    ("options", "is_one_request"),
+    [
+        ("", True),
+        ("?scheme=http&region=eu-1", True),
+        ("?region=eu-1&allow_delayed_open=false", False),
+    ],
+)
+def test_a_small_file_is_one_request_to_s3_unless_the_uri_says_otherwise(
+    options: str, is_one_request: bool
+) -> None:
+    opened = open_uri(f"s3://bucket/x{options}{'&' if options else '?'}endpoint_override=127.0.0.1")
+    _, (given,) = opened.file_system.__reduce__()
+    assert given["allow_delayed_open"] is is_one_request
+    assert opened.uri == "s3://bucket/x"
 
 
 @pytest.mark.parametrize(

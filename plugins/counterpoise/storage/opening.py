@@ -27,6 +27,8 @@ _ATOMIC_SCHEMES: Final = frozenset(
     {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "memory"}
 )
 _S3: Final = ("s3", "s3a")
+# Arrow then writes a small file with one request, and not with three as for one in parts.
+_ONE_REQUEST: Final = "allow_delayed_open"
 _AZURE: Final = ("abfs", "abfss")
 _BUCKET_SCHEMES: Final = _ATOMIC_SCHEMES - {"memory"}
 # In front of the bucket these name an account with or without a secret. In Azure's URIs the
@@ -158,7 +160,7 @@ def _hidden_words(uri: str, shown: str) -> Iterator[str]:
 
 def _open(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
     try:
-        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(_with_small_writes(uri, scheme))
     except pa.ArrowInvalid as error:
         if "Unrecognized filesystem type" not in str(error):
             raise
@@ -170,6 +172,14 @@ def _open(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
         opened, root = url_to_fs(uri)
         return fs.PyFileSystem(_Handler(opened)), root
     return found
+
+
+def _with_small_writes(uri: str, scheme: str) -> str:
+    """Return the URI that Arrow opens; an option that is given stays."""
+    place, is_given, options = uri.partition("?")
+    if scheme != "s3" or "#" in uri or f"{_ONE_REQUEST}=" in options:
+        return uri
+    return f"{place}?{options}{'&' if is_given and options else ''}{_ONE_REQUEST}=true"
 
 
 class _Handler(fs.FSSpecHandler):  # type: ignore[misc] # Arrow ships no type information
