@@ -11,9 +11,9 @@ partitions, others 12. With `--without-spark` their results are those of small o
 
 Files are in memory; each operation counts as what S3 needs for it: a list is a request per 1,000
 files, a move is a copy and a delete, reading a Parquet footer is two requests, and row groups one
-more. Beside that is what Arrow sends to S3 for the same: it asks for a file's length before it reads
-it, and sees to the folder of what it deletes. Spark works on copies (`local[2]`), so it asks the
-store for nothing itself.
+more. Beside that is what Arrow sends to S3 for the same: it asks for a file's length before it
+reads it, and sees to the folder of what it deletes. Spark works on copies (`local[2]`), so it asks
+the store for nothing itself.
 """
 
 import argparse
