@@ -118,9 +118,11 @@ def _read_copy(store: Store, table: str, cluster: str) -> _Copy:
 def _read_day(store: Store, table: str, day: date, file: StoredFile, copy: _Copy) -> Day:
     if copy.parquet is not None and file in copy.places:
         number, count = copy.places[file]
-        rows = copy.parquet.read_row_group(number)
-    else:
-        rows = store.read_table(file.path)
-        told = (rows.schema.metadata or {}).get(SNAPSHOT_COUNT)
-        count = int(told) if told else None
-    return Day(day, conformed(rows, DAILY_TABLES[table]), count)
+        try:
+            copied = copy.parquet.read_row_group(number)
+            return Day(day, conformed(copied, DAILY_TABLES[table]), count)
+        except (ValueError, OSError, pa.ArrowException) as error:
+            _LOGGER.warning("the copy of %s is damaged: %s", store.uri(file.path), error)
+    rows = store.read_table(file.path)
+    told = (rows.schema.metadata or {}).get(SNAPSHOT_COUNT)
+    return Day(day, conformed(rows, DAILY_TABLES[table]), int(told) if told else None)

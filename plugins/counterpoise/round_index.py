@@ -82,8 +82,8 @@ def read_rounds(store: Store) -> pa.Table:
 
 def index_rounds(store: Store) -> list[dict[str, Any]]:
     """Bring the index up to date, where there are many rounds; return the documents of those with
-    one file for all clusters, as far as the index has them, by the time at which they finished.
-    With each snapshot is the round that counts for it (`counts_in`). Raises StoreError.
+    one file for all clusters, by the time at which they finished. With each snapshot is the round
+    that counts for it (`counts_in`). Raises StoreError.
     """
     rounds, are_indexed = _read(store)
     if not are_indexed:
@@ -92,7 +92,8 @@ def index_rounds(store: Store) -> list[dict[str, Any]]:
 
 
 def _packed_documents(rounds: pa.Table) -> list[dict[str, Any]]:
-    packed = rounds.filter(pc.is_valid(rounds["tables"]))
+    is_packed = pc.and_(pc.is_valid(rounds["tables"]), pc.not_equal(rounds["finished_at"], ""))
+    packed = rounds.filter(is_packed)
     flat = _flat(rounds)
     ids = pc.list_flatten(packed["snapshots"])
     of_packed = flat.filter(pc.is_in(flat["snapshot_id"], pc.struct_field(ids, "snapshot_id")))

@@ -90,6 +90,15 @@ def test_a_copy_that_is_damaged_or_missing_costs_reads_and_nothing_else(
     assert store.read_paths == [COPY]
 
 
+def test_a_day_that_is_damaged_in_the_copy_is_read_from_its_own_file(store: ReadingStore) -> None:
+    data = bytearray(store.read_bytes(COPY))
+    data[4:400] = b"\xff" * 396  # the first days; the footer stays
+    store.write_bytes(COPY, bytes(data))
+    store.read_paths.clear()
+    assert told(store) == [day(number) for number in range(30)]
+    assert len(store.read_paths) > 1
+
+
 def test_few_days_are_read_by_themselves(store: ReadingStore) -> None:
     assert told(store, 28) == [day(28), day(29)]
     assert COPY not in store.read_paths

@@ -147,13 +147,14 @@ def _finish_round(
             elif rows.num_rows:  # there may be results of an earlier release
                 _rebuild_view(all_results, cluster, view, rows)
     is_by_cluster = not copy.is_local_copy or len(ids_by_cluster) == 1
-    packed_tables = {path.split("/")[1] for path in sent if path.endswith(f"/{PACKED}")}
+    results_sent = [path for path in sent if path.startswith("results/")]
+    are_packed = not is_by_cluster and all(path.endswith(f"/{PACKED}") for path in results_sent)
     all_results.finish_round(
         name,
         installation.clock(),
         round_.to_analyse,
         is_by_cluster=is_by_cluster,
-        packed_tables=None if is_by_cluster else packed_tables,
+        packed_tables={path.split("/")[1] for path in results_sent} if are_packed else None,
     )
     return sorted(ids_by_cluster)
 

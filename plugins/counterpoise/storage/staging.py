@@ -88,18 +88,21 @@ class WorkingCopy:
         }
 
     def send_back(self) -> tuple[str, ...]:
-        """Copy what the job wrote into the store; tables of several clusters as one file each.
-
-        Returns the paths of the copies.
+        """Copy what the job wrote into the store; the tables as one file each, where any of them is
+        of several clusters. Returns the paths of the copies.
         """
         if self._folder is None:
             return ()
         sent = []
         written = (file for file in sorted(self._folder.rglob("*")) if _is_data_file(file))
         new = [file for file in written if self._path(file) not in self._fetched]
-        for folder, files in grouped((_folder_of_all(file), file) for file in new).items():
-            clusters = {file.parent for file in files}
-            if folder is not None and len(clusters) > 1:
+        by_folder = grouped((_folder_of_all(file), file) for file in new)
+        is_of_many = any(
+            folder is not None and len({file.parent for file in files}) > 1
+            for folder, files in by_folder.items()
+        )
+        for folder, files in by_folder.items():
+            if folder is not None and is_of_many:
                 files = [_packed(folder, files)]
             for file in files:
                 self._store.upload(file, self._path(file))

@@ -1,0 +1,89 @@
+"""Rounds on an object store, whose tables lie in a file for all clusters: no row is lost there."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.made_results import made_up_job
+from benchmarks.store_requests import NOW, CountingStore, snapshot
+from counterpoise import pipeline
+from counterpoise.archive import Archive
+from counterpoise.installation import Installation
+from counterpoise.pipeline import analysing
+from counterpoise.pipeline.newest_rounds import merge_newest_rounds
+from counterpoise.settings import FileConnections, Locations, parse_settings
+
+CLUSTERS = ("demo", "other")
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    store = CountingStore(f"memory://{uuid.uuid4().hex}")
+    settings = "".join(f"  {name}: {{connection: none}}\n" for name in CLUSTERS)
+    places = {"COUNTERPOISE_STORE": store.root_uri}
+    places["COUNTERPOISE_LEDGER"] = f"sqlite:///{tmp_path}/ledger.db"
+    with Installation(
+        Locations.from_environment(places),
+        FileConnections(Path("none"), {}),
+        known_clusters=parse_settings(f"clusters:\n{settings}", where="a test"),
+        clock=lambda: NOW,
+    ) as installation:
+        installation.__dict__["archive"] = Archive(store)
+        yield installation
+
+
+def job_with_leader_changes_of_one(script: Path, arguments: Sequence[str], **named: Any) -> None:
+    made_up_job(script, arguments, **named)
+    root = Path(arguments[arguments.index("--store") + 1].removeprefix("file://"))
+    for file in root.glob("results/leader_changes/*/cluster_name=other/*.parquet"):
+        file.unlink()
+
+
+def analyse(installation: Installation, hours: int) -> None:
+    for hour in range(hours):
+        for name in CLUSTERS:
+            at = NOW + timedelta(hours=hour)
+            installation.archive.write_snapshot(snapshot(name, at))
+        assert pipeline.analyse(installation, f"round {hour}") == list(CLUSTERS)
+
+
+@pytest.mark.parametrize("hours", [1, 8])
+def test_a_table_with_rows_of_one_cluster_alone_is_read_too(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """Also after eight rounds have become one."""
+    monkeypatch.setattr(analysing, "run_job", job_with_leader_changes_of_one)
+    analyse(installation, hours)
+    results = installation.results
+    assert len({one.round_id for one in results.analysed.values()}) == 1
+    ids = {name: results.of_cluster(name) for name in CLUSTERS}
+    assert results.table("leader_changes", ids["demo"]).num_rows == hours
+    assert results.table("leader_changes", ids["other"]).num_rows == 0
+    assert results.table("broker_load", ids["other"]).num_rows == 3 * hours
+
+
+def test_a_report_says_the_same_after_eight_rounds_have_become_one(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analysing, "run_job", made_up_job)
+    analyse(installation, 7)
+    with monkeypatch.context() as patch:
+        patch.setattr("counterpoise.pipeline.newest_rounds._ROUNDS_AT_ONCE", 100)
+        for name in CLUSTERS:
+            at = NOW + timedelta(hours=7)
+            installation.archive.write_snapshot(snapshot(name, at))
+        pipeline.analyse(installation, "round 7")
+    assert len(installation.archive.store.list("results/rounds")) == 8
+
+    def report() -> str:
+        pipeline.report_balance(installation, "demo")
+        return installation.archive.read_report("demo/leader-balance.json")
+
+    before = report()
+    merge_newest_rounds(installation.archive.store, NOW)
+    assert len(installation.archive.store.list("results/rounds")) == 1
+    assert report() == before
