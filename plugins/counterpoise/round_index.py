@@ -8,13 +8,15 @@ as a list of the folder tells them. A document that is not in it, or was written
 an index that is missing, damaged or old costs time and nothing else.
 """
 
+import io
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import parquet as pq
 
 from counterpoise.errors import StoreError
 from counterpoise.model.files import StoredFile
@@ -25,6 +27,7 @@ from counterpoise.storage import Store
 ROUNDS: Final = "results/rounds"
 PATH: Final = "views/_rounds.parquet"  # no cluster has a name that begins so
 _FEW: Final = 8  # documents that are read without looking into the index
+_MAX_TRIES: Final = 3
 _LOGGER = safe_logger(__name__)
 _SNAPSHOT: Final = (
     required("snapshot_id", TEXT),
@@ -46,6 +49,7 @@ INDEX: Final = pa.schema(
         optional("modified_at", UTC_TIME),
         required("finished_at", TEXT),  # "" where it is not known
         *_ROUND,
+        optional("merged", pa.list_(TEXT)),  # the rounds that it is made of: they no longer count
         required("snapshots", pa.list_(pa.struct(list(_SNAPSHOT)))),
     ]
 )
@@ -77,21 +81,22 @@ def analysed_in(document: Mapping[str, Any]) -> pa.Table:
 
 def read_rounds(store: Store) -> pa.Table:
     """Return the rows of ANALYSED by the time at which their rounds finished. Raises StoreError."""
-    return _flat(_read(store)[0])
+    return _flat(_counting(_read(store)[0]))
 
 
 def index_rounds(store: Store) -> list[dict[str, Any]]:
     """Bring the index up to date, where there are many rounds; return the documents of those with
-    one file for all clusters, by the time at which they finished. With each snapshot is the round
-    that counts for it (`counts_in`). Raises StoreError.
+    one file for all clusters that were not merged, by the time at which they finished.
+    With each snapshot is the round that counts for it (`counts_in`). Raises StoreError.
     """
     rounds, are_indexed = _read(store)
     if not are_indexed:
-        store.write_table(PATH, rounds.filter(pc.is_valid(rounds["modified_at"])))
+        _write_index(store, rounds.filter(pc.is_valid(rounds["modified_at"])))
     return _packed_documents(rounds)
 
 
 def _packed_documents(rounds: pa.Table) -> list[dict[str, Any]]:
+    rounds = _counting(rounds)
     is_packed = pc.and_(pc.is_valid(rounds["tables"]), pc.not_equal(rounds["finished_at"], ""))
     packed = rounds.filter(is_packed)
     flat = _flat(rounds)
@@ -107,8 +112,29 @@ def _packed_documents(rounds: pa.Table) -> list[dict[str, Any]]:
 
 
 def _read(store: Store) -> tuple[pa.Table, bool]:
-    """Return a row of INDEX for each round, and whether the index needs no other ones."""
-    listed = [file for file in store.files(ROUNDS) if file.path.endswith(".json")]
+    """Return a row of INDEX for each round, and whether the index needs no other ones.
+
+    A document that is deleted between the list and the read was merged into another one: then both
+    are done again.
+    """
+    for _ in range(_MAX_TRIES):
+        listed = _listed(store)
+        try:
+            return _read_listed(store, listed)
+        except StoreError:
+            if _listed(store) == listed:
+                raise
+    raise StoreError(
+        f"the files in {store.uri(ROUNDS)} changed {_MAX_TRIES} times while they were read; "
+        "try again"
+    )
+
+
+def _listed(store: Store) -> list[StoredFile]:
+    return [file for file in store.files(ROUNDS) if file.path.endswith(".json")]
+
+
+def _read_listed(store: Store, listed: Sequence[StoredFile]) -> tuple[pa.Table, bool]:
     if len(listed) <= _FEW:
         return _rows([(file, _document(store, file.path)) for file in listed]), True
     index = _read_index(store)
@@ -122,11 +148,19 @@ def _read(store: Store) -> tuple[pa.Table, bool]:
 
 def _read_index(store: Store) -> pa.Table:
     try:
-        return store.read_table(PATH).select(INDEX.names).cast(INDEX)
-    except (StoreError, pa.ArrowException, KeyError) as error:
+        data = io.BytesIO(store.read_bytes(PATH, is_document=False))
+        index = pq.read_table(data, page_checksum_verification=True)
+        return index.select(INDEX.names).cast(INDEX)
+    except (StoreError, OSError, ValueError, pa.ArrowException, KeyError) as error:
         if store.info(PATH) is not None:
             _LOGGER.warning("%s is made anew: %s", store.uri(PATH), error)
         return INDEX.empty_table()
+
+
+def _write_index(store: Store, rounds: pa.Table) -> None:
+    data = io.BytesIO()
+    pq.write_table(rounds, data, compression="zstd", write_page_checksum=True)
+    store.write_bytes(PATH, data.getvalue())
 
 
 def _document(store: Store, path: str) -> dict[str, Any]:
@@ -153,11 +187,18 @@ def _rows(documents: Iterable[tuple[StoredFile, Mapping[str, Any]]]) -> pa.Table
             "round": document["round"],
             "by_cluster": bool(document.get("by_cluster")),
             "tables": document.get("tables"),
+            "merged": document.get("merged"),
             "snapshots": document["snapshots"],
         }
         for file, document in documents
     ]
     return pa.Table.from_pylist(rows, schema=INDEX)
+
+
+def _counting(rounds: pa.Table) -> pa.Table:
+    """Return the rounds that were not merged into another one."""
+    merged = pc.list_flatten(rounds["merged"])
+    return rounds.filter(pc.invert(pc.is_in(rounds["round"], value_set=merged)))
 
 
 def _flat(rounds: pa.Table) -> pa.Table:

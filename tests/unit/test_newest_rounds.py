@@ -1,9 +1,10 @@
 """The newest rounds on an object store: eight of a day become one, and say the same."""
 
+import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,28 +14,42 @@ from counterpoise.errors import StoreError
 from counterpoise.model.result_tables import RESULT_TABLES
 from counterpoise.pipeline.newest_rounds import merge_newest_rounds
 from counterpoise.results import Results
-from counterpoise.round_index import ROUNDS
+from counterpoise.round_index import PATH, ROUNDS, read_rounds
 from counterpoise.storage import PACKED
+from tests.support.stores import damaged
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 CLUSTERS = ("demo", "other")
 TABLE = "leader_changes"
 
 
+class Crash(BaseException):
+    """The process is gone."""
+
+
 class Failing(CountingStore):
-    """Fails to write or delete files whose path has `broken` in it, as long as that is set."""
+    """Fails to write or delete files whose path has `broken` in it, and ends with the change number
+    `crash_at`, as long as these are set.
+    """
 
     broken = ""
+    crash_at: int | None = None
+    changes = 0
 
     def delete(self, path: str) -> None:
         self._check(path)
         super().delete(path)
 
-    def upload(self, source: Any, path: str) -> None:
+    @contextmanager
+    def _writing(self, path: str) -> Iterator[pa.NativeFile]:
         self._check(path)
-        super().upload(source, path)
+        with super()._writing(path) as stream:
+            yield stream
 
     def _check(self, path: str) -> None:
+        self.changes += 1
+        if self.changes - 1 == self.crash_at:
+            raise Crash
         if self.broken and self.broken in path:
             raise StoreError(f"the store cannot change {path}: no right to")
 
@@ -81,7 +96,8 @@ def store() -> Failing:
 
 
 def rounds(store: CountingStore) -> list[str]:
-    return [path.rpartition("/")[2] for path in store.list(ROUNDS)]
+    """The names of the rounds that count."""
+    return sorted(read_rounds(store)["round"].unique().to_pylist())
 
 
 def merge(store: CountingStore, hour: int) -> None:
@@ -95,9 +111,10 @@ def test_eight_rounds_become_one_and_say_the_same_with_fewer_requests(store: Fai
     merge(store, 8)
     (name,) = rounds(store)
     assert name.startswith("merged-")
+    merge(store, 9)
     store.requests.clear()
     assert told(store) == expected(8)
-    assert store.requests.total() == 5 < before  # the list, the round, and a file
+    assert store.requests.total() == 5 < before  # the list, the index, and a file
     analysed = Results(store).analysed
     assert analysed.keys() == {name_of(c, hour) for c in CLUSTERS for hour in range(8)}
 
@@ -126,18 +143,81 @@ def test_of_a_snapshot_that_was_analysed_again_the_last_rows_are_kept(store: Fai
     assert told(store) == sorted([r for r in expected(8) if not r[1].endswith("04")] + again)
 
 
-@pytest.mark.parametrize("broken", ["merged-", "round-05-1.json"])
-def test_what_breaks_off_loses_nothing_and_the_next_round_goes_on(
+@pytest.mark.parametrize("broken", ["merged-", PATH])
+def test_what_cannot_be_written_loses_nothing_and_the_next_round_goes_on(
     store: Failing, broken: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    finish(store, 8)
     store.broken = broken
-    merge(store, 8)
-    assert "stay as they are for now" in caplog.text
-    assert told(store) == expected(8)
+    merge(store, 9)
+    assert "for now" in caplog.text
+    assert told(store) == expected(9)
     store.broken = ""
     merge(store, 24)
     assert len(rounds(store)) == 1
+    assert told(store) == expected(9)
+
+
+def test_a_crash_before_any_write_loses_nothing_and_counts_nothing_twice(store: Failing) -> None:
+    for hour in range(8, 12):
+        finish(store, hour)
+    files, store.changes = dict(store.stored), 0
+    merge(store, 24)
+    for number in range(store.changes):
+        store.stored, store.changes, store.crash_at = dict(files), 0, number
+        with pytest.raises(Crash):
+            merge(store, 24)
+        assert told(store) == expected(12)
+        store.crash_at = None
+        merge(store, 24)
+        assert len(rounds(store)) == 1
+        assert told(store) == expected(12)
+
+
+def test_who_listed_the_rounds_before_a_merge_reads_them_after_it(store: Failing) -> None:
+    before = Results(store)
+    assert len(before.analysed) == 16
+    listed = set(store.stored)
+    merge(store, 24)
+    assert listed <= set(store.stored)
+    ids = sorted(before.analysed)
+    assert before.table(TABLE, ids).num_rows == len(expected(8))
+
+
+def test_merges_of_merges_name_all_rounds_that_they_are_made_of(store: Failing) -> None:
+    merge(store, 8)
+    for hour in range(8, 24):
+        finish(store, hour)
+        merge(store, hour)
+    finish(store, 24)
+    merge(store, 24)
+    (name,) = (name for name in rounds(store) if name.startswith("merged-"))
+    merged = json.loads(store.read_text(f"{ROUNDS}/{name}.json"))["merged"]
+    assert {f"round-{hour:02d}-1" for hour in range(24)} < set(merged)
+    assert told(store) == expected(25)
+
+
+@pytest.mark.parametrize("what", ["table", "column"])
+def test_rounds_of_a_later_release_stay_as_they_are(store: Failing, what: str) -> None:
+    if what == "table":
+        path = f"{ROUNDS}/round-05-1.json"
+        document = json.loads(store.read_text(path))
+        document["tables"].append("later")
+        store.write_text(path, json.dumps(document))
+    else:
+        path = f"results/{TABLE}/round=round-05-1/{PACKED}"
+        table = store.read_table(path)
+        store.write_table(path, table.append_column("later", pa.nulls(table.num_rows)))
+    merge(store, 24)
+    assert "round-05-1" in rounds(store)
     assert told(store) == expected(8)
+
+
+def test_a_file_that_is_damaged_stays_as_it_is(store: Failing) -> None:
+    path = f"results/{TABLE}/round=round-05-1/{PACKED}"
+    store.write_bytes(path, damaged(store.read_bytes(path)))
+    merge(store, 24)
+    assert "round-05-1" in rounds(store)
 
 
 def test_a_table_of_a_round_that_is_gone_is_as_if_it_had_no_rows(store: Failing) -> None:

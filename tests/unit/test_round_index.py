@@ -10,7 +10,7 @@ from counterpoise.errors import StoreError
 from counterpoise.results import Results
 from counterpoise.round_index import PATH, ROUNDS, index_rounds, read_rounds
 from counterpoise.storage import Store
-from tests.support.stores import ReadingStore
+from tests.support.stores import ReadingStore, damaged
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -69,6 +69,31 @@ def test_an_index_that_is_damaged_or_missing_costs_reads_and_nothing_else(
     store.read_paths.clear()
     assert read_rounds(store).equals(expected)
     assert store.read_paths == [PATH]
+
+
+@pytest.mark.parametrize("seed", [None, *range(20)])
+def test_an_index_whose_footer_alone_is_sound_costs_reads_and_nothing_else(
+    store: ReadingStore, seed: int | None
+) -> None:
+    expected = read_rounds(store)
+    store.write_bytes(PATH, damaged(store.read_bytes(PATH), seed))
+    assert read_rounds(store).equals(expected)
+
+
+def test_a_round_that_is_merged_between_list_and_read_is_looked_for_again(
+    store: ReadingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = finish(store, "round-20", 20, ["demo-20"])
+    read_text = store.read_text
+
+    def merged_before(path: str) -> str:
+        if path == new and store.info(new):
+            finish(store, "merged", 20, ["demo-20"])
+            store.delete(new)
+        return read_text(path)
+
+    monkeypatch.setattr(store, "read_text", merged_before)
+    assert Results(store).analysed["demo-20"].round_id == "merged"
 
 
 def test_a_few_rounds_need_no_index(tmp_path: Path) -> None:

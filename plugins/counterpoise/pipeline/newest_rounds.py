@@ -5,9 +5,10 @@
 There a round has one file of each table for all clusters. Eight rounds of a day (UTC) become one,
 and all of a day when it is over: a day later compaction makes of them a file for each cluster.
 
-The merged round is written before the documents of those that it is made of are deleted; their
-files stay until compaction deletes them, for readers that know of them already. So whatever breaks
-off in between loses nothing, and two analyses at once at most make a round twice.
+The merged round names those that it is made of: these no longer count. Nothing is deleted here:
+their documents and files stay until compaction deletes them, for readers that know of them already.
+So whatever breaks off in between loses nothing, and two analyses at once at most make a round
+twice.
 """
 
 import hashlib
@@ -35,6 +36,7 @@ Document = Mapping[str, Any]  # of a round, as the index of rounds has it
 
 _LOGGER = safe_logger(__name__)
 _MERGED: Final = "merged-"
+_FAILURES: Final = (CounterpoiseError, OSError, ValueError, pa.ArrowException)
 _ROUNDS_AT_ONCE: Final = 8
 _MAX_ROWS_OF_GROUP: Final = 200_000  # of a file: no more are in memory
 
@@ -42,13 +44,18 @@ _MAX_ROWS_OF_GROUP: Final = 200_000  # of a file: no more are in memory
 def merge_newest_rounds(store: Store, now: datetime) -> None:
     """Bring the index of rounds up to date, and merge the newest rounds where there are many.
 
-    What cannot be merged stays as it is, with a warning in the log. Raises StoreError when the
-    rounds cannot be read.
+    What cannot be merged stays as it is, with a warning in the log: the analysis is recorded, and
+    does not fail for it.
     """
-    for sources in rounds_to_merge(index_rounds(store), now):
+    try:
+        merges = rounds_to_merge(index_rounds(store), now)
+    except _FAILURES as error:
+        _LOGGER.warning("the index of rounds stays as it is for now: %s", error)
+        return
+    for sources in merges:
         try:
             _merge(store, sources)
-        except (CounterpoiseError, ValueError, pa.ArrowException) as error:
+        except _FAILURES as error:
             names = ", ".join(source["round"] for source in sources)
             _LOGGER.warning("the rounds %s stay as they are for now: %s", names, error)
 
@@ -56,7 +63,8 @@ def merge_newest_rounds(store: Store, now: datetime) -> None:
 def rounds_to_merge(documents: Sequence[Document], now: datetime) -> list[list[Document]]:
     """Return the rounds that become one, for each such round."""
     merges = []
-    by_day = grouped((_finished_day(document), document) for document in documents)
+    known = [document for document in documents if RESULT_TABLES.keys() >= {*document["tables"]}]
+    by_day = grouped((_finished_day(document), document) for document in known)
     for day, of_day in sorted(by_day.items()):
         if day < f"{now.astimezone(UTC):%Y-%m-%d}":
             if len(of_day) > 1:
@@ -86,10 +94,10 @@ def _merge(store: Store, sources: Sequence[Document]) -> None:
     document = round_document(
         name, datetime.fromisoformat(finished_at), rows, is_by_cluster=False, tables=tables
     )
-    text = json.dumps({**document, "merged": names}, indent=1, sort_keys=True)
-    store.write_text(f"{ROUNDS}/{name}.json", f"{text}\n")
-    for source in names:
-        store.delete(f"{ROUNDS}/{source}.json")
+    # Those that its sources were made of, too: compaction keeps the files of all for the grace.
+    earlier = {one for source in sources for one in source["merged"] or ()}
+    document["merged"] = sorted({*names, *earlier})
+    store.write_text(f"{ROUNDS}/{name}.json", json.dumps(document, indent=1, sort_keys=True) + "\n")
 
 
 def _merge_table(store: Store, table: str, sources: Sequence[Document], target: str) -> None:
@@ -127,6 +135,8 @@ def _rows(
     table: str, cluster: str, groups: Sequence[tuple[pq.ParquetFile, int, pa.Array]]
 ) -> Iterator[pa.Table]:
     for file, group, ids in groups:
+        if unknown := {*file.schema_arrow.names} - {*RESULT_TABLES[table].names}:
+            raise ValueError(f"{table} has columns of a later release: {', '.join(unknown)}")
         rows = conformed(file.read_row_group(group), RESULT_TABLES[table])
         is_wanted = pc.and_(pc.equal(rows["cluster"], cluster), pc.is_in(rows["snapshot_id"], ids))
         yield rows.filter(is_wanted)
