@@ -33,6 +33,7 @@ _FILES: Final = b"files"  # in the footer of the copy
 _DAYS: Final = 62  # a report has a month and the one before
 _MAX_BYTES: Final = 32 << 20
 _FEW: Final = 8  # tables that are read without looking into the copy
+_DAMAGES: Final = (StoreError, OSError, ValueError, TypeError, KeyError, pa.ArrowException)
 _LOGGER = safe_logger(__name__)
 
 
@@ -67,7 +68,18 @@ def read_days(store: Store, table: str, cluster: str, since: date, until: date) 
 
 
 def copy_days(store: Store, table: str, cluster: str) -> None:
-    """Bring the copy of the newest days up to date, where there are many. Raises StoreError."""
+    """Bring the copy of the newest days up to date, where there are many.
+
+    A table that cannot be read is left out, and a copy that cannot be written stays as it is, with
+    a warning in the log.
+    """
+    try:
+        _copy_days(store, table, cluster)
+    except _DAMAGES as error:
+        _LOGGER.warning("%s stays as it is: %s", store.uri(copy_path(table, cluster)), error)
+
+
+def _copy_days(store: Store, table: str, cluster: str) -> None:
     newest: list[tuple[date, StoredFile]] = []
     free_bytes = _MAX_BYTES
     for day, file in reversed(_listed(store, table, cluster)[-_DAYS:]):
@@ -80,9 +92,14 @@ def copy_days(store: Store, table: str, cluster: str) -> None:
     if len(newest) <= _FEW or [file for _, file in newest] == [*copy.places]:
         return
     stream, files = io.BytesIO(), []
-    with pq.ParquetWriter(stream, DAILY_TABLES[table], compression="zstd") as writer:
+    options = {"compression": "zstd", "write_page_checksum": True}
+    with pq.ParquetWriter(stream, DAILY_TABLES[table], **options) as writer:
         for day, file in newest:
-            read = _read_day(store, table, day, file, copy)
+            try:
+                read = _read_day(store, table, day, file, copy)
+            except _DAMAGES as error:
+                _LOGGER.warning("%s is not copied: %s", store.uri(file.path), error)
+                continue
             # Without an empty row group a day without rows would be none.
             writer.write_table(read.rows, row_group_size=max(1, read.rows.num_rows))
             assert file.modified_at is not None
@@ -100,7 +117,8 @@ def _listed(store: Store, table: str, cluster: str) -> list[tuple[date, StoredFi
 def _read_copy(store: Store, table: str, cluster: str) -> _Copy:
     path = copy_path(table, cluster)
     try:
-        parquet = pq.ParquetFile(io.BytesIO(store.read_bytes(path, is_document=False)))
+        data = io.BytesIO(store.read_bytes(path, is_document=False))
+        parquet = pq.ParquetFile(data, page_checksum_verification=True)
         files = json.loads(parquet.metadata.metadata[_FILES])
         places = {
             StoredFile(name, size, datetime.fromisoformat(at)): (number, count)
@@ -109,7 +127,7 @@ def _read_copy(store: Store, table: str, cluster: str) -> _Copy:
         if parquet.num_row_groups != len(places):
             raise ValueError("it lacks row groups")
         return _Copy(parquet, places)
-    except (StoreError, ValueError, TypeError, KeyError, pa.ArrowException) as error:
+    except _DAMAGES as error:
         if store.info(path) is not None:
             _LOGGER.warning("%s is not used: %s", store.uri(path), error)
         return _Copy()

@@ -170,7 +170,7 @@ class ViewFiles:
             data = self.store.read_bytes(path, is_document=False)
             try:
                 tables[path] = conformed(pq.read_table(io.BytesIO(data)), VIEWS[self.name])
-            except (ValueError, pa.ArrowException) as error:
+            except (OSError, ValueError, pa.ArrowException) as error:
                 uri = self.store.uri(path)
                 _LOGGER.warning("%s is damaged, and was left out: %s", uri, error)
         return tables

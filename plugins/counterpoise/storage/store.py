@@ -103,7 +103,7 @@ class Store:
         if not wanted:
             try:
                 return pq.read_table(io.BytesIO(self.read_bytes(path, is_document=False)))
-            except pa.ArrowException as error:
+            except (OSError, pa.ArrowException) as error:
                 raise StoreError(
                     f"{self.uri(path)} is not a complete Parquet file: {error}"
                 ) from None
