@@ -80,6 +80,11 @@ def reaches(series: pa.Table, cluster: str, begin: datetime, until: datetime | N
     return oldest is not None and oldest <= begin and columns.first == 0
 
 
+def has_snapshot(series: pa.Table, cluster: str, since: datetime, until: datetime) -> bool:
+    """Return whether there is one of since <= observed_at < until."""
+    return read_series(series, cluster=cluster, since=since, until=until).snapshot_count > 0
+
+
 def start_of_day(moment: datetime) -> datetime:
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 

@@ -93,14 +93,15 @@ def _series(
     installation: Installation, cluster: str, period: timedelta, until: datetime | None
 ) -> pa.Table:
     """Return the series of this period and of the one before; of all months, where the newest
-    snapshot is older than expected.
+    snapshot is older than expected, or none is known of the time before both.
     """
     try:
         since = (until or installation.clock()) - 2 * period - _READ_BEFORE
         series = view_of(installation, cluster, since=since)
         if series.num_rows:
             end = until or series["observed_at"][-1].as_py()
-            if end - 2 * period - _AROUND >= since:
+            begin = end - 2 * period
+            if begin - _AROUND >= since and series["observed_at"][0].as_py() <= begin:
                 return series
     except OverflowError:  # of a period of thousands of years
         pass
@@ -159,6 +160,9 @@ def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
     if before is None:
         return replace(analysed, balance=balance, load=load)
     midnight = analysis.start_of_day(since)
+    has_whole_days = analysis.has_snapshot(
+        series, balance.cluster, analysis.start_of_day(begin), midnight
+    )
     balance_before, load_before = with_period_figures(
         known.results,
         series,
@@ -166,7 +170,7 @@ def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
         before.load,
         begin,
         # Figures of whole days: the day in which the period begins is one of its own.
-        midnight if midnight > begin else since,
+        midnight if midnight > begin and has_whole_days else since,
         compared_with(balance, load),
     )
     return replace(

@@ -1,0 +1,58 @@
+"""What is told of a period and the one before, of a cluster whose snapshots have long gaps."""
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from benchmarks.made_results import results_table
+from counterpoise import history, pipeline
+from counterpoise.installation import Installation
+from counterpoise.model.balance import LeaderBalance
+from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.pipeline.cluster_analysis import cluster_analysis, with_both_periods
+from counterpoise.settings import FileConnections, Locations, parse_settings
+
+NOW = datetime(2026, 11, 21, 15, tzinfo=UTC)
+
+
+def balance_of(times: Sequence[datetime], period: timedelta) -> LeaderBalance:
+    locations = Locations.from_environment(
+        {
+            "COUNTERPOISE_STORE": f"memory://{uuid.uuid4().hex}",
+            "COUNTERPOISE_LEDGER": "sqlite://",
+        }
+    )
+    settings = parse_settings("clusters:\n  demo: {connection: none}\n", where="the test")
+    connections = FileConnections(Path("none"), {})
+    with Installation(
+        locations, connections, known_clusters=settings, clock=lambda: NOW
+    ) as installation:
+        for table in RESULT_TABLES:
+            path = f"results/{table}/round=r/cluster_name=demo/all.parquet"
+            installation.archive.store.write_table(path, results_table(table, ["demo"], times))
+        ids = [history.snapshot_id_for("demo", at) for at in times]
+        rows = [{"snapshot_id": i, "cluster": "demo", "previous_snapshot_id": None} for i in ids]
+        installation.results.finish_round("r", NOW, rows, is_by_cluster=True)
+        pipeline.rebuild_views(installation, "demo")
+        return with_both_periods(cluster_analysis(installation, "demo", period=period)).balance
+
+
+def test_the_period_before_is_told_where_only_a_snapshot_of_months_ago_was_before_it() -> None:
+    times = [NOW - timedelta(days=days) for days in (110, 10, 0)]
+    before = balance_of(times, timedelta(days=7)).before
+    assert before is not None
+    assert before.latest.observed_at == times[1]
+
+
+@pytest.mark.parametrize("hours", [1, 14])
+def test_the_period_before_may_have_snapshots_only_of_the_day_in_which_the_period_begins(
+    hours: int,
+) -> None:
+    since = NOW - timedelta(days=30)
+    times = [since - timedelta(days=50), since - timedelta(hours=hours), since, NOW]
+    before = balance_of(times, timedelta(days=30)).before
+    assert before is not None
+    assert before.latest.observed_at == times[1]
