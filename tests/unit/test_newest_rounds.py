@@ -135,9 +135,20 @@ def test_fewer_than_eight_stay_as_they_are(store: Failing) -> None:
     assert len(rounds(store)) == 7
 
 
+def test_a_round_of_a_machine_whose_clock_is_behind_counts_as_without_a_merge(
+    store: Failing,
+) -> None:
+    merge_newest_rounds(store, BEGIN + timedelta(hours=7, minutes=5))
+    again = [{"snapshot_id": name_of("demo", 5), "cluster": "demo", "previous_snapshot_id": None}]
+    Results(store).finish_round("behind", BEGIN + timedelta(hours=6, minutes=58), again)
+    assert Results(store).analysed[name_of("demo", 5)].round_id == "behind"
+    merge(store, 8)
+    assert Results(store).analysed[name_of("demo", 5)].round_id == "behind"
+
+
 def test_of_a_snapshot_that_was_analysed_again_the_last_rows_are_kept(store: Failing) -> None:
     finish(store, 8, epochs=5, hours=[4, 8])
-    merge(store, 8)
+    merge(store, 9)
     assert len(rounds(store)) == 1
     again = [(c, name_of(c, hour), 5) for c in CLUSTERS for hour in (4, 8)]
     assert told(store) == sorted([r for r in expected(8) if not r[1].endswith("04")] + again)

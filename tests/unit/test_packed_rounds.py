@@ -12,17 +12,35 @@ from benchmarks.made_results import made_up_job
 from benchmarks.store_requests import NOW, CountingStore, snapshot
 from counterpoise import pipeline
 from counterpoise.archive import Archive
+from counterpoise.errors import StoreError
 from counterpoise.installation import Installation
 from counterpoise.pipeline import analysing
 from counterpoise.pipeline.newest_rounds import merge_newest_rounds
+from counterpoise.round_index import PATH
 from counterpoise.settings import FileConnections, Locations, parse_settings
 
 CLUSTERS = ("demo", "other")
 
 
+class ClockedStore(CountingStore):
+    """Knows the time that it is, and fails to write files whose path has `broken` in it."""
+
+    now = NOW
+    broken = "nothing"
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        if self.broken in path:
+            raise StoreError(f"the store cannot write {path}: no right to")
+        super().write_bytes(path, data)
+
+
 @pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
-    store = CountingStore(f"memory://{uuid.uuid4().hex}")
+def store() -> ClockedStore:
+    return ClockedStore(f"memory://{uuid.uuid4().hex}")
+
+
+@pytest.fixture
+def installation(store: ClockedStore, tmp_path: Path) -> Iterator[Installation]:
     settings = "".join(f"  {name}: {{connection: none}}\n" for name in CLUSTERS)
     places = {"COUNTERPOISE_STORE": store.root_uri}
     places["COUNTERPOISE_LEDGER"] = f"sqlite:///{tmp_path}/ledger.db"
@@ -30,7 +48,7 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
         Locations.from_environment(places),
         FileConnections(Path("none"), {}),
         known_clusters=parse_settings(f"clusters:\n{settings}", where="a test"),
-        clock=lambda: NOW,
+        clock=lambda: store.now,
     ) as installation:
         installation.__dict__["archive"] = Archive(store)
         yield installation
@@ -43,21 +61,25 @@ def job_with_leader_changes_of_one(script: Path, arguments: Sequence[str], **nam
         file.unlink()
 
 
-def analyse(installation: Installation, hours: int) -> None:
+def analyse(installation: Installation, store: ClockedStore, hours: int) -> None:
     for hour in range(hours):
+        store.now = NOW + timedelta(hours=hour)
         for name in CLUSTERS:
-            at = NOW + timedelta(hours=hour)
-            installation.archive.write_snapshot(snapshot(name, at))
+            installation.archive.write_snapshot(snapshot(name, store.now))
         assert pipeline.analyse(installation, f"round {hour}") == list(CLUSTERS)
 
 
 @pytest.mark.parametrize("hours", [1, 8])
 def test_a_table_with_rows_of_one_cluster_alone_is_read_too(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, hours: int
+    installation: Installation,
+    store: ClockedStore,
+    monkeypatch: pytest.MonkeyPatch,
+    hours: int,
 ) -> None:
     """Also after eight rounds have become one."""
     monkeypatch.setattr(analysing, "run_job", job_with_leader_changes_of_one)
-    analyse(installation, hours)
+    analyse(installation, store, hours)
+    merge_newest_rounds(store, store.now + timedelta(hours=1))
     results = installation.results
     assert len({one.round_id for one in results.analysed.values()}) == 1
     ids = {name: results.of_cluster(name) for name in CLUSTERS}
@@ -67,23 +89,32 @@ def test_a_table_with_rows_of_one_cluster_alone_is_read_too(
 
 
 def test_a_report_says_the_same_after_eight_rounds_have_become_one(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, store: ClockedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(analysing, "run_job", made_up_job)
-    analyse(installation, 7)
-    with monkeypatch.context() as patch:
-        patch.setattr("counterpoise.pipeline.newest_rounds._ROUNDS_AT_ONCE", 100)
-        for name in CLUSTERS:
-            at = NOW + timedelta(hours=7)
-            installation.archive.write_snapshot(snapshot(name, at))
-        pipeline.analyse(installation, "round 7")
-    assert len(installation.archive.store.list("results/rounds")) == 8
+    analyse(installation, store, 8)
+    assert len(store.list("results/rounds")) == 8
 
     def report() -> str:
         pipeline.report_balance(installation, "demo")
         return installation.archive.read_report("demo/leader-balance.json")
 
     before = report()
-    merge_newest_rounds(installation.archive.store, NOW)
-    assert len(installation.archive.store.list("results/rounds")) == 1
+    merge_newest_rounds(store, store.now + timedelta(hours=1))
+    assert len({one.round_id for one in installation.results.analysed.values()}) == 1
     assert report() == before
+
+
+def test_an_index_that_cannot_be_written_fails_no_analysis(
+    installation: Installation,
+    store: ClockedStore,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """That is recorded already: a second try would find nothing to do, and report nothing."""
+    monkeypatch.setattr(analysing, "run_job", made_up_job)
+    for number in range(10):
+        installation.results.finish_round(f"empty-{number}", NOW, [], is_by_cluster=True)
+    store.broken = PATH
+    analyse(installation, store, 1)
+    assert "no right to" in caplog.text

@@ -16,7 +16,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ _LOGGER = safe_logger(__name__)
 _MERGED: Final = "merged-"
 _FAILURES: Final = (CounterpoiseError, OSError, ValueError, pa.ArrowException)
 _ROUNDS_AT_ONCE: Final = 8
+_CLOCKS_DIFFER: Final = timedelta(minutes=15)  # at most, with what recording a round takes
 _MAX_ROWS_OF_GROUP: Final = 200_000  # of a file: no more are in memory
 
 
@@ -63,8 +64,11 @@ def merge_newest_rounds(store: Store, now: datetime) -> None:
 def rounds_to_merge(documents: Sequence[Document], now: datetime) -> list[list[Document]]:
     """Return the rounds that become one, for each such round."""
     merges = []
-    known = [document for document in documents if RESULT_TABLES.keys() >= {*document["tables"]}]
-    by_day = grouped((_finished_day(document), document) for document in known)
+    by_day = grouped(
+        (_finished_day(document), document)
+        for document in documents
+        if _may_be_merged(document, now)
+    )
     for day, of_day in sorted(by_day.items()):
         if day < f"{now.astimezone(UTC):%Y-%m-%d}":
             if len(of_day) > 1:
@@ -76,9 +80,21 @@ def rounds_to_merge(documents: Sequence[Document], now: datetime) -> list[list[D
     return merges
 
 
+def _may_be_merged(document: Document, now: datetime) -> bool:
+    """Return whether this release knows all tables of a round, and no other one is about to be
+    recorded that finished before it: of a snapshot in both the merged round would count.
+    """
+    if not RESULT_TABLES.keys() >= {*document["tables"]}:
+        return False
+    return bool(document["finished_at"]) and _finished_at(document) <= now - _CLOCKS_DIFFER
+
+
+def _finished_at(document: Document) -> datetime:
+    return datetime.fromisoformat(document["finished_at"]).astimezone(UTC)
+
+
 def _finished_day(document: Document) -> str:
-    finished_at = datetime.fromisoformat(document["finished_at"])
-    return f"{finished_at.astimezone(UTC):%Y-%m-%d}"
+    return f"{_finished_at(document):%Y-%m-%d}"
 
 
 def _merge(store: Store, sources: Sequence[Document]) -> None:
