@@ -33,6 +33,6 @@ def test_a_file_whose_footer_alone_is_sound_is_left_out_of_a_merge_and_stays(
     assert [name.partition("-")[0] for name in names] == ["merged", "round"]
 
 
-def test_a_file_whose_footer_alone_is_sound_is_set_aside(files: ViewFiles) -> None:
+def test_a_file_whose_footer_alone_is_sound_is_renamed(files: ViewFiles) -> None:
     assert len(files.quarantine_damaged()) == 1
     assert len(files.read()["snapshot_id"].unique()) == 2
