@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from counterpoise.errors import InputError, StoreError
-from counterpoise.storage import Store, working_root
+from counterpoise.storage import Store, opening, working_root
 from counterpoise.storage.opening import open_uri
 
 
@@ -154,6 +154,20 @@ def test_a_small_file_is_one_request_to_s3_unless_the_uri_says_otherwise(
     _, (given,) = opened.file_system.__reduce__()
     assert given["allow_delayed_open"] is is_one_request
     assert opened.uri == "s3://bucket/x"
+
+
+def test_an_arrow_that_does_not_know_the_option_opens_the_store_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from_uri = opening._from_uri
+
+    def without_option(uri: str) -> object:
+        if "allow_delayed_open" in uri:
+            raise pa.ArrowInvalid("Unexpected query parameter in S3 URI: 'allow_delayed_open'")
+        return from_uri(uri)
+
+    monkeypatch.setattr(opening, "_from_uri", without_option)
+    assert open_uri("s3://bucket/x?region=eu-1").uri == "s3://bucket/x"
 
 
 @pytest.mark.parametrize(

@@ -160,8 +160,10 @@ def _hidden_words(uri: str, shown: str) -> Iterator[str]:
 
 def _open(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
     try:
-        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(_with_small_writes(uri, scheme))
+        found = _from_uri(_with_small_writes(uri, scheme))
     except pa.ArrowInvalid as error:
+        if f"'{_ONE_REQUEST}'" in str(error):  # Arrow 20 does not know it
+            return _from_uri(uri)
         if "Unrecognized filesystem type" not in str(error):
             raise
         from fsspec.core import url_to_fs
@@ -171,6 +173,11 @@ def _open(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
             raise ValueError(message) from None
         opened, root = url_to_fs(uri)
         return fs.PyFileSystem(_Handler(opened)), root
+    return found
+
+
+def _from_uri(uri: str) -> tuple[fs.FileSystem, str]:
+    found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
     return found
 
 
