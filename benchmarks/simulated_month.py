@@ -47,6 +47,7 @@ from counterpoise.storage.folders import files_below
 BEGIN: Final = datetime(2026, 10, 1, tzinfo=UTC)
 KEEP_ALL, KEEP_HOURLY, KEEP_DAILY = timedelta(days=3), timedelta(days=7), timedelta(days=14)
 KEEP_LEDGER: Final = timedelta(days=10)
+CHECKPOINT_EVERY_DAYS: Final = 5
 GRACE: Final = timedelta(hours=1)
 _COMPACTED_AT: Final = timedelta(hours=3, minutes=30)
 _RUNS_AT: Final = timedelta(hours=12, minutes=40)
@@ -70,7 +71,7 @@ class Fleet:
     analysed_every_days: int = 15
     audited_every_days: int = 10
     runs_a_day: int = 2
-    checkpoint_every_days: int = 5
+    checkpoint_every_days: int = CHECKPOINT_EVERY_DAYS
 
     @property
     def names(self) -> tuple[str, ...]:

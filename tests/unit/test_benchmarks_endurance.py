@@ -34,13 +34,27 @@ def test_days_that_are_over_for_a_day_have_one_file() -> None:
 
 
 def test_growth_is_a_miss_and_a_plateau_is_none() -> None:
-    def days(*rss: int) -> list[Day]:
-        return [Day(n, size, 1, 1, 1, 1000) for n, size in enumerate(rss)]
-
-    flat, grown = days(50, 100, 100, 101), days(50, 60, 100, 150)
+    flat, grown = thirds(50, 100, 101), thirds(50, 100, 150)
     assert all(check.is_met for check in month_checks(flat, []))
     assert [check.is_met for check in month_checks(grown, [])] == [False, True, True]
     assert [check.is_met for check in month_checks(flat, ["one"])] == [True, True, False]
+
+
+def test_a_ledger_that_grows_is_a_miss_once_checkpoints_have_rows_to_delete() -> None:
+    def is_met(days_in_a_third: int) -> list[bool]:
+        days = [
+            Day(number + 1, 100, 1, 1, 1, database_bytes=1000 * (number // days_in_a_third + 1))
+            for number in range(3 * days_in_a_third)
+        ]
+        return [check.is_met for check in month_checks(days, [])]
+
+    assert is_met(days_in_a_third=10) == [True, False, True]
+    assert is_met(days_in_a_third=3) == [True, True], "no row is old enough yet"
+
+
+def thirds(*rss: int) -> list[Day]:
+    """Draw a month of thirty days, whose thirds have this much memory."""
+    return [Day(number + 1, rss[number // 10], 1, 1, 1, 1000) for number in range(30)]
 
 
 def test_files_of_the_simulated_store_changed_at_the_simulated_time(tmp_path: Path) -> None:
