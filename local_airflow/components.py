@@ -149,7 +149,8 @@ def environment(
         ),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home.passwords_file),
         "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home.database}",
+        # On a busy machine a writer has waited longer for another one than SQLite's 5 s.
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home.database}?timeout=60",
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home.task_logs),
         "AIRFLOW__API__HOST": HOST,
         "AIRFLOW__API__PORT": str(port),
