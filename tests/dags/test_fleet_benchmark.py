@@ -29,6 +29,6 @@ def test_one_cluster_has_memory_of_its_own(
     monkeypatch.setenv(CASE_VARIABLE, "a-tiny")
     monkeypatch.setattr(pipeline, "due_clusters", pipeline.due_clusters)
     found = run_one("kafka_throttle_watch", cluster="demo")
-    # Not one below the other: the kernel's peak of a process may be some pages lower a moment later.
+    # Not compared: the kernel's peak of a process may be some pages lower a moment later.
     assert found["before_bytes"] > 0
     assert found["peak_bytes"] > 0
