@@ -27,7 +27,7 @@ from counterpoise.model.balance import LeftOut
 from counterpoise.model.grouping import grouped
 from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES
 from counterpoise.model.tables import conformed
-from counterpoise.round_index import ROUNDS, analysed_in, read_rounds, round_document
+from counterpoise.round_index import analysed_in, read_rounds, round_document, write_document
 from counterpoise.storage import PACKED, Store
 from counterpoise.view_files import ViewFiles
 
@@ -134,9 +134,7 @@ class Results:
         document = round_document(
             round_id, finished_at, rows, is_by_cluster=is_by_cluster, tables=packed_tables
         )
-        self._store.write_text(
-            f"{ROUNDS}/{round_id}.json", json.dumps(document, indent=1, sort_keys=True) + "\n"
-        )
+        write_document(self._store, document)
 
     def newest(self, cluster: str, since: datetime, max_count: int) -> tuple[str, ...]:
         """Return ids of analysed snapshots scheduled at `since` or later, newest first."""

@@ -74,6 +74,16 @@ def round_document(
     return document if tables is None else {**document, "tables": sorted(tables)}
 
 
+def document_path(round_id: str) -> str:
+    return f"{ROUNDS}/{round_id}.json"
+
+
+def write_document(store: Store, document: Mapping[str, Any]) -> None:
+    """Write the list of a round's snapshots: from now on the round counts."""
+    text = json.dumps(document, indent=1, sort_keys=True)
+    store.write_text(document_path(document["round"]), f"{text}\n")
+
+
 def analysed_in(document: Mapping[str, Any]) -> pa.Table:
     """Return the rows of ANALYSED of one document."""
     return _flat(_rows([(StoredFile("", 0, None), document)]))

@@ -5,6 +5,7 @@ from .inflow import observed_inflow, with_inflow
 from .load import cluster_load, typical_bytes_in
 from .partitions import busy_partitions
 from .period import (
+    AROUND,
     PeriodDays,
     days_of_period,
     end_of_whole_days,
@@ -19,6 +20,7 @@ from .series import compared_snapshots, each_once, latest_snapshot_id, series_ro
 from .skew import topic_skew
 
 __all__ = [
+    "AROUND",
     "PeriodDays",
     "Round",
     "as_of_now",

@@ -6,6 +6,7 @@ seconds_of_rates(series, "demo")     # by snapshot id, without those after a gap
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,9 @@ import pyarrow.compute as pc
 
 from counterpoise.analysis.columns import SeriesColumns, read_series
 from counterpoise.model.columns import Floats, Ints, positions_in
+
+# Of the series before and after some days: the usual interval at their ends is known by that.
+AROUND: Final = timedelta(days=2)
 
 
 class Period:

@@ -25,9 +25,7 @@ from counterpoise.units import format_moment, format_seconds
 
 PERIOD: Final = timedelta(days=30)
 _PERIOD_OF_DISKS: Final = timedelta(days=14)
-# That the snapshot before a period is looked for before it, and what is read to find it.
-_AROUND: Final = timedelta(days=2)
-_READ_BEFORE: Final = timedelta(days=31)
+_READ_BEFORE: Final = timedelta(days=31)  # to find the snapshot before both periods
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ def _series(
         if series.num_rows:
             end = until or series["observed_at"][-1].as_py()
             begin = end - 2 * period
-            if begin - _AROUND >= since and series["observed_at"][0].as_py() <= begin:
+            if begin - analysis.AROUND >= since and series["observed_at"][0].as_py() <= begin:
                 return series
     except OverflowError:  # of a period of thousands of years
         pass

@@ -11,7 +11,7 @@ only a day after they were finished.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time
 from functools import cache, partial
 from typing import Any, Final
 
@@ -25,12 +25,11 @@ from counterpoise.model.policy import HistoryPolicy
 from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES, VIEWS
 from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.spark_compaction import Daily, is_daily_made, make_files, snapshot_counts
-from counterpoise.round_index import ROUNDS
+from counterpoise.round_index import ROUNDS, document_path, write_document
 from counterpoise.storage import Store
 
 Log = Callable[[str], None]
 _DAYS_AT_ONCE: Final = 62  # tables of a Spark job; those of one job stay when the next one fails
-_AROUND: Final = timedelta(days=2)  # that the usual interval before and after a day is known by
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def _finish_merges(store: Store) -> list[dict[str, Any]]:
     documents = _documents(store)
     merged = {name for document in documents.values() for name in document.get("merged", ())}
     for name in sorted(merged & documents.keys()):
-        store.delete(f"{ROUNDS}/{name}.json")
+        store.delete(document_path(name))
     return [document for name, document in sorted(documents.items()) if name not in merged]
 
 
@@ -155,8 +154,8 @@ def _with_series(installation: Installation, dailies: list[Daily]) -> list[Daily
     found = []
     for cluster, of_cluster in grouped((daily.plan.cluster, daily) for daily in dailies).items():
         days = [daily.plan.day for daily in of_cluster]
-        since = datetime.combine(min(days), time(), UTC) - _AROUND
-        until = datetime.combine(max(days), time(), UTC) + _AROUND
+        since = datetime.combine(min(days), time(), UTC) - analysis.AROUND
+        until = datetime.combine(max(days), time(), UTC) + analysis.AROUND
         series = view_of(installation, cluster, "series", since, until)
         seconds = analysis.seconds_of_rates(series, cluster)
         live_brokers = analysis.live_broker_counts(series, cluster)
@@ -208,10 +207,9 @@ def _merge_rounds(
     plans = history.plan_rounds(rounds, existing_ids, policy, now)
     make_files(installation, [merge for plan in plans for merge in _merges(store, plan)], (), log)
     for plan in plans:
-        document = json.dumps(plan.document, indent=1, sort_keys=True)
-        store.write_text(f"{ROUNDS}/{plan.name}.json", document + "\n")
+        write_document(store, plan.document)
         for name in plan.snapshot_ids_by_round:
-            store.delete(f"{ROUNDS}/{name}.json")
+            store.delete(document_path(name))
     return sum(len(plan.snapshot_ids_by_round) for plan in plans)
 
 
@@ -257,7 +255,7 @@ def _delete_unused(store: Store, policy: HistoryPolicy, now: datetime) -> int:
     documents = _documents(store)
     modified_at = {file.path: file.modified_at for file in store.files(ROUNDS)}
     merged_at = {
-        name: modified_at.get(f"{ROUNDS}/{document['round']}.json")
+        name: modified_at.get(document_path(document["round"]))
         for document in documents.values()
         for name in document.get("merged", ())
     }
@@ -275,8 +273,8 @@ def _delete_unused(store: Store, policy: HistoryPolicy, now: datetime) -> int:
                 store.delete(file.path)
                 deleted += 1
     for name, document in documents.items():
-        if not document["snapshots"] and is_over(modified_at.get(f"{ROUNDS}/{name}.json")):
-            store.delete(f"{ROUNDS}/{name}.json")
+        if not document["snapshots"] and is_over(modified_at.get(document_path(name))):
+            store.delete(document_path(name))
             deleted += 1
     return deleted
 

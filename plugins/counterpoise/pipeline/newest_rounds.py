@@ -29,7 +29,7 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.result_tables import RESULT_TABLES
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import conformed
-from counterpoise.round_index import ROUNDS, index_rounds, round_document
+from counterpoise.round_index import index_rounds, round_document, write_document
 from counterpoise.storage import PACKED, Store
 
 Document = Mapping[str, Any]  # of a round, as the index of rounds has it
@@ -113,7 +113,7 @@ def _merge(store: Store, sources: Sequence[Document]) -> None:
     # Those that its sources were made of, too: compaction keeps the files of all for the grace.
     earlier = {one for source in sources for one in source["merged"] or ()}
     document["merged"] = sorted({*names, *earlier})
-    store.write_text(f"{ROUNDS}/{name}.json", json.dumps(document, indent=1, sort_keys=True) + "\n")
+    write_document(store, document)
 
 
 def _merge_table(store: Store, table: str, sources: Sequence[Document], target: str) -> None:

@@ -9,9 +9,8 @@ in the results. So a period has whole days (UTC) here.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,8 +19,6 @@ from counterpoise import analysis, history
 from counterpoise.model.balance import LeaderBalance
 from counterpoise.model.load import ClusterLoad
 from counterpoise.results import Results
-
-_AROUND: Final = timedelta(days=2)  # that the usual interval at the first day is known by
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,9 @@ class _Days:
     @property
     def series_around(self) -> pa.Table:
         """Return the series of these days, and of those just before."""
-        begin = pa.scalar(self.since - _AROUND, self.series.schema.field("observed_at").type)
+        begin = pa.scalar(
+            self.since - analysis.AROUND, self.series.schema.field("observed_at").type
+        )
         return self.series.filter(pc.greater_equal(self.series["observed_at"], begin))
 
     def tables(self, name: str) -> "_Tables":
