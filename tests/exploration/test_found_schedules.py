@@ -26,3 +26,12 @@ def test_a_task_that_froze_before_it_submitted_sends_nothing_of_what_it_knew() -
         At("executor", "together", 6, "freeze"),
         At("executor's successor", "held_step", 1, "then executor"),
     )
+
+
+def test_what_an_ended_run_wrote_is_no_value_of_before_for_the_next_one() -> None:
+    """The first change of lists comes after the undo run looked for what is left."""
+    replay(
+        UNDO_AFTER_HALT,
+        At("executor", "alter_configs", 1, "late"),
+        At("undoer", "describe_configs", 9, "then late alter_configs 3"),
+    )

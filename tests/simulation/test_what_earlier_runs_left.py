@@ -12,7 +12,14 @@ from counterpoise.errors import HaltedError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
-from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, ConfigChange, ConfigOperation
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    ConfigChange,
+    ConfigOperation,
+)
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
@@ -21,6 +28,13 @@ from tests.support.installations import installation_over
 from tests.support.pictures import simulated
 from tests.support.runs import START, own_configs
 
+CLUSTERS = """
+clusters:
+  demo:
+    connection: reader
+    operator_connection: operator
+    policy: {movement: {max_moves_in_flight: 2}}
+"""
 PICTURE = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
 
 
@@ -34,7 +48,9 @@ def installation(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Installati
     def clock() -> datetime:
         return START + timedelta(seconds=kafka.now)
 
-    with installation_over(tmp_path, lambda _: kafka, clock=clock) as installation:
+    with installation_over(
+        tmp_path, lambda _: kafka, clusters=CLUSTERS, clock=clock
+    ) as installation:
         yield installation
 
 
@@ -44,16 +60,20 @@ def approved(installation: Installation) -> pipeline.PlannedRun:
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
     run = pipeline.plan(installation, "demo", request, requested_by=alice)
     assert run is not None
+    grant(installation, run)
+    return run
+
+
+def grant(installation: Installation, run: pipeline.PlannedRun) -> None:
     controls.record_decision(
         installation,
         run["run_id"],
         run["fingerprint"],
         decision=Decision.GRANTED,
-        by=alice,
+        by=Person("alice"),
         reason="test",
         rate="1MB/s",
     )
-    return run
 
 
 def halted(installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun) -> None:
@@ -149,3 +169,32 @@ def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval
     assert not kafka.list_reassignments()
     assert own_configs(kafka) == {}
     assert installation.ledger.run(newer["run_id"]).state is RunState.PROPOSED
+
+
+def test_a_change_of_the_same_run_that_comes_late_after_a_resume_is_no_value_of_before(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    kafka.lose_response_of_next("alter_configs")
+    until_moving(installation, kafka, run)
+    halted(installation, kafka, run)
+    assert own_configs(kafka) == {}
+    journal = installation.ledger.journal(run["run_id"])
+    unanswered = [touched for touched in journal.touched() if touched.has_unanswered_call]
+    assert {touched.key for touched in unanswered} == {LEADER_REPLICAS, FOLLOWER_REPLICAS}
+    grant(installation, run)
+    pipeline.open_run(installation, *run_of(run))
+    kafka.alter_configs(
+        [
+            ConfigChange(t.resource, t.key, ConfigOperation.APPEND, t.written_value)
+            for t in unanswered
+        ]
+    )
+    while (wait := pipeline.execute_step(installation, *run_of(run), print)) is not None:
+        kafka.advance(wait)
+    assert {touched.before_value for touched in journal.touched()} == {None}
+    while (wait := pipeline.settle_step(installation, run["run_id"], print)) is not None:
+        kafka.advance(wait)
+    pipeline.watch_throttles(installation, "demo", print)
+    assert own_configs(kafka) == {}

@@ -30,7 +30,8 @@ from counterpoise.execution.observation import Observation
 from counterpoise.execution.observe import changed_moves
 from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
-from counterpoise.execution.throttling.targets import default_rate, keys_touched_by, list_entries
+from counterpoise.execution.throttling.restore import keys_touched_by
+from counterpoise.execution.throttling.targets import default_rate, list_entries
 from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
@@ -122,7 +123,10 @@ class CommandExecutor:
     def _throttle(
         self, command: Throttle, observation: Observation, rate: int, step: "Step"
     ) -> float:
-        touched_keys = keys_touched_by(command.changes, observation.configs, observation.topic_ids)
+        pending = self._journal.pending_restores() if command.changes else ()
+        touched_keys = keys_touched_by(
+            command.changes, observation.configs, observation.topic_ids, pending
+        )
         taken_back = [*command.taken_back, *command.restored]
         with step.together():
             if removed := command.removed_by_others:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from counterpoise.ledger.run_states import add_event
 from counterpoise.ledger.schema import elections, events, late_calls, moves, pulses
 from counterpoise.ledger.step import Step, held_step
-from counterpoise.ledger.touched import read_touched_keys
+from counterpoise.ledger.touched import read_pending_restores, read_touched_keys
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.run import Event, LateCall, Submission, TouchedKey
@@ -44,6 +44,14 @@ class Journal:
         """Return the config keys that the run has touched, by resource and key."""
         with self._transactions.reading() as connection:
             return read_touched_keys(connection, self.run_id)
+
+    def pending_restores(self) -> tuple[TouchedKey, ...]:
+        """Return the keys of the cluster's runs that are not restored, or that a call may still
+        change; newest run first.
+        """
+        cluster = self._transactions.cluster_of(self.run_id)
+        with self._transactions.reading() as connection:
+            return read_pending_restores(connection, cluster)
 
     def submissions(self) -> dict[TopicPartition, Submission]:
         """Return what was submitted last of each partition."""

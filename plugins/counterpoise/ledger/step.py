@@ -146,7 +146,8 @@ class Step:
 
         While a key is ours its first earlier value stays, and new entries, or another rate, are
         added to what is ours. A key that was restored since (the run halted and was started again)
-        begins anew, and so does that of a topic made again under the same name.
+        begins anew, and so does that of a topic made again under the same name; what a call without
+        an answer may still write stays ours.
         """
         with self._writing() as connection:
             known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
@@ -155,12 +156,14 @@ class Step:
                 if earlier is None:
                     values = self._key(touched) | self._intent(touched)
                     connection.execute(touched_keys.insert().values(**values))
-                elif earlier.restored_at is not None or earlier.topic_id != touched.topic_id:
-                    anew = {"during_value": None, "after_value": None, "restored_at": None}
-                    self._update_key(connection, touched, **anew, **self._intent(touched))
-                else:
-                    ours = joined_entries(earlier.written_value, touched.written_value)
-                    self._update_key(connection, touched, ours=ours, during_value=None)
+                    continue
+                is_same_topic = earlier.topic_id == touched.topic_id
+                values = {"during_value": None}
+                if not is_same_topic or earlier.restored_at is not None:
+                    values |= {"after_value": None, "restored_at": None, **self._intent(touched)}
+                if is_same_topic and (earlier.restored_at is None or earlier.has_unanswered_call):
+                    values["ours"] = joined_entries(earlier.written_value, touched.written_value)
+                self._update_key(connection, touched, **values)
 
     def sending(self, keys: Iterable[TouchedKey]) -> str:
         """Record that a change of these keys is sent now; return the name of the call.

@@ -1,8 +1,10 @@
 """Rows of the config keys that a run has touched, within a transaction of the caller."""
 
+from typing import Any
+
 import sqlalchemy as sa
 
-from counterpoise.ledger.schema import touched_keys
+from counterpoise.ledger.schema import runs, touched_keys
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.run import TouchedKey
 
@@ -15,20 +17,37 @@ def read_touched_keys(connection: sa.Connection, run_id: str) -> tuple[TouchedKe
         .where(key.run_id == run_id)
         .order_by(key.resource_type, key.resource_name, key.key)
     )
-    return tuple(
-        TouchedKey(
-            resource=ConfigResource(ConfigResourceType(row.resource_type), row.resource_name),
-            key=row.key,
-            topic_id=row.topic_id,
-            before_value=row.before_value,
-            written_value=row.ours,
-            during_value=row.during_value,
-            after_value=row.after_value,
-            restored_at=row.restored_at,
-            outcome=row.outcome,
-            has_unanswered_call=row.unanswered_call is not None,
-        )
-        for row in connection.execute(query)
+    return tuple(_touched_key(row) for row in connection.execute(query))
+
+
+def read_pending_restores(connection: sa.Connection, cluster: str) -> tuple[TouchedKey, ...]:
+    """Return the keys of a cluster's runs that are not restored, or that a call may still change.
+
+    Those of the newest run come first.
+    """
+    key = touched_keys.c
+    query = (
+        sa.select(touched_keys)
+        .join(runs, runs.c.run_id == key.run_id)
+        .where(runs.c.cluster == cluster)
+        .where(key.restored_at.is_(None) | key.unanswered_call.is_not(None))
+        .order_by(runs.c.opened_at.desc(), key.run_id.desc())
+    )
+    return tuple(_touched_key(row) for row in connection.execute(query))
+
+
+def _touched_key(row: sa.Row[Any]) -> TouchedKey:
+    return TouchedKey(
+        resource=ConfigResource(ConfigResourceType(row.resource_type), row.resource_name),
+        key=row.key,
+        topic_id=row.topic_id,
+        before_value=row.before_value,
+        written_value=row.ours,
+        during_value=row.during_value,
+        after_value=row.after_value,
+        restored_at=row.restored_at,
+        outcome=row.outcome,
+        has_unanswered_call=row.unanswered_call is not None,
     )
 
 

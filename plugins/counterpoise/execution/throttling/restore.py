@@ -1,5 +1,6 @@
 """Brings throttle keys back to what they were: which keys, when, and by which change. Pure.
 
+    keys_touched_by(changes, configs, ...)      # what the ledger has to know of a change
     unneeded_entries(throttles, observation)    # of lists that are still needed
     idle_keys(throttles, observation)           # those that nothing in flight, or to come, needs
     restore_all_keys(inputs)                    # all of them, at the end of a run
@@ -9,7 +10,7 @@
 A key goes back only while it has what we wrote: compare, then set. What others changed stays.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from counterpoise.execution.commands import Command, Finish, KeyChange, Restore, Wait
 from counterpoise.execution.decision_inputs import DecisionInputs
@@ -24,9 +25,57 @@ from counterpoise.execution.throttling.targets import (
     throttles_of_plan,
 )
 from counterpoise.execution.waits_for_cluster import UnrestoredKeys
-from counterpoise.model.kafka import LIST_KEYS, ConfigChange, ConfigOperation
+from counterpoise.model.kafka import LIST_KEYS, ConfigChange, ConfigOperation, ResourceKey
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import TouchedKey
+
+
+def keys_touched_by(
+    changes: Iterable[ConfigChange],
+    configs: Configs,
+    topic_ids: Mapping[str, str],
+    pending: Sequence[TouchedKey],
+) -> tuple[TouchedKey, ...]:
+    """Return what the ledger has to know before these changes are made.
+
+    `pending` are the keys of the cluster's runs, newest first, that are not restored, or that a
+    call may still change: what they wrote is no value of before. Where a list reads `0:4,7:9`, and
+    an ended run added `0:4` by a call that came late, it was `7:9` before.
+    """
+    pending_by_key: dict[ResourceKey, list[TouchedKey]] = {}
+    for touched in pending:
+        if not is_topic_gone(touched, topic_ids):
+            pending_by_key.setdefault(touched.resource_key, []).append(touched)
+    return tuple(
+        TouchedKey(
+            resource=change.resource,
+            key=change.key,
+            topic_id=topic_ids.get(change.resource.name, "") if change.resource.is_topic else "",
+            before_value=_restored_value(
+                dynamic_value(configs, *change.resource_key),
+                pending_by_key.get(change.resource_key, ()),
+            ),
+            written_value=change.value,
+        )
+        for change in changes
+    )
+
+
+def _restored_value(present: str | None, keys: Iterable[TouchedKey]) -> str | None:
+    """Return what a value would be once these keys were restored, one after the other."""
+    for touched in keys:
+        change = _restoring_change_of(touched, present)
+        if change is None:
+            continue
+        match change.operation:
+            case ConfigOperation.DELETE:
+                present = None
+            case ConfigOperation.SUBTRACT:
+                removed = list_entries(change.value)
+                present = ",".join(e for e in list_entries(present) if e not in removed)
+            case _:
+                present = change.value
+    return present
 
 
 def idle_keys(
@@ -126,7 +175,10 @@ def restoring_change(touched: TouchedKey, configs: Configs) -> ConfigChange | No
     A rate, or what cordons log dirs, that is no longer ours was changed by somebody else and stays
     as it is. Of a list `0:4,7:9` of which `0:4` is ours, only that entry is removed.
     """
-    present = dynamic_value(configs, *touched.resource_key)
+    return _restoring_change_of(touched, dynamic_value(configs, *touched.resource_key))
+
+
+def _restoring_change_of(touched: TouchedKey, present: str | None) -> ConfigChange | None:
     if touched.key not in LIST_KEYS:
         return _restoring_rate(touched, present)
     return _restoring_list(touched, present)

@@ -244,21 +244,5 @@ def is_in_force(touched: TouchedKey, configs: Configs) -> bool:
     return not set(list_entries(touched.written_value)).isdisjoint(present)
 
 
-def keys_touched_by(
-    changes: Iterable[ConfigChange], configs: Configs, topic_ids: Mapping[str, str]
-) -> tuple[TouchedKey, ...]:
-    """Return what the ledger has to know before these changes are made."""
-    return tuple(
-        TouchedKey(
-            resource=change.resource,
-            key=change.key,
-            topic_id=topic_ids.get(change.resource.name, "") if change.resource.is_topic else "",
-            before_value=dynamic_value(configs, *change.resource_key),
-            written_value=change.value,
-        )
-        for change in changes
-    )
-
-
 def list_entries(value: str | None) -> list[str]:
     return [entry.strip() for entry in (value or "").split(",") if entry.strip()]
