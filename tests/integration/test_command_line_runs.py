@@ -166,7 +166,7 @@ def test_a_run_killed_twice_ends_at_the_plan_with_configs_as_before(
     for what, condition in conditions:
         with start(shell, "execute", plan) as process:
             try:
-                wait_until(condition, what, 60)
+                wait_until(condition, what, 120)
             finally:
                 process.send_signal(signal.SIGKILL)
     assert throttle_lines(kafka), "what a killed run leaves behind, until it is run again"

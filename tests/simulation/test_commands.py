@@ -3,17 +3,19 @@
 import json
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from counterpoise.cli import repeating
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.ledger import Ledger
 from counterpoise.model.acl import REASSIGN
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
-from tests.support.runs import own_configs
+from tests.support.runs import let_step_locks_run_out, own_configs
 
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
 YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
@@ -132,6 +134,29 @@ def test_a_ledger_that_is_away_for_a_while_is_waited_for(
     ran = shell.type("execute", path)
     assert ran.code == 0, ran.err
     assert "the ledger" in ran.out and "trying again" in ran.out
+    assert own_configs(kafka) == {}
+
+
+def test_the_step_lock_of_a_process_that_was_killed_is_waited_for(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = interrupted(shell, kafka, monkeypatch)
+    ledger = Ledger.open(shell.environment["COUNTERPOISE_LEDGER"], lambda: datetime.now(UTC))
+    killed = ledger.step("demo")  # nobody leaves it
+    killed.__enter__()
+    waited: list[float] = []
+
+    def advance(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 5:
+            let_step_locks_run_out(ledger)
+        kafka.advance(seconds)
+
+    monkeypatch.setattr(repeating, "sleep", advance)
+    ran = shell.type("execute", path)
+    ledger.close()
+    assert ran.code == 0, ran.err
+    assert "another process is at work on it" in ran.out and "trying again" in ran.out
     assert own_configs(kafka) == {}
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,9 +24,9 @@ from counterpoise.cli.common import (
     who,
 )
 from counterpoise.cli.following import Display
-from counterpoise.cli.repeating import repeat
+from counterpoise.cli.repeating import repeat, retried
 from counterpoise.cli.streams import OutputError
-from counterpoise.errors import HaltedError, NotApprovedError, RefusedError
+from counterpoise.errors import HaltedError, NotApprovedError, RefusedError, StepLockHeldError
 from counterpoise.installation import Installation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
@@ -115,11 +116,17 @@ def _why_closed(installation: Installation, run: Run, path: Path) -> str:
 def _run_to_the_end(
     installation: Installation, run_id: str, fingerprint: str, console: Console
 ) -> None:
-    """Open the run, move, then settle, with a live picture on a terminal and lines elsewhere."""
-    with (
-        Display(console) as display,
-        pipeline.opened_run(installation, run_id, fingerprint, display.log) as driver,
-    ):
+    """Open the run, move, then settle, with a live picture on a terminal and lines elsewhere.
+
+    A process that was killed at work holds the step lock for a while: that is waited for.
+    """
+    with Display(console) as display, ExitStack() as stack:
+        opened = pipeline.opened_run
+        driver = retried(
+            lambda: stack.enter_context(opened(installation, run_id, fingerprint, display.log)),
+            display.log,
+            passing=(StepLockHeldError,),
+        )
 
         def displayed(step: Callable[[], float | None]) -> Callable[[], float | None]:
             def step_and_display() -> float | None:
