@@ -5,9 +5,10 @@ bounds of `make test`.
 import pytest
 
 from counterpoise.execution import Driver, observation, restore_pending
-from counterpoise.execution.command_executor import CommandExecutor, keys_touched_by
+from counterpoise.execution.command_executor import CommandExecutor
 from counterpoise.execution.commands import Throttle
 from counterpoise.execution.observation import MoveState, Observation
+from counterpoise.execution.throttling.restore import keys_touched_by
 from counterpoise.installation import Installation
 from counterpoise.ledger.run_states import set_state
 from counterpoise.ledger.step import Step
@@ -90,7 +91,7 @@ def test_finds_earlier_values_that_are_written_before_the_lock_is_checked(
     ) -> float:
         lock = step.lock
         with lock.transactions.chaining(lock.cluster) as lock.connection:
-            step.touching(keys_touched_by(command.changes, seen.configs, seen.topic_ids))
+            step.touching(keys_touched_by(command.changes, seen.configs, seen.topic_ids, ()))
         lock.connection = None
         return throttle(self, command, seen, rate, step)
 
