@@ -198,3 +198,30 @@ def test_a_change_of_the_same_run_that_comes_late_after_a_resume_is_no_value_of_
         kafka.advance(wait)
     pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
+
+
+def test_what_a_halted_run_left_is_restored_although_it_was_rejected_meanwhile(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    until_moving(installation, kafka, run)
+    kafka.kill_broker(3)
+    kafka.advance(10)  # its session has ended
+    halted(installation, kafka, run)
+    controls.record_decision(
+        installation,
+        run["run_id"],
+        run["fingerprint"],
+        decision=Decision.REJECTED,
+        by=Person("alice"),
+        reason="not with this broker",
+        rate=None,
+    )
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert report.pending_keys
+    kafka.restart_broker(3)
+    kafka.advance(30)
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert report.restored_keys
+    assert own_configs(kafka) == {}
