@@ -17,6 +17,7 @@ from counterpoise.model.kafka import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
+    RATE_KEYS,
     ConfigChange,
     ConfigOperation,
 )
@@ -224,4 +225,27 @@ def test_what_a_halted_run_left_is_restored_although_it_was_rejected_meanwhile(
     kafka.advance(30)
     report = pipeline.watch_throttles(installation, "demo", print)
     assert report.restored_keys
+    assert own_configs(kafka) == {}
+
+
+def test_a_call_that_comes_between_a_halt_and_the_resume_is_taken_back_at_the_end(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    until_moving(installation, kafka, run)
+    halted(installation, kafka, run)
+    journal = installation.ledger.journal(run["run_id"])
+    rates = [touched for touched in journal.touched() if touched.key in RATE_KEYS]
+    kafka.alter_configs(
+        [ConfigChange(t.resource, t.key, ConfigOperation.SET, t.written_value) for t in rates]
+    )
+    journal.note_late_call("config change")
+    grant(installation, run)
+    pipeline.open_run(installation, *run_of(run))
+    while (wait := pipeline.execute_step(installation, *run_of(run), print)) is not None:
+        kafka.advance(wait)
+    while (wait := pipeline.settle_step(installation, run["run_id"], print)) is not None:
+        kafka.advance(wait)
+    pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}

@@ -176,7 +176,8 @@ class Driver:
                 self._begin_to_settle(step)
             elif state is not RunState.SETTLING:
                 return None
-            late_calls = self._journal.late_calls()
+            if late_calls := self._journal.late_calls():
+                step.reopen_keys()
             inputs, command = self._decide(settle_command, step)
             if isinstance(command, Finish):
                 return self._close(inputs, command, late_calls, step)

@@ -119,7 +119,8 @@ class TouchedKey:
     after_value: str | None = None
     restored_at: datetime | None = None
     outcome: str = ""
-    has_unanswered_call: bool = False  # that call may still change the key
+    # That call may still change the key; or one came late, and the run was not settled since.
+    has_unanswered_call: bool = False
 
     @property
     def resource_key(self) -> ResourceKey:

@@ -241,8 +241,6 @@ def _settle_late(installation: Installation, late: LateRun, *, may_finish: bool,
             with step.together():
                 if run_progress is not None:
                     step.update_progress(replace(run_progress, is_cancelling=not may_finish))
-                if late.calls:
-                    step.reopen_keys()
                 step.change_state(RunState.SETTLING, reason)
     except RunConflictError as error:
         return f"{run_id}: {error}"
