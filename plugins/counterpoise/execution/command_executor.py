@@ -128,7 +128,7 @@ class CommandExecutor:
             command.changes, observation.configs, observation.topic_ids, pending
         )
         taken_back = [*command.taken_back, *command.restored]
-        with step.together():
+        with step.together(is_current=True):
             if removed := command.removed_by_others:
                 they_are = "it is" if len(removed) == 1 else "they are"
                 step.event(
@@ -215,7 +215,7 @@ class CommandExecutor:
     def _cancel_late(self, reassignments: Mapping[TopicPartition, str], step: "Step") -> float:
         """Cancel what earlier runs left; after this run the watch settles them once more."""
         partitions_by_run = grouped((run_id, tp) for tp, run_id in reassignments.items())
-        with step.together():
+        with step.together(is_current=True):
             for run_id, partitions in partitions_by_run.items():
                 late = pluralize(len(partitions), "reassignment")
                 self.record_event("cancelling", f"{late} of run {run_id} came after its end", step)
@@ -247,7 +247,7 @@ class CommandExecutor:
         _raise_if_refused("election", results, harmless=(_NOT_ELECTABLE, *_OVERTAKEN))
 
     def _restore(self, keys: Sequence[tuple[TouchedKey, ConfigChange]], step: "Step") -> float:
-        with step.together():
+        with step.together(is_current=True):
             self.record_event("restoring", pluralize(len(keys), "config key"), step)
             call = step.sending([touched for touched, _ in keys])
         self._alter_configs([change for _, change in keys], call, step)
