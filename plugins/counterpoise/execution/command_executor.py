@@ -32,7 +32,7 @@ from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
 from counterpoise.execution.throttling.restore import keys_touched_by
 from counterpoise.execution.throttling.targets import default_rate, list_entries
-from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin
+from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_answer
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
@@ -265,13 +265,13 @@ class CommandExecutor:
         try:
             results = self._admin.alter_configs(changes, deadline=step.deadline)
         except UnknownOutcomeError as error:
-            topics = {change.resource for change in changes if change.resource.is_topic}
-            unanswered = topics & error.subjects or topics
+            resources = {change.resource for change in changes}
+            unanswered = resources & error.subjects or {r for r in resources if r.is_topic}
             with self._noting_a_late_call("config change"), step.together():
                 step.answer_received(call, except_for=unanswered)
                 self.record_event("no answer", str(error), step)
             return frozenset()
-        unanswered = {r for r, reason in results.errors.items() if reason.startswith(NO_RESPONSE)}
+        unanswered = without_answer(results.errors)
         with self._noting_a_late_call("config change"), step.together():
             step.answer_received(call, except_for=unanswered)
             self._record_errors("config change", results, step)
