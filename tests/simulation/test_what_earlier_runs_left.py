@@ -249,3 +249,35 @@ def test_a_call_that_comes_between_a_halt_and_the_resume_is_taken_back_at_the_en
         kafka.advance(wait)
     pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
+
+
+def test_what_an_earlier_run_left_is_not_told_as_somebody_elses_change(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    earlier = approved(installation)
+    pipeline.open_run(installation, *run_of(earlier))
+    kafka.lose_response_of_next("alter_configs")
+    until_moving(installation, kafka, earlier)
+    halted(installation, kafka, earlier)
+    keys = installation.ledger.journal(earlier["run_id"]).touched()
+    later = approved(installation)
+    pipeline.open_run(installation, *run_of(later))
+    kafka.alter_configs(
+        [
+            ConfigChange(t.resource, t.key, ConfigOperation.APPEND, t.written_value)
+            for t in keys
+            if t.has_unanswered_call
+        ]
+    )
+    while (wait := pipeline.execute_step(installation, *run_of(later), print)) is not None:
+        kafka.advance(wait)
+    while (wait := pipeline.settle_step(installation, later["run_id"], print)) is not None:
+        kafka.advance(wait)
+    outcomes = {
+        touched.key: touched.outcome
+        for touched in installation.ledger.journal(later["run_id"]).touched()
+    }
+    left = "as before, but for what an earlier run left: the watch restores it"
+    assert outcomes[LEADER_REPLICAS] == outcomes[FOLLOWER_REPLICAS] == left
+    pipeline.watch_throttles(installation, "demo", print)
+    assert own_configs(kafka) == {}

@@ -105,7 +105,8 @@ class CommandExecutor:
             case Restore(keys):
                 return self._restore(keys, step)
             case MarkRestored(keys):
-                mark_restored(step, keys, observation.configs, observation.topic_ids)
+                pending = self._journal.pending_restores()
+                mark_restored(step, keys, observation.configs, observation.topic_ids, pending)
                 return 0.0
         raise AssertionError(f"{command} is not applied")
 
