@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise import controls, pipeline
-from counterpoise.errors import HaltedError
+from counterpoise.errors import HaltedError, NotApprovedError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
@@ -74,6 +74,18 @@ def grant(installation: Installation, run: pipeline.PlannedRun) -> None:
         by=Person("alice"),
         reason="test",
         rate="1MB/s",
+    )
+
+
+def reject(installation: Installation, run: pipeline.PlannedRun) -> None:
+    controls.record_decision(
+        installation,
+        run["run_id"],
+        run["fingerprint"],
+        decision=Decision.REJECTED,
+        by=Person("alice"),
+        reason="not with this broker",
+        rate=None,
     )
 
 
@@ -210,15 +222,7 @@ def test_what_a_halted_run_left_is_restored_although_it_was_rejected_meanwhile(
     kafka.kill_broker(3)
     kafka.advance(10)  # its session has ended
     halted(installation, kafka, run)
-    controls.record_decision(
-        installation,
-        run["run_id"],
-        run["fingerprint"],
-        decision=Decision.REJECTED,
-        by=Person("alice"),
-        reason="not with this broker",
-        rate=None,
-    )
+    reject(installation, run)
     report = pipeline.watch_throttles(installation, "demo", print)
     assert report.pending_keys
     kafka.restart_broker(3)
@@ -281,3 +285,26 @@ def test_what_an_earlier_run_left_is_not_told_as_somebody_elses_change(
     assert outcomes[LEADER_REPLICAS] == outcomes[FOLLOWER_REPLICAS] == left
     pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
+
+
+def test_a_move_of_a_rejected_run_that_comes_late_is_cancelled(
+    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", kafka.advance)
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    until_moving(installation, kafka, run)
+    halted(installation, kafka, run)
+    reject(installation, run)
+    (submission, *_) = installation.ledger.journal(run["run_id"]).submissions().values()
+    partition = submission.topic_partition
+    plan = installation.plan_of(installation.ledger.run(run["run_id"]))
+    (move,) = (m for m in plan.moves if m.topic_partition == partition)
+    kafka.alter_reassignments({partition: move.replicas_after})
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert report.late_moves == (f"{partition} (run {run['run_id']})",)
+    assert not kafka.list_reassignments()
+    assert kafka.partitions[partition].replicas == move.replicas_before
+    assert own_configs(kafka) == {}
+    with pytest.raises(NotApprovedError, match="rejected by alice"):
+        pipeline.open_run(installation, *run_of(run))
