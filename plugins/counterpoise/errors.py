@@ -122,7 +122,8 @@ class UnknownOutcomeError(ClusterError):
 
     `broker_id` is the broker it was sent to (None: any). Once that broker's session has ended, and
     the cluster has been quiet since, the call will not be applied any more. `subjects` are the
-    topics whose outcome is not known, where a call was made in several requests; empty: all of it.
+    topics and brokers whose outcome is not known, where a call was made in several requests; empty:
+    all of it.
     """
 
     retryable = True

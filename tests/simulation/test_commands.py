@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from counterpoise import controls, pipeline
 from counterpoise.cli import repeating
+from counterpoise.installation import open_installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.model.acl import REASSIGN
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
+from counterpoise.model.person import Person
+from counterpoise.model.run import RunState
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.runs import let_step_locks_run_out, own_configs
@@ -157,6 +161,58 @@ def test_the_step_lock_of_a_process_that_was_killed_is_waited_for(
     ledger.close()
     assert ran.code == 0, ran.err
     assert "another process is at work on it" in ran.out and "trying again" in ran.out
+    assert own_configs(kafka) == {}
+
+
+def test_execute_that_is_interrupted_while_it_waits_to_start_says_that_nothing_is_under_way(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = planned(shell)
+    assert shell.type("approve", path, *YES).code == 0
+    ledger = Ledger.open(shell.environment["COUNTERPOISE_LEDGER"], lambda: datetime.now(UTC))
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(repeating, "sleep", interrupt)
+    with ledger.step("demo"):
+        stopped = shell.type("execute", path)
+    ledger.close()
+    assert stopped.code == 130
+    assert "is approved: nothing of it is under way" in stopped.out
+    assert own_configs(kafka) == {}
+
+
+def test_a_run_that_is_cancelled_while_execute_waits_for_the_step_lock_is_not_revived(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = interrupted(shell, kafka, monkeypatch)
+    ledger = Ledger.open(shell.environment["COUNTERPOISE_LEDGER"], lambda: datetime.now(UTC))
+    killed = ledger.step("demo")  # nobody leaves it
+    killed.__enter__()
+    (run,) = ledger.runs()
+    waited = 0
+
+    def cancel_and_settle(seconds: float) -> None:
+        nonlocal waited
+        waited += 1
+        if waited == 1:
+            let_step_locks_run_out(ledger)
+            installation = open_installation()
+            with installation:
+                controls.cancel(installation, run.run_id, by=Person("bob"), why="month end")
+                while (wait := pipeline.settle_step(installation, run.run_id, print)) is not None:
+                    kafka.advance(wait)
+        kafka.advance(seconds)
+
+    monkeypatch.setattr(repeating, "sleep", cancel_and_settle)
+    ran = shell.type("execute", path)
+    assert waited == 1
+    assert ledger.run(run.run_id).state is RunState.HALTED
+    ledger.close()
+    assert ran.code == 1, ran.out
+    assert "became halted while this process was about to start it" in ran.err
+    assert not kafka.list_reassignments()
     assert own_configs(kafka) == {}
 
 

@@ -142,6 +142,27 @@ def test_a_throttle_set_by_a_process_that_woke_after_the_end_is_restored(
     assert own_configs(run.cluster) == {}
 
 
+def test_a_broker_that_did_not_answer_is_on_record_also_when_the_answer_about_topics_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    alter = run.cluster.alter_configs
+
+    def freeze_and_alter(changes: Any, **more: Any) -> Any:
+        run.cluster.addressed_broker = 4
+        run.cluster.freeze_broker(4)
+        return alter(changes, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run.cluster, "alter_configs", freeze_and_alter)
+        driver.step()
+    touched_keys = run.ledger.journal(run.run_id).touched()
+    unanswered = {touched.resource for touched in touched_keys if touched.has_unanswered_call}
+    assert unanswered == {at_broker(4), of_topic("orders")}
+
+
 def test_the_stop_from_a_plan_alone_cancels_and_brings_earlier_values_of_others_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

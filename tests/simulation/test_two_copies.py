@@ -16,9 +16,17 @@ from counterpoise.errors import (
     RunConflictError,
     StepLockHeldError,
 )
+from counterpoise.ledger import Journal
 from counterpoise.model.control import Control
+from counterpoise.model.kafka import FOLLOWER_RATE, ConfigChange, ConfigOperation
 from counterpoise.model.run import RunState
-from tests.support.runs import SimulatedRun, let_step_locks_run_out, own_configs, times_submitted
+from tests.support.runs import (
+    SimulatedRun,
+    at_broker,
+    let_step_locks_run_out,
+    own_configs,
+    times_submitted,
+)
 
 
 class FrozenIn:
@@ -56,6 +64,28 @@ def cancel_and_settle(run: SimulatedRun) -> None:
     with pytest.raises(HaltedError, match="cancel"):
         run.driver().step()
     assert run.end(run.driver()) is RunState.HALTED
+
+
+def test_what_somebody_else_set_while_a_process_was_frozen_is_there_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    theirs = ConfigChange(at_broker(4), FOLLOWER_RATE, ConfigOperation.SET, "90000000")
+    read = Journal.pending_restores
+
+    def frozen(journal: Journal) -> Any:
+        let_step_locks_run_out(run.ledger)
+        run.cluster.alter_configs([theirs])
+        return read(journal)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "pending_restores", frozen)
+        run.cluster.advance(driver.step() or 0)
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    assert own_configs(run.cluster) == {at_broker(4): {FOLLOWER_RATE: "90000000"}}
 
 
 @pytest.mark.parametrize("call", ["describe_cluster", "list_reassignments", "describe_topics"])

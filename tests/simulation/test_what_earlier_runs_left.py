@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise import controls, pipeline
-from counterpoise.errors import HaltedError
+from counterpoise.errors import HaltedError, NotApprovedError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
@@ -17,6 +17,7 @@ from counterpoise.model.kafka import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
+    RATE_KEYS,
     ConfigChange,
     ConfigOperation,
 )
@@ -73,6 +74,18 @@ def grant(installation: Installation, run: pipeline.PlannedRun) -> None:
         by=Person("alice"),
         reason="test",
         rate="1MB/s",
+    )
+
+
+def reject(installation: Installation, run: pipeline.PlannedRun) -> None:
+    controls.record_decision(
+        installation,
+        run["run_id"],
+        run["fingerprint"],
+        decision=Decision.REJECTED,
+        by=Person("alice"),
+        reason="not with this broker",
+        rate=None,
     )
 
 
@@ -198,3 +211,100 @@ def test_a_change_of_the_same_run_that_comes_late_after_a_resume_is_no_value_of_
         kafka.advance(wait)
     pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
+
+
+def test_what_a_halted_run_left_is_restored_although_it_was_rejected_meanwhile(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    until_moving(installation, kafka, run)
+    kafka.kill_broker(3)
+    kafka.advance(10)  # its session has ended
+    halted(installation, kafka, run)
+    reject(installation, run)
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert report.pending_keys
+    kafka.restart_broker(3)
+    kafka.advance(30)
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert report.restored_keys
+    assert own_configs(kafka) == {}
+
+
+def test_a_call_that_comes_between_a_halt_and_the_resume_is_taken_back_at_the_end(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    until_moving(installation, kafka, run)
+    halted(installation, kafka, run)
+    journal = installation.ledger.journal(run["run_id"])
+    rates = [touched for touched in journal.touched() if touched.key in RATE_KEYS]
+    kafka.alter_configs(
+        [ConfigChange(t.resource, t.key, ConfigOperation.SET, t.written_value) for t in rates]
+    )
+    journal.note_late_call("config change")
+    grant(installation, run)
+    pipeline.open_run(installation, *run_of(run))
+    while (wait := pipeline.execute_step(installation, *run_of(run), print)) is not None:
+        kafka.advance(wait)
+    while (wait := pipeline.settle_step(installation, run["run_id"], print)) is not None:
+        kafka.advance(wait)
+    pipeline.watch_throttles(installation, "demo", print)
+    assert own_configs(kafka) == {}
+
+
+def test_what_an_earlier_run_left_is_not_told_as_somebody_elses_change(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    earlier = approved(installation)
+    pipeline.open_run(installation, *run_of(earlier))
+    kafka.lose_response_of_next("alter_configs")
+    until_moving(installation, kafka, earlier)
+    halted(installation, kafka, earlier)
+    keys = installation.ledger.journal(earlier["run_id"]).touched()
+    later = approved(installation)
+    pipeline.open_run(installation, *run_of(later))
+    kafka.alter_configs(
+        [
+            ConfigChange(t.resource, t.key, ConfigOperation.APPEND, t.written_value)
+            for t in keys
+            if t.has_unanswered_call
+        ]
+    )
+    while (wait := pipeline.execute_step(installation, *run_of(later), print)) is not None:
+        kafka.advance(wait)
+    while (wait := pipeline.settle_step(installation, later["run_id"], print)) is not None:
+        kafka.advance(wait)
+    outcomes = {
+        touched.key: touched.outcome
+        for touched in installation.ledger.journal(later["run_id"]).touched()
+    }
+    left = "as before, but for what an earlier run left: the watch restores it"
+    assert outcomes[LEADER_REPLICAS] == outcomes[FOLLOWER_REPLICAS] == left
+    pipeline.watch_throttles(installation, "demo", print)
+    assert own_configs(kafka) == {}
+
+
+def test_a_move_of_a_rejected_run_that_comes_late_is_cancelled(
+    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", kafka.advance)
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    until_moving(installation, kafka, run)
+    halted(installation, kafka, run)
+    reject(installation, run)
+    (submission, *_) = installation.ledger.journal(run["run_id"]).submissions().values()
+    partition = submission.topic_partition
+    plan = installation.plan_of(installation.ledger.run(run["run_id"]))
+    (move,) = (m for m in plan.moves if m.topic_partition == partition)
+    kafka.alter_reassignments({partition: move.replicas_after})
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert report.late_moves == (f"{partition} (run {run['run_id']})",)
+    assert not kafka.list_reassignments()
+    assert kafka.partitions[partition].replicas == move.replicas_before
+    assert own_configs(kafka) == {}
+    with pytest.raises(NotApprovedError, match="rejected by alice"):
+        pipeline.open_run(installation, *run_of(run))

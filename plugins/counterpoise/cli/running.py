@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,12 +26,18 @@ from counterpoise.cli.common import (
 from counterpoise.cli.following import Display
 from counterpoise.cli.repeating import repeat, retried
 from counterpoise.cli.streams import OutputError
-from counterpoise.errors import HaltedError, NotApprovedError, RefusedError, StepLockHeldError
+from counterpoise.errors import (
+    HaltedError,
+    LedgerError,
+    NotApprovedError,
+    RefusedError,
+    StepLockHeldError,
+)
 from counterpoise.installation import Installation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.request import Goal
-from counterpoise.model.run import Run, RunState
+from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import indented
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_moment
@@ -71,12 +77,11 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
             raise RefusedError(_why_closed(installation, run, arguments.plan))
         progress = console_for_people(arguments, console)
         try:
-            _run_to_the_end(installation, run.run_id, plan.fingerprint, progress)
+            _run_to_the_end(installation, run, progress)
         except (KeyboardInterrupt, OutputError) as ended_by:
             can_print = isinstance(ended_by, KeyboardInterrupt)
             (progress if can_print else stderr_console(arguments)).print(
-                f"run {run.run_id} is still under way: the same command goes on with it, "
-                "`counterpoise settle` ends it",
+                _how_to_go_on(installation, run),
                 markup=False,
                 soft_wrap=True,
             )
@@ -91,6 +96,18 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         if is_done and plan.goal is Goal.REMOVE_BROKERS:
             _print_removal(installation, plan, progress)
     return 0 if is_done else 1
+
+
+def _how_to_go_on(installation: Installation, run: Run) -> str:
+    """Say what an interrupted process leaves; it may have waited to start the run."""
+    with suppress(LedgerError):
+        run = installation.ledger.run(run.run_id)
+    if run.state not in UNDER_WAY_STATES:
+        return f"run {run.run_id} is {run.state}: nothing of it is under way"
+    return (
+        f"run {run.run_id} is still under way: the same command goes on with it, "
+        "`counterpoise settle` ends it"
+    )
 
 
 def _why_closed(installation: Installation, run: Run, path: Path) -> str:
@@ -113,17 +130,18 @@ def _why_closed(installation: Installation, run: Run, path: Path) -> str:
     )
 
 
-def _run_to_the_end(
-    installation: Installation, run_id: str, fingerprint: str, console: Console
-) -> None:
+def _run_to_the_end(installation: Installation, run: Run, console: Console) -> None:
     """Open the run, move, then settle, with a live picture on a terminal and lines elsewhere.
 
-    A process that was killed at work holds the step lock for a while: that is waited for.
+    A process that was killed at work holds the step lock for a while: that is waited for. A run
+    that has ended meanwhile (somebody cancelled it, say) is not started again.
     """
+    run_id, fingerprint, opened = run.run_id, run.fingerprint, pipeline.opened_run
     with Display(console) as display, ExitStack() as stack:
-        opened = pipeline.opened_run
         driver = retried(
-            lambda: stack.enter_context(opened(installation, run_id, fingerprint, display.log)),
+            lambda: stack.enter_context(
+                opened(installation, run_id, fingerprint, display.log, seen=run)
+            ),
             display.log,
             passing=(StepLockHeldError,),
         )

@@ -32,7 +32,7 @@ from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
 from counterpoise.execution.throttling.restore import keys_touched_by
 from counterpoise.execution.throttling.targets import default_rate, list_entries
-from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin
+from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_answer
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
@@ -105,7 +105,8 @@ class CommandExecutor:
             case Restore(keys):
                 return self._restore(keys, step)
             case MarkRestored(keys):
-                mark_restored(step, keys, observation.configs, observation.topic_ids)
+                pending = self._journal.pending_restores()
+                mark_restored(step, keys, observation.configs, observation.topic_ids, pending)
                 return 0.0
         raise AssertionError(f"{command} is not applied")
 
@@ -128,7 +129,7 @@ class CommandExecutor:
             command.changes, observation.configs, observation.topic_ids, pending
         )
         taken_back = [*command.taken_back, *command.restored]
-        with step.together():
+        with step.together(is_current=True):
             if removed := command.removed_by_others:
                 they_are = "it is" if len(removed) == 1 else "they are"
                 step.event(
@@ -215,7 +216,7 @@ class CommandExecutor:
     def _cancel_late(self, reassignments: Mapping[TopicPartition, str], step: "Step") -> float:
         """Cancel what earlier runs left; after this run the watch settles them once more."""
         partitions_by_run = grouped((run_id, tp) for tp, run_id in reassignments.items())
-        with step.together():
+        with step.together(is_current=True):
             for run_id, partitions in partitions_by_run.items():
                 late = pluralize(len(partitions), "reassignment")
                 self.record_event("cancelling", f"{late} of run {run_id} came after its end", step)
@@ -247,7 +248,7 @@ class CommandExecutor:
         _raise_if_refused("election", results, harmless=(_NOT_ELECTABLE, *_OVERTAKEN))
 
     def _restore(self, keys: Sequence[tuple[TouchedKey, ConfigChange]], step: "Step") -> float:
-        with step.together():
+        with step.together(is_current=True):
             self.record_event("restoring", pluralize(len(keys), "config key"), step)
             call = step.sending([touched for touched, _ in keys])
         self._alter_configs([change for _, change in keys], call, step)
@@ -265,13 +266,13 @@ class CommandExecutor:
         try:
             results = self._admin.alter_configs(changes, deadline=step.deadline)
         except UnknownOutcomeError as error:
-            topics = {change.resource for change in changes if change.resource.is_topic}
-            unanswered = topics & error.subjects or topics
+            resources = {change.resource for change in changes}
+            unanswered = resources & error.subjects or {r for r in resources if r.is_topic}
             with self._noting_a_late_call("config change"), step.together():
                 step.answer_received(call, except_for=unanswered)
                 self.record_event("no answer", str(error), step)
             return frozenset()
-        unanswered = {r for r, reason in results.errors.items() if reason.startswith(NO_RESPONSE)}
+        unanswered = without_answer(results.errors)
         with self._noting_a_late_call("config change"), step.together():
             step.answer_received(call, except_for=unanswered)
             self._record_errors("config change", results, step)

@@ -176,7 +176,8 @@ class Driver:
                 self._begin_to_settle(step)
             elif state is not RunState.SETTLING:
                 return None
-            late_calls = self._journal.late_calls()
+            if late_calls := self._journal.late_calls():
+                step.reopen_keys()
             inputs, command = self._decide(settle_command, step)
             if isinstance(command, Finish):
                 return self._close(inputs, command, late_calls, step)
@@ -371,9 +372,11 @@ class Driver:
             finish = replace(finish, gave_up=behind.when_over(self._options.limits))
         unrestored = [t for t in observation.touched_keys if t.restored_at is None]
         restored = [touched for touched in unrestored if touched not in pending_restores]
+        pending = self._journal.pending_restores()
         state, reason = end_state(self._plan, observation, self._run().reason, finish)
         with step.together():
-            mark_restored(step, restored, observation.configs, observation.topic_ids)
+            configs, topic_ids = observation.configs, observation.topic_ids
+            mark_restored(step, restored, configs, topic_ids, pending)
             for touched in pending_restores:
                 step.restore_later(touched, why_pending(touched, observation))
             if late_calls:

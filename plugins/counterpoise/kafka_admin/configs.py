@@ -29,7 +29,7 @@ from counterpoise.kafka_admin.broker_client import (
 )
 from counterpoise.kafka_admin.error_codes import describe_error_code, is_refusal
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
-from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, in_requests
+from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, in_requests, without_answer
 from counterpoise.model.acl import (
     ALTER_CONFIGS_OF_BROKERS,
     ALTER_CONFIGS_OF_TOPICS,
@@ -203,7 +203,7 @@ def alter_configs(
     errors: dict[ConfigResource, str] = {}
     for part in in_requests(changes):
         remaining = [change for change in part if change.resource not in errors]
-        errors |= _alter_at_once(broker_client, remaining, forwarding_id, deadline)
+        _alter_at_once(broker_client, remaining, forwarding_id, deadline, errors)
     resources = dict.fromkeys(change.resource for change in changes)
     return CallResults(tuple(r for r in resources if r not in errors), errors)
 
@@ -213,11 +213,12 @@ def _alter_at_once(
     changes: Sequence[ConfigChange],
     forwarding_id: int | None,
     deadline: float,
-) -> dict[ConfigResource, str]:
+    errors: dict[ConfigResource, str],
+) -> None:
     """Make one request for all topics, and one for each broker, in parallel.
 
-    Returns the resources that were not changed, with reasons. Raises UnknownOutcomeError when the
-    response about the topics was lost.
+    Adds the resources that were not changed to `errors`, with reasons. Raises UnknownOutcomeError
+    when the response about the topics was lost; it names the brokers that did not answer, too.
     """
     changes_by_resource = grouped((change.resource, change) for change in changes)
     batches = _batches(forwarding_id, changes_by_resource)
@@ -230,14 +231,13 @@ def _alter_at_once(
         for batch in batches
     ]
     results = broker_client.write_each(requests, deadline)
-    errors: dict[ConfigResource, str] = {}
     for batch, result in zip(batches, results, strict=True):
         refused, unknown = _refused_and_unknown(result, batch.resources, broker_client)
         if unknown and batch.resources[0].is_topic:
-            message, topics = _unknown_outcome(unknown), frozenset(unknown)
-            raise UnknownOutcomeError(message, broker_id=batch.broker_id, subjects=topics)
+            message = _unknown_outcome(unknown)
+            subjects = frozenset(unknown.keys() | without_answer(errors))
+            raise UnknownOutcomeError(message, broker_id=batch.broker_id, subjects=subjects)
         errors |= refused | {r: f"{NO_RESPONSE}: {reason}" for r, reason in unknown.items()}
-    return errors
 
 
 @dataclass(frozen=True, slots=True)

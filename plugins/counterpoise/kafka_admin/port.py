@@ -218,6 +218,11 @@ def without_repeated_keys(changes: Iterable[ConfigChange]) -> list[list[ConfigCh
     return parts
 
 
+def without_answer(errors: Mapping[ConfigResource, str]) -> set[ConfigResource]:
+    """Return the resources that were sent a change and did not answer: they may still apply it."""
+    return {resource for resource, reason in errors.items() if reason.startswith(NO_RESPONSE)}
+
+
 def in_requests(changes: Iterable[ConfigChange]) -> list[list[ConfigChange]]:
     """Return the changes in requests that Kafka accepts, in the order in which they are sent.
 

@@ -284,8 +284,8 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
             if resource not in of_topics
         }
         if of_topics:
-            send_all = partial(self._alter_topics, of_topics)
-            refusals |= self._send("topic configs", send_all, of_topics)
+            about = {*of_topics, *(r for r, refusal in refusals.items() if refusal == _FROZEN)}
+            refusals |= self._send("topic configs", partial(self._alter_topics, of_topics), about)
         return {resource: refusals[resource] for resource in by_resource}
 
     def _alter_broker(self, resource: ConfigResource, changes: Sequence[ConfigChange]) -> str:
@@ -360,7 +360,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
 
     # -- inside
 
-    def _send(self, what: str, change: Callable[[], R], topics: Iterable[ConfigResource] = ()) -> R:
+    def _send(self, what: str, change: Callable[[], R], about: Iterable[ConfigResource] = ()) -> R:
         """Apply `change` at the addressed broker.
 
         A frozen broker applies it after it has thawed; to a dead one nothing is sent.
@@ -371,7 +371,7 @@ class SimulatedCluster(SimulatedWorld, ClusterAdmin):
         if self.brokers[broker_id].is_frozen:
             self.brokers[broker_id].pending_changes.append(partial(change))
             message = f"no answer to {what} sent to broker {broker_id}: they may be applied"
-            raise UnknownOutcomeError(message, broker_id=broker_id, subjects=frozenset(topics))
+            raise UnknownOutcomeError(message, broker_id=broker_id, subjects=frozenset(about))
         reason = self._why_unreachable(broker_id)
         raise BrokerUnresponsiveError(f"{what}: nothing was sent to broker {broker_id}: {reason}")
 

@@ -52,6 +52,7 @@ from counterpoise.model.control import ControlRequest
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import (
+    ENDED_STATES,
     OPEN_STATES,
     UNDER_WAY_STATES,
     Run,
@@ -181,8 +182,9 @@ class Ledger:
         cluster: str | None = None,
         fingerprint: str | None = None,
         states: Collection[RunState] | None = None,
+        were_started: bool = False,
     ) -> tuple[Run, ...]:
-        """Return the runs, newest first."""
+        """Return the runs, newest first; with `were_started`, those that are or were under way."""
         query = self._select_runs().order_by(runs.c.opened_at.desc(), runs.c.run_id.desc())
         if cluster is not None:
             query = query.where(runs.c.cluster == cluster)
@@ -190,6 +192,10 @@ class Ledger:
             query = query.where(runs.c.fingerprint == fingerprint)
         if states is not None:
             query = query.where(runs.c.state.in_(states))
+        if were_started:
+            was_observed = sa.exists().where(pulses.c.run_id == runs.c.run_id)
+            is_or_was = runs.c.state.in_(UNDER_WAY_STATES | ENDED_STATES)
+            query = query.where(is_or_was | was_observed)
         with self._transactions.reading() as connection:
             return tuple(read_run(row) for row in connection.execute(query))
 

@@ -26,7 +26,7 @@ from counterpoise.ledger.schema import (
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.json_values import JsonValueError
 from counterpoise.model.run import (
-    ENDED_STATES,
+    LOOKED_AFTER_STATES,
     OPEN_STATES,
     UNDER_WAY_STATES,
     Run,
@@ -141,7 +141,7 @@ def _add_keys(connection: sa.Connection, found: dict[str, LedgerState]) -> None:
         state = found[row.cluster]
         if row.state in UNDER_WAY_STATES:
             state = replace(state, throttle_keys=state.throttle_keys + row.keys)
-        elif row.state in ENDED_STATES:
+        elif row.state in LOOKED_AFTER_STATES:
             state = replace(state, pending_restores=state.pending_restores + row.keys)
         found[row.cluster] = state
 

@@ -6,7 +6,7 @@ deleted = delete_rows_of_forgotten_runs(connection, "demo")
 import sqlalchemy as sa
 
 from counterpoise.ledger.schema import elections, events, late_calls, moves, runs, touched_keys
-from counterpoise.model.run import ENDED_STATES
+from counterpoise.model.run import LOOKED_AFTER_STATES
 
 
 def delete_rows_of_forgotten_runs(connection: sa.Connection, cluster: str) -> int:
@@ -18,7 +18,7 @@ def delete_rows_of_forgotten_runs(connection: sa.Connection, cluster: str) -> in
     """
     has_events = sa.exists().where(events.c.run_id == runs.c.run_id)
     forgotten = sa.select(runs.c.run_id).where(
-        runs.c.cluster == cluster, runs.c.state.in_(ENDED_STATES), ~has_events
+        runs.c.cluster == cluster, runs.c.state.in_(LOOKED_AFTER_STATES), ~has_events
     )
     no_longer_needed = (
         (moves, moves.c.done_at.is_not(None)),

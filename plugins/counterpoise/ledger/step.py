@@ -228,7 +228,7 @@ class Step:
             connection.execute(
                 touched_keys.update()
                 .where(touched_keys.c.run_id == self.run_id)
-                .values(restored_at=None, after_value=None, outcome="")
+                .values(restored_at=None, after_value=None, during_value=None, outcome="")
             )
 
     def note_late_call(self, call: str) -> None:

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from counterpoise.ledger.schema import moves, runs
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.run import ENDED_STATES
+from counterpoise.model.run import LOOKED_AFTER_STATES
 
 
 def read_moved_after(
@@ -38,7 +38,7 @@ def read_submitted_by_ended_runs(
         .join(runs, runs.c.run_id == moves.c.run_id)
         .where(
             runs.c.cluster == cluster,
-            runs.c.state.in_(ENDED_STATES),
+            runs.c.state.in_(LOOKED_AFTER_STATES),
             moves.c.topic.in_({tp.topic for tp in wanted}),
             moves.c.target.is_not(None),
             moves.c.done_at.is_(None),

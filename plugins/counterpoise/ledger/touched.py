@@ -4,16 +4,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from counterpoise.ledger.schema import runs, touched_keys
+from counterpoise.ledger.schema import late_calls, runs, touched_keys
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.run import TouchedKey
+
+_HAS_LATE_CALL = sa.exists().where(
+    late_calls.c.run_id == touched_keys.c.run_id, late_calls.c.settled_at.is_(None)
+)
 
 
 def read_touched_keys(connection: sa.Connection, run_id: str) -> tuple[TouchedKey, ...]:
     """Return the keys of one run, by resource and key."""
     key = touched_keys.c
     query = (
-        sa.select(touched_keys)
+        _select_keys()
         .where(key.run_id == run_id)
         .order_by(key.resource_type, key.resource_name, key.key)
     )
@@ -27,13 +31,17 @@ def read_pending_restores(connection: sa.Connection, cluster: str) -> tuple[Touc
     """
     key = touched_keys.c
     query = (
-        sa.select(touched_keys)
+        _select_keys()
         .join(runs, runs.c.run_id == key.run_id)
         .where(runs.c.cluster == cluster)
-        .where(key.restored_at.is_(None) | key.unanswered_call.is_not(None))
+        .where(key.restored_at.is_(None) | key.unanswered_call.is_not(None) | _HAS_LATE_CALL)
         .order_by(runs.c.opened_at.desc(), key.run_id.desc())
     )
     return tuple(_touched_key(row) for row in connection.execute(query))
+
+
+def _select_keys() -> sa.Select[Any]:
+    return sa.select(touched_keys, _HAS_LATE_CALL.label("has_late_call"))
 
 
 def _touched_key(row: sa.Row[Any]) -> TouchedKey:
@@ -47,7 +55,7 @@ def _touched_key(row: sa.Row[Any]) -> TouchedKey:
         after_value=row.after_value,
         restored_at=row.restored_at,
         outcome=row.outcome,
-        has_unanswered_call=row.unanswered_call is not None,
+        has_unanswered_call=row.unanswered_call is not None or row.has_late_call,
     )
 
 

@@ -34,6 +34,8 @@ class RunState(StrEnum):
 UNDER_WAY_STATES: Final = frozenset({RunState.RUNNING, RunState.SETTLING})
 # Was under way; config keys of dead brokers may still wait to be restored.
 ENDED_STATES: Final = frozenset({RunState.DONE, RunState.HALTED})
+# What a run left is looked after in these: somebody may have said no to one that had halted.
+LOOKED_AFTER_STATES: Final = ENDED_STATES | {RunState.REJECTED}
 WAITING_STATES: Final = frozenset({RunState.PROPOSED, RunState.APPROVED})
 OPEN_STATES: Final = WAITING_STATES | UNDER_WAY_STATES
 
@@ -46,7 +48,7 @@ TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
     RunState.SETTLING: frozenset({RunState.DONE, RunState.HALTED}),
     RunState.HALTED: frozenset({RunState.RUNNING, RunState.SETTLING, RunState.REJECTED}),
     RunState.DONE: frozenset({RunState.SETTLING}),
-    RunState.REJECTED: frozenset(),
+    RunState.REJECTED: frozenset({RunState.SETTLING}),  # one that had halted
     RunState.SUPERSEDED: frozenset(),
 }
 
@@ -117,7 +119,8 @@ class TouchedKey:
     after_value: str | None = None
     restored_at: datetime | None = None
     outcome: str = ""
-    has_unanswered_call: bool = False  # that call may still change the key
+    # That call may still change the key; or one came late, and the run was not settled since.
+    has_unanswered_call: bool = False
 
     @property
     def resource_key(self) -> ResourceKey:

@@ -25,7 +25,7 @@ from counterpoise.model.control import find_active_requests
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.provider import profile_of
-from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, TouchedKey
+from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.pipeline.approving import check_plan_rules
 from counterpoise.rule_approvals import check_still_holds
@@ -130,8 +130,9 @@ def _check_approved_since(installation: Installation, run: Run) -> None:
 
 def _restore_pending(installation: Installation, cluster: str) -> None:
     """Restore config keys of earlier runs, which this run would otherwise note as its "before"."""
-    runs = installation.ledger.runs(cluster=cluster)
-    if any(_has_pending_restores(installation, run) for run in runs if run.state in ENDED_STATES):
+    runs = installation.ledger.runs(cluster=cluster, were_started=True)
+    ended = (run for run in runs if run.state not in UNDER_WAY_STATES)
+    if any(_has_pending_restores(installation, run) for run in ended):
         with installation.operator(cluster) as admin:
             restore_pending_of(installation, admin, cluster)
 
@@ -153,17 +154,14 @@ def restore_pending_of(
     pending: list[TouchedKey] = []
     ledger = installation.ledger
     with ledger.step(cluster) as step:
-        runs = ledger.runs(cluster=cluster)
+        runs = ledger.runs(cluster=cluster, were_started=True)
         if any(run.state in UNDER_WAY_STATES for run in runs):
             return restored, pending
         for run in runs:
-            if run.state in ENDED_STATES:
-                journal = ledger.journal(run.run_id)
-                now_restored, still_pending = restore_pending(
-                    admin, journal, step.of_run(run.run_id)
-                )
-                restored += now_restored
-                pending += still_pending
+            journal = ledger.journal(run.run_id)
+            now_restored, still_pending = restore_pending(admin, journal, step.of_run(run.run_id))
+            restored += now_restored
+            pending += still_pending
     return restored, pending
 
 

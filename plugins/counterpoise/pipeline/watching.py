@@ -20,7 +20,6 @@ from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader, read_throttle_keys
 from counterpoise.model.plan import Move
 from counterpoise.model.run import (
-    ENDED_STATES,
     UNDER_WAY_STATES,
     LateCall,
     Run,
@@ -128,8 +127,7 @@ def _count(what: str, number: int) -> str:
 
 def watch_throttles(installation: Installation, cluster: str, log: Log) -> WatchReport:
     """Look after one cluster. Harmless at any time and however often."""
-    states = (*UNDER_WAY_STATES, *ENDED_STATES)
-    runs = [run for run in installation.ledger.runs(cluster=cluster) if run.state in states]
+    runs = installation.ledger.runs(cluster=cluster, were_started=True)
     orphaned = [run for run in runs if _is_orphaned(installation, run)]
     settled = [_settle(installation, run, log) for run in orphaned]
     if under_way := _runs_under_way(installation, cluster):
@@ -143,7 +141,8 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
     with installation.operator(cluster) as admin:
         late_runs = _late_runs(installation, admin, runs)
         for late in late_runs:
-            settled.append(_settle_late(installation, late, is_newest=late.run == runs[0], log=log))
+            may_finish = late.run == runs[0] and late.run.state is not RunState.REJECTED
+            settled.append(_settle_late(installation, late, may_finish=may_finish, log=log))
         restored, pending = _restore_pending(installation, admin, cluster, log)
     return WatchReport(
         settled_runs=tuple(settled),
@@ -220,11 +219,11 @@ def _late_runs(
     return [late for late in late_runs if late.moves or late.calls]
 
 
-def _settle_late(installation: Installation, late: LateRun, *, is_newest: bool, log: Log) -> str:
+def _settle_late(installation: Installation, late: LateRun, *, may_finish: bool, log: Log) -> str:
     """Settle an ended run once more.
 
     A late move of the newest run ends as the policy says; one of an older run is cancelled, since
-    newer plans were made without it.
+    newer plans were made without it, and so is one of a run that was rejected since.
     """
     run_id = late.run.run_id
     for move in late.moves:
@@ -241,9 +240,7 @@ def _settle_late(installation: Installation, late: LateRun, *, is_newest: bool, 
             run_progress = journal.run_progress()
             with step.together():
                 if run_progress is not None:
-                    step.update_progress(replace(run_progress, is_cancelling=not is_newest))
-                if late.calls:
-                    step.reopen_keys()
+                    step.update_progress(replace(run_progress, is_cancelling=not may_finish))
                 step.change_state(RunState.SETTLING, reason)
     except RunConflictError as error:
         return f"{run_id}: {error}"

@@ -19,7 +19,7 @@ from counterpoise.model.control import ControlRequest, find_active_requests
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action, ClusterPolicy
 from counterpoise.model.report import BrokerLoad
-from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, TouchedKey
+from counterpoise.model.run import LOOKED_AFTER_STATES, UNDER_WAY_STATES, Run, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 
 
@@ -42,7 +42,7 @@ class RunStatus:
     @property
     def pending_restores(self) -> tuple[TouchedKey, ...]:
         """Return the config keys that an ended run could not restore: their brokers are dead."""
-        if self.run.state not in ENDED_STATES:
+        if self.run.state not in LOOKED_AFTER_STATES:
             return ()
         return tuple(key for key in self.touched if key.restored_at is None)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from counterpoise.execution.decision_inputs import QUIET_SECONDS
 from counterpoise.execution.observation import Observation
-from counterpoise.execution.throttling.restore import restoring_change
+from counterpoise.execution.throttling.restore import restored_value, restoring_change
 from counterpoise.execution.throttling.targets import Configs, dynamic_value, is_topic_gone
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.kafka import ClusterDescription, ResourceKey
@@ -107,17 +107,32 @@ def mark_restored(
     keys: Iterable[TouchedKey],
     configs: Configs,
     topic_ids: Mapping[str, str],
+    pending: Sequence[TouchedKey] = (),
 ) -> None:
-    """Record the values that these keys have now; nothing of ours is in them any more."""
+    """Record the values that these keys have now; nothing of this run is in them any more.
+
+    `pending` are the keys that runs of the cluster have to restore still, newest run first.
+    """
     with step.together():
         for touched in keys:
             if is_topic_gone(touched, topic_ids):
                 step.restored(touched, None, "its topic is gone")
                 continue
             value = dynamic_value(configs, *touched.resource_key)
-            is_as_before = value == touched.before_value
-            outcome = "as before" if is_as_before else "changed by somebody else; left as it is"
-            step.restored(touched, value, outcome)
+            step.restored(touched, value, _outcome(touched, value, pending))
+
+
+def _outcome(touched: TouchedKey, value: str | None, pending: Iterable[TouchedKey]) -> str:
+    if value == touched.before_value:
+        return "as before"
+    of_same_key = (
+        other
+        for other in pending
+        if (other.resource_key, other.topic_id) == (touched.resource_key, touched.topic_id)
+    )
+    if restored_value(value, of_same_key) == touched.before_value:
+        return "as before, but for what an earlier run left: the watch restores it"
+    return "changed by somebody else; left as it is"
 
 
 def is_pending_restore(touched: TouchedKey) -> bool:

@@ -51,7 +51,7 @@ def keys_touched_by(
             resource=change.resource,
             key=change.key,
             topic_id=topic_ids.get(change.resource.name, "") if change.resource.is_topic else "",
-            before_value=_restored_value(
+            before_value=restored_value(
                 dynamic_value(configs, *change.resource_key),
                 pending_by_key.get(change.resource_key, ()),
             ),
@@ -61,7 +61,7 @@ def keys_touched_by(
     )
 
 
-def _restored_value(present: str | None, keys: Iterable[TouchedKey]) -> str | None:
+def restored_value(present: str | None, keys: Iterable[TouchedKey]) -> str | None:
     """Return what a value would be once these keys were restored, one after the other."""
     for touched in keys:
         change = _restoring_change_of(touched, present)
