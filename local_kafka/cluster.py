@@ -54,8 +54,8 @@ from local_kafka.zookeeper import LocalZooKeeper
 from local_processes import Process, run, start, wait_until
 
 DEFAULT_HEAP = "-Xmx256m"
-START_TIMEOUT_SECONDS = 120.0
-STOP_GRACE_SECONDS = 30.0
+START_TIMEOUT_SECONDS = 240.0
+STOP_GRACE_SECONDS = 120.0
 # Brokers that end together cannot shut down in order, since their controllers end, too.
 ORPHAN_GRACE_SECONDS = 1.0
 
@@ -256,7 +256,7 @@ class LocalKafka:
     # -- Kafka's own tools
 
     def tool(
-        self, main_class: str, *arguments: str, check: bool = True, timeout_seconds: float = 120.0
+        self, main_class: str, *arguments: str, check: bool = True, timeout_seconds: float = 240.0
     ) -> subprocess.CompletedProcess[str]:
         """Run one of Kafka's tools, such as `org.apache.kafka.tools.TopicCommand`; takes 1-2 s.
 

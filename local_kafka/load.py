@@ -28,7 +28,8 @@ from local_kafka.cluster import LocalKafkaError
 from local_processes import wait_until
 
 MB = 1_000_000
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 120.0
+REQUEST_SECONDS = 30.0
 FILL_TIMEOUT_SECONDS = 300.0
 PACE_SECONDS = 0.05
 
@@ -67,7 +68,7 @@ class TopicSpec:
 
 
 def create_topics(bootstrap: str, topics: Sequence[TopicSpec]) -> None:
-    """Create topics and wait until every partition has a leader.
+    """Create topics and wait until each broker of `bootstrap` knows a leader of every partition.
 
     Raises LocalKafkaError with the broker's reason.
     """
@@ -83,18 +84,29 @@ def create_topics(bootstrap: str, topics: Sequence[TopicSpec]) -> None:
         except KafkaException as error:
             raise LocalKafkaError(f"topic {name} was not created: {error.args[0].str()}") from error
 
-    def have_all_leaders() -> bool:
-        # All topics are requested: naming one that does not exist yet could create it.
-        described = admin.list_topics(timeout=TIMEOUT_SECONDS).topics
-        for topic in topics:
-            if topic.name not in described:
-                return False
-            partitions = described[topic.name].partitions.values()
-            if sum(partition.leader >= 0 for partition in partitions) != topic.partition_count:
-                return False
-        return True
+    # A broker may learn of them later than the one that is asked next.
+    addresses = bootstrap.split(",")
 
-    wait_until(have_all_leaders, "leaders of the new topics", TIMEOUT_SECONDS)
+    def are_all_known() -> bool:
+        while addresses and _knows_leaders(addresses[0], topics):
+            addresses.pop(0)
+        return not addresses
+
+    wait_until(are_all_known, "leaders of the new topics at every broker", TIMEOUT_SECONDS)
+
+
+def _knows_leaders(address: str, topics: Sequence[TopicSpec]) -> bool:
+    # A new client knows one broker, and asks that one.
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    # All topics are requested: naming one that does not exist yet could create it.
+    described = admin.list_topics(timeout=REQUEST_SECONDS).topics
+    for topic in topics:
+        if topic.name not in described:
+            return False
+        partitions = described[topic.name].partitions.values()
+        if sum(partition.leader >= 0 for partition in partitions) != topic.partition_count:
+            return False
+    return True
 
 
 def fill(

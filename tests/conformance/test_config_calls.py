@@ -99,6 +99,7 @@ def test_one_refused_resource_does_not_hold_up_the_others(cluster: Cluster) -> N
     results = cluster.admin.alter_configs(changes)
     assert set(results.accepted) == {name, broker(4)}
     assert set(results.errors) == {UNKNOWN, broker(99), broker(3)}
+    cluster.wait_until(lambda: shows(cluster, broker(4), FOLLOWER_RATE, "5"), "the rate")
 
 
 def test_one_call_makes_at_most_10000_records(cluster: Cluster) -> None:

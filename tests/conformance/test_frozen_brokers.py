@@ -49,6 +49,9 @@ def freeze(shared_cluster: Cluster) -> Iterator[Freeze]:
     with cluster.sending_to(FROZEN) as first, cluster.sending_to(FROZEN) as second:
         cluster.freeze(FROZEN)
         try:
+            # First what needs it to be live still: its session ends while the answer is waited for.
+            changes = [ConfigChange(broker(b), FOLLOWER_RATE, SET, "7000000") for b in (4, FROZEN)]
+            rates = cluster.admin.alter_configs(changes)
             lost_broker_ids = [
                 lost_broker_id(lambda: send_move(first, moved, (1, 3))),
                 lost_broker_id(
@@ -57,8 +60,6 @@ def freeze(shared_cluster: Cluster) -> Iterator[Freeze]:
                     )
                 ),
             ]
-            changes = [ConfigChange(broker(b), FOLLOWER_RATE, SET, "7000000") for b in (4, FROZEN)]
-            rates = cluster.admin.alter_configs(changes)
             yield Freeze(led, lonely, moved, listed, rates, lost_broker_ids)
         finally:
             if FROZEN not in cluster.admin.describe_versions():

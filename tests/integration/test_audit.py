@@ -32,7 +32,7 @@ from tests.support.kafka_facts import ON_A_SHARED_DISK
 
 BROKER, TOPIC = ConfigResource(Type.BROKER, "1"), ConfigResource(Type.TOPIC, "orders")
 THROTTLES = ((BROKER, FOLLOWER_RATE, "1000000"), (TOPIC, LEADER_REPLICAS, "0:1,0:2"))
-SECONDS = 60.0
+SECONDS = 180.0
 Found = set[tuple[str, str]]
 
 ROOM_ON_DISKS = f"    policy:\n      {ON_A_SHARED_DISK}\n"
@@ -95,7 +95,7 @@ def admin(bad: Bad) -> Iterator[ClusterAdmin]:
 
 @pytest.fixture
 def throttles(admin: ClusterAdmin) -> Iterator[None]:
-    """Left over on a broker and on a topic."""
+    """Left over on a broker and on a topic, as both brokers show it."""
     admin.alter_configs(
         [
             ConfigChange(resource, key, ConfigOperation.SET, value)
@@ -103,13 +103,19 @@ def throttles(admin: ClusterAdmin) -> Iterator[None]:
         ]
     )
 
-    def is_set() -> bool:
-        told = admin.describe_configs([BROKER], [FOLLOWER_RATE])
-        return FOLLOWER_RATE in told.get(BROKER, {})
-
-    wait_until(is_set, "the throttle is in force", timeout_seconds=SECONDS)
+    wait_until(lambda: are_set(admin) == {True}, "the throttles", timeout_seconds=SECONDS)
     yield
     take_back(admin)
+    wait_until(lambda: are_set(admin) == {False}, "no throttle", timeout_seconds=SECONDS)
+
+
+def are_set(admin: ClusterAdmin) -> set[bool]:
+    """Return whether the throttles are set, as the broker and, for the topic, each broker says."""
+    shown = [admin.describe_configs([BROKER], [FOLLOWER_RATE])[BROKER].get(FOLLOWER_RATE)]
+    for broker_id in (1, 2):
+        found = admin.describe_configs([TOPIC], [LEADER_REPLICAS], via_broker=broker_id)
+        shown.append(found[TOPIC].get(LEADER_REPLICAS))
+    return {value is not None and value.value != "" for value in shown}
 
 
 def take_back(admin: ClusterAdmin) -> None:

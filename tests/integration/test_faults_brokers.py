@@ -46,7 +46,7 @@ def restored_at_last(ground: Ground) -> list[str]:
         restored.extend(report.restored_keys)
         return report.is_clean
 
-    wait_until(is_clean, "every pending restore to be done", 60)
+    wait_until(is_clean, "every pending restore to be done", 180)
     return restored
 
 
@@ -111,7 +111,7 @@ def test_the_leader_of_moving_partitions_dies(
     run = ground.approved({"led-1": (2, 4, 1), "led-2": (4, 1, 2)})
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
     kafka.kill_broker(3)
-    wait_until(lambda: placement(kafka)["led-2"][1] in (1, 2), "another leader", 60)
+    wait_until(lambda: placement(kafka)["led-2"][1] in (1, 2), "another leader", 120)
     ground.change_rate(run)
     ended = ground.finish(run)
     assert ended.state is RunState.DONE, ground.diagnosis(run)

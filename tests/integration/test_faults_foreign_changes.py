@@ -62,8 +62,8 @@ def test_somebody_else_reassigns_and_had_throttles_before(
 ) -> None:
     """What is in flight finishes; the other one's move goes on, under the other one's throttle."""
     ground.movement = ONE_AT_A_TIME
-    ground.create_topic("theirs", [(1, 2, 3)], size=600 * KB)
-    ground.create_topic("ours", [(1, 2, 3)] * 2)
+    ground.create_topic("theirs", [(1, 2, 3)], size=6_000 * KB)  # outlasts the run
+    ground.create_topic("ours", [(1, 2, 3)] * 2, size=100 * KB)
     theirs = [
         (broker_resource(4), FOLLOWER_RATE, "15000"),  # lower than ours
         (broker_resource(1), LEADER_RATE, "1000000"),  # higher
@@ -102,10 +102,15 @@ def test_somebody_else_reassigns_a_partition_of_the_plan(kafka: LocalKafka, grou
     ground.advance(run, lambda: len(ground.reassignments()) == 1, "a move is under way")
     (waiting,) = {"shared-0", "shared-1"} - ground.reassignments()
     somebody_reassigns(ground, TopicPartition("shared", int(waiting[-1])), (1, 2, 4))
+    is_running = RunState.RUNNING
+    ground.advance(run, lambda: ground.state(run).state is not is_running, "the run to stop")
+    ground.change_rate(run)
     ended = ground.finish(run)
     assert ended.state is RunState.HALTED
     assert f"somebody else is reassigning 1 partition: {waiting}" in ended.reason
-    wait_until(lambda: placement(kafka)[waiting][0] == (1, 2, 4), "the other one's move to end", 60)
+    wait_until(
+        lambda: placement(kafka)[waiting][0] == (1, 2, 4), "the other one's move to end", 120
+    )
     assert configs(kafka) == before
     assert not ground.reassignments()
     somebody_sets(ground, [(resource, key, None) for resource, key, _ in theirs])
@@ -127,11 +132,12 @@ def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(
     )
     somebody_sets(ground, [(broker_resource(1), LEADER_RATE, "12000")])
     ground.advance(run, lambda: ground.has_event(run, "throttle gap"), "the gap is seen")
+    somebody_sets(ground, [(broker_resource(1), LEADER_RATE, "12000000")])
     ground.change_rate(run)
     assert ground.finish(run).state is RunState.DONE, ground.diagnosis(run)
     assert ground.is_as_planned(run)
     (changed,) = throttles(configs(kafka))
-    assert changed.startswith(f"{LEADER_RATE}=12000")
+    assert changed.startswith(f"{LEADER_RATE}=12000000")
     outcomes = {
         key.outcome
         for key in ground.ledger.journal(run["run_id"]).touched()
@@ -146,7 +152,7 @@ def test_throttle_keys_that_go_again_and_again_stop_the_run(
     kafka: LocalKafka, ground: Ground
 ) -> None:
     """The leaders' side is left, or the copies would be done before anybody looks."""
-    ground.create_topic("fought", [(1, 2, 3)] * 2, size=300 * KB)
+    ground.create_topic("fought", [(1, 2, 3)] * 2, size=2_000 * KB)
     before = configs(kafka)
     run = ground.approved({"fought-0": (4, 2, 3), "fought-1": (1, 4, 3)})
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
@@ -182,13 +188,13 @@ def test_topics_are_deleted_made_anew_given_partitions_and_created(
         future.result()
     for future in client.create_partitions([NewPartitions("grown", 3)]).values():
         future.result()
-    wait_until(lambda: "remade-0" not in placement(kafka), "a topic to be gone", 60)
+    wait_until(lambda: "remade-0" not in placement(kafka), "a topic to be gone", 120)
     ground.create_topic("remade", [(1, 3, 2)] * 2)
     ground.create_topic("born", [(1, 2, 3)])
     wait_until(
         lambda: placement(kafka).get("grown-2", ((), -1))[1] >= 0,
         "the new partition to have a leader",
-        60,
+        120,
     )
     added = placement(kafka)["grown-2"]
     ground.change_rate(run)
@@ -215,7 +221,7 @@ def test_a_topic_is_deleted_between_the_observation_and_the_call(
     def delete(point: str) -> None:
         if point == "before alter_reassignments while moving" and "brief-0" in placement(kafka):
             client.delete_topics(["brief"])["brief"].result()
-            wait_until(lambda: "brief-0" not in placement(kafka), "the topic to be gone", 60)
+            wait_until(lambda: "brief-0" not in placement(kafka), "the topic to be gone", 120)
 
     ended = ground.finish(run, tell=delete)
     assert (ended.state, ended.reason) == (

@@ -48,7 +48,7 @@ POINTS = [
 def travel(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Iterator[Travel]:
     ground = Ground(kafka, tmp_path_factory.mktemp("installation"), TWO_AT_A_TIME)
     travel = Travel(ground)
-    ground.create_topic("waits", [(1, 2, 3)], size=200 * KB)
+    ground.create_topic("waits", [(1, 2, 3)], size=2_000 * KB)
     travel.prepare()
     yield travel
     ground.close()
@@ -80,13 +80,13 @@ def test_a_process_that_froze_and_was_overtaken_changes_nothing_when_it_wakes(
 
     def overtake(run: PlannedRun) -> int:
         with ground.victim(run, trap) as first:
-            wait_until(lambda: first.is_frozen, "the first process to freeze", 60)
+            wait_until(lambda: first.is_frozen, "the first process to freeze", 120)
             lost_at = time.monotonic() + STEP_LOCK_SECONDS
             ground.forget_lock(run)
             with ground.victim(run) as second:
                 assert second.wait() == 0
             assert first.is_frozen
-            wait_until(lambda: time.monotonic() > lost_at, "the end of the first one's step", 60)
+            wait_until(lambda: time.monotonic() > lost_at, "the end of the first one's step", 120)
             before, placed = configs(ground.kafka), placement(ground.kafka)
             first.signal(signal.SIGCONT)
             assert first.wait() == 0

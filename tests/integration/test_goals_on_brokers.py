@@ -39,6 +39,7 @@ from tests.support.kafka_facts import (
 )
 
 MB = 1_000_000
+SECONDS = 120.0
 STORES = Scope(topics=("sto*",))
 
 
@@ -157,7 +158,7 @@ def carry_out(
     pipeline.verify(installation, run["run_id"], run["fingerprint"])
     assert installation.ledger.run(run["run_id"]).state is RunState.DONE
     assert installation.ledger.run(run["run_id"]).reason == ""
-    assert own_configs(kafka) == before
+    wait_until(lambda: own_configs(kafka) == before, "configs as before", SECONDS)
     check_figures(kafka, installation, made)
     return made
 
@@ -274,7 +275,9 @@ def test_what_a_dead_broker_held_is_repaired_and_it_comes_back_empty(
     lost = replicas_per_broker(kafka)[4]
     kafka.stop_broker(4)
     wait_until(
-        lambda: 4 not in fresh_snapshot(installation).live_broker_ids, "the cluster to notice", 60
+        lambda: 4 not in fresh_snapshot(installation).live_broker_ids,
+        "the cluster to notice",
+        SECONDS,
     )
     run = planned(installation, RebalanceRequest(Goal.REPAIR))
     approve(installation, run)
@@ -284,7 +287,7 @@ def test_what_a_dead_broker_held_is_repaired_and_it_comes_back_empty(
     wait_until(
         lambda: 4 in fresh_snapshot(installation).idle_broker_ids,
         "broker 4 to be back, with nothing",
-        60,
+        SECONDS,
     )
 
 
@@ -325,7 +328,11 @@ def test_what_an_unregistered_broker_held_is_repaired(
     kafka.wait_until_fenced(4)
     address = ("--bootstrap-server", kafka.bootstrap_string)
     kafka.tool(CLUSTER_TOOL, "unregister", *address, "--id", "4")
-    assert fresh_snapshot(installation).racks[4] is None, "its id is all that is known"
+    wait_until(
+        lambda: fresh_snapshot(installation).racks[4] is None,
+        "nothing but its id to be known",
+        SECONDS,
+    )
     run = planned(installation, RebalanceRequest(Goal.REPAIR))
     approve(installation, run)
     made = carry_out(kafka, installation, run)

@@ -29,7 +29,7 @@ QUORUM, TOPICS, CONFIGS = (
     "org.apache.kafka.tools.TopicCommand",
     "kafka.admin.ConfigCommand",
 )
-SECONDS = 40.0
+SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,9 @@ def test_the_quorum_is_the_one_that_kafkas_own_tool_tells(
     # here.
     assert before.now_ms is not None
     assert abs(before.now_ms / 1000 - datetime.now(UTC).timestamp()) < 120
-    assert all(0 <= before.now_ms - (node.last_caught_up_ms or 0) < 10_000 for node in before.nodes)
+    assert all(
+        0 <= before.now_ms - (node.last_caught_up_ms or 0) < 120_000 for node in before.nodes
+    )
     assert all(is_static(voter) for voter in before.voters)
 
 
@@ -207,10 +209,14 @@ def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
     kafka: LocalKafka, reader: KafkaClusterAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Last in this file: brokers 4 and 5 are down afterwards."""
-    kafka.kill_broker(5)
-    wait_until(lambda: _isr(reader, "spread") == {(1, 4)}, "broker 5 to leave the ISR", SECONDS)
-    kafka.kill_broker(4)
-    wait_until(lambda: _isr(reader, "spread") == {(1,)}, "broker 4 to leave the ISR", SECONDS)
+    for broker_id, in_sync in ((5, (1, 4)), (4, (1,))):
+        kafka.kill_broker(broker_id)
+        kafka.wait_until_fenced(broker_id)  # at every broker: it leaves the ISR by the same change
+        wait_until(
+            lambda left=in_sync: _isr(reader, "spread") == {left},  # type: ignore[misc]
+            f"broker {broker_id} to leave the ISR",
+            SECONDS,
+        )
     snapshot = snapshot_of(reader)
     inspection = inspect(reader, snapshot)
     policy = ClusterPolicy()

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from confluent_kafka.admin import AdminClient
 
 from local_kafka import LocalKafka
+from local_processes import wait_until
 
 CONFIGS = "kafka.admin.ConfigCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -16,12 +17,28 @@ DUMP = "org.apache.kafka.tools.DumpLogSegments"
 # For the policy of a test's cluster: all brokers share the disk of this machine, which may be full.
 ON_A_SHARED_DISK = "balance: {disk_limit_percent: 100}"
 
+AGREEMENT_SECONDS = 120.0
+
 Placement = dict[str, tuple[tuple[int, ...], int]]
 
 
 def placement(kafka: LocalKafka) -> Placement:
-    """Return replicas and leader of every partition, by name."""
-    metadata = AdminClient({"bootstrap.servers": kafka.bootstrap_string}).list_topics(timeout=30)
+    """Return replicas and leader of every partition, by name, once all live brokers tell the same:
+    right after a change one of them may not know of it yet.
+    """
+    told: list[Placement] = []
+
+    def is_agreed() -> bool:
+        told[:] = map(_placement_at, kafka.bootstrap)
+        return all(one == told[0] for one in told)
+
+    wait_until(is_agreed, "all brokers to tell the same placement", AGREEMENT_SECONDS)
+    return told[0]
+
+
+def _placement_at(address: str) -> Placement:
+    # A new client knows one broker, and asks that one.
+    metadata = AdminClient({"bootstrap.servers": address}).list_topics(timeout=30)
     return {
         f"{topic}-{number}": (tuple(partition.replicas), partition.leader)
         for topic, described in metadata.topics.items()
