@@ -18,13 +18,13 @@ from types import TracebackType
 
 import httpx
 
-from local_airflow.api import AirflowApi
+from local_airflow.api import REQUEST_TIMEOUT_SECONDS, AirflowApi
 from local_airflow.components import COMMANDS, HOST, MIGRATE, USERS, AirflowHome, environment
 from local_processes import ChildFailedError, Process, free_ports, start, wait_until
 
 __all__ = ["USERS", "AirflowApi", "LocalAirflow"]
 
-START_TIMEOUT_SECONDS = 240.0
+START_TIMEOUT_SECONDS = 400.0
 STOP_GRACE_SECONDS = 8.0
 
 
@@ -90,6 +90,13 @@ class LocalAirflow:
     def variables(self) -> Mapping[str, str]:
         """Return the environment in which Airflow's own commands work on this one."""
         return self._variables
+
+    def token(self, user: str) -> str:
+        """Log in as one of the users, and return the token for other clients than `api`."""
+        login = {"username": user, "password": self.password(user)}
+        url = f"{self.base_url}/auth/token"
+        answer = httpx.post(url, json=login, timeout=REQUEST_TIMEOUT_SECONDS, trust_env=False)
+        return str(answer.raise_for_status().json()["access_token"])
 
     def check(self) -> None:
         """Raise ChildFailedError, with the end of its log, when a component has died."""
@@ -170,7 +177,7 @@ class LocalAirflow:
     def _is_healthy(self) -> bool:
         url = f"{self.base_url}/api/v2/monitor/health"
         try:
-            health = httpx.get(url, timeout=5, trust_env=False).json()
+            health = httpx.get(url, timeout=30, trust_env=False).json()
         except (httpx.TransportError, ValueError):  # not listening yet, or no JSON yet
             return False
         parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")

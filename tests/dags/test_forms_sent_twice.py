@@ -65,7 +65,7 @@ def test_a_double_click_starts_one_dag_run(
 def test_two_clicks_at_one_instant_start_one_dag_run(
     installation: Installation, started: Callable[[], set[str]]
 ) -> None:
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=240)
     statuses: list[int] = []
     with browser(environment_of(installation), "alice", role="user") as client:
         form = {"form_token": token_on(client.get(PATH).text), "reason": "disks"}

@@ -77,6 +77,8 @@ class Commands:
 
     def _ended(self, case: dict[str, object]) -> Ended:
         assert self._server.stdin and self._server.stdout
+        for name in ("out", "err"):  # a signal may come before the command has opened them
+            (self.folder / name).touch()
         self._server.stdin.write(json.dumps(case) + "\n")
         self._server.stdin.flush()
         status = json.loads(self._server.stdout.readline())["status"]

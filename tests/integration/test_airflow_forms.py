@@ -21,7 +21,7 @@ from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, 
 from local_kafka.load import MB
 from tests.support.kafka_facts import ON_A_SHARED_DISK
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(2400)
 ROOT = Path(__file__).parents[2]
 DAG = "kafka_rebalance"
 WAIT_SECONDS = 400.0  # a busy machine takes its time
@@ -104,11 +104,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             )
         )
         installation = stack.enter_context(open_installation(environment=variables))
-        login = {"username": "admin", "password": airflow.password("admin")}
-        token = httpx.post(f"{airflow.base_url}/auth/token", json=login, trust_env=False).json()
         client = httpx.Client(
             base_url=airflow.base_url,
-            headers={"Authorization": f"Bearer {token['access_token']}"},
+            headers={"Authorization": f"Bearer {airflow.token('admin')}"},
             timeout=300,  # a busy machine takes its time
             trust_env=False,
         )

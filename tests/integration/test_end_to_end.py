@@ -44,7 +44,8 @@ from tests.support.marked_secrets import (
 )
 from tests.support.postgres import running_postgres
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(2400)
+SECONDS = 300.0
 
 
 def processes_of(directory: Path) -> list[str]:
@@ -70,7 +71,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         place = MarkedPlace.new(tmp_path)
         yield place
         assert rows_with_secrets(url) == []
-    wait_until(lambda: not processes_of(place.directory), "every process of the demo to end", 30)
+    directory = place.directory
+    wait_until(lambda: not processes_of(directory), "every process of the demo to end", SECONDS)
 
 
 def test_from_a_skewed_cluster_to_an_even_one_with_a_yes_in_between(place: Place) -> None:
@@ -189,35 +191,30 @@ def wait_for_the_round_after_the_run(demo: Demo) -> None:
             runs = demo.api.dag_runs(dag_id)
             return runs[0].run_id if len(runs) == 3 else None
 
-        run_id = demo.api.wait_for(third, f"the third run of {dag_id}", 300)
-        assert demo.api.wait_for_run(dag_id, run_id, 300).state == "success"
+        run_id = demo.api.wait_for(third, f"the third run of {dag_id}", SECONDS)
+        assert demo.api.wait_for_run(dag_id, run_id, SECONDS).state == "success"
     audit = json.loads(queries.audit_report(demo.installation, CLUSTER, suffix="json"))
     rules = {finding["rule"] for finding in audit["findings"]}
     assert not {rule for rule in rules if "idle" in rule}
-    assert demo.api.dag_run("kafka_snapshot", newest_run(demo, "kafka_snapshot")).state == "success"
-
-
-def newest_run(demo: Demo, dag_id: str) -> str:
-    return demo.api.dag_runs(dag_id)[0].run_id
+    snapshot = demo.api.dag_runs("kafka_snapshot")[0].run_id
+    assert demo.api.wait_for_run("kafka_snapshot", snapshot, SECONDS).state == "success"
 
 
 def check_pages(demo: Demo) -> None:
     """Reports are served to those who are logged in, without scripts, and to nobody else."""
     (run,) = demo.installation.ledger.runs(cluster=CLUSTER)
     base = f"{demo.airflow.base_url}/counterpoise"
-    login = {"username": "viewer", "password": demo.airflow.password("viewer")}
-    token = httpx.post(f"{demo.airflow.base_url}/auth/token", json=login).json()["access_token"]
+    headers = {"Authorization": f"Bearer {demo.airflow.token('viewer')}"}
     balance, audit = f"reports/{CLUSTER}/leader-balance.html", f"clusters/{CLUSTER}/audit"
     for page in ("metrics", "reports", "fleet", balance, f"runs/{run.run_id}/plan", audit):
-        assert httpx.get(f"{base}/{page}").status_code == 401
-        shown = httpx.get(
-            f"{base}/{page}", headers={"Authorization": f"Bearer {token}"}, follow_redirects=True
-        )
+        url = f"{base}/{page}"
+        assert httpx.get(url, timeout=SECONDS).status_code == 401
+        shown = httpx.get(url, headers=headers, follow_redirects=True, timeout=SECONDS)
         assert shown.status_code == 200, page
         assert "<script" not in shown.text
         assert "default-src 'none'" in shown.headers["content-security-policy"]
     (checks_page,) = re.findall(r'href="([^"]+data-docs/index.html)"', shown.text)
-    docs = httpx.get(str(shown.url.join(checks_page)), headers={"Authorization": f"Bearer {token}"})
+    docs = httpx.get(str(shown.url.join(checks_page)), headers=headers, timeout=SECONDS)
     assert docs.status_code == 200
 
 
@@ -237,9 +234,9 @@ def test_ended_while_airflow_starts_nothing_stays_behind(
             )
 
         try:
-            wait_until(airflow_is_starting, "Airflow to start", 180)
+            wait_until(airflow_is_starting, "Airflow to start", SECONDS)
         finally:
             demo.send_signal(how)
-        output, _ = demo.communicate(timeout=60)
+        output, _ = demo.communicate(timeout=SECONDS)
     assert demo.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL), output
-    wait_until(lambda: not processes_of(tmp_path), "every process of the demo to end", 30)
+    wait_until(lambda: not processes_of(tmp_path), "every process of the demo to end", SECONDS)

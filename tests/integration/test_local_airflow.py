@@ -15,6 +15,8 @@ from tests.support.audit_lines import SILENT
 from tests.support.audits import findings_of
 from tests.support.rule_pairs import PAIRS
 
+pytestmark = pytest.mark.timeout(1800)
+SECONDS = 300.0
 PLUGINS = Path(__file__).parents[2] / "plugins"
 HELLO = """\
 from airflow.sdk import dag, task
@@ -55,7 +57,7 @@ def test_a_local_airflow_from_start_to_end(tmp_path: Path) -> None:
 
 def check_a_run(api: AirflowApi) -> None:
     run_id = api.trigger("hello", conf={"name": "Kafka"})
-    assert api.wait_for_run("hello", run_id, 120).state == "success"
+    assert api.wait_for_run("hello", run_id, SECONDS).state == "success"
     assert api.task_states("hello", run_id) == {"greet": "success"}
     assert "good morning, Kafka" in api.task_log("hello", run_id, "greet")
     assert [run.run_id for run in api.dag_runs("hello")] == [run_id]
@@ -68,7 +70,8 @@ def check_who_may_do_what(airflow: LocalAirflow) -> None:
     with pytest.raises(AirflowApiError, match="login of alice"):
         AirflowApi(airflow.base_url, "alice", "wrong").dag_runs("hello")
     for page in ("metrics", "reports", "runs/x/plan", "openapi.json", "docs"):
-        answer = httpx.get(f"{airflow.base_url}/counterpoise/{page}", trust_env=False)
+        url = f"{airflow.base_url}/counterpoise/{page}"
+        answer = httpx.get(url, timeout=SECONDS, trust_env=False)
         assert answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.NOT_FOUND), page
 
 
@@ -81,7 +84,7 @@ def check_what_the_audit_proposes(airflow: LocalAirflow) -> None:
         env=dict(airflow.variables),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=SECONDS,
         check=False,
     )
     assert shown.returncode == 0, shown.stderr
@@ -93,6 +96,6 @@ def check_a_death_is_told(airflow: LocalAirflow) -> None:
     scheduler = airflow.processes["scheduler"]
     airflow.check()
     os.kill(scheduler.pid, 9)
-    wait_until(lambda: scheduler.poll() is not None, "the scheduler to be gone", 30)
+    wait_until(lambda: scheduler.poll() is not None, "the scheduler to be gone", SECONDS)
     with pytest.raises(ChildFailedError, match="Airflow's scheduler ended with -9"):
         airflow.check()

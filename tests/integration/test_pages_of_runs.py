@@ -28,7 +28,7 @@ from tests.integration.test_airflow_accounts import (
 )
 from tests.support.web import token_on
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(2400)
 USERS = {"admin": "admin", "alice": "user", "bob": "user", "oscar": "op", "victor": "viewer"}
 PAGES = "/counterpoise/runs"
 

@@ -393,7 +393,7 @@ def test_a_wrong_password_is_one_message_on_stderr_and_nothing_is_written(
         env={**os.environ, **shell.environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (done.returncode, done.stdout) == (3, "")

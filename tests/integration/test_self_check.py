@@ -17,7 +17,8 @@ from local_processes import run, wait_until
 
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).with_name("counterpoise")
-TIMEOUT_SECONDS = 180
+pytestmark = pytest.mark.timeout(2400)
+TIMEOUT_SECONDS = 400
 
 
 @pytest.fixture(scope="module")

@@ -135,5 +135,5 @@ def test_a_broker_that_dies_is_seen_and_emptied_when_it_is_back(
         assert (throttle_lines(kafka), ongoing_reassignments(kafka)) == ([], "")
     finally:
         kafka.restart_broker(3)
-    wait_until(lambda: 3 in kafka.live_brokers, "broker 3", 60)
+    wait_until(lambda: 3 in kafka.live_brokers, "broker 3", 240)
     assert replicas_per_broker(kafka)[3] == 0

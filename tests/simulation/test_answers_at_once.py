@@ -85,7 +85,7 @@ def test_a_rule_approves_nothing_that_a_person_has_decided_since_it_was_checked(
 def test_the_rate_of_a_person_holds_whoever_of_both_is_faster(
     ruled: Installation, run: PlannedRun, other: Installation
 ) -> None:
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=240)
 
     def answer_together(answer: Callable[[], object]) -> None:
         together.wait()

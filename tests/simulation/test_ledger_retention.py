@@ -1,14 +1,14 @@
 """A checkpoint of the ledger deletes what long ended runs noted of each partition and key."""
 
 import json
-import time
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from counterpoise import installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from local_processes import wait_until
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.runs import FOUR_BROKERS, SKEWED
@@ -24,20 +24,28 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     return made
 
 
+class TwoHoursLater(datetime):
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "TwoHoursLater":
+        return super().now(tz) + timedelta(hours=2)
+
+
 @pytest.fixture
 def shell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    kafka: SimulatedCluster,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> CommandLine:
     """A run has ended, and its approval is over."""
     shell = CommandLine.in_folder(tmp_path, capsys)
-    shell.configure("simulated:9092", extra="    policy: {approval: {expires_after: 1s}}\n")
+    shell.configure("simulated:9092", extra="    policy: {approval: {expires_after: 1h}}\n")
     plan = tmp_path / "plan.json"
     words = ("--cluster", "demo", "--goal", "add-brokers", "--brokers", "4", "--out", plan)
     assert shell.type("plan", *words).code == 0
     assert shell.type("approve", plan, "--rate", "50MB/s", "--reason", "broker 4").code == 0
     assert shell.type("execute", plan).code == 0
-    over_at = time.monotonic() + 1.1
-    wait_until(lambda: time.monotonic() > over_at, "the approval to be over", 10)
+    monkeypatch.setattr(installation, "datetime", TwoHoursLater)
     return shell
 
 

@@ -53,7 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         # memory with it.
         gateway.shutdown()
         gateway.proc.stdin.close()
-        gateway.proc.wait(timeout=30)
+        gateway.proc.wait(timeout=240)
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

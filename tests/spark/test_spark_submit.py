@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from benchmarks.standalone import standalone_cluster
 from counterpoise.spark_submit import SparkJobError, run_job
+from local_processes import wait_until
 from tests.spark.snapshot_files import SnapshotSpec, part, write_history
 
 JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
@@ -62,22 +62,14 @@ def test_nothing_outlives_the_caller(tmp_path: Path, how: signal.Signals) -> Non
             assert said[:1] == ["up"]
             python, jvm = int(said[1]), int(said[2])
             caller.send_signal(how)
-            caller.wait(timeout=30)
-            assert _gone_within(20, python, jvm)
+            caller.wait(timeout=240)
+            pids = (python, jvm)
+            wait_until(lambda: not any(map(_is_alive, pids)), "the end of the job", 240)
             if how is signal.SIGTERM:
                 assert caller.returncode == 128 + signal.SIGTERM
                 assert list(tmp_path.iterdir()) == [script]
         finally:
             caller.kill()
-
-
-def _gone_within(seconds: float, *pids: int) -> bool:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if not any(_is_alive(pid) for pid in pids):
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def _is_alive(pid: int) -> bool:

@@ -282,9 +282,9 @@ def test_signals_end_a_command_without_a_word(number: signal.Signals, folder: Pa
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    wait_until((folder / "waits").exists, "the command waits", 60)
+    wait_until((folder / "waits").exists, "the command waits", 240)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert (process.returncode, out, err) == (-number, b"", b"")
 
 

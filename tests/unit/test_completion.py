@@ -16,7 +16,7 @@ import pytest
 from tests.support.command_line import CommandLine
 
 SHELLS: Final = ("bash", "zsh", "fish")
-SECONDS: Final = 60
+SECONDS: Final = 240
 CLUSTERS: Final = "clusters: {orders-eu: {connection: a}, orders-us: {connection: b}}\n"
 LINES: Final = [
     ("counterpoise unf", {"unfreeze"}),

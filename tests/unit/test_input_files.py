@@ -13,6 +13,7 @@ import pytest
 from counterpoise import input_files
 from counterpoise.errors import InputError
 from counterpoise.input_files import SizeLimit, file_complaint, read_input, read_input_text
+from local_processes import wait_until
 from tests.support.broken import documents
 from tests.support.command_line import CommandLine
 
@@ -83,7 +84,12 @@ def test_waiting_for_a_pipe_is_told_soon(
 ) -> None:
     monkeypatch.setattr(input_files, "_UNNOTICED_SECONDS", 0.05)
     path = pipe_in(tmp_path)
-    writer = threading.Timer(0.2, path.write_text, args=("written",))
+
+    def write_when_it_is_told() -> None:
+        wait_until(lambda: bool(caplog.records), "the message", 60)
+        path.write_text("written")
+
+    writer = threading.Thread(target=write_when_it_is_told)
     writer.start()
     assert read_input_text(path, "plan", _LIMIT) == "written"
     writer.join()

@@ -53,7 +53,7 @@ def decision(run: Run, by: Person, decision: Decision = Decision.GRANTED) -> App
 
 def at_once(*actions: Callable[[], object]) -> list[bool]:
     """Do all at one instant, each in a thread; return which of them were not refused."""
-    together = threading.Barrier(len(actions), timeout=30)
+    together = threading.Barrier(len(actions), timeout=240)
     done: dict[int, bool] = {}
 
     def act(number: int) -> None:
