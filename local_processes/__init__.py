@@ -13,6 +13,7 @@ A fork without exec (`multiprocessing` by fork) inherits the pipe, and must end 
 """
 
 import contextlib
+import fcntl
 import os
 import random
 import signal
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from counterpoise.errors import CounterpoiseError
@@ -33,6 +35,7 @@ LOG_LINES_SHOWN = 20
 # Below Linux's range of ephemeral ports (32768 up), so that no outgoing connection can take the
 # port of a server that is down for a moment.
 PORT_RANGE = range(15000, 32000)
+_reserved_ports: set[int] = set()
 
 
 class ChildFailedError(CounterpoiseError):
@@ -293,11 +296,17 @@ def tail(path: Path, count: int) -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different loopback ports on which nobody listens now."""
+    """Return `count` different loopback ports on which nobody listens now.
+
+    Until this process ends none is returned again, here or in another process of this user: the
+    server that it is for may start late, or be down for a while.
+    """
     ports: list[int] = []
     for port in random.sample(PORT_RANGE, len(PORT_RANGE)):
         if len(ports) == count:
             break
+        if not _reserve(port):
+            continue
         with socket.socket() as tried, contextlib.suppress(OSError):
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(("127.0.0.1", port))
@@ -305,3 +314,24 @@ def free_ports(count: int) -> list[int]:
     if len(ports) < count:
         raise ChildFailedError(f"only {len(ports)} of {count} free ports found on 127.0.0.1")
     return ports
+
+
+def _reserve(port: int) -> bool:
+    """Lock the byte of a port in a file that all processes of this user share.
+
+    The operating system unlocks it when this process ends.
+    """
+    if port in _reserved_ports:
+        return False
+    try:
+        fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _reserved_ports.add(port)
+    return True
+
+
+@cache
+def _reservations() -> int:
+    path = Path(tempfile.gettempdir(), f"counterpoise-ports-{os.getuid()}.lock")
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)

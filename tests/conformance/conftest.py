@@ -10,6 +10,7 @@ import pytest
 
 from local_kafka import KAFKA_VERSION
 from tests.support.conformance import Cluster, RealBrokers, SimulatedBrokers, version_numbers
+from tests.support.patience import patient_clients
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,7 +25,8 @@ def real_brokers(
 ) -> Iterator[RealBrokers]:
     """Return the real cluster that all tests share; each leaves it as it was."""
     version = request.config.getoption("--kafka-version", default=KAFKA_VERSION)
-    with RealBrokers.started(tmp_path_factory.mktemp("kafka"), version) as brokers:
+    folder = tmp_path_factory.mktemp("kafka")
+    with patient_clients(), RealBrokers.started(folder, version) as brokers:
         yield brokers
 
 

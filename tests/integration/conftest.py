@@ -1,5 +1,5 @@
-"""The cluster of the tests `test_faults_*`; modules that need another one have a fixture of that
-name.
+"""Patience with brokers, and the cluster of the tests `test_faults_*`; modules that need another
+one have a fixture of that name.
 """
 
 from collections.abc import Iterator
@@ -9,6 +9,13 @@ import pytest
 import local_kafka
 from local_kafka import LocalKafka, brokers_in_racks
 from tests.support.faults import BROKER_PROPERTIES
+from tests.support.patience import patient_clients
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patience() -> Iterator[None]:
+    with patient_clients():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -326,7 +326,7 @@ def test_a_cancelled_run_does_not_go_on_because_somebody_clears_a_task(place: Pl
     asked = place.bob.api.trigger(DAG, conf=REMOVE, partition_key="demo")
     page = place.question(asked)
     run = place.run_on_screen(page)
-    place.answer(page, "Approve", rate="1MB/s")
+    place.answer(page, "Approve", rate="50kB/s")  # minutes, in which it can be cancelled
     place.until_state(run, RunState.RUNNING)
     oscar = Person("oscar", "system:oscar")
     controls.cancel(place.installation, run.run_id, by=oscar, why="month end")

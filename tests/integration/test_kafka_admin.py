@@ -35,12 +35,13 @@ from counterpoise.model.kafka import (
 from counterpoise.snapshot import take_snapshot
 from local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill
 from local_processes import POLL_SECONDS, free_ports, wait_until
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pictures import simulated
 
 MB = 1_000_000
 SECONDS = 120.0
 # For calls that a frozen broker holds up; the others have to answer within it.
-HASTY_SECONDS = 5.0
+HASTY_SECONDS = PATIENCE_SECONDS
 QUIET_SECONDS = 0.3  # in which a change that nobody expects would show
 LEADER_LIST, FOLLOWER_LIST = (
     "leader.replication.throttled.replicas",
@@ -670,6 +671,7 @@ def test_a_rate_without_an_answer_is_an_error_and_happens_when_the_broker_wakes(
 
         wait_until(have_both_the_rate, "the change, on broker 4 too", SECONDS)
         hasty.alter_configs([ConfigChange(c.resource, c.key, DELETE) for c in changes])
+        wait_for_rates(hasty, 1, 4, value=None)
 
 
 def test_a_lost_answer_names_the_broker_and_the_change_comes_when_it_wakes(
@@ -715,6 +717,7 @@ def test_a_lost_answer_names_the_broker_and_the_change_comes_when_it_wakes(
         wait_until(has_come, "the late changes", SECONDS)
         moving.alter_reassignments({key: before})
         change(moving, topic("moves"), LEADER_LIST, DELETE)
+        wait_for_list(moving, "moves", LEADER_LIST, None)
 
 
 def test_a_killed_broker_is_described_as_fenced_and_fails_fast(

@@ -31,6 +31,7 @@ from tests.support.web import token_on
 pytestmark = pytest.mark.timeout(2400)
 USERS = {"admin": "admin", "alice": "user", "bob": "user", "oscar": "op", "victor": "viewer"}
 PAGES = "/counterpoise/runs"
+SLOW = "100kB/s"  # minutes, in which a run can be steered
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +105,12 @@ def test_a_plan_is_approved_and_its_run_steered_on_pages(place: Place) -> None:
     ):
         check_who_may_answer(run, alice, bob, victor)
         assert place.decisions(run) == []
-        early = answer(alice, run, answer="approve", rate="1MB/s", reason="as agreed")
+        early = answer(alice, run, answer="approve", rate=SLOW, reason="as agreed")
         assert early.status_code in (303, 409), early.text
         if early.status_code == 409:
             assert "only just asked" in early.text and "as agreed" in early.text
             place.let_it_park()
-            again = answer(alice, run, answer="approve", rate="1MB/s", reason="as agreed")
+            again = answer(alice, run, answer="approve", rate=SLOW, reason="as agreed")
             assert again.status_code == 303, again.text
         until(lambda: place.state_of(run) is RunState.RUNNING, "the run to start")
         assert place.decisions(run) == [(Decision.GRANTED, "alice", run.fingerprint)]
@@ -123,7 +124,7 @@ def check_who_may_answer(
 ) -> None:
     unusable = answer(alice, run, answer="approve", rate="20", reason="as agreed")
     assert unusable.status_code == 422 and "no unit" in unusable.text
-    of_requester = answer(bob, run, answer="approve", rate="1MB/s", reason="mine")
+    of_requester = answer(bob, run, answer="approve", rate=SLOW, reason="mine")
     assert of_requester.status_code == 403
     assert "Airflow lets you read runs" in victor.get(f"{PAGES}/{run.run_id}/plan").text
     token = token_on(alice.get(f"{PAGES}/{run.run_id}/plan").text)
@@ -131,7 +132,7 @@ def check_who_may_answer(
         "form_token": token,
         "plan": run.fingerprint,
         "answer": "approve",
-        "rate": "1MB/s",
+        "rate": SLOW,
         "reason": "x",
     }
     for client, form_token in ((victor, token), (bob, token), (alice, "")):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import local_processes
 from local_processes import ChildFailedError, Process, free_ports, run, start, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -177,3 +178,24 @@ def test_wait_gives_up_in_time(tmp_path: Path, started: list[Process]) -> None:
 
 def test_free_ports_are_different() -> None:
     assert len(set(free_ports(20))) == 20
+
+
+OTHER = """
+import local_processes, sys
+local_processes.PORT_RANGE = range(int(sys.argv[1]), int(sys.argv[1]) + 3)
+print(local_processes.free_ports(1)[0])
+"""
+
+
+def test_a_port_is_given_once_while_its_server_is_not_there_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = 14_000  # below those of other tests
+    monkeypatch.setattr(local_processes, "PORT_RANGE", range(first, first + 3))
+    ours = free_ports(1) + free_ports(1)
+    other = [sys.executable, "-c", OTHER, str(first)]
+    given = subprocess.run(
+        other, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert given.returncode == 0, given.stderr
+    assert {*ours, int(given.stdout)} == set(range(first, first + 3))
