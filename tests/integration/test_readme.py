@@ -65,7 +65,7 @@ def test_the_commands_of_a_document_run_in_their_order(
         "COUNTERPOISE_HOME": str(clone),  # its code is a link to that of another clone
         "PYTHONPYCACHEPREFIX": str(clone.parent / "compiled"),
     }
-    done = run(["bash", script], name=name, timeout_seconds=500, cwd=clone, env=environment)
+    done = run(["bash", script], name=name, timeout_seconds=1000, cwd=clone, env=environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "is as planned" in done.stdout
     printed = "\n".join(line.rstrip() for line in done.stdout.splitlines())
