@@ -33,7 +33,7 @@ from local_airflow.api import FINAL_RUN_STATES, PendingApproval
 from local_kafka import LocalKafka, SteadyProducer, brokers_in_racks, create_topics, fill
 from local_processes import free_ports
 
-ROUND_TIMEOUT_SECONDS = 300.0
+ROUND_TIMEOUT_SECONDS = 600.0
 MOVE_TIMEOUT_SECONDS = 900.0
 POLL_SECONDS = 1.0
 NEW_BROKER = 4

@@ -56,7 +56,7 @@ def typed(airflow: LocalAirflow, *words: str) -> tuple[int, str]:
 
 
 def checks(airflow: LocalAirflow) -> tuple[int, dict[str, dict[str, Any]]]:
-    code, output = typed(airflow, "self-check", "--json")
+    code, output = typed(airflow, "self-check", "--json", "--timeout", "5m")
     return code, {check["what"]: check for check in json.loads(output)["checks"]}
 
 

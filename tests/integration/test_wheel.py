@@ -96,7 +96,8 @@ def test_self_check_runs_the_spark_job_of_the_package_and_finds_plugin_and_dags(
     """No component of Airflow runs, and no cluster is configured: that is what is red."""
     assert installed.run("airflow", "dags", "reserialize").returncode == 0
     assert installed.run("counterpoise", "ledger", "migrate").returncode == 0
-    done = installed.run("counterpoise", "self-check", "--json")
+    words = ("self-check", "--json", "--timeout", "5m")
+    done = installed.run("counterpoise", *words, timeout_seconds=600)
     found = {check["what"]: check for check in json.loads(done.stdout)["checks"]}
     failures = {what for what, check in found.items() if check["state"] == "failed"}
     components = {"airflow scheduler", "airflow dag-processor", "airflow triggerer"}

@@ -38,7 +38,7 @@ class Installed:
         return self.folder / "env" / "bin" / "python"
 
     def run(
-        self, program: str, *arguments: str | Path, timeout_seconds: float = 300, **variables: str
+        self, program: str, *arguments: str | Path, timeout_seconds: float = 600, **variables: str
     ) -> "CompletedProcess[str]":
         """Run a program of the environment in a folder where nothing of ours is."""
         return local_processes.run(
@@ -70,7 +70,7 @@ def install(folder: Path) -> Installed:
         "apache-airflow",
     ]
     if local_processes.run(
-        [*install_command, "--offline"], name="uv pip install", timeout_seconds=300
+        [*install_command, "--offline"], name="uv pip install", timeout_seconds=600
     ).returncode:
         _must_run(install_command, "uv pip install")
     installed = Installed(folder, _variables(folder))
@@ -83,7 +83,7 @@ def _constraints(folder: Path) -> Path:
     """Return the tested versions, made of the lock as docs/deploying.md has it."""
     document = (ROOT / "docs" / "deploying.md").read_text()
     (line,) = re.findall(r"^    (grep .*) > constraints\.txt$", document, re.MULTILINE)
-    made = local_processes.run(["sh", "-c", line], name="grep", timeout_seconds=60, cwd=ROOT)
+    made = local_processes.run(["sh", "-c", line], name="grep", timeout_seconds=240, cwd=ROOT)
     pinned = made.stdout.split()
     assert len(pinned) == (ROOT / "requirements.txt").read_text().count("==")
     path = folder / "constraints.txt"
@@ -105,5 +105,5 @@ def _variables(folder: Path) -> dict[str, str]:
 
 
 def _must_run(command: list[str | Path], name: str) -> None:
-    done = local_processes.run(command, name=name, timeout_seconds=500, cwd=ROOT)
+    done = local_processes.run(command, name=name, timeout_seconds=1000, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

