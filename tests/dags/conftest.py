@@ -29,7 +29,7 @@ os.environ.update(
     AIRFLOW__CORE__LOAD_EXAMPLES="False",
     # A Dag's form names the clusters of each test: it is written anew each time.
     AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL="0",
-    AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{HOME / 'airflow.db'}",
+    AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{HOME / 'airflow.db'}?timeout=60",
     AIRFLOW__USAGE_DATA_COLLECTION__ENABLED="False",
     AIRFLOW_CONN_KAFKA_DEMO='{"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}',
 )

@@ -203,7 +203,9 @@ def configure(folder: Path, kafka: LocalKafka) -> dict[str, str]:
 @contextmanager
 def account(airflow: LocalAirflow, user: str) -> Iterator[Account]:
     headers = {"Authorization": f"Bearer {airflow.token(user)}"}
-    api = airflow.api(user)
+    # Airflow 3.3.2 on SQLite: a task cleared while it is being scheduled ends the scheduler
+    # (StaleDataError).
+    api = AirflowApi(airflow.base_url, user, airflow.password(user), check=airflow.supervise)
     with httpx.Client(
         base_url=airflow.base_url, headers=headers, timeout=120, trust_env=False
     ) as client:

@@ -22,7 +22,7 @@ def with_roles(postgres: Postgres) -> Iterator[Postgres]:
         "AIRFLOW_DATABASE_PASSWORD": "it's one",
         "COUNTERPOISE_LEDGER_PASSWORD": "another",
     }
-    made = local_processes.run([SCRIPT], name="create-roles", timeout_seconds=60, env=variables)
+    made = local_processes.run([SCRIPT], name="create-roles", timeout_seconds=240, env=variables)
     assert made.returncode == 0, made.stdout + made.stderr
     yield postgres
     for name in ("airflow", "counterpoise"):
