@@ -272,15 +272,17 @@ class AirflowApi:
     def wait_for(
         self, find: Callable[[], Found | None], what: str, timeout_seconds: float
     ) -> Found:
-        """Call `find` until it returns something.
+        """Call `find` until it returns something; once more when time is up.
 
         Raises AirflowApiError when time is up, and what `check` raises.
         """
         deadline = time.monotonic() + timeout_seconds
+        is_over = False
         while (found := find()) is None:
             self._check()
-            if time.monotonic() >= deadline:
+            if is_over:
                 raise AirflowApiError(f"waited {timeout_seconds:g} s in vain for {what}")
+            is_over = time.monotonic() >= deadline
             time.sleep(POLL_SECONDS)
         return found
 

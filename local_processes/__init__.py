@@ -30,7 +30,7 @@ from counterpoise.errors import CounterpoiseError
 
 KEEPER = Path(__file__).with_name("keeper.py")
 POLL_SECONDS = 0.05
-_FREEZE_SECONDS = 10.0
+_FREEZE_SECONDS = 120.0  # a thread that waits for the disk stops later
 LOG_LINES_SHOWN = 20
 # Below Linux's range of ephemeral ports (32768 up), so that no outgoing connection can take the
 # port of a server that is down for a moment.
@@ -263,13 +263,14 @@ def wait_until(
     while_alive: Process | Iterable[Process] = (),
     poll_seconds: float = POLL_SECONDS,
 ) -> None:
-    """Poll until `condition()` is true.
+    """Poll until `condition()` is true; it is asked once more when time is up.
 
     Raises ChildFailedError, with the last log lines, when time is up or a process of `while_alive`
     ends.
     """
     processes = (while_alive,) if isinstance(while_alive, Process) else tuple(while_alive)
     deadline = time.monotonic() + timeout_seconds
+    is_over = False
     while not condition():
         for process in processes:
             if (code := process.poll()) is not None:
@@ -277,11 +278,12 @@ def wait_until(
                     f"waited for {what}, but {process.name} ended with {code}; "
                     f"the end of {process.log_path}:\n{process.last_log_lines()}"
                 )
-        if time.monotonic() >= deadline:
+        if is_over:
             message = [f"waited {timeout_seconds:g} s in vain for {what}"]
             for process in processes:
                 message += [f"{process.log_path}:", process.last_log_lines()]
             raise ChildFailedError("\n".join(message))
+        is_over = time.monotonic() >= deadline
         time.sleep(poll_seconds)
 
 

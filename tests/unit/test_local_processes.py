@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,6 +168,19 @@ def test_waiting_for_a_dead_process_ends_with_its_last_words(tmp_path: Path) -> 
         wait_until(lambda: False, "an answer", 60, while_alive=process)
     with pytest.raises(ChildFailedError, match="in vain for a miracle"):
         wait_until(lambda: False, "a miracle", 0)
+
+
+def test_what_came_true_while_this_process_was_held_up_counts() -> None:
+    started_at, shown = time.monotonic(), []
+
+    def comes_true_too_late() -> bool:
+        shown.append(time.monotonic() > started_at + 0.05)
+        if len(shown) == 1:
+            time.sleep(0.1)  # longer than the whole wait
+        return shown[-1]
+
+    wait_until(comes_true_too_late, "what is true by then", 0.05)
+    assert shown == [False, True]
 
 
 def test_wait_gives_up_in_time(tmp_path: Path, started: list[Process]) -> None:
