@@ -175,7 +175,7 @@ def _config(
     files = ["--env-file", str(scratch / "empty.env"), "--file", str(COMPOSE)]
     command = [program, *files, *profiles, "config"]
     return subprocess.run(
-        command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240
     )
 
 

@@ -68,7 +68,7 @@ def test_nothing_heavy_is_imported_to_read_the_dags() -> None:
         f"print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=400
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == []
@@ -174,7 +174,7 @@ def _plugins_in(folder: Path, home: Path) -> dict[str, Any]:
         "AIRFLOW_HOME": str(home),
     }
     command = [sys.executable, "-c", LIST_PLUGINS]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

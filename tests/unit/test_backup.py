@@ -76,7 +76,7 @@ def tool(postgres: Postgres, program: str, *arguments: str | Path) -> None:
     done = local_processes.run(
         [postgres.programs / program, *arguments],
         name=program,
-        timeout_seconds=120,
+        timeout_seconds=400,
         env={"PATH": os.environ["PATH"], "PGHOST": str(postgres.folder), "PGUSER": "postgres"},
     )
     assert done.returncode == 0, done.stderr

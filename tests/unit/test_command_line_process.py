@@ -57,7 +57,7 @@ def typed(
         cwd=folder,
         env=variables,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
         **options,
     )
@@ -76,7 +76,7 @@ def in_shell(folder: Path, script: str, **more: str) -> subprocess.CompletedProc
         env=environment(folder, **more),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
     )
 

@@ -198,7 +198,7 @@ def run_spark(environment: dict[str, str]) -> dict[str, str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
@@ -207,4 +207,4 @@ def run_spark(environment: dict[str, str]) -> dict[str, str]:
 def kafka_version(java: Path) -> str:
     """What Kafka's main class says of itself when started with this Java."""
     command = [java, "-cp", f"{kafka_jars()}/*", "kafka.Kafka", "--version"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=True).stdout

@@ -233,6 +233,6 @@ def test_pydantic_is_imported_with_the_first_value_that_is_read() -> None:
     )
     plugins = Path(__file__).parents[2] / "plugins"
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=plugins, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script], cwd=plugins, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
