@@ -99,7 +99,10 @@ def _knows_leaders(address: str, topics: Sequence[TopicSpec]) -> bool:
     # A new client knows one broker, and asks that one.
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     # All topics are requested: naming one that does not exist yet could create it.
-    described = admin.list_topics(timeout=REQUEST_SECONDS).topics
+    try:
+        described = admin.list_topics(timeout=REQUEST_SECONDS).topics
+    except KafkaException:  # it is busy
+        return False
     for topic in topics:
         if topic.name not in described:
             return False

@@ -38,7 +38,8 @@ def placement(kafka: LocalKafka) -> Placement:
 
 def _placement_at(address: str) -> Placement:
     # A new client knows one broker, and asks that one.
-    metadata = AdminClient({"bootstrap.servers": address}).list_topics(timeout=30)
+    client = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    metadata = client.list_topics(timeout=AGREEMENT_SECONDS)
     return {
         f"{topic}-{number}": (tuple(partition.replicas), partition.leader)
         for topic, described in metadata.topics.items()
