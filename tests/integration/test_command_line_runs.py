@@ -221,6 +221,7 @@ def test_a_plan_that_went_stale_by_one_partition_is_refused(
     assert shell.type("import", shell.folder / "r.json", *words, once).code == 0
     shell.type("approve", once, "--rate", "1MB/s", "--reason", "x")
     assert shell.type("execute", once).code == 0
+    assert placement(kafka)[name][0] == tuple(turned["replicas"])  # type: ignore[arg-type]
     assert shell.type("approve", old, "--rate", "1MB/s", "--reason", "x").code == 0
     refused = shell.type("execute", old)
     assert refused.code == 1
