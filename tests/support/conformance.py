@@ -360,7 +360,7 @@ class RealBrokers(Cluster):
         ]
         with ExitStack() as stack:
             kafka = stack.enter_context(running(directory, specs, PROPERTIES, version=version))
-            admin = connect(_settings(kafka), request_timeout_seconds=10.0)
+            admin = connect(_settings(kafka), request_timeout_seconds=30.0)
             stack.enter_context(closing(admin))
             admin.describe_cluster()  # there is a connection
             patch = stack.enter_context(pytest.MonkeyPatch.context())
