@@ -186,6 +186,7 @@ class Demo:
     def approve(self, approval: PendingApproval) -> None:
         """Approve by REST, as a person would on the page, with the rate in the form."""
         with self.terminal.busy("Approving over REST"):
+            self.airflow.wait_until_parked(approval.dag_id, approval.run_id, approval.task_id)
             approver = self.airflow.api(APPROVER)
             approver.approve(approval, "broker 4 joined (approved by the demo)")
             approver.close()

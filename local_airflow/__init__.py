@@ -26,6 +26,9 @@ __all__ = ["USERS", "AirflowApi", "LocalAirflow"]
 
 START_TIMEOUT_SECONDS = 400.0
 STOP_GRACE_SECONDS = 8.0
+PARK_TIMEOUT_SECONDS = 240.0
+_SCHEDULER_STARTS = "Starting the scheduler"
+_QUEUED = "Trying to enqueue tasks:"
 
 
 class LocalAirflow:
@@ -119,6 +122,25 @@ class LocalAirflow:
             process = self._processes.get(name)
             if process is None or process.poll() is not None:
                 self._start_component(name, command, self._variables)
+
+    def wait_until_parked(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Wait until the scheduler has seen every process of a task end.
+
+        Airflow takes a task for failed that goes on before that. Only the scheduler's log says it.
+        Raises ChildFailedError.
+        """
+        begun = f"<TaskInstance: {dag_id}.{task_id} {run_id} [scheduled]"
+        ended = f"TaskInstance Finished: dag_id={dag_id}, task_id={task_id}, run_id={run_id},"
+
+        def has_parked() -> bool:
+            log = self.home.component_log("scheduler").read_text(errors="replace")
+            of_this_scheduler = log.rpartition(_SCHEDULER_STARTS)[2]
+            queued = [line for line in of_this_scheduler.splitlines() if _QUEUED in line]
+            return sum(line.count(begun) for line in queued) <= of_this_scheduler.count(ended)
+
+        wait_until(
+            has_parked, f"{run_id} {task_id} to park", PARK_TIMEOUT_SECONDS, poll_seconds=0.5
+        )
 
     def stop(self) -> None:
         """Stop all components in parallel, and wait until they have ended."""

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(2400)
 ROOT = Path(__file__).parents[2]
 DAG = "kafka_rebalance"
 WAIT_SECONDS = 400.0  # a busy machine takes its time
-MIN_PARKED_SECONDS = 11.0  # Airflow may take an earlier response, or clearing, for a failure
+MIN_PARKED_SECONDS = 11.0  # before that our pages refuse an answer
 CLUSTER = f"""
     connection: kafka_demo
     policy:
@@ -130,13 +130,13 @@ class Place:
         self.respond(question, option, {**question.params, "reason": "as agreed", **params})
 
     def respond(self, question: PendingApproval, option: str, form: Mapping[str, str]) -> None:
-        self.let_it_park()
+        self.let_it_park(question.run_id, question.task_id)
         self.alice.api.answer_approval(DAG, question.run_id, question.task_id, option, form)
 
-    @staticmethod
-    def let_it_park() -> None:
-        """Airflow knows no way to ask whether its executor has seen a task park itself."""
+    def let_it_park(self, dag_run_id: str, task_id: str = "approve") -> None:
+        """Wait until Airflow knows that a task has parked itself, and our pages take an answer."""
         time.sleep(MIN_PARKED_SECONDS)
+        self.airflow.wait_until_parked(DAG, dag_run_id, task_id)
 
     def decisions(self, run: Run) -> list[tuple[Decision, str, str]]:
         return [
@@ -283,7 +283,7 @@ def test_a_cleared_plan_is_not_made_anew_behind_an_open_question(place: Place) -
     asked = place.bob.api.trigger(DAG, conf=DEMOTE_ANOTHER, partition_key="demo")
     page = place.question(asked)
     run = place.run_on_screen(page)
-    place.let_it_park()
+    place.let_it_park(asked)
     place.mallory.api.clear_task(DAG, asked, "plan")
     assert place.end_of(asked) == "failed"
     assert "start a new Dag run" in place.alice.api.task_log(DAG, asked, "plan", try_number=2)

@@ -199,6 +199,7 @@ def started(api: AirflowApi, airflow: LocalAirflow) -> str:
         DAG, conf={"goal": "add-brokers", "broker_ids": [4]}, partition_key=CLUSTER
     )
     question = api.wait_for_approval(DAG, dag_run_id, END_TIMEOUT_SECONDS)
+    airflow.wait_until_parked(DAG, dag_run_id, question.task_id)
     alice = airflow.api("alice")
     alice.approve(question, "broker 4 joined", rate=SLOW)
     alice.close()

@@ -3,7 +3,6 @@ tasks, the log, and what follows a run. On a real Airflow below a prefix, and on
 """
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ pytestmark = pytest.mark.timeout(2400)
 ROOT = Path(__file__).parents[2]
 DAG = "kafka_rebalance"
 WAIT_SECONDS = 400.0  # a busy machine takes its time
-MIN_PARKED_SECONDS = 11.0  # Airflow may take an earlier response for a failure
 CLUSTERS = f"""
 clusters:
   demo:
@@ -71,7 +69,7 @@ class Place:
         return self.installation.ledger.runs()[0]
 
     def answer(self, question: PendingApproval, option: str, **params: str) -> None:
-        time.sleep(MIN_PARKED_SECONDS)
+        self.airflow.wait_until_parked(DAG, question.run_id, question.task_id)
         form = {**question.params, **params}
         self.api.answer_approval(DAG, question.run_id, question.task_id, option, form)
 

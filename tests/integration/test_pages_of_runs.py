@@ -109,7 +109,7 @@ def test_a_plan_is_approved_and_its_run_steered_on_pages(place: Place) -> None:
         assert early.status_code in (303, 409), early.text
         if early.status_code == 409:
             assert "only just asked" in early.text and "as agreed" in early.text
-            place.let_it_park()
+            place.let_it_park(asked)
             again = answer(alice, run, answer="approve", rate=SLOW, reason="as agreed")
             assert again.status_code == 303, again.text
         until(lambda: place.state_of(run) is RunState.RUNNING, "the run to start")
@@ -176,7 +176,7 @@ def test_a_no_on_the_page_ends_the_dag_run(place: Place) -> None:
         DAG, conf={"goal": "demote-brokers", "broker_ids": [1]}, partition_key="demo"
     )
     run = place.run_on_screen(place.question(asked))
-    place.let_it_park()
+    place.let_it_park(asked)
     with in_a_browser(place, "alice") as alice:
         no = answer(alice, run, answer="reject", reason="not before the release")
         assert no.status_code == 303, no.text

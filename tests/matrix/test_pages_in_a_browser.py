@@ -144,7 +144,7 @@ def plan_on_screen(place: Place, visitor: Visitor) -> Run:
     run = place.installation.ledger.run(run_id)
     assert run.dag_run_id is not None
     place.question(run.dag_run_id)
-    place.let_it_park()
+    place.let_it_park(run.dag_run_id)
     return run
 
 
