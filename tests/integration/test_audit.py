@@ -205,7 +205,12 @@ def test_a_fourth_broker_that_is_idle_and_a_third_that_is_killed(
 ) -> None:
     shell.configure(well.bootstrap_string, extra=ROOM_ON_DISKS + WAIVERS)
     well.add_broker(4, "d")
-    assert subjects(audited(shell)) == {("idle-broker", "broker 4")}
+    idle = {("idle-broker", "broker 4")}
+    wait_until(
+        lambda: subjects(audited(shell)) == idle,
+        "the idle broker, and nothing else, to be found",
+        timeout_seconds=SECONDS,
+    )
     well.kill_broker(3)
     # A voter is told to lag only once it has been silent for longer than a broker that is fenced.
     expected = {
