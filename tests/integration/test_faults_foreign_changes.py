@@ -119,7 +119,7 @@ def test_somebody_else_reassigns_a_partition_of_the_plan(kafka: LocalKafka, grou
 def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(
     kafka: LocalKafka, ground: Ground
 ) -> None:
-    ground.create_topic("kept", [(1, 2, 3)] * 2)
+    ground.create_topic("kept", [(1, 2, 3)] * 2, size=400 * KB)
     before = configs(kafka)
     run = ground.approved({"kept-0": (4, 2, 3), "kept-1": (1, 4, 3)})
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
@@ -130,14 +130,14 @@ def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(
             (topic_resource("kept"), FOLLOWER_REPLICAS, None),
         ],
     )
-    # It keeps both moves slow until the gap is seen, and the run from ending at once.
-    somebody_sets(ground, [(broker_resource(1), LEADER_RATE, "50000")])
+    # Lower than ours: it keeps both moves slow until the gap is seen, and to their end.
+    somebody_sets(ground, [(broker_resource(1), LEADER_RATE, "19000")])
     ground.advance(run, lambda: ground.has_event(run, "throttle gap"), "the gap is seen")
     ground.change_rate(run)
     assert ground.finish(run).state is RunState.DONE, ground.diagnosis(run)
     assert ground.is_as_planned(run)
     (changed,) = throttles(configs(kafka))
-    assert changed.startswith(f"{LEADER_RATE}=50000")
+    assert changed.startswith(f"{LEADER_RATE}=19000")
     outcomes = {
         key.outcome
         for key in ground.ledger.journal(run["run_id"]).touched()
