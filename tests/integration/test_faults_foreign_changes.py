@@ -119,7 +119,7 @@ def test_somebody_else_reassigns_a_partition_of_the_plan(kafka: LocalKafka, grou
 def test_throttle_keys_are_set_again_once_and_a_changed_one_is_left_alone(
     kafka: LocalKafka, ground: Ground
 ) -> None:
-    ground.create_topic("kept", [(1, 2, 3)] * 2, size=400 * KB)
+    ground.create_topic("kept", [(1, 2, 3)] * 2, size=150 * KB)
     before = configs(kafka)
     run = ground.approved({"kept-0": (4, 2, 3), "kept-1": (1, 4, 3)})
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
