@@ -26,6 +26,8 @@ __all__ = ["USERS", "AirflowApi", "LocalAirflow"]
 
 START_TIMEOUT_SECONDS = 400.0
 STOP_GRACE_SECONDS = 8.0
+# After its last answer the api-server is busy for seconds with the end of Python alone.
+API_SERVER_GRACE_SECONDS = 0.5
 PARK_TIMEOUT_SECONDS = 240.0
 _SCHEDULER_STARTS = "Starting the scheduler"
 _QUEUED = "Trying to enqueue tasks:"
@@ -145,8 +147,9 @@ class LocalAirflow:
     def stop(self) -> None:
         """Stop all components in parallel, and wait until they have ended."""
         processes, self._processes = self._processes, {}
-        for process in processes.values():
-            process.begin_stop(STOP_GRACE_SECONDS)
+        for name, process in processes.items():
+            is_api_server = name == "api-server"
+            process.begin_stop(API_SERVER_GRACE_SECONDS if is_api_server else STOP_GRACE_SECONDS)
         for process in processes.values():
             process.wait()
 

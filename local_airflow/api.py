@@ -96,6 +96,10 @@ class AirflowApi:
             body["partition_key"] = partition_key
         return str(self._request("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
 
+    def pause(self, dag_id: str) -> None:
+        """Pause a Dag: nothing starts it any more but a person. Raises AirflowApiError."""
+        self._request("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": True})
+
     def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
         """Mark a run as `success` or `failed`, as a person does in the UI.
 

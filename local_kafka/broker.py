@@ -9,6 +9,7 @@ only, so a change needs a restart.
 
 import base64
 import os
+import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from local_processes import free_ports
 
 HOST = "127.0.0.1"
+FEATURES = "bootstrap.checkpoint"  # with the first records of the metadata log: features' levels
 CONTROLLERS = 3  # among brokers, where none is a controller only
 
 # For a small machine, and for tests: Kafka creates no topics and moves no leaders by itself.
@@ -139,6 +141,20 @@ class BrokerHome:
         self.properties_file.write_text("".join(lines))
         write_log4j(self.directory / "log4j2.xml", "SYSTEM_OUT", "INFO")
 
+    def format_like(self, formatted: "BrokerHome", cluster_id: str) -> None:
+        """Format this broker's storage as Kafka's tool has formatted that of another one."""
+        for directory in self.log_directories:
+            directory.mkdir(parents=True, exist_ok=True)
+            ids = {
+                "version": "1",
+                "cluster.id": cluster_id,
+                "node.id": str(self.spec.broker_id),
+                "directory.id": new_id(),
+            }
+            lines = [f"{key}={value}\n" for key, value in ids.items()]
+            (directory / "meta.properties").write_text("".join(lines))
+        shutil.copy(formatted.log_directories[0] / FEATURES, self.log_directories[0])
+
     def kraft_properties(self, voters: str) -> dict[str, str]:
         """Return the properties of a broker, a controller or both in KRaft mode.
 
@@ -230,7 +246,7 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-def new_cluster_id() -> str:
+def new_id() -> str:
     """Return base64url of 16 bytes, as Kafka's Uuid.randomUuid.
 
     It has no leading dash, which tools take for an option.

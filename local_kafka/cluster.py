@@ -19,7 +19,6 @@ thousands.
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -38,7 +37,7 @@ from local_kafka.broker import (
     choose_homes,
     internal_topic_factors,
     jvm_environment,
-    new_cluster_id,
+    new_id,
     write_log4j,
 )
 from local_kafka.jars import (
@@ -82,7 +81,7 @@ class LocalKafka:
     ) -> None:
         self.directory = directory
         self.version = version
-        self.cluster_id = new_cluster_id()
+        self.cluster_id = new_id()
         self._specs = _specs(brokers)
         broker_count = sum(not spec.is_only_controller for spec in self._specs)
         self._properties = {**internal_topic_factors(broker_count), **(properties or {})}
@@ -304,13 +303,22 @@ class LocalKafka:
                 metadata = home.kraft_properties(self._voters)
             home.write_files(metadata, self._properties)
         if is_kraft:
-            with ThreadPoolExecutor(len(homes)) as pool:
-                list(pool.map(self._format, homes))
+            self._format(homes)
         self._homes.update({home.spec.broker_id: home for home in homes})
 
-    def _format(self, home: BrokerHome) -> None:
-        arguments = ["--cluster-id", self.cluster_id, "--config", str(home.properties_file)]
-        self.tool("kafka.tools.StorageTool", "format", *arguments)
+    def _format(self, homes: Sequence[BrokerHome]) -> None:
+        """Format storage: that of a cluster's first broker by Kafka's tool, of all others like it.
+
+        The tool is a JVM, and what it writes differs in ids alone.
+        """
+        formatted = next(iter(self._homes.values()), None)
+        if formatted is None:
+            formatted, *homes = homes
+            arguments = ["--cluster-id", self.cluster_id]
+            arguments += ["--config", str(formatted.properties_file)]
+            self.tool("kafka.tools.StorageTool", "format", *arguments)
+        for home in homes:
+            home.format_like(formatted, self.cluster_id)
 
     def _launch(self, broker_id: int) -> None:
         home = self._homes[broker_id]

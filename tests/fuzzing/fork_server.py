@@ -13,7 +13,9 @@ import faulthandler
 import importlib
 import json
 import os
+import pkgutil
 import pty
+import re
 import resource
 import signal
 import sys
@@ -21,7 +23,7 @@ import time
 import traceback
 from typing import Any, Final, NoReturn
 
-from counterpoise import pipeline
+import counterpoise
 from counterpoise.cli import main as command_line
 
 CPU_SECONDS: Final = 10
@@ -30,9 +32,25 @@ HANGS_SECONDS: Final = 300
 CRASHED: Final = 250  # an exception that even the last resort let through
 
 
+# What commands import when they first need it; the fonts are listed once.
+IMPORTED_LATE: Final = (
+    *("alembic.command", "asyncio", "confluent_kafka", "croniter", "jinja2", "kafka"),
+    *(
+        "matplotlib.font_manager",
+        "ortools.graph.python.min_cost_flow",
+        "ortools.sat.python.cp_model",
+    ),
+    *("pyarrow.dataset", "pydantic.dataclasses", "pydantic.json_schema", "rich.markdown"),
+    *("sqlalchemy.dialects.sqlite", "stringprep"),
+)
+# Airflow's side of the house, and scripts that run where they are imported.
+NO_COMMAND: Final = re.compile(
+    r"counterpoise\.(orchestration|web|entry_points|ledger\.migrations|cli\.start)\b|.*__main__$"
+)
+
+
 def serve() -> None:
-    pipeline.plan_from  # noqa: B018 # loads what plans are made with
-    importlib.import_module("matplotlib.font_manager")  # lists the fonts, once
+    load_everything()
     _say("ready")
     for line in sys.stdin:
         case = json.loads(line)
@@ -41,6 +59,14 @@ def serve() -> None:
             _run(case)
         status = _wait_for(child, case["interrupt"])
         _say(json.dumps({"status": os.waitstatus_to_exitcode(status)}))
+
+
+def load_everything() -> None:
+    for module in pkgutil.walk_packages(counterpoise.__path__, "counterpoise."):
+        if not NO_COMMAND.match(module.name):
+            importlib.import_module(module.name)
+    for name in IMPORTED_LATE:
+        importlib.import_module(name)
 
 
 def _wait_for(child: int, interrupt: tuple[float, int] | None) -> int:

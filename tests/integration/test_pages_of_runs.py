@@ -17,6 +17,7 @@ from local_airflow import LocalAirflow
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_kafka.load import MB
 from tests.integration.test_airflow_accounts import (
+    ANALYSIS,
     DAG,
     REMOVE,
     ROOT,
@@ -54,6 +55,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         stack.enter_context(airflow)
         installation = stack.enter_context(open_installation(environment=variables))
         accounts = {user: stack.enter_context(account(airflow, user)) for user in USERS}
+        accounts["admin"].api.pause(ANALYSIS)
         yield Place(kafka, airflow, installation, accounts, replicas_of(kafka))
 
 

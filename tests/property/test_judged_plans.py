@@ -19,6 +19,7 @@ from tests.support.examples import examples
 from tests.support.trials import Key, Trial, large_trial, trials
 
 EVENING = (Goal.ADD_BROKERS, Goal.REBALANCE, Goal.LEADERS)
+pytestmark = pytest.mark.usefixtures("short_search")
 PLENTY = examples(80)
 SOME = examples(8)
 

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ from counterpoise.validation import find_violations
 from tests.support.examples import examples
 from tests.support.goal_judge import assignment_of, executed, judge
 
+pytestmark = pytest.mark.usefixtures("short_search")
 PLENTY = examples(60)
 FEW = examples(25)
 

@@ -1,4 +1,9 @@
-"""What Airflow shows of the plugin: menu entries that open our pages outside Airflow's frame."""
+"""What Airflow shows of the plugin: menu entries that open our pages outside Airflow's frame; and
+what it costs components that show none.
+"""
+
+import subprocess
+import sys
 
 import pytest
 
@@ -25,3 +30,16 @@ def test_menu_entries_stand_below_the_prefix_of_airflow(base_url: str, prefix: s
         f"{prefix}/counterpoise/fleet",
         f"{prefix}/counterpoise/reports",
     ]
+
+
+def test_only_who_serves_pages_imports_what_they_are_made_of() -> None:
+    """Every component of Airflow, and every task, imports the plugin."""
+    code = (
+        "import sys; from counterpoise.entry_points.plugin import CounterpoisePlugin as plugin\n"
+        "print(*(name for name in sys.modules if name.endswith(('.core_api.app', '.web.app'))))\n"
+        "print(*(app['url_prefix'] for app in plugin.fastapi_apps))\n"
+        "print('counterpoise.web.app' in sys.modules)"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert shown.stdout.splitlines() == ["", "/counterpoise", "True"]

@@ -3,9 +3,10 @@
 Limits: the api-server reads this at its start; after a change, restart it.
 """
 
-from functools import partial
+from collections.abc import Iterator
+from functools import cached_property, partial
 from importlib.metadata import entry_points
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from airflow.configuration import conf
@@ -13,14 +14,30 @@ from airflow.plugins_manager import AirflowPlugin
 
 from counterpoise import installation
 from counterpoise.orchestration.installation import AirflowConnections
-from counterpoise.web.app import build_app
 
 _GROUP: Final = "airflow.plugins"
-_OPEN_FOR_PAGES = partial(
-    installation.open_worker_installation,
-    connections=AirflowConnections(),  # to show which settings they have
-    may_migrate_ledger=False,
-)
+
+
+class PagesWhenServed:
+    """Our pages, made when the api-server asks for them.
+
+    Every component and every task of Airflow imports all plugins, and only the api-server has what
+    pages are made of: for all others that would be seconds of imports.
+    """
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        yield {"app": self._app, "url_prefix": "/counterpoise", "name": "counterpoise"}
+
+    @cached_property
+    def _app(self) -> object:
+        from counterpoise.web.app import build_app
+
+        open_for_pages = partial(
+            installation.open_worker_installation,
+            connections=AirflowConnections(),  # to show which settings they have
+            may_migrate_ledger=False,
+        )
+        return build_app(open_for_pages)
 
 
 def menu_entries(base_url: str) -> list[dict[str, str]]:
@@ -45,13 +62,7 @@ class CounterpoisePlugin(AirflowPlugin):
     """Pages, and where Airflow shows them."""
 
     name = "counterpoise"
-    fastapi_apps = [  # noqa: RUF012 - Airflow's own form
-        {
-            "app": build_app(_OPEN_FOR_PAGES),
-            "url_prefix": "/counterpoise",
-            "name": "counterpoise",
-        }
-    ]
+    fastapi_apps = PagesWhenServed()  # type: ignore[assignment]  # Airflow iterates over it
     external_views = menu_entries(conf.get("api", "base_url", fallback="") or "")
 
 
