@@ -231,11 +231,12 @@ class Installation:
 
     def _check_identity(self, name: str, cluster_id: str) -> None:
         cluster = self.cluster(name)
-        pinned, meant = cluster.pinned_cluster_id, self.settings.named(cluster_id)
-        if meant and pinned != cluster_id and meant.name != cluster.listed_as:
+        pinned = cluster.pinned_cluster_id
+        meant = self.settings.named(cluster_id, self.ledger.pinned_clusters())
+        if meant and pinned != cluster_id and meant.name not in (name, cluster.listed_as):
             raise WrongClusterError(
                 f"cluster {name}: the brokers that answered belong to cluster id {cluster_id}, "
-                f"which {self.settings.where} names {meant.name}. Use that name, or check the "
+                f"which is {meant.name} of {self.settings.where}. Use that name, or check the "
                 "bootstrap addresses. Nothing was changed."
             )
         if pinned and pinned != cluster_id:

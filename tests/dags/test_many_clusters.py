@@ -1,5 +1,6 @@
 """A cluster that hangs or is away fails its own task alone, and ends in time."""
 
+import copy
 import socket
 import time
 from collections.abc import Iterator
@@ -42,13 +43,11 @@ def fleet(
     """Three simulated clusters, and two at addresses that accept connections and never answer."""
 
     def connect(settings: ConnectionSettings) -> ClusterAdmin:
-        return (
-            kafka if "alive" in str(settings.bootstrap_servers) else connect_by_discovery(settings)
-        )
+        return alive_at(kafka, settings) or connect_by_discovery(settings)
 
     monkeypatch.setattr(wiring, "connect_by_discovery", connect)
     with ExitStack() as stack:
-        addresses = dict.fromkeys(ALIVE, "alive:9092")
+        addresses = {name: f"{name}.alive:9092" for name in ALIVE}
         for name in HANGING:
             listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
             addresses[name] = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -60,6 +59,16 @@ def fleet(
                 f'{{"conn_type": "kafka", "extra": {{"bootstrap.servers": "{address}"}}}}',
             )
         yield kafka
+
+
+def alive_at(kafka: SimulatedCluster, settings: ConnectionSettings) -> SimulatedCluster | None:
+    """Return the cluster at an address: each has an id of its own; None where none is alive."""
+    name, _, rest = settings.bootstrap_servers[0].partition(".")
+    if not rest.startswith("alive"):
+        return None
+    found = copy.copy(kafka)
+    found.cluster_id = f"id-of-{name}"
+    return found
 
 
 def run(dag_id: str, **options: Any) -> dict[str, tuple[str, float]]:
@@ -89,9 +98,10 @@ def test_a_snapshot_that_hangs_ends_at_its_deadline_and_the_others_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def hang(settings: ConnectionSettings) -> ClusterAdmin:
-        if "alive" not in str(settings.bootstrap_servers):
+        found = alive_at(fleet, settings)
+        if found is None:
             time.sleep(600)
-        return fleet
+        return found or fleet
 
     monkeypatch.setattr(wiring, "connect_by_discovery", hang)
     tasks = run("kafka_snapshot", execution_timeout=DEADLINE)

@@ -33,18 +33,17 @@ DAG = "kafka_rebalance"
 ANALYSIS = "kafka_leader_balance"
 WAIT_SECONDS = 400.0  # a busy machine takes its time
 MIN_PARKED_SECONDS = 11.0  # before that our pages refuse an answer
-CLUSTER = f"""
-    connection: kafka_demo
+POLICY = f"""
     policy:
       {ON_A_SHARED_DISK}
       movement: {{rate: 20MB/s}}
       access: {{approve: [alice], operate: [oscar]}}
 """
-CLUSTERS = "clusters:" + "".join(f"\n  {name}:{CLUSTER}" for name in ("demo", "other"))
 USERS = {"admin": "admin", "alice": "user", "bob": "user", "mallory": "user", "oscar": "op"}
 DEMOTE = {"goal": "demote-brokers", "broker_ids": [1]}
 DEMOTE_ANOTHER = {"goal": "demote-brokers", "broker_ids": [2]}
 REMOVE = {"goal": "remove-brokers", "broker_ids": [4]}
+REMOVE_FROM_OTHER = {"goal": "remove-brokers", "broker_ids": [2]}
 TASKS = (
     *("plan", "validate", "approve", "approve_second", "open_run", "execute", "verify"),
     *("settle", "report", "repeat", "fresh_snapshot", "verdict"),
@@ -106,6 +105,7 @@ class Place:
     installation: Installation
     accounts: Mapping[str, Account]
     replicas_before: dict[str, tuple[int, ...]]
+    other: LocalKafka | None = None  # another cluster, with topics of other names
 
     @property
     def alice(self) -> Account:
@@ -159,11 +159,12 @@ class Place:
         return self.alice.api.wait_for_run(DAG, dag_run_id, WAIT_SECONDS).state
 
     def replicas(self) -> dict[str, tuple[int, ...]]:
-        return replicas_of(self.kafka)
+        return replicas_of(self.kafka, self.other)
 
 
-def replicas_of(kafka: LocalKafka) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(sorted(found)) for name, (found, _) in placement(kafka).items()}
+def replicas_of(*clusters: LocalKafka | None) -> dict[str, tuple[int, ...]]:
+    placements = [placement(kafka) for kafka in clusters if kafka is not None]
+    return {name: tuple(sorted(found)) for each in placements for name, (found, _) in each.items()}
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +175,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         pairs = [(1, 2), (2, 3), (3, 4), (4, 1)]
         create_topics(kafka.bootstrap_string, [TopicSpec("payments", pairs * 2)])
         fill(kafka.bootstrap_string, "payments", dict.fromkeys(range(8), 8 * MB))
-        variables = configure(folder, kafka)
+        other = stack.enter_context(LocalKafka(folder / "other", brokers_in_racks(*"ab")))
+        create_topics(other.bootstrap_string, [TopicSpec("returns", [(1,), (2,)] * 2)])
+        variables = configure(folder, demo=kafka, other=other)
         airflow = LocalAirflow(
             folder / "airflow",
             dags=ROOT / "dags",
@@ -186,14 +189,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         installation = stack.enter_context(open_installation(environment=variables))
         accounts = {user: stack.enter_context(account(airflow, user)) for user in USERS}
         accounts["admin"].api.pause(ANALYSIS)
-        yield Place(kafka, airflow, installation, accounts, replicas_of(kafka))
+        yield Place(kafka, airflow, installation, accounts, replicas_of(kafka, other), other)
 
 
-def configure(folder: Path, kafka: LocalKafka) -> dict[str, str]:
-    (folder / "clusters.yaml").write_text(CLUSTERS)
-    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": kafka.bootstrap_string}}
-    return {
-        "AIRFLOW_CONN_KAFKA_DEMO": json.dumps(connection),
+def configure(folder: Path, **clusters: LocalKafka) -> dict[str, str]:
+    sections = [f"\n  {name}:\n    connection: kafka_{name}{POLICY}" for name in clusters]
+    (folder / "clusters.yaml").write_text(f"clusters:{''.join(sections)}")
+    connections = {
+        f"AIRFLOW_CONN_KAFKA_{name.upper()}": json.dumps(
+            {"conn_type": "kafka", "extra": {"bootstrap.servers": kafka.bootstrap_string}}
+        )
+        for name, kafka in clusters.items()
+    }
+    return connections | {
         "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
         "COUNTERPOISE_STORE": str(folder / "store"),
         "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
@@ -231,7 +239,7 @@ def test_an_event_over_rest_asks_nobody_where_an_approver_could_have_sent_it(pla
 
 def forged_event(place: Place, requested_by: str) -> dict[str, Any]:
     (asset,) = place.alice.get("assets", name_pattern="rebalance_wanted")["assets"]
-    extra = {**REMOVE, "cluster": "other", "requested_by": requested_by}
+    extra = {**REMOVE_FROM_OTHER, "cluster": "other", "requested_by": requested_by}
     return {"asset_id": asset["id"], "extra": extra, "partition_key": "other"}
 
 
@@ -239,7 +247,7 @@ def test_a_yes_counts_for_the_plan_on_the_screen_whatever_is_written_beside_it(
     place: Place,
 ) -> None:
     asked = place.bob.api.trigger(DAG, conf=DEMOTE, partition_key="demo")
-    asked_for_other = place.mallory.api.trigger(DAG, conf=REMOVE, partition_key="other")
+    asked_for_other = place.mallory.api.trigger(DAG, conf=REMOVE_FROM_OTHER, partition_key="other")
     question, wanted = place.question(asked), place.run_on_screen(place.question(asked_for_other))
     run = place.run_on_screen(question)
     for task_id in TASKS:
@@ -269,7 +277,7 @@ def check_untouched(place: Place, run: Run) -> None:
 
 
 def test_tasks_marked_as_success_grant_nothing(place: Place) -> None:
-    own = place.mallory.api.trigger(DAG, conf=REMOVE, partition_key="other")
+    own = place.mallory.api.trigger(DAG, conf=REMOVE_FROM_OTHER, partition_key="other")
     run = place.run_on_screen(place.question(own))
     for task_id in ("approve", "approve_second"):
         place.mallory.api.mark_task(DAG, own, task_id, "success")

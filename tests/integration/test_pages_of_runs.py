@@ -44,7 +44,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             kafka.bootstrap_string, [TopicSpec("payments", [(1, 2), (2, 3), (3, 4), (4, 1)])]
         )
         fill(kafka.bootstrap_string, "payments", dict.fromkeys(range(4), 24 * MB))
-        variables = configure(folder, kafka)
+        variables = configure(folder, demo=kafka)
         airflow = LocalAirflow(
             folder / "airflow",
             dags=ROOT / "dags",

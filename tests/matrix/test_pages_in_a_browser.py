@@ -57,7 +57,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterato
         create_topics(kafka.bootstrap_string, [TopicSpec("payments", REPLICAS)])
         sizes = {partition: size * MB for partition, size in enumerate(SIZES_MB)}
         fill(kafka.bootstrap_string, "payments", sizes)
-        variables = configure(folder, kafka)
+        variables = configure(folder, demo=kafka)
         airflow = LocalAirflow(
             folder / "airflow",
             dags=ROOT / "dags",

@@ -145,6 +145,26 @@ def test_a_plan_does_not_meet_another_cluster_at_an_address(
     refused(shell.type("approve", path, *AT, *YES), "another-id", code=3)
 
 
+def test_a_cluster_that_is_listed_under_two_names_is_refused_under_the_second(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    """Also where no cluster_id is written: a run, a step lock and a policy for each name would be
+    two for the same brokers.
+    """
+    configure(shell)
+    assert shell.type("snapshot", "--cluster", "demo").code == 0
+    shell.configure("simulated:9092", extra="  again:\n    connection: kafka\n")
+    out = ("--out", shell.folder / "again.json")
+    for command in (("snapshot", *out), ("plan", *GOAL, *out)):
+        typed = shell.type(command[0], "--cluster", "again", *command[1:])
+        refused(typed, "which is demo of", code=3)
+    assert "again" not in shell.type("status").out
+    plan_of(shell, "--cluster", "demo")
+    plan_of(shell, *AT)
+    shell.configure("simulated:9092", cluster="again")  # renamed
+    assert shell.type("snapshot", "--cluster", "again").code == 0
+
+
 @pytest.mark.parametrize("by", ["name", "id"])
 def test_a_document_is_planned_by_the_policy_of_its_cluster(shell: CommandLine, by: str) -> None:
     configure(shell)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from counterpoise.errors import RefusedError
+from counterpoise.errors import RefusedError, StepLockHeldError
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import Control, ControlRequest
@@ -130,3 +130,40 @@ def test_a_plan_that_was_rejected_at_the_same_time_is_not_approved(
         )
         assert one.run(run.run_id).state is RunState.REJECTED
         assert one.approvals_of(run.run_id)[-1].decision is Decision.REJECTED
+
+
+def test_of_two_executors_one_has_the_step_and_the_other_is_told(
+    ledgers: tuple[Ledger, Ledger],
+) -> None:
+    """In turn: whoever has it keeps it until the other one has been refused."""
+    for number in ROUNDS:
+        run_id = proposed(ledgers[0], number).run_id
+        is_refused = threading.Event()
+
+        def execute(
+            ledger: Ledger, run_id: str = run_id, told: threading.Event = is_refused
+        ) -> None:
+            try:
+                with ledger.journal(run_id).step() as step:
+                    assert told.wait(30)
+                    step.event("note", "it was mine")
+            except StepLockHeldError:
+                told.set()
+                raise
+
+        outcome = at_once(lambda: execute(ledgers[0]), lambda: execute(ledgers[1]))
+        assert sorted(outcome) == [False, True]
+        kinds = [event.kind for event in ledgers[0].journal(run_id).events()]
+        assert kinds.count("note") == 1
+
+
+def test_two_that_meet_a_cluster_first_pin_it_once(ledgers: tuple[Ledger, Ledger]) -> None:
+    one, other = ledgers
+    for number in ROUNDS:
+        name = f"cluster-{number}"
+        pinned = at_once(
+            lambda name=name: one.pin_cluster(name, "id"),  # type: ignore[misc]
+            lambda name=name: other.pin_cluster(name, "id"),  # type: ignore[misc]
+        )
+        assert pinned == [True, True]
+        assert one.pinned_clusters()[name] == "id"

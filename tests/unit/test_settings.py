@@ -306,6 +306,18 @@ def test_malformed_files_get_a_line_and_a_reason(text: str, says: str) -> None:
     )
 
 
+def test_two_clusters_with_one_id_are_refused_at_the_second() -> None:
+    """Each would have a run, a step lock and a policy of its own, on the same brokers."""
+    found = complaints(
+        "clusters:\n  a:\n    connection: x\n    cluster_id: same\n"
+        "  b:\n    connection: y\n    cluster_id: same\n"
+        "  c:\n    connection: z\n    cluster_id: another\n"
+    )
+    assert found == (
+        "line 7: clusters a and b have the same cluster_id: one Kafka cluster has one name",
+    )
+
+
 def test_an_unknown_cluster_names_the_known_ones() -> None:
     with pytest.raises(InputError, match="orders-eu"):
         parse_settings(GOOD, where="x").cluster("orders-us")

@@ -136,7 +136,11 @@ def test_large_clusters_and_two_at_once_are_refused_in_words(
     assert "counterpoise plan --compare GOALS" in large.text
 
 
-def test_a_cluster_whose_provider_opens_no_runs_is_planned_but_nothing_starts(pages: Pages) -> None:
+def test_a_cluster_whose_provider_opens_no_runs_is_planned_but_nothing_starts(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = simulated(SKEWED, racks=FOUR_BROKERS, cluster_id="cloud-id")
+    monkeypatch.setattr(wiring, "connect_by_discovery", lambda _settings: cloud)
     with pages.installation() as installation:
         pipeline.snapshot(installation, "cloud", NOW)
     path = "/clusters/cloud/plan"

@@ -45,7 +45,7 @@ from counterpoise.ledger.schema import (
 )
 from counterpoise.ledger.step import Step, held_step
 from counterpoise.ledger.submissions import read_moved_after, read_submitted_by_ended_runs
-from counterpoise.ledger.transactions import Transactions
+from counterpoise.ledger.transactions import Transactions, insert_if_missing
 from counterpoise.model.approval import Approval, Decision, Question
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ControlRequest
@@ -88,10 +88,10 @@ class Ledger:
         if pinned == cluster_id:
             return
         with self._transactions.writing() as connection:
-            pinned = connection.scalar(query)
             if pinned is None:
-                connection.execute(clusters.insert().values(name=name, cluster_id=cluster_id))
-            elif pinned != cluster_id:
+                insert_if_missing(connection, clusters, name=name, cluster_id=cluster_id)
+            pinned = connection.scalar(query)
+            if pinned != cluster_id:
                 raise WrongClusterError(
                     f"cluster {name}: the brokers that answered belong to cluster id {cluster_id}, "
                     f"but {name} was {pinned} until now. Check the bootstrap addresses; a rebuilt "

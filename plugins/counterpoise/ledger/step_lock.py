@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from counterpoise.errors import RunConflictError, StepExpiredError, StepLockHeldError
 from counterpoise.ledger.schema import runs, step_locks
-from counterpoise.ledger.transactions import Transactions
+from counterpoise.ledger.transactions import Transactions, insert_if_missing
 from counterpoise.model.run import STEP_LOCK_SECONDS
 
 # A call of ours has ended this long before the lock can go to somebody else.
@@ -118,7 +118,7 @@ class StepLock:
 def _make_sure_of_row(connection: sa.Connection, cluster: str) -> None:
     known = sa.select(step_locks.c.cluster).where(step_locks.c.cluster == cluster)
     if connection.scalar(known) is None:
-        connection.execute(step_locks.insert().values(cluster=cluster, until=0))
+        insert_if_missing(connection, step_locks, cluster=cluster, until=0)
 
 
 def database_seconds(connection: sa.Connection) -> int:

@@ -19,6 +19,19 @@ from counterpoise.ledger.links import append_pending, lock
 from counterpoise.ledger.schema import chain, runs
 
 
+def insert_if_missing(connection: sa.Connection, table: sa.Table, **values: object) -> None:
+    """Insert a row unless there is one with its key, also where another transaction is making it:
+    in Postgres that one is waited for.
+    """
+    if connection.dialect.name != "postgresql":
+        connection.execute(table.insert().prefix_with("OR IGNORE").values(values))
+        return
+    # Imported here: most ledgers are files, and their commands start faster without it.
+    from sqlalchemy.dialects.postgresql import insert
+
+    connection.execute(insert(table).values(values).on_conflict_do_nothing())
+
+
 class Transactions:
     def __init__(self, engine: sa.Engine, clock: Callable[[], datetime]) -> None:
         self._engine = engine

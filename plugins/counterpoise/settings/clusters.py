@@ -123,10 +123,25 @@ def parse_settings(content: str, *, where: str) -> Settings:
                 name: _cluster(name, listed.section(name, required=True), listed, people, notify)
                 for name in listed.names()
             }
+            _complain_of_ids_given_twice(listed, clusters)
         top.finish()
     if complaints:
         raise ConfigurationError(where, tuple(sorted(dict.fromkeys(complaints), key=line_of)))
     return Settings(where, clusters, fleet_limit, people, inputs)
+
+
+def _complain_of_ids_given_twice(listed: Section, clusters: Mapping[str, ClusterSettings]) -> None:
+    """Two names of one cluster would have a run, a step lock and a policy each."""
+    names: dict[str, str] = {}
+    for name, cluster in clusters.items():
+        section = listed.section(name) if cluster.pinned_cluster_id else None
+        first = names.setdefault(cluster.pinned_cluster_id or "", name)
+        if section and first != name:
+            section.complain(
+                "cluster_id",
+                f"clusters {first} and {name} have the same cluster_id: one Kafka cluster has one "
+                "name",
+            )
 
 
 def _fleet_limit(section: Section | None) -> int | None:

@@ -42,7 +42,7 @@ def api_routes(open_installation: OpenInstallation) -> APIRouter:
     def fleet_json(viewer: CurrentViewer, search: str = "") -> Response:
         with open_installation() as installation:
             found = fleet(installation, Viewing.of(installation, viewer), search=search)
-        return _answer(
+        return answer(
             analysed_at=iso_time(found.analysed_at) if found.analysed_at else None,
             clusters=[
                 document_of(entry)
@@ -64,7 +64,7 @@ def api_routes(open_installation: OpenInstallation) -> APIRouter:
             found = ledger_entries(installation, viewing, query, page=page)
         if found.problems:
             return json_response({"detail": "; ".join(found.problems)}, status=422)
-        return _answer(
+        return answer(
             page=found.page,
             has_more=found.has_more,
             entries=[
@@ -85,7 +85,7 @@ def cluster_api_routes(open_installation: OpenInstallation) -> APIRouter:
         with open_installation() as installation:
             found = cluster(installation, Viewing.of(installation, viewer), name)
             balance = balance_document(installation, name)
-        return _answer(**_cluster(found), balance=json.loads(balance) if balance else None)
+        return answer(**_cluster(found), balance=json.loads(balance) if balance else None)
 
     @router.get("/audit")
     def audit_json(name: str, viewer: CurrentViewer) -> Response:
@@ -96,14 +96,14 @@ def cluster_api_routes(open_installation: OpenInstallation) -> APIRouter:
             text = (
                 report(installation, audit_report_name(name, suffix="json")) if is_audited else ""
             )
-        return _answer(
+        return answer(
             cluster=name, audit=json.loads(text) if text else None, points=list(map(_point, points))
         )
 
     return router
 
 
-def _answer(**values: Any) -> Response:
+def answer(**values: Any) -> Response:
     return json_response({"format": FORMAT} | values)
 
 
@@ -157,7 +157,7 @@ def _point(point: AuditPoint) -> dict[str, Any]:
 
 
 def _waiting(waiting: WaitingRun) -> dict[str, Any]:
-    return _run(waiting.run) | {
+    return run_document(waiting.run) | {
         "waits_seconds": waiting.waits_for.total_seconds(),
         "is_mine": waiting.is_mine,
         "may_approve": list(waiting.by),
@@ -165,10 +165,10 @@ def _waiting(waiting: WaitingRun) -> dict[str, Any]:
 
 
 def _runs(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    return list(map(_run, runs))
+    return list(map(run_document, runs))
 
 
-def _run(run: Run) -> dict[str, Any]:
+def run_document(run: Run) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "cluster": run.cluster,

@@ -26,6 +26,7 @@ from counterpoise.web.plans import plan_routes
 from counterpoise.web.reports import report_routes
 from counterpoise.web.requests_of_people import request_routes
 from counterpoise.web.responses import safe_response, unroutable_response
+from counterpoise.web.run_api import run_api_routes
 from counterpoise.web.runs import run_routes
 from counterpoise.web.started import started_routes
 from counterpoise.web.undo import undo_routes
@@ -47,6 +48,7 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     app.include_router(fleet_routes(open_installation))
     app.include_router(api_routes(open_installation))
     app.include_router(cluster_api_routes(open_installation))
+    app.include_router(run_api_routes(open_installation))
     app.include_router(audit_routes(open_installation))
     app.include_router(waiver_routes(open_installation))
     app.include_router(cluster_request_routes(open_installation))

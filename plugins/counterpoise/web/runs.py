@@ -22,7 +22,7 @@ from counterpoise.web.undo import may_ask_undo
 from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation
 
 _REFRESH_SECONDS: Final = 10  # as often as a run observes through Airflow
-_EVENTS_SHOWN: Final = 300
+EVENTS_SHOWN: Final = 300
 _KEYS_SHOWN: Final = 200
 
 
@@ -47,7 +47,7 @@ def run_routes(open_installation: OpenInstallation) -> APIRouter:
             may_ask_undo=may_ask_undo(details, may_change=may_change),
             may_change=may_change,
             events=shown_events(details.events),
-            events_left_out=max(0, len(details.events) - _EVENTS_SHOWN),
+            events_left_out=max(0, len(details.events) - EVENTS_SHOWN),
             keys_shown=_KEYS_SHOWN,
             refresh_seconds=_REFRESH_SECONDS,
         )
@@ -67,7 +67,7 @@ def title_of(details: RunDetails) -> str:
 
 def shown_events(events: tuple[Event, ...]) -> list[Event]:
     """Return the newest events, the newest first."""
-    return list(reversed(events[-_EVENTS_SHOWN:]))
+    return list(reversed(events[-EVENTS_SHOWN:]))
 
 
 def _tiles(details: RunDetails) -> list[Tile]:
