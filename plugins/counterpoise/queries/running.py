@@ -29,8 +29,6 @@ from counterpoise.model.run import UNDER_WAY_STATES, Event, Run, RunState, Touch
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.queries import Viewer, may_view
 from counterpoise.queries.viewing import MAY_NOT_VIEW, MayNotViewError, policy_refusal, who_may
-from counterpoise.reporting import plan_pictures
-from counterpoise.reporting.parts import Comparison
 from counterpoise.rule_approvals import validated_at
 from counterpoise.settings import Settings
 from counterpoise.storage import Store
@@ -38,7 +36,6 @@ from counterpoise.undoing import check_undoable
 
 _PLANS_KEPT: Final = 4
 _VIEWS_KEPT: Final = 8  # of those plans, at different rates
-_PICTURES: Final[dict[str, tuple[Comparison, ...]]] = {}  # by the plan's fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +202,6 @@ def plan_to_approve(installation: Installation, run: Run, rate: int | None = Non
 def _kept_view(stored: tuple[str, str, str], rate: int, max_moves: int) -> PlanView:
     """Return a view whose figures are counted once, however often the page is shown."""
     return PlanView(_read_plan(*stored), rate, max_moves=max_moves)
-
-
-def pictures_of(plan: RebalancePlan) -> tuple[Comparison, ...]:
-    """Return the pictures of a plan's page; those of the last few plans are kept."""
-    if (kept := _PICTURES.get(plan.fingerprint)) is None:
-        kept = tuple(plan_pictures(PlanView(plan)))
-        while len(_PICTURES) >= _PLANS_KEPT:
-            _PICTURES.pop(next(iter(_PICTURES)), None)
-        _PICTURES[plan.fingerprint] = kept
-    return kept
 
 
 def kept_plan(installation: Installation, run: Run) -> RebalancePlan | None:
