@@ -218,7 +218,7 @@ def _kept_plan(installation: Installation, run: Run) -> RebalancePlan:
 
 @lru_cache(maxsize=_PLANS_KEPT)
 def _read_plan(store: str, path: str, fingerprint: str) -> RebalancePlan:
-    return Archive(Store(store)).read_plan(path, fingerprint)
+    return Archive(Store(store)).read_recorded_plan(path, fingerprint)
 
 
 def _refusals(settings: Settings, cluster: str, person: Person) -> dict[Action, str]:
