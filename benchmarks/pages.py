@@ -4,13 +4,14 @@
         [--keep FOLDER]
 
 200 clusters, each with an audit of 40 findings; one of 36 brokers with 2,000 snapshots, 60 audits
-and a ledger of 400 runs and 40,000 events; a plan of 60,000 moves on 200 brokers that waits for an
-answer. Each page is asked for once after the start (*first*:
-nothing is cached) and then ten times (the median). Times are CPU time of the process: on a machine
-with other work, waiting is not in it. Browser and network are not in it, Airflow's own login
-neither. `--keep` leaves the installation in a folder, to be viewed.
+and a ledger of 400 runs and 40,000 events; two plans of 60,000 moves on 200 brokers that wait for
+an answer. Each page is asked for once after the start (*first*: nothing is cached) and then ten
+times (the median). Times are CPU time of the process: on a machine with other work, waiting is not
+in it. Browser and network are not in it, Airflow's own login neither. `--keep` leaves the
+installation in a folder, to be viewed.
 
-Exit code 1 when a page takes longer; the first time is shown and has no target.
+Exit code 1 when a page takes longer. The first time is shown and has no target, but for the second
+of the plans: the process has shown a plan before, and this one is opened as each plan is once.
 """
 
 import argparse
@@ -73,12 +74,12 @@ class Timed:
 class Fleet:
     pages: Pages
     large: str  # the cluster with the long history
-    run_id: str  # of the plan of many moves
+    run_ids: tuple[str, str]  # of the plans of many moves
 
 
 def pages_of(fleet: Fleet) -> tuple[str, ...]:
     """Return the addresses that are measured."""
-    large, run = fleet.large, f"/runs/{fleet.run_id}"
+    large, run = fleet.large, f"/runs/{fleet.run_ids[0]}"
     return (
         "/fleet",
         "/fleet?search=1",
@@ -97,7 +98,13 @@ def pages_of(fleet: Fleet) -> tuple[str, ...]:
         f"{run}/plan?text=topic-5&sort=topic&number=2",
         f"{run}/plan?broker=7&number=5",
         run,
+        second_plan_of(fleet),
     )
+
+
+def second_plan_of(fleet: Fleet) -> str:
+    """Return the address of a plan, of which the first view has a target too."""
+    return f"/runs/{fleet.run_ids[1]}/plan"
 
 
 def make_fleet(folder: Path, clusters: int, snapshots: int, moves: int) -> Fleet:
@@ -113,10 +120,13 @@ def make_fleet(folder: Path, clusters: int, snapshots: int, moves: int) -> Fleet
         for number, name in enumerate(names):
             write_audits(installation, pages.now, name, AUDITS if number == 0 else 1)
         _write_ledger(installation, pages.now, names)
-        plan = plan_of(names[-1], moves)
-        path = installation.archive.write_plan(plan)
-        run = installation.ledger.propose(plan, path, requested_by="alice")
-    return Fleet(pages, names[0], run.run_id)
+        first, second = (_propose(installation, plan_of(name, moves)) for name in names[-2:])
+    return Fleet(pages, names[0], (first, second))
+
+
+def _propose(installation: Installation, plan: RebalancePlan) -> str:
+    path = installation.archive.write_plan(plan)
+    return installation.ledger.propose(plan, path, requested_by="alice").run_id
 
 
 def plan_of(cluster: str, moves: int) -> RebalancePlan:
@@ -294,6 +304,8 @@ def main(argv: list[str]) -> int:
         is_met = True
         for timed in measure(fleet.pages, pages_of(fleet)):
             is_met &= timed.seconds <= MAX_SECONDS
+            if timed.path == second_plan_of(fleet):
+                is_met &= timed.first_seconds <= MAX_SECONDS
             print(
                 f"{timed.path:56} {timed.seconds * 1000:6.0f} ms (at most "
                 f"{MAX_SECONDS * 1000:.0f}), first {timed.first_seconds * 1000:6.0f} ms, "

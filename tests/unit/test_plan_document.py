@@ -62,6 +62,75 @@ def test_a_plan_reads_back_equal_and_writes_the_same_bytes() -> None:
     ]
 
 
+def test_a_recorded_plan_is_read_by_its_digest() -> None:
+    stored = RebalancePlan.of_record(PLAN.to_json().encode(), PLAN.fingerprint)
+    assert stored is not None and stored == PLAN and stored.fingerprint == PLAN.fingerprint
+    assert fingerprint_of(stored._content()) == stored.fingerprint
+    assert stored.to_json() == PLAN.to_json()
+    assert all(type(move) is Move and type(move.why) is MoveReason for move in stored.moves)
+
+
+def test_of_a_recorded_plan_no_byte_can_be_changed() -> None:
+    """Only such as mean nothing to a reader of JSON."""
+    document, changed = PLAN.to_json().encode(), 0
+    for place, byte in enumerate(document):
+        for other in b' 1"}':
+            edited = document[:place] + bytes([other]) + document[place + 1 :]
+            stored = RebalancePlan.of_record(edited, PLAN.fingerprint)
+            assert stored in (None, PLAN)
+            changed += stored is None
+            assert stored is None or byte in b" \n" or byte == other
+    assert changed > len(document)
+
+
+def test_a_recorded_plan_is_not_that_of_another_text() -> None:
+    document, fingerprint = PLAN.to_json(), PLAN.fingerprint
+    renamed, empty = replace(PLAN, cluster="other"), replace(PLAN, moves=())
+    for text in (
+        "",
+        "{}",
+        "[]",
+        document[:-20],
+        f"{document}{document}",
+        f"{document} ",
+        document.replace("[4,2,3]", "[2,4,3]"),
+        document.replace("{", '{"x": 1,', 1),
+        document.replace("{", "\udc80", 1),
+        document.replace(fingerprint, renamed.fingerprint),
+        renamed.to_json(),
+        renamed.to_json().replace(renamed.fingerprint, fingerprint),
+        json.dumps(json.loads(document)),
+    ):
+        data = text.encode(errors="surrogateescape")
+        assert RebalancePlan.of_record(data, fingerprint) is None
+    assert RebalancePlan.of_record(empty.to_json().encode(), empty.fingerprint) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('  "goal"', '  "gaol": 1,\n  "goal"'),  # sorted: in order all the same
+        ('"partition":0,', '"partition":0,"petition":1,'),
+        ('"why":"replicas"', '"why":"because"'),
+        ('"traffic_gain"', '"traffic_again"'),
+        ('"traffic_gain":7', '"traffic_gain":"7"'),
+        ("[1,2,3]", "[1,2,null]"),
+        ("counterpoise-plan/2", "counterpoise-plan/3"),
+    ],
+)
+def test_a_recorded_plan_of_another_version_is_not_read(old: str, new: str) -> None:
+    """Although its digest is right."""
+    moves = (replace(MOVE, traffic_gain=7), *PLAN.moves[1:])
+    text = replace(PLAN, moves=moves).to_json()
+    assert old in text
+    document = json.loads(text.replace(old, new, 1))
+    fingerprint = fingerprint_of({k: v for k, v in document.items() if k != "fingerprint"})
+    text = text.replace(old, new, 1).replace(document["fingerprint"], fingerprint)
+    assert RebalancePlan.of_record(text.encode(), fingerprint) is None
+    with pytest.raises(InputError, match="made by another version"):
+        RebalancePlan.from_json(text)
+
+
 def test_an_edited_plan_is_refused() -> None:
     text = PLAN.to_json()
     for edited in (

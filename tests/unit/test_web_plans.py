@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from html import unescape
@@ -279,6 +279,30 @@ def test_a_store_without_the_plan_is_told_with_what_the_ledger_knows(
         )
     assert answer.status_code == 409 and "nobody can approve it" in answer.text
     assert not answers
+
+
+@pytest.mark.parametrize(
+    ("rewritten", "is_shown"),
+    [
+        (lambda text: json.dumps(json.loads(text)), True),  # the same plan, in other bytes
+        (lambda text: text.replace('"size_bytes":3000000', '"size_bytes":1', 1), False),
+        (lambda text: text.replace(new_plan().fingerprint, "sha256:0"), False),
+        (lambda _: replace(new_plan(), snapshot_id="other").to_json(), False),
+    ],
+)
+def test_only_the_plan_of_the_ledger_is_shown(
+    environment: dict[str, str], run_id: str, rewritten: Callable[[str], str], is_shown: bool
+) -> None:
+    with open_installation(environment=environment) as installation:
+        path = Path(environment["COUNTERPOISE_STORE"]) / installation.ledger.run(run_id).plan_uri
+    path.write_text(rewritten(path.read_text()))
+    running._read_plan.cache_clear()
+    with answering(environment, "alice") as (alice, _):
+        page = alice.get(f"/runs/{run_id}/plan")
+        files = [alice.get(f"/runs/{run_id}/{name}") for name in ("plan.json", "moves.csv")]
+    assert ("orders-0" in page.text) is is_shown
+    assert ("the plan is not there" in page.text) is not is_shown
+    assert {file.is_success for file in files} == {is_shown}
 
 
 def test_the_rate_is_checked_with_the_time_that_it_makes(

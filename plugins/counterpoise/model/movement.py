@@ -7,7 +7,7 @@ Followers fetch from leaders, so the leader before the move sends and every new 
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Set
 from dataclasses import dataclass
 from heapq import nlargest
@@ -35,13 +35,15 @@ def busiest_link_bytes(plan: RebalancePlan) -> int:
     Divided by the rate, that is the least time that the copying takes. Example: broker 1 sends
     30 GB, brokers 4 and 5 receive 15 GB each; that is 30 GB, 1500 s at 20 MB/s.
     """
-    sent: Counter[int] = Counter()
-    received: Counter[int] = Counter()
-    for move in plan.moves:
-        if move.adding and move.leader_before >= 0:
-            sent[move.leader_before] += move.copied_bytes
-        for broker_id in move.adding:
-            received[broker_id] += move.size_bytes
+    sent: defaultdict[int, int] = defaultdict(int)
+    received: defaultdict[int, int] = defaultdict(int)
+    moves = plan.columns
+    for leader_id, copied_bytes in zip(moves.leaders_before, moves.copied_bytes, strict=True):
+        if leader_id >= 0:
+            sent[leader_id] += copied_bytes
+    for adding, size_bytes in zip(moves.adding, moves.sizes_bytes, strict=True):
+        for broker_id in adding:
+            received[broker_id] += size_bytes
     return max([0, *sent.values(), *received.values()])
 
 
@@ -51,11 +53,14 @@ def cross_rack_bytes(plan: RebalancePlan) -> int:
     Brokers without a rack count as one rack.
     """
     racks = {figure.broker_id: figure.rack for figure in plan.figures}
+    moves = plan.columns
     return sum(
-        move.size_bytes
-        for move in plan.moves
-        for broker_id in move.adding
-        if move.leader_before >= 0 and racks.get(move.leader_before) != racks.get(broker_id)
+        size_bytes
+        for leader_id, adding, size_bytes in zip(
+            moves.leaders_before, moves.adding, moves.sizes_bytes, strict=True
+        )
+        for broker_id in adding
+        if leader_id >= 0 and racks.get(leader_id) != racks.get(broker_id)
     )
 
 
@@ -82,13 +87,15 @@ def busiest_inflow(plan: RebalancePlan, max_moves: int | None = None) -> Inflow 
     those with the highest rates: of 5, 3 and 1 MB/s with `max_moves=2`, the inflow is 8 MB/s.
     """
     flows: defaultdict[tuple[int, bool], list[int]] = defaultdict(list)
-    for move in plan.moves:
-        if not move.adding or not move.bytes_in_per_second:
+    moves = plan.columns
+    rows = zip(moves.leaders_before, moves.adding, moves.bytes_in_per_second, strict=True)
+    for leader_id, adding, bytes_in_per_second in rows:
+        if not adding or not bytes_in_per_second:
             continue
-        for broker_id in move.adding:
-            flows[broker_id, False].append(move.bytes_in_per_second)
-        if move.leader_before >= 0:
-            flows[move.leader_before, True].append(move.bytes_in_per_second)
+        for broker_id in adding:
+            flows[broker_id, False].append(bytes_in_per_second)
+        if leader_id >= 0:
+            flows[leader_id, True].append(bytes_in_per_second)
     together = [
         Inflow(broker_id, sends, sum(rates if max_moves is None else nlargest(max_moves, rates)))
         for (broker_id, sends), rates in flows.items()

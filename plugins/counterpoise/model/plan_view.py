@@ -16,6 +16,7 @@ from functools import cached_property
 from heapq import nsmallest
 from typing import Final, NamedTuple
 
+from counterpoise.model.move import Move, MoveColumns, MoveReason
 from counterpoise.model.movement import (
     COORDINATOR_TOPICS,
     busiest_link_bytes,
@@ -24,7 +25,7 @@ from counterpoise.model.movement import (
     limit_warning,
     rate_warning,
 )
-from counterpoise.model.plan import BrokerFigure, Move, MoveReason, RebalancePlan
+from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.words import join_ids, pluralize
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
@@ -182,7 +183,7 @@ class PlanView:
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
-        return reasons_of(self.plan.moves)
+        return reasons_of(self.plan.columns)
 
     @property
     def copied_replicas(self) -> int:
@@ -267,10 +268,11 @@ class PlanView:
     @cached_property
     def coordinators(self) -> tuple[CoordinatorTopic, ...]:
         counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
-        for move in self.plan.moves:
-            if move.topic in COORDINATOR_TOPICS:
-                counts[move.topic][0] += bool(move.adding)
-                counts[move.topic][1] += move.changes_leader
+        moves = self.plan.columns
+        for index, topic in enumerate(moves.topics):
+            if topic in COORDINATOR_TOPICS:
+                counts[topic][0] += bool(moves.adding[index])
+                counts[topic][1] += moves.changes_leader[index]
         return tuple(CoordinatorTopic(topic, *row) for topic, row in sorted(counts.items()))
 
     @cached_property
@@ -329,15 +331,16 @@ class PlanView:
         return "; ".join(m.change_in_words(others) for m in MEASURES if m.is_known(others))
 
 
-def reasons_of(moves: Iterable[Move]) -> tuple[Reason, ...]:
+def reasons_of(moves: MoveColumns) -> tuple[Reason, ...]:
     """Return the moves counted by what they serve, most bytes first."""
     counts: defaultdict[MoveReason, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for move in moves:
-        added = len(move.adding)
-        row = counts[move.why]
+    for why, adding, copied_bytes in zip(
+        moves.reasons, moves.adding, moves.copied_bytes, strict=True
+    ):
+        row = counts[why]
         row[0] += 1
-        row[1] += added
-        row[2] += added * move.size_bytes
+        row[1] += len(adding)
+        row[2] += copied_bytes
     reasons = [Reason(why, *row) for why, row in counts.items()]
     return tuple(
         sorted(reasons, key=lambda reason: (-reason.bytes, -reason.partitions, reason.why))
@@ -348,10 +351,11 @@ def largest_moves(
     plan: RebalancePlan, max_shown: int
 ) -> tuple[tuple[Move, ...], tuple[Reason, ...]]:
     """Return the moves that copy most, and the others counted."""
-    keyed = ((-move.copied_bytes, move.topic, move.partition, move) for move in plan.moves)
-    shown = tuple(move for *_, move in nsmallest(max_shown, keyed, key=lambda row: row[:3]))
-    named = {move.topic_partition for move in shown}
-    return shown, reasons_of(move for move in plan.moves if move.topic_partition not in named)
+    moves = plan.columns
+    largest = nsmallest(max_shown, moves.by_name, key=lambda index: -moves.copied_bytes[index])
+    shown = set(largest)
+    others = [move for index, move in enumerate(plan.moves) if index not in shown]
+    return tuple(plan.moves[index] for index in largest), reasons_of(MoveColumns.of(others))
 
 
 def brokers_to_show(

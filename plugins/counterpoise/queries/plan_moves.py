@@ -4,19 +4,14 @@ found = find_moves(plan, MoveSearch(text="orders", sort="topic", page=2))
 found.moves, found.count, found.pages
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from counterpoise.model.plan import Move, MoveReason, RebalancePlan
+from counterpoise.model.move import Move, MoveColumns, MoveReason
+from counterpoise.model.plan import RebalancePlan
 
 PAGE_SIZE: Final = 100
-_SORTS: Final[Mapping[str, Callable[[Move], Any]]] = {
-    "bytes": lambda move: (-move.copied_bytes, move.topic, move.partition),
-    "topic": lambda move: (move.topic, move.partition),
-    "why": lambda move: (move.why, -move.copied_bytes, move.topic, move.partition),
-}
-SORTS: Final = tuple(_SORTS)
+SORTS: Final = ("bytes", "topic", "why")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +35,35 @@ class FoundMoves:
 
 def find_moves(plan: RebalancePlan, search: MoveSearch) -> FoundMoves:
     """Return one page of the moves that somebody looks for."""
-    found = [move for move in plan.moves if _is_meant(move, search)]
-    found.sort(key=_SORTS.get(search.sort, _SORTS["bytes"]))
+    moves = plan.columns
+    found = _meant(moves, search)
+    if search.sort != "topic":
+        found.sort(key=moves.copied_bytes.__getitem__, reverse=True)
+    if search.sort == "why":
+        found.sort(key=moves.reasons.__getitem__)
     pages = max(1, -(-len(found) // PAGE_SIZE))
     page = min(max(1, search.page), pages)
     first = (page - 1) * PAGE_SIZE
-    return FoundMoves(tuple(found[first : first + PAGE_SIZE]), len(found), page, pages)
+    shown = tuple(moves[index] for index in found[first : first + PAGE_SIZE])
+    return FoundMoves(shown, len(found), page, pages)
 
 
 def reasons_in(plan: RebalancePlan) -> tuple[MoveReason, ...]:
     """Return the reasons that the plan's moves have."""
-    return tuple(sorted({move.why for move in plan.moves}))
+    return tuple(sorted(set(plan.columns.reasons)))
 
 
-def _is_meant(move: Move, search: MoveSearch) -> bool:
-    text = search.text.strip().lower()
-    if text and text not in move.topic.lower() and text not in str(move.topic_partition).lower():
-        return False
-    if search.why and move.why != search.why:
-        return False
-    broker = search.broker.strip()
-    if not broker:
-        return True
-    replicas = (*move.replicas_before, *move.replicas_after)
-    return broker in map(str, replicas)
+def _meant(moves: MoveColumns, search: MoveSearch) -> list[int]:
+    """Return the indexes of the moves that somebody looks for, by topic and partition."""
+    found = list(moves.by_name)
+    if text := search.text.strip().lower():
+        names = map("{}-{}".format, moves.topics, moves.partitions)
+        is_named = [text in name.lower() for name in names]
+        found = [index for index in found if is_named[index]]
+    if search.why:
+        found = [index for index in found if moves.reasons[index] == search.why]
+    if broker := search.broker.strip():
+        replicas = zip(moves.replicas_before, moves.replicas_after, strict=True)
+        is_there = [broker in map(str, {*before, *after}) for before, after in replicas]
+        found = [index for index in found if is_there[index]]
+    return found

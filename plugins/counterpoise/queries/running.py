@@ -29,8 +29,6 @@ from counterpoise.model.run import UNDER_WAY_STATES, Event, Run, RunState, Touch
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.queries import Viewer, may_view
 from counterpoise.queries.viewing import MAY_NOT_VIEW, MayNotViewError, policy_refusal, who_may
-from counterpoise.reporting import plan_pictures
-from counterpoise.reporting.parts import Comparison
 from counterpoise.rule_approvals import validated_at
 from counterpoise.settings import Settings
 from counterpoise.storage import Store
@@ -38,7 +36,6 @@ from counterpoise.undoing import check_undoable
 
 _PLANS_KEPT: Final = 4
 _VIEWS_KEPT: Final = 8  # of those plans, at different rates
-_PICTURES: Final[dict[str, tuple[Comparison, ...]]] = {}  # by the plan's fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,16 +204,6 @@ def _kept_view(stored: tuple[str, str, str], rate: int, max_moves: int) -> PlanV
     return PlanView(_read_plan(*stored), rate, max_moves=max_moves)
 
 
-def pictures_of(plan: RebalancePlan) -> tuple[Comparison, ...]:
-    """Return the pictures of a plan's page; those of the last few plans are kept."""
-    if (kept := _PICTURES.get(plan.fingerprint)) is None:
-        kept = tuple(plan_pictures(PlanView(plan)))
-        while len(_PICTURES) >= _PLANS_KEPT:
-            _PICTURES.pop(next(iter(_PICTURES)), None)
-        _PICTURES[plan.fingerprint] = kept
-    return kept
-
-
 def kept_plan(installation: Installation, run: Run) -> RebalancePlan | None:
     """Return the plan of a run; None where the store does not have it, or has another one."""
     try:
@@ -231,7 +218,7 @@ def _kept_plan(installation: Installation, run: Run) -> RebalancePlan:
 
 @lru_cache(maxsize=_PLANS_KEPT)
 def _read_plan(store: str, path: str, fingerprint: str) -> RebalancePlan:
-    return Archive(Store(store)).read_plan(path, fingerprint)
+    return Archive(Store(store)).read_recorded_plan(path, fingerprint)
 
 
 def _refusals(settings: Settings, cluster: str, person: Person) -> dict[Action, str]:

@@ -104,21 +104,14 @@ class Comparison:
 
 
 def comparison(
-    pairs: Sequence[Pair],
-    *,
-    name: str,
-    title: str,
-    unit: Unit,
-    after: str = "after",
+    pairs: Sequence[Pair], *, title: str, unit: Unit, after: str = "after"
 ) -> Comparison:
     """Return a card for few brokers; for many a wide chart, and one for phones."""
-
     label = f"{title}, before and {after}"
-    picture = Picture.of(
-        name, lambda name, wide: before_after(pairs, name=name, label=label, unit=unit, wide=wide)
-    )
-    if len(pairs) <= MANY_BROKERS:
-        picture = Picture(picture.narrow)
+    picture = Picture(before_after(pairs, label=label, unit=unit))
+    if len(pairs) > MANY_BROKERS:
+        wide = before_after(pairs, label=label, unit=unit, wide=True)
+        picture = replace(picture, wide=wide)
     return Comparison(title, picture, all(pair.best is not None for pair in pairs), after)
 
 
@@ -145,7 +138,6 @@ def before_after_pictures(
                 Pair(i, _value(was, i, measure.field), _value(now, i, measure.field))
                 for i in sorted(was.keys() | now.keys())
             ],
-            name=measure.field,
             title=f"{measure.title} per broker",
             unit=measure.unit,
         )

@@ -99,7 +99,6 @@ def plan_pictures(view: PlanView) -> list[Comparison]:
     found = [
         comparison(
             [Pair(figure.broker_id, *measure.values(figure)) for figure in figures],
-            name=measure.field,
             title=f"{measure.title} per broker",
             unit=measure.unit,
         )
@@ -121,7 +120,6 @@ def _disks(figures: Sequence[BrokerFigure]) -> Comparison:
         pairs.append(Pair(figure.broker_id, used_percent, peak_percent))
     return comparison(
         pairs,
-        name="disks",
         title="Disks, in percent of their size",
         unit=lambda value: f"{value:.0f} %",
         after="at their fullest",

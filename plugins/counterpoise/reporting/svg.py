@@ -29,7 +29,6 @@ GRID: Final = "#0a0003"
 FAIR: Final = "#0a0004"
 ALERT: Final = "#0a0005"
 SURFACE: Final = "#0a0006"
-BEFORE: Final = "#0a0007"
 AFTER: Final = "#0a0008"
 NO_RACK: Final = "#0a0009"
 _NAMES: Final = {
@@ -39,7 +38,6 @@ _NAMES: Final = {
     FAIR: "fair",
     ALERT: "alert",
     SURFACE: "surface",
-    BEFORE: "before",
     AFTER: "after",
     NO_RACK: "no-rack",
     **{f"#0b000{index}": f"rack-{index}" for index in range(RACK_COLOURS)},

@@ -178,7 +178,7 @@ def values_of_plan(view: PlanView) -> dict[str, Any]:
         "view": view,
         "plan": view.plan,
         "tiles": reporting.plan_tiles(view),
-        "pictures": running.pictures_of(view.plan),
+        "pictures": reporting.plan_pictures(view),
         "many_brokers": len(view.plan.figures) > MANY_BROKERS,
         "goal": GOAL_TEXTS[view.plan.goal],
         "what_it_does": what_it_does,

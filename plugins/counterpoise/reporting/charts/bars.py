@@ -12,13 +12,10 @@ from markupsafe import Markup
 
 from counterpoise.reporting.charts.frame import (
     CARD,
-    FAIR_LINE,
     MAX_BAR_ROWS,
     MIN_COLOURED_WIDTH,
-    PLATE,
     WIDE,
     Unit,
-    value_axis,
 )
 from counterpoise.reporting.svg import (
     ALERT,
@@ -26,6 +23,7 @@ from counterpoise.reporting.svg import (
     INK,
     MUTED,
     NO_RACK,
+    SURFACE,
     inline_svg,
     plain_axes,
     rack_colour,
@@ -39,6 +37,10 @@ _MAX_ROWS_NARROW: Final = 48
 _ENDS_NAMED: Final = 3
 _MIN_HATCHED_WIDTH: Final = 6.0  # units; a thinner column is drawn pale instead of hatched
 _LETTER: Final = 5.4  # units that one character of a label takes, about
+
+# What lies under a number, so that a line that crosses it does not strike it through.
+_PLATE: Final = {"facecolor": SURFACE, "edgecolor": "none", "pad": 0.8}
+_FAIR_LINE: Final[dict[str, Any]] = {"color": FAIR, "linewidth": 1.3, "linestyle": (0, (5, 2))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def _rows(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float) -> Non
     top = max([fair, *(bar.value for bar in bars)]) or 1
     for row, bar in enumerate(bars):
         _one_row(axes, row, bar, unit, fair, top, thickness)
-    axes.axvline(fair, **FAIR_LINE)
+    axes.axvline(fair, **_FAIR_LINE)
     axes.text(
         fair,
         1.0,
@@ -116,7 +118,7 @@ def _rows(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float) -> Non
     axes.set_yticks(range(len(bars)), [str(bar.broker_id) for bar in bars], color=INK)
     axes.set_ylim(len(bars) - 0.4, -0.6)
     axes.set_xlim(0, top * 1.16)
-    value_axis(axes.xaxis, unit)
+    _value_axis(axes.xaxis, unit)
 
 
 def _one_row(
@@ -142,7 +144,7 @@ def _one_row(
         ha="left",
         color=ink,
         fontsize=size,
-        bbox=PLATE,
+        bbox=_PLATE,
     )
 
 
@@ -167,7 +169,7 @@ def _columns(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float, wid
         if bar.is_idle:
             axes.bar(x, fair, width=thickness, **_missing())
     _column_figures(axes, bars, unit, room)
-    axes.axhline(fair, **FAIR_LINE)
+    axes.axhline(fair, **_FAIR_LINE)
     axes.text(
         1.005,
         fair,
@@ -179,7 +181,7 @@ def _columns(figure: "Figure", bars: Sequence[Bar], unit: Unit, fair: float, wid
     )
     axes.set_xlim(-0.7, len(bars) - 0.3)
     axes.set_ylim(0, top * 1.1)
-    value_axis(axes.yaxis, unit)
+    _value_axis(axes.yaxis, unit)
     _column_labels(axes, bars, room)
 
 
@@ -223,7 +225,7 @@ def _column_figures(axes: "Axes", bars: Sequence[Bar], unit: Unit, room: float) 
             va="bottom",
             color=colour,
             fontsize=7.0,
-            bbox=PLATE,
+            bbox=_PLATE,
         )
 
 
@@ -256,3 +258,11 @@ def _hatching(colour: str) -> dict[str, Any]:
 
 def _missing() -> dict[str, Any]:
     return {"facecolor": "none", "edgecolor": ALERT, "linestyle": (0, (3, 2)), "linewidth": 1.1}
+
+
+def _value_axis(axis: Any, unit: Unit) -> None:
+    """Set few, round ticks; whole numbers only, since brokers, replicas and bytes are."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=4, integer=True, min_n_ticks=1))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: unit(value)))

@@ -1,10 +1,8 @@
-"""What the pictures share: sizes, units, axes of values and of dates."""
+"""What the pictures share: sizes, units, axes of dates."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
-
-from counterpoise.reporting.svg import FAIR, SURFACE
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,19 +14,7 @@ MIN_COLOURED_WIDTH: Final = (
     2.0  # units; side by side, thinner columns of many colours only look grey
 )
 
-# What lies under a number, so that a line that crosses it does not strike it through.
-PLATE: Final = {"facecolor": SURFACE, "edgecolor": "none", "pad": 0.8}
-FAIR_LINE: Final[dict[str, Any]] = {"color": FAIR, "linewidth": 1.3, "linestyle": (0, (5, 2))}
-
 Unit = Callable[[float], str]
-
-
-def value_axis(axis: Any, unit: Unit) -> None:
-    """Set few, round ticks; whole numbers only, since brokers, replicas and bytes are."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    axis.set_major_locator(MaxNLocator(nbins=4, integer=True, min_n_ticks=1))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: unit(value)))
 
 
 def day_numbers(times: Iterable[datetime]) -> list[float]:
