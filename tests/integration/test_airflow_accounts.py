@@ -298,9 +298,8 @@ def test_a_cleared_plan_is_not_made_anew_behind_an_open_question(place: Place) -
     place.mallory.api.clear_task(DAG, asked, "plan")
     assert place.end_of(asked) == "failed"
     assert "start a new Dag run" in place.alice.api.task_log(DAG, asked, "plan", try_number=2)
-    for task_id in ("plan", "validate"):
-        place.mallory.api.mark_task(DAG, asked, task_id, "success")
-    place.mallory.api.clear_task(DAG, asked, "approve")
+    place.mallory.api.mark_task(DAG, asked, "plan", "success")
+    # Airflow clears what failed behind a task that is marked as success, and goes on with it.
     assert place.question(asked).body == page.body
     assert place.installation.ledger.runs(cluster="demo")[0] == run
     check_untouched(place, run)

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
+import local_kafka
+from local_kafka import TopicSpec, brokers_in_racks, create_topics, fill
 from tests.support.installed import ROOT, Installed, build_wheel, install
+from tests.support.kafka_facts import ongoing_reassignments, replicas_per_broker, throttle_lines
 
 FOLDERS = ("plugins/counterpoise", "dags", "spark_jobs")
+ADD_BROKER_3 = ("--goal", "add-brokers", "--brokers", "3")
 DAG_IDS = {path.stem for path in (ROOT / "dags").glob("*.py")}
 
 
@@ -113,7 +117,7 @@ def test_planning_runs_without_a_source_tree(installed: Installed) -> None:
         "partitions": [["orders", number, [1, 2], 1, 8_000_000] for number in range(6)],
     }
     (installed.folder / "cwd" / "cluster.json").write_text(json.dumps(cluster))
-    options = ("--state", "cluster.json", "--goal", "add-brokers", "--brokers", "3")
+    options = ("--state", "cluster.json", *ADD_BROKER_3)
     planned = installed.run("counterpoise", "plan", *options, "--out", "plan.json")
     assert planned.returncode == 0, planned.stdout + planned.stderr
     shown = installed.run("counterpoise", "show", "plan.json", "--rate", "50MB/s", "--json")
@@ -121,3 +125,25 @@ def test_planning_runs_without_a_source_tree(installed: Installed) -> None:
     places = json.loads(installed.run("counterpoise", "where", "--json").stdout)
     home = str(installed.folder / "home")
     assert all(home in place["where"] for place in places), places
+
+
+def test_the_main_job_runs_on_brokers_without_a_source_tree(
+    installed: Installed, tmp_path: Path
+) -> None:
+    """By command line: Airflow's part of it is in `tests/matrix`, and in the demo."""
+    with local_kafka.running(tmp_path, brokers_in_racks("a", "b", "c")) as kafka:
+        create_topics(kafka.bootstrap_string, [TopicSpec("orders", [(1, 2)] * 6)])
+        fill(kafka.bootstrap_string, "orders", dict.fromkeys(range(6), 100_000))
+        at = ("--bootstrap", kafka.bootstrap_string)
+        for words in (
+            ("snapshot", *at, "--out", "state.json"),
+            ("plan", "--state", "state.json", *ADD_BROKER_3, "--out", "main.json"),
+            ("approve", "main.json", *at, "--rate", "50MB/s", "--reason", "broker 3 joined"),
+            ("execute", "main.json", *at),
+            ("verify", "main.json", *at),
+            ("audit", *at, "--out", "audit"),
+        ):
+            done = installed.run("counterpoise", *words)
+            assert done.returncode == 0, (words, done.stdout + done.stderr)
+        assert set(replicas_per_broker(kafka).values()) == {4}
+        assert (throttle_lines(kafka), ongoing_reassignments(kafka)) == ([], "")

@@ -1,6 +1,4 @@
-"""The analysis benchmark at its smallest: the histories that it makes, and a real standalone
-cluster.
-"""
+"""The histories that the analysis benchmark makes, and when its standalone cluster is there."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +9,6 @@ from threading import Thread
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.analysing import main
 from benchmarks.history_maker import Shape, make_history, newest_only
 from benchmarks.standalone import alive_workers
 from counterpoise.model.tables import SNAPSHOT_TABLES
@@ -43,14 +40,6 @@ def test_a_made_history_is_as_the_archive_would_write_it(tmp_path: Path) -> None
         == 1000
     )
     assert all(len(set(replicas)) == 3 for replicas in partitions["replicas"].to_pylist())
-
-
-def test_a_standalone_cluster_makes_the_same_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--partitions", "1000", "--snapshots", "2", "--only", "on_a_cluster"]) == 0
-    told = capsys.readouterr().out
-    assert "pass  standalone cluster: 0 of 8 tables differ" in told
-    assert "pass  standalone cluster: 0 of its ports still open afterwards" in told
-    assert "2 of 2 targets met" in told
 
 
 @pytest.mark.parametrize(
