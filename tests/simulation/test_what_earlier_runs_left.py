@@ -94,8 +94,7 @@ def halted(installation: Installation, kafka: SimulatedCluster, run: pipeline.Pl
     controls.cancel(installation, run["run_id"], by=Person("alice"), why="month end")
     with pytest.raises(HaltedError):
         pipeline.execute_step(installation, *run_of(run), print)
-    while (wait := pipeline.settle_step(installation, run["run_id"], print)) is not None:
-        kafka.advance(wait)
+    settle(installation, kafka, run)
 
 
 def until_moving(
@@ -103,6 +102,19 @@ def until_moving(
 ) -> None:
     while not kafka.list_reassignments():
         kafka.advance(pipeline.execute_step(installation, *run_of(run), print) or 0)
+
+
+def execute_and_settle(
+    installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
+) -> None:
+    while (wait := pipeline.execute_step(installation, *run_of(run), print)) is not None:
+        kafka.advance(wait)
+    settle(installation, kafka, run)
+
+
+def settle(installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun) -> None:
+    while (wait := pipeline.settle_step(installation, run["run_id"], print)) is not None:
+        kafka.advance(wait)
 
 
 def run_of(run: pipeline.PlannedRun) -> tuple[str, str]:
@@ -129,10 +141,7 @@ def test_a_resumed_run_keeps_its_throttle_although_an_earlier_run_has_keys_to_re
     pipeline.open_run(installation, *run_of(later))
     rates = {key for values in own_configs(kafka).values() for key in values}
     assert {LEADER_RATE, FOLLOWER_RATE} <= rates, "what is in flight keeps its throttle"
-    while (wait := pipeline.execute_step(installation, *run_of(later), print)) is not None:
-        kafka.advance(wait)
-    while (wait := pipeline.settle_step(installation, later["run_id"], print)) is not None:
-        kafka.advance(wait)
+    execute_and_settle(installation, kafka, later)
     assert installation.ledger.run(later["run_id"]).state is RunState.DONE
     pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
@@ -207,8 +216,7 @@ def test_a_change_of_the_same_run_that_comes_late_after_a_resume_is_no_value_of_
     while (wait := pipeline.execute_step(installation, *run_of(run), print)) is not None:
         kafka.advance(wait)
     assert {touched.before_value for touched in journal.touched()} == {None}
-    while (wait := pipeline.settle_step(installation, run["run_id"], print)) is not None:
-        kafka.advance(wait)
+    settle(installation, kafka, run)
     pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
 
@@ -247,10 +255,7 @@ def test_a_call_that_comes_between_a_halt_and_the_resume_is_taken_back_at_the_en
     journal.note_late_call("config change")
     grant(installation, run)
     pipeline.open_run(installation, *run_of(run))
-    while (wait := pipeline.execute_step(installation, *run_of(run), print)) is not None:
-        kafka.advance(wait)
-    while (wait := pipeline.settle_step(installation, run["run_id"], print)) is not None:
-        kafka.advance(wait)
+    execute_and_settle(installation, kafka, run)
     pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
 
@@ -273,10 +278,7 @@ def test_what_an_earlier_run_left_is_not_told_as_somebody_elses_change(
             if t.has_unanswered_call
         ]
     )
-    while (wait := pipeline.execute_step(installation, *run_of(later), print)) is not None:
-        kafka.advance(wait)
-    while (wait := pipeline.settle_step(installation, later["run_id"], print)) is not None:
-        kafka.advance(wait)
+    execute_and_settle(installation, kafka, later)
     outcomes = {
         touched.key: touched.outcome
         for touched in installation.ledger.journal(later["run_id"]).touched()
