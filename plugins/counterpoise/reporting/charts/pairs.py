@@ -92,18 +92,18 @@ def _rows(pairs: Sequence[Pair], unit: Unit, width: float) -> Iterator[str]:
     for row, (pair, notes) in enumerate(zip(pairs, texts, strict=True)):
         middle = (row + 0.5) * _ROW
         bars = (
-            (-0.2, pair.before, "before", "muted", notes[0]),
-            (0.2, pair.after, "after", "ink", notes[1]),
+            (middle - 0.2 * _ROW, pair.before, "before", "muted", notes[0]),
+            (middle + 0.2 * _ROW, pair.after, "after", "ink", notes[1]),
         )
-        for offset, value, colour, ink, text in bars:
-            y = middle + offset * _ROW
+        for y, value, colour, _, _ in bars:
             bar = f"M{left:g} {y - _BAR / 2:.1f}h{value * scale:.1f}v{_BAR}H{left:g}z"
             yield _area(bar, colour)
-            yield _text(left + value * scale + _GAP, y + 2.7, text, "start", ink, 7.4)
         if pair.best is not None:
             reach = 0.43 * _ROW
             line = f"M{left + pair.best * scale:.1f} {middle - reach:.1f}v{2 * reach:.1f}"
             yield _line(line, "fair", 1.6)
+        for y, value, _, ink, text in bars:
+            yield _text(left + value * scale + _GAP, y + 2.7, text, "start", ink, 7.4)
         yield _text(left - _GAP, middle + 3, str(pair.broker_id), "end", "ink")
 
 
