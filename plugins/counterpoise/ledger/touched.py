@@ -8,20 +8,17 @@ from counterpoise.ledger.schema import late_calls, runs, touched_keys
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.run import TouchedKey
 
-_HAS_LATE_CALL = sa.exists().where(
-    late_calls.c.run_id == touched_keys.c.run_id, late_calls.c.settled_at.is_(None)
-)
-
 
 def read_touched_keys(connection: sa.Connection, run_id: str) -> tuple[TouchedKey, ...]:
     """Return the keys of one run, by resource and key."""
     key = touched_keys.c
     query = (
-        _select_keys()
+        sa.select(touched_keys)
         .where(key.run_id == run_id)
         .order_by(key.resource_type, key.resource_name, key.key)
     )
-    return tuple(_touched_key(row) for row in connection.execute(query))
+    late_run_ids = _runs_with_late_calls(connection)
+    return tuple(_touched_key(row, late_run_ids) for row in connection.execute(query))
 
 
 def read_pending_restores(connection: sa.Connection, cluster: str) -> tuple[TouchedKey, ...]:
@@ -30,21 +27,25 @@ def read_pending_restores(connection: sa.Connection, cluster: str) -> tuple[Touc
     Those of the newest run come first.
     """
     key = touched_keys.c
+    late_run_ids = _runs_with_late_calls(connection)
+    may_change = key.unanswered_call.is_not(None) | key.run_id.in_(late_run_ids)
     query = (
-        _select_keys()
+        sa.select(touched_keys)
         .join(runs, runs.c.run_id == key.run_id)
         .where(runs.c.cluster == cluster)
-        .where(key.restored_at.is_(None) | key.unanswered_call.is_not(None) | _HAS_LATE_CALL)
+        .where(key.restored_at.is_(None) | may_change)
         .order_by(runs.c.opened_at.desc(), key.run_id.desc())
     )
-    return tuple(_touched_key(row) for row in connection.execute(query))
+    return tuple(_touched_key(row, late_run_ids) for row in connection.execute(query))
 
 
-def _select_keys() -> sa.Select[Any]:
-    return sa.select(touched_keys, _HAS_LATE_CALL.label("has_late_call"))
+def _runs_with_late_calls(connection: sa.Connection) -> frozenset[str]:
+    """Return the runs that have to be settled once more, of whatever cluster: hardly ever any."""
+    query = sa.select(late_calls.c.run_id).where(late_calls.c.settled_at.is_(None))
+    return frozenset(connection.scalars(query))
 
 
-def _touched_key(row: sa.Row[Any]) -> TouchedKey:
+def _touched_key(row: sa.Row[Any], late_run_ids: frozenset[str]) -> TouchedKey:
     return TouchedKey(
         resource=ConfigResource(ConfigResourceType(row.resource_type), row.resource_name),
         key=row.key,
@@ -55,7 +56,7 @@ def _touched_key(row: sa.Row[Any]) -> TouchedKey:
         after_value=row.after_value,
         restored_at=row.restored_at,
         outcome=row.outcome,
-        has_unanswered_call=row.unanswered_call is not None or row.has_late_call,
+        has_unanswered_call=row.unanswered_call is not None or row.run_id in late_run_ids,
     )
 
 
