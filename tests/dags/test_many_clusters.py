@@ -27,10 +27,9 @@ MAPPED = {
     "kafka_audit": "audit",
     "kafka_throttle_watch": "watch",
 }
-# Nobody waits for ever; a busy machine takes its time.
-SOON_SECONDS = 300.0
+CLIENTS_GIVE_UP_SECONDS = 30.0
 # More than those clusters need that answer.
-DEADLINE = timedelta(seconds=20)
+DEADLINE = timedelta(seconds=10)
 
 
 @pytest.fixture
@@ -89,7 +88,7 @@ def test_two_clusters_that_never_answer_fail_alone_and_soon(
         **dict.fromkeys(ALIVE, "success"),
         **dict.fromkeys(HANGING, "failed"),
     }
-    assert max(seconds for _, seconds in tasks.values()) < SOON_SECONDS
+    assert max(seconds for _, seconds in tasks.values()) < CLIENTS_GIVE_UP_SECONDS
 
 
 def test_a_snapshot_that_hangs_ends_at_its_deadline_and_the_others_are_kept(
@@ -106,7 +105,7 @@ def test_a_snapshot_that_hangs_ends_at_its_deadline_and_the_others_are_kept(
     monkeypatch.setattr(wiring, "connect_by_discovery", hang)
     tasks = run("kafka_snapshot", execution_timeout=DEADLINE)
     assert [state for state, _ in (tasks[name] for name in HANGING)] == ["failed", "failed"]
-    assert max(tasks[name][1] for name in HANGING) < SOON_SECONDS
+    assert max(tasks[name][1] for name in HANGING) < CLIENTS_GIVE_UP_SECONDS
     known = installation.archive.manifests(ALIVE)["cluster"].to_pylist()
     assert sorted(known) == list(ALIVE)
 

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +41,21 @@ def shell(
     made = CommandLine.in_folder(tmp_path, capsys)
     made.configure("simulated:9092")
     return made
+
+
+@pytest.fixture
+def ledger(shell: CommandLine) -> Iterator[Ledger]:
+    """The ledger of the commands, for another process."""
+    url = shell.environment["COUNTERPOISE_LEDGER"]
+    with closing(Ledger.open(url, lambda: datetime.now(UTC))) as opened:
+        yield opened
+
+
+def killed_at_work(ledger: Ledger) -> object:
+    """Take the step lock as a process that was killed has: it stays while the result is kept."""
+    step = ledger.step("demo")
+    step.__enter__()
+    return step
 
 
 def planned(shell: CommandLine) -> Path:
@@ -142,12 +158,10 @@ def test_a_ledger_that_is_away_for_a_while_is_waited_for(
 
 
 def test_the_step_lock_of_a_process_that_was_killed_is_waited_for(
-    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+    shell: CommandLine, ledger: Ledger, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = interrupted(shell, kafka, monkeypatch)
-    ledger = Ledger.open(shell.environment["COUNTERPOISE_LEDGER"], lambda: datetime.now(UTC))
-    killed = ledger.step("demo")  # nobody leaves it
-    killed.__enter__()
+    _killed = killed_at_work(ledger)
     waited: list[float] = []
 
     def advance(seconds: float) -> None:
@@ -158,18 +172,16 @@ def test_the_step_lock_of_a_process_that_was_killed_is_waited_for(
 
     monkeypatch.setattr(repeating, "sleep", advance)
     ran = shell.type("execute", path)
-    ledger.close()
     assert ran.code == 0, ran.err
     assert "another process is at work on it" in ran.out and "trying again" in ran.out
     assert own_configs(kafka) == {}
 
 
 def test_execute_that_is_interrupted_while_it_waits_to_start_says_that_nothing_is_under_way(
-    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+    shell: CommandLine, ledger: Ledger, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = planned(shell)
     assert shell.type("approve", path, *YES).code == 0
-    ledger = Ledger.open(shell.environment["COUNTERPOISE_LEDGER"], lambda: datetime.now(UTC))
 
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
@@ -177,19 +189,16 @@ def test_execute_that_is_interrupted_while_it_waits_to_start_says_that_nothing_i
     monkeypatch.setattr(repeating, "sleep", interrupt)
     with ledger.step("demo"):
         stopped = shell.type("execute", path)
-    ledger.close()
     assert stopped.code == 130
     assert "is approved: nothing of it is under way" in stopped.out
     assert own_configs(kafka) == {}
 
 
 def test_a_run_that_is_cancelled_while_execute_waits_for_the_step_lock_is_not_revived(
-    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+    shell: CommandLine, ledger: Ledger, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = interrupted(shell, kafka, monkeypatch)
-    ledger = Ledger.open(shell.environment["COUNTERPOISE_LEDGER"], lambda: datetime.now(UTC))
-    killed = ledger.step("demo")  # nobody leaves it
-    killed.__enter__()
+    _killed = killed_at_work(ledger)
     (run,) = ledger.runs()
     waited = 0
 
@@ -209,7 +218,6 @@ def test_a_run_that_is_cancelled_while_execute_waits_for_the_step_lock_is_not_re
     ran = shell.type("execute", path)
     assert waited == 1
     assert ledger.run(run.run_id).state is RunState.HALTED
-    ledger.close()
     assert ran.code == 1, ran.out
     assert "became halted while this process was about to start it" in ran.err
     assert not kafka.list_reassignments()

@@ -1,7 +1,7 @@
 """What an earlier run of a cluster left: beside a run that goes on, beside a plan that waits."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -21,10 +21,11 @@ from counterpoise.model.kafka import (
     ConfigChange,
     ConfigOperation,
 )
+from counterpoise.model.move import Move
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
-from counterpoise.model.run import RunState
+from counterpoise.model.run import RunState, TouchedKey
 from tests.support.installations import installation_over
 from tests.support.pictures import simulated
 from tests.support.runs import START, own_configs
@@ -97,6 +98,33 @@ def halted(installation: Installation, kafka: SimulatedCluster, run: pipeline.Pl
     settle(installation, kafka, run)
 
 
+def halted_while_moving(
+    installation: Installation, kafka: SimulatedCluster, *, loses_response: bool = False
+) -> pipeline.PlannedRun:
+    """Return a run that was cancelled while it moved; nobody answered its first config change."""
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    if loses_response:
+        kafka.lose_response_of_next("alter_configs")
+    until_moving(installation, kafka, run)
+    halted(installation, kafka, run)
+    return run
+
+
+def change_late(
+    kafka: SimulatedCluster, keys: Iterable[TouchedKey], operation: ConfigOperation
+) -> None:
+    """Apply once more what a run sent."""
+    kafka.alter_configs([ConfigChange(t.resource, t.key, operation, t.written_value) for t in keys])
+
+
+def submitted_move(installation: Installation, run: pipeline.PlannedRun) -> Move:
+    (submission, *_) = installation.ledger.journal(run["run_id"]).submissions().values()
+    moves = installation.plan_of(installation.ledger.run(run["run_id"])).moves
+    (move,) = (m for m in moves if m.topic_partition == submission.topic_partition)
+    return move
+
+
 def until_moving(
     installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
 ) -> None:
@@ -150,16 +178,12 @@ def test_a_resumed_run_keeps_its_throttle_although_an_earlier_run_has_keys_to_re
 def test_the_watch_settles_a_run_once_more_whose_copy_made_a_call_late(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
-    run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
-    until_moving(installation, kafka, run)
-    halted(installation, kafka, run)
+    run = halted_while_moving(installation, kafka)
     assert own_configs(kafka) == {}
     journal = installation.ledger.journal(run["run_id"])
     journal.note_late_call("config change")
     (rate,) = (key for key in journal.touched() if key.key == FOLLOWER_RATE)
-    late = ConfigChange(rate.resource, rate.key, ConfigOperation.SET, rate.written_value)
-    kafka.alter_configs([late])
+    change_late(kafka, [rate], ConfigOperation.SET)
     report = pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
     assert report.settled_runs[0].startswith(f"{run['run_id']}: halted")
@@ -170,21 +194,13 @@ def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval
     installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "sleep", kafka.advance)
-    run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
-    until_moving(installation, kafka, run)
-    halted(installation, kafka, run)
+    run = halted_while_moving(installation, kafka)
     pipeline.snapshot(installation, "demo", installation.clock())
     request = RebalanceRequest(Goal.REBALANCE)
     newer = pipeline.plan(installation, "demo", request, requested_by=Person("bob"))
     assert newer is not None
-    (submission, *_) = installation.ledger.journal(run["run_id"]).submissions().values()
-    partition = submission.topic_partition
-    (move,) = (
-        m
-        for m in installation.plan_of(installation.ledger.run(run["run_id"])).moves
-        if m.topic_partition == partition
-    )
+    move = submitted_move(installation, run)
+    partition = move.topic_partition
     kafka.alter_reassignments({partition: move.replicas_after})
     report = pipeline.watch_throttles(installation, "demo", print)
     assert report.late_moves == (f"{partition} (run {run['run_id']})",)
@@ -196,23 +212,14 @@ def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval
 def test_a_change_of_the_same_run_that_comes_late_after_a_resume_is_no_value_of_before(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
-    run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
-    kafka.lose_response_of_next("alter_configs")
-    until_moving(installation, kafka, run)
-    halted(installation, kafka, run)
+    run = halted_while_moving(installation, kafka, loses_response=True)
     assert own_configs(kafka) == {}
     journal = installation.ledger.journal(run["run_id"])
     unanswered = [touched for touched in journal.touched() if touched.has_unanswered_call]
     assert {touched.key for touched in unanswered} == {LEADER_REPLICAS, FOLLOWER_REPLICAS}
     grant(installation, run)
     pipeline.open_run(installation, *run_of(run))
-    kafka.alter_configs(
-        [
-            ConfigChange(t.resource, t.key, ConfigOperation.APPEND, t.written_value)
-            for t in unanswered
-        ]
-    )
+    change_late(kafka, unanswered, ConfigOperation.APPEND)
     while (wait := pipeline.execute_step(installation, *run_of(run), print)) is not None:
         kafka.advance(wait)
     assert {touched.before_value for touched in journal.touched()} == {None}
@@ -243,15 +250,10 @@ def test_what_a_halted_run_left_is_restored_although_it_was_rejected_meanwhile(
 def test_a_call_that_comes_between_a_halt_and_the_resume_is_taken_back_at_the_end(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
-    run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
-    until_moving(installation, kafka, run)
-    halted(installation, kafka, run)
+    run = halted_while_moving(installation, kafka)
     journal = installation.ledger.journal(run["run_id"])
     rates = [touched for touched in journal.touched() if touched.key in RATE_KEYS]
-    kafka.alter_configs(
-        [ConfigChange(t.resource, t.key, ConfigOperation.SET, t.written_value) for t in rates]
-    )
+    change_late(kafka, rates, ConfigOperation.SET)
     journal.note_late_call("config change")
     grant(installation, run)
     pipeline.open_run(installation, *run_of(run))
@@ -263,21 +265,11 @@ def test_a_call_that_comes_between_a_halt_and_the_resume_is_taken_back_at_the_en
 def test_what_an_earlier_run_left_is_not_told_as_somebody_elses_change(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
-    earlier = approved(installation)
-    pipeline.open_run(installation, *run_of(earlier))
-    kafka.lose_response_of_next("alter_configs")
-    until_moving(installation, kafka, earlier)
-    halted(installation, kafka, earlier)
+    earlier = halted_while_moving(installation, kafka, loses_response=True)
     keys = installation.ledger.journal(earlier["run_id"]).touched()
     later = approved(installation)
     pipeline.open_run(installation, *run_of(later))
-    kafka.alter_configs(
-        [
-            ConfigChange(t.resource, t.key, ConfigOperation.APPEND, t.written_value)
-            for t in keys
-            if t.has_unanswered_call
-        ]
-    )
+    change_late(kafka, (t for t in keys if t.has_unanswered_call), ConfigOperation.APPEND)
     execute_and_settle(installation, kafka, later)
     outcomes = {
         touched.key: touched.outcome
@@ -293,15 +285,10 @@ def test_a_move_of_a_rejected_run_that_comes_late_is_cancelled(
     installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "sleep", kafka.advance)
-    run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
-    until_moving(installation, kafka, run)
-    halted(installation, kafka, run)
+    run = halted_while_moving(installation, kafka)
     reject(installation, run)
-    (submission, *_) = installation.ledger.journal(run["run_id"]).submissions().values()
-    partition = submission.topic_partition
-    plan = installation.plan_of(installation.ledger.run(run["run_id"]))
-    (move,) = (m for m in plan.moves if m.topic_partition == partition)
+    move = submitted_move(installation, run)
+    partition = move.topic_partition
     kafka.alter_reassignments({partition: move.replicas_after})
     report = pipeline.watch_throttles(installation, "demo", print)
     assert report.late_moves == (f"{partition} (run {run['run_id']})",)
