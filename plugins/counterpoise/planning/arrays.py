@@ -104,6 +104,15 @@ class ClusterArrays:
         columns = {name: getattr(self, name)[is_kept] for name in _OF_PARTITIONS}
         return replace(self, topics=self.topics.filter(pa.array(is_kept)), **columns)
 
+    def beside(self, left_out: "ClusterArrays") -> "ClusterArrays":
+        """Return the cluster with what its brokers may have beside what they have of others."""
+        led_bytes = left_out.leader_load(left_out.leaders_now, left_out.bytes_in)
+        return replace(
+            self,
+            max_counts=np.maximum(0, self.max_counts - left_out.load(left_out.replicas)),
+            max_led_bytes=np.maximum(0, self.max_led_bytes - led_bytes),
+        )
+
     @property
     def broker_count(self) -> int:
         return len(self.broker_ids)
@@ -139,6 +148,12 @@ class ClusterArrays:
     def may_drain(self) -> Flags:
         """Return partitions whose replicas may leave a broker that is to be emptied."""
         return ~(self.is_moving | self.is_excluded | self.is_left_to_repair)
+
+    @property
+    def is_on_dead(self) -> Flags:
+        """Return partitions that have a replica on a dead broker and may be touched."""
+        is_dead = np.append(~self.is_live, False)
+        return np.asarray(self.may_reorder & is_dead[self.replicas].any(axis=1))
 
     @property
     def leaders_now(self) -> Ints:

@@ -120,12 +120,3 @@ def put_together(
             sum(bound.bytes for bound in known),
             all(bound.is_reached for bound in known),
         )
-
-
-def replicas_outside(placement: Placement) -> Ints:
-    """Return, per partition, how many replicas are not on the brokers of its set."""
-    if not _has_sets(placement.cluster):
-        return np.zeros(placement.cluster.partition_count, dtype=np.int64)
-    sets = np.append(placement.cluster.broker_sets, NOBODY)[placement.replicas]
-    is_outside = sets != placement.cluster.sets_of_partitions[:, None]
-    return np.asarray((is_outside & (placement.replicas >= 0)).sum(axis=1))

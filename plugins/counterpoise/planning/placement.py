@@ -16,6 +16,7 @@ import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.planning.arrays import ClusterArrays
+from counterpoise.planning.search_limits import USUAL
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,6 +143,19 @@ class Placement:
     def replica_counts(self) -> Ints:
         """Return replicas per partition."""
         return np.asarray((self.replicas >= 0).sum(axis=1))
+
+    def is_small(self, is_chosen: Flags | None = None) -> bool:
+        """Return whether the replicas to choose, of some partitions or of all, can be solved."""
+        return self._replicas_to_choose(is_chosen) <= self.cluster.search.max_replicas
+
+    @property
+    def is_usual(self) -> bool:
+        """Return whether the solver is trusted with the cluster without more time than usual."""
+        return self._replicas_to_choose() <= USUAL.max_replicas
+
+    def _replicas_to_choose(self, is_chosen: Flags | None = None) -> int:
+        is_chosen = self.cluster.may_change if is_chosen is None else is_chosen
+        return int(self.replica_counts[is_chosen].sum())
 
     @property
     def room(self) -> Ints:
@@ -272,6 +286,13 @@ class Placement:
         """Return, per partition, how many of its replicas are on the given brokers."""
         on_counted = np.append(is_counted, False)[self.replicas]
         return np.asarray(on_counted.sum(axis=1), dtype=np.int64)
+
+    @property
+    def outside_sets(self) -> Ints:
+        """Return, per partition, how many replicas are not on the brokers of its set."""
+        sets = np.append(self.cluster.broker_sets, NOBODY)[self.replicas]
+        is_outside = sets != self.cluster.sets_of_partitions[:, None]
+        return np.asarray((is_outside & (self.replicas >= 0)).sum(axis=1))
 
     def replicas_on(self, broker: int) -> Replicas:
         """Return the replicas on a broker that a plan may move."""

@@ -9,7 +9,6 @@ Replicas come first (racks, counts, bytes), leaders last, over the final replica
 be exact for any sets, and the other way round they could not. Nothing here reads a clock or a file.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -17,9 +16,9 @@ import numpy as np
 
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import Ints
-from counterpoise.model.plan import Move, MoveReason, RebalancePlan
+from counterpoise.model.plan import MoveReason, RebalancePlan
 from counterpoise.model.request import PlanRequest
-from counterpoise.planning.arrays import ClusterArrays, read_cluster
+from counterpoise.planning.arrays import read_cluster
 from counterpoise.planning.broker_sets import BrokerSetPart, parts_of, put_together, with_room
 from counterpoise.planning.budget import keep_changes_within, keep_copies_within
 from counterpoise.planning.constraint_checks import refuse_impossible_constraints
@@ -59,7 +58,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         cluster = replace(cluster, search=THOROUGH)
     left_out = cluster.only(~cluster.is_requested)
     if goal.shares_scope:
-        cluster = _beside(cluster.only(cluster.is_requested), left_out)
+        cluster = cluster.only(cluster.is_requested).beside(left_out)
     cluster = replace(cluster, is_left_to_repair=goal.left_to_repair(cluster, request))
     roles = goal.roles(cluster, cluster.flags(request.broker_ids))
     before = Placement.of(cluster)
@@ -92,16 +91,6 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     if is_worth_moving(result):
         return explain(result)
     return explain(unchanged)
-
-
-def _beside(cluster: ClusterArrays, left_out: ClusterArrays) -> ClusterArrays:
-    """Return the cluster with what its brokers may have beside what they have of other topics."""
-    led_bytes = left_out.leader_load(left_out.leaders_now, left_out.bytes_in)
-    return replace(
-        cluster,
-        max_counts=np.maximum(0, cluster.max_counts - left_out.load(left_out.replicas)),
-        max_led_bytes=np.maximum(0, cluster.max_led_bytes - led_bytes),
-    )
 
 
 def _place_parts(result: PlanningResult, placement: Placement) -> dict[int, int]:
@@ -211,15 +200,12 @@ def _lead(result: PlanningResult, candidates: Candidates) -> Ints:
     return choose_leaders(candidates, result.request.policy, evens_traffic=evens_traffic)
 
 
-def _is_any_for_traffic(moves: Iterable[Move]) -> bool:
-    return any(move.why is MoveReason.TRAFFIC for move in moves)
-
-
 def explain(result: PlanningResult) -> RebalancePlan:
     """Return the plan document; one without moves says in `reason` why nothing moves."""
     snapshot, request = result.snapshot, result.request
     moves = moves_of(result)
     lower_bound, goal_bound = result.bounds
+    moves_for_traffic = any(move.why is MoveReason.TRAFFIC for move in moves)
     return RebalancePlan(
         cluster=snapshot.cluster,
         cluster_id=snapshot.cluster_id,
@@ -230,7 +216,7 @@ def explain(result: PlanningResult) -> RebalancePlan:
         moves=moves,
         reason="" if moves else reason_for_empty_plan(result),
         settings_before=settings_before(snapshot.throttles, moves),
-        figures=figures_of(result, with_network_in=_is_any_for_traffic(moves)),
+        figures=figures_of(result, with_network_in=moves_for_traffic),
         lower_bound=lower_bound,
         goal_bound=goal_bound,
         warnings=warnings_of(result),

@@ -7,7 +7,6 @@ import numpy as np
 
 from counterpoise.model.request import Goal
 from counterpoise.model.words import list_brokers, name_brokers, pluralize, verb
-from counterpoise.planning.broker_sets import replicas_outside
 from counterpoise.planning.explanation.minimum_gain import topic_leaders_lacking
 from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.units import format_rate
@@ -33,7 +32,7 @@ def topics_outside_sets(result: PlanningResult) -> str:
     help_ = "" if result.request.goal is Goal.REBALANCE else "; goal rebalance moves them"
     why = f"outside of the broker set of their topic{help_}"
     return result.name_partitions(
-        np.flatnonzero(replicas_outside(result.after)),
+        np.flatnonzero(result.after.outside_sets),
         f"has replicas {why}",
         f"have replicas {why}",
     )

@@ -18,7 +18,6 @@ import numpy as np
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import highest_share, units_misplaced
 from counterpoise.model.policy import LeaderWeight
-from counterpoise.planning.broker_sets import replicas_outside
 from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.targets import byte_band
@@ -101,7 +100,7 @@ def _constraints_broken(placement: Placement, result: PlanningResult) -> int:
     those that a broker lacks to lead a topic as much as it should.
     """
     too_many = np.maximum(0, placement.counts - placement.cluster.max_counts)
-    misplaced = int(replicas_outside(placement).sum() + too_many[result.sharing].sum())
+    misplaced = int(placement.outside_sets.sum() + too_many[result.sharing].sum())
     return misplaced + len(lacking_topics(placement, result.roles))
 
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from counterpoise.errors import InputError
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.request import Goal
 from counterpoise.model.words import verb
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.goals.rebalance import EveningGoal, even_out
+from counterpoise.planning.goals.rebalance import EveningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.small import best_counts
 from counterpoise.planning.placing.targets import fair_counts
@@ -44,9 +44,6 @@ class AddBrokers(EveningGoal):
         roles = super().within(roles, part, brokers)
         return roles.but(sources=roles.sources & brokers)
 
-    def one_round(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        even_out(placement, roles, request, self.max_counts(placement, roles))
-
     def max_counts(self, placement: Placement, roles: Roles) -> Ints:
         fair = fair_counts(placement, roles, best_counts(placement, roles))
-        return np.minimum(fair, super().max_counts(placement, roles))
+        return np.minimum(fair, placement.cluster.max_counts)

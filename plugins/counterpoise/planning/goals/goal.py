@@ -134,9 +134,3 @@ class PlanningGoal:
     def undone(self, result: "PlanningResult") -> str:
         """Return a warning of what a plan for the goal leaves undone; "" when nothing."""
         return ""
-
-
-def is_on_dead(cluster: ClusterArrays) -> Flags:
-    """Return the partitions that have a replica on a dead broker and may be touched."""
-    is_dead = np.append(~cluster.is_live, False)
-    return np.asarray(cluster.may_reorder & is_dead[cluster.replicas].any(axis=1))

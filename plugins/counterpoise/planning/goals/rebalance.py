@@ -31,15 +31,13 @@ from counterpoise.planning.explanation.planning_result import (
     as_range,
     is_worse,
 )
-from counterpoise.planning.goals.goal import PlanningGoal, is_on_dead
+from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.counts import level_counts
 from counterpoise.planning.placing.drain import drain
 from counterpoise.planning.placing.small import (
     is_affordable,
-    is_small,
-    is_usual,
     make_counts_best,
     solve,
 )
@@ -73,7 +71,7 @@ class EveningGoal(PlanningGoal):
     )
 
     def left_to_repair(self, cluster: ClusterArrays, request: PlanRequest) -> Flags:
-        return is_on_dead(cluster)
+        return cluster.is_on_dead
 
     def max_counts(self, placement: Placement, roles: Roles) -> Ints:
         """Return the most replicas that each broker may hold in the end."""
@@ -89,8 +87,8 @@ class EveningGoal(PlanningGoal):
             return byte_band(after, roles, request.policy.bytes_tolerance_percent)
 
         solved = Placement.of(placement.cluster)
-        is_solved = is_small(placement) and solve(solved, choose, find_band, roles.sharing)
-        if is_solved and (solved.bound is None or solved.bound.is_reached or is_usual(placement)):
+        is_solved = placement.is_small() and solve(solved, choose, find_band, roles.sharing)
+        if is_solved and (solved.bound is None or solved.bound.is_reached or placement.is_usual):
             placement.take_over(solved)
             return
         self._place_large(placement, roles, request, choose, find_band)
@@ -156,7 +154,7 @@ class EveningGoal(PlanningGoal):
 
     def one_round(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         """Make the cluster as even as the goal can in one go."""
-        raise NotImplementedError
+        even_out(placement, roles, request, self.max_counts(placement, roles))
 
     def bounds(self, result: PlanningResult) -> tuple[LowerBound, LowerBound | None]:
         needed = evening_bound(result)

@@ -22,7 +22,7 @@ from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain
-from counterpoise.planning.placing.small import is_small, place_best
+from counterpoise.planning.placing.small import place_best
 from counterpoise.planning.placing.targets import byte_band
 from counterpoise.planning.request_checks import name_cluster
 from counterpoise.units import format_bytes
@@ -55,7 +55,7 @@ class DrainingGoal(PlanningGoal):
             return byte_band(after, roles, request.policy.bytes_tolerance_percent)
 
         is_chosen = is_movable & (placement.count_on(roles.leaving) > 0)
-        if is_small(placement, is_chosen):
+        if placement.is_small(is_chosen):
             choice = ReplicaChoice.to_empty(placement, roles, is_chosen)
             if place_best(placement, choice, find_band, roles.destinations):
                 return

@@ -24,7 +24,7 @@ from counterpoise.planning.explanation.warnings import (
     left_to_repair,
     list_undone,
 )
-from counterpoise.planning.goals.goal import PlanningGoal, is_on_dead
+from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.lowering import drop_surplus
 from counterpoise.planning.placing.raising import add_missing
@@ -58,7 +58,7 @@ class ReplicationFactor(PlanningGoal):
 
     def left_to_repair(self, cluster: ClusterArrays, request: PlanRequest) -> Flags:
         gets_copies = cluster.replica_counts < (request.replication_factor or 0)
-        return is_on_dead(cluster) & gets_copies
+        return cluster.is_on_dead & gets_copies
 
     def refuse_impossible(self, result: PlanningResult) -> None:
         factor, live = result.request.replication_factor or 0, int(result.cluster.is_live.sum())

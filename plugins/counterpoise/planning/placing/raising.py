@@ -30,7 +30,7 @@ from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.counts import FreeReplicas, even_counts
-from counterpoise.planning.placing.small import is_small, place_best
+from counterpoise.planning.placing.small import place_best
 from counterpoise.planning.placing.swaps import even_bytes
 from counterpoise.planning.placing.targets import byte_band
 from counterpoise.planning.placing.topics import (
@@ -58,7 +58,7 @@ def add_missing(
     def find_band(after: Placement) -> ByteBand:
         return byte_band(after, roles, bytes_tolerance_percent)
 
-    if is_small(placement, is_short):
+    if placement.is_small(is_short):
         choice = ReplicaChoice.to_add(placement, roles, factor)
         if place_best(placement, choice, find_band, roles.destinations):
             return

@@ -26,24 +26,10 @@ from counterpoise.planning.placing.flow import (
     copy_fewest_replicas,
     nearest_to,
 )
-from counterpoise.planning.search_limits import USUAL
 
 _MIN_GAIN: Final = 10  # a tenth
 _MAX_SEARCHES: Final = 4
 _MAX_CELLS: Final = 300_000  # partitions x brokers of a flow that takes some seconds
-
-
-def is_small(placement: Placement, is_chosen: Flags | None = None) -> bool:
-    """Return whether the replicas that are chosen, of some partitions or of all, are so few."""
-    is_chosen = placement.cluster.may_change if is_chosen is None else is_chosen
-    replica_count = int(placement.replica_counts[is_chosen].sum())
-    return replica_count <= placement.cluster.search.max_replicas
-
-
-def is_usual(placement: Placement) -> bool:
-    """Return whether the solver is trusted with the cluster without more time than usual."""
-    may_change = placement.cluster.may_change
-    return int(placement.replica_counts[may_change].sum()) <= USUAL.max_replicas
 
 
 def is_affordable(placement: Placement, roles: Roles) -> bool:
@@ -153,7 +139,7 @@ def best_counts(placement: Placement, roles: Roles) -> Ints | None:
 
     None where the cluster is not small.
     """
-    if not is_small(placement):
+    if not placement.is_small():
         return None
     choice = ReplicaChoice.to_even(placement, roles.unrestricted)
     return choice.counts_of(copy_fewest_replicas(choice))
