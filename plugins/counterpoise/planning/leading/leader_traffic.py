@@ -26,7 +26,7 @@ import numpy as np
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.leading.candidates import Candidates
-from counterpoise.planning.traffic_search import (
+from counterpoise.planning.placing.traffic import (
     AIM_PERCENT,
     MAX_PARTNERS,
     min_gain_of,

@@ -36,16 +36,13 @@ from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
 from counterpoise.planning.placing.targets import byte_band, fixed_load, rack_bounds
 from counterpoise.planning.placing.topics import TopicShares
-from counterpoise.planning.traffic_search import (
-    AIM_PERCENT,
-    MAX_PARTNERS,
-    min_gain_of,
-    pairs_with,
-    sample_by_rate,
-)
 from counterpoise.planning.water_filling import fill_racks
 
 MIN_KNOWN_PERCENT: Final = 90  # of the partitions have a rate: with fewer nothing is evened
+AIM_PERCENT: Final = 75  # of the tolerance, so that slightly other rates start nothing new
+MAX_PARTNERS: Final = 12
+_MAX_SAMPLE: Final = 200
+_MIN_GAINS_IN_MEAN: Final = 2000
 _MAX_PARTNERS_FOR_ARRIVALS: Final = 4
 _MAX_EXCHANGES_PER_BROKER: Final = 50
 
@@ -309,3 +306,36 @@ def _keeps_topics(going: _Choices, returning: _Choices) -> Flags:
     is_harmless = going.is_harmless[:, None] & np.append(returning.is_harmless, True)[None, :]
     is_same_topic = going.topics[:, None] == np.append(returning.topics, NOBODY)[None, :]
     return np.asarray(is_harmless | is_same_topic)
+
+
+# -- also for the exchange of leaders (`leading/leader_traffic`)
+
+
+def min_gain_of(band: ByteBand) -> int:
+    """Return the bytes per second below which a gain is not worth a change."""
+    return max(1, int(band.fair.max(initial=0)) // _MIN_GAINS_IN_MEAN)
+
+
+def pairs_with(
+    broker: int, able: Ints, above_fair: Ints, max_partners: int
+) -> list[tuple[int, int]]:
+    """Return pairs (heavy, light) of a broker and others that are able, the other end first.
+
+    `above_fair` has, for every broker, what it takes in above its fair share.
+    """
+    is_heavy = bool(above_fair[broker] > 0)
+    others = able[able != broker]
+    order = np.lexsort((others, above_fair[others] if is_heavy else -above_fair[others]))
+    partners = others[order][:max_partners].tolist()
+    return [(broker, other) if is_heavy else (other, broker) for other in partners]
+
+
+def sample_by_rate(partitions: Ints, rates: Ints) -> Ints:
+    """Return rows of `partitions` from the lowest rate to the highest, in even steps.
+
+    `rates` has one for each partition of the cluster.
+    """
+    order = np.lexsort((partitions, rates[partitions]))
+    if len(order) <= _MAX_SAMPLE:
+        return order
+    return np.asarray(order[np.linspace(0, len(order) - 1, _MAX_SAMPLE).astype(np.int64)])
