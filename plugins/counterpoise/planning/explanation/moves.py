@@ -1,19 +1,30 @@
-"""Moves with their reasons; why an empty plan is empty, and what a goal had to leave undone.
+"""Moves with their reasons, and why an empty plan is empty.
 
     moves = moves_of(result)         # each with the measure that the change serves first
 
-    a copy of a plan that evens out      RACKS, REPLICAS, TRAFFIC or BYTES (`reasons`)
+    a copy of a plan that evens out      RACKS, TRAFFIC, REPLICAS or BYTES (below)
     no copy, but another leader          LEADERS
     only another order or an election    PREFERRED
 
-Goals that copy for one reason only (drain, repair ...) give that reason instead of the first three.
+Goals that copy for one reason only (drain, repair ...) give that reason instead of the first four.
+In plans that even out, the first of these that holds:
+
+    racks      the partition is on more racks than before
+    traffic    it was moved, or moved on, to even traffic out
+    replicas   a link of a path from a broker that ends up with fewer replicas to one that held at
+               least two fewer and ends up with more
+    bytes      all others: brokers exchange replicas, and no count changes
+
+Worked example: brokers 1, 2 and 3 (new) hold 3, 3 and 0 replicas. Partition a goes from broker 1 to
+2, b from 2 to 3, c from 2 to 3. The path 1, 2, 3 and the path 2, 3 take one replica each from
+brokers that held three, so all three moves are for replicas; that a goes to a broker which held as
+many does not matter. Were there also d from 1 to 2 and e from 2 to 1, these two would be for bytes.
+Where several paths would do, one is chosen, the shortest first.
 
     reason_for_empty_plan(result)    # "already balanced: leaders 4 to 5 and replicas 12 to 13 ..."
-    not_repaired(result)             # "2 partitions (a-0, a-1) are without a leader to copy ..."
 
 An empty plan is an answer, not an error: already done, already balanced, or that the goal cannot be
-reached, why, and what would help. What a goal leaves undone is said with the partitions and why, in
-warnings too.
+reached, why, and what would help.
 
     settings_before(snapshot.throttles, moves)
     # (SettingBefore(ConfigResourceType.BROKER, "4", FOLLOWER_RATE, "20000000"),)
@@ -23,12 +34,13 @@ in the end. Limits: as of the snapshot; a run reads the keys again before it set
 ledger has what it found.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.kafka import EVERY_BROKER, ConfigResourceType
@@ -37,10 +49,9 @@ from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.explanation.planning_result import PlanningResult
-from counterpoise.planning.explanation.reasons import evening_reasons
 from counterpoise.units import format_bytes
 
-_Reasons: TypeAlias = NDArray[np.object_]
+_Arc: TypeAlias = tuple[int, int]  # from a broker to another
 
 
 def moves_of(result: PlanningResult) -> tuple[Move, ...]:
@@ -125,10 +136,11 @@ def _reasons(result: PlanningResult, planned: Ints) -> list[MoveReason]:
     if copy_reason in (MoveReason.DEMOTE, MoveReason.IMPORTED):
         return [copy_reason] * len(planned)
     is_leader_change = assignment.leaders[planned] != cluster.leaders_now[planned]
-    reasons = _either(is_leader_change, MoveReason.LEADERS, MoveReason.PREFERRED)
+    leaders, preferred = MoveReason.LEADERS.value, MoveReason.PREFERRED.value
+    reasons = np.where(is_leader_change, leaders, preferred).astype(object)
     is_copy = assignment.is_added[planned].any(axis=1)
     if copy_reason is None:
-        reasons[is_copy] = [reason.value for reason in evening_reasons(result, planned[is_copy])]
+        reasons[is_copy] = [reason.value for reason in _evening_reasons(result, planned[is_copy])]
     else:
         counts_before = (assignment.before[planned] >= 0).sum(axis=1)
         counts_after = (assignment.replicas[planned] >= 0).sum(axis=1)
@@ -136,8 +148,99 @@ def _reasons(result: PlanningResult, planned: Ints) -> list[MoveReason]:
     return [MoveReason(reason) for reason in reasons.tolist()]
 
 
-def _either(is_first: Flags, first: MoveReason, second: MoveReason) -> _Reasons:
-    return np.where(is_first, first.value, second.value).astype(object)
+# -- what each copy of a plan that evens out is for
+
+
+def _evening_reasons(result: PlanningResult, copied: Ints) -> list[MoveReason]:
+    """Return the reason of each partition that is copied."""
+    assignment = result.assignment
+    racks_gained = result.racks_missing(result.before) - result.racks_missing(result.after)
+    is_for_racks = racks_gained[copied] > 0
+    # In a row as many replicas come as go, so the pairs are in the same order.
+    rows, columns = np.nonzero(assignment.is_removed[copied])
+    sources = assignment.before[copied][rows, columns]
+    destinations = assignment.replicas[copied][np.nonzero(assignment.is_added[copied])]
+    is_for_traffic = np.isin(copied, list(result.traffic_gains))
+    counts = result.before.counts.copy()
+    of_racks = is_for_racks[rows]
+    np.add.at(counts, sources[of_racks], -1)
+    np.add.at(counts, destinations[of_racks], 1)
+    is_for_counts = _serve_counts(counts, sources, destinations, ~of_racks)
+    serves_counts = np.zeros(len(copied), dtype=np.bool_)
+    serves_counts[rows[is_for_counts]] = True
+    reasons = []
+    flags = zip(is_for_racks.tolist(), serves_counts.tolist(), is_for_traffic.tolist(), strict=True)
+    for for_racks, for_counts, for_traffic in flags:
+        if for_racks:
+            reasons.append(MoveReason.RACKS)
+        elif for_traffic:
+            reasons.append(MoveReason.TRAFFIC)
+        else:
+            reasons.append(MoveReason.REPLICAS if for_counts else MoveReason.BYTES)
+    return reasons
+
+
+def _serve_counts(counts: Ints, sources: Ints, destinations: Ints, is_open: Flags) -> Flags:
+    """Return which of the open moves are links of paths that make counts more even."""
+    arcs = list(zip(sources.tolist(), destinations.tolist(), strict=True))
+    moves = Counter(arc for arc, may_serve in zip(arcs, is_open.tolist(), strict=True) if may_serve)
+    serving = _paths(counts.tolist(), moves)
+    is_serving = np.zeros(len(arcs), dtype=np.bool_)
+    for number in np.flatnonzero(is_open).tolist():
+        if serving[arcs[number]] > 0:
+            serving[arcs[number]] -= 1
+            is_serving[number] = True
+    return is_serving
+
+
+def _paths(counts: list[int], moves: Counter[_Arc]) -> Counter[_Arc]:
+    """Return, for each arc, how many of its moves are on paths that make counts more even."""
+    surplus: Counter[int] = Counter()
+    for (tail, head), number in moves.items():
+        surplus[tail] += number
+        surplus[head] -= number
+    serving: Counter[_Arc] = Counter()
+    left = +moves
+    heads: dict[int, list[int]] = {}
+    for tail, head in sorted(left):
+        heads.setdefault(tail, []).append(head)
+    sources = sorted((b for b in surplus if surplus[b] > 0), key=lambda b: (-counts[b], b))
+    for source in sources:
+        while surplus[source] > 0:
+            path = _shortest_path(left, heads, surplus, source)
+            destination = path[-1]
+            links = list(pairwise(path))
+            number = min(surplus[source], -surplus[destination], *(left[link] for link in links))
+            gaining = max(0, min(number, (counts[source] - counts[destination]) // 2))
+            for link in links:
+                serving[link] += gaining
+                left[link] -= number
+            for broker, change in ((source, -number), (destination, number)):
+                counts[broker] += change
+                surplus[broker] += change
+    return serving
+
+
+def _shortest_path(
+    left: Counter[_Arc], heads: Mapping[int, Sequence[int]], surplus: Counter[int], source: int
+) -> list[int]:
+    """Return the brokers of a path to one that ends up with more replicas; there is always one."""
+    came_from, layer = {source: source}, [source]
+    while layer:
+        reached = []
+        for broker in layer:
+            for other in heads.get(broker, ()):
+                if other not in came_from and left[broker, other]:
+                    came_from[other] = broker
+                    reached.append(other)
+        for broker in reached:
+            if surplus[broker] < 0:
+                path = [broker]
+                while path[-1] != source:
+                    path.append(came_from[path[-1]])
+                return path[::-1]
+        layer = reached
+    raise AssertionError(f"broker {source} gives more than it gets, and nobody gets it")
 
 
 # -- why an empty plan is empty
