@@ -21,7 +21,6 @@ from counterpoise.model.request import PlanRequest
 from counterpoise.planning.arrays import read_cluster
 from counterpoise.planning.broker_sets import BrokerSetPart, parts_of, put_together, with_room
 from counterpoise.planning.budget import keep_changes_within, keep_copies_within
-from counterpoise.planning.constraint_checks import refuse_impossible_constraints
 from counterpoise.planning.explanation.figures import figures_of
 from counterpoise.planning.explanation.minimum_gain import is_worth_copying, is_worth_moving
 from counterpoise.planning.explanation.moves import (
@@ -39,7 +38,7 @@ from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.leading import Candidates, choose_leaders
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.traffic import even_traffic, knows_traffic
-from counterpoise.planning.request_checks import check_request
+from counterpoise.planning.request_checks import check_request, refuse_impossible_constraints
 from counterpoise.planning.search_limits import THOROUGH
 
 _MAX_TURNS: Final = 20  # of the goal and of traffic

@@ -1,24 +1,33 @@
 """Request checks: what is wrong with a request, said before anything is computed.
 
     check_request(goal, request, snapshot)   # InputError: "broker 9 is not registered ..."
+    refuse_impossible_constraints(result)    # InputError: "broker set payments has 2 live ..."
 
-Only the snapshot's lists of brokers and topics are needed here; what only shows in the replicas is
-refused by the goals.
+The first needs only the snapshot's lists of brokers and topics. The second names constraints that
+no plan could satisfy: the topic or the brokers, and what would help; goals about leaders only are
+checked for what concerns leaders. What else only shows in the replicas is refused by the goals.
 """
 
 from collections.abc import Sequence, Set
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.constraints import names_of_sets
 from counterpoise.model.request import GOALS_WITH_BROKERS, Goal, PlanRequest
 from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import all_topics
+from counterpoise.planning.broker_sets import BrokerSetPart
+from counterpoise.planning.explanation.planning_result import PlanningResult
 
 if TYPE_CHECKING:
     from counterpoise.planning.goals.goal import PlanningGoal
+
+_EMPTYING: Final = (Goal.REMOVE_BROKERS, Goal.REPAIR)  # these say themselves what fits nowhere
 
 
 def check_request(goal: "PlanningGoal", request: PlanRequest, snapshot: ClusterSnapshot) -> None:
@@ -217,3 +226,88 @@ def _check_factor_given(request: PlanRequest) -> None:
             f"--replication-factor {factor} is for goal replication-factor, not for "
             f"{request.goal}; leave it out"
         )
+
+
+# -- constraints that no plan could satisfy
+
+
+def refuse_impossible_constraints(result: PlanningResult) -> None:
+    """Raise InputError when no plan for the goal can satisfy a constraint."""
+    _refuse_closed_brokers(result)
+    _refuse_few_topic_partitions(result)
+    if result.goal.moves_replicas and result.request.goal not in _EMPTYING:
+        for part in result.parts:
+            _refuse_small_set(result, part)
+        _refuse_too_many_replicas(result)
+
+
+def _refuse_closed_brokers(result: PlanningResult) -> None:
+    closed = set(result.request.policy.constraints.no_new_replicas_on)
+    named = sorted(closed & set(result.request.broker_ids))
+    if named and result.request.goal is Goal.ADD_BROKERS:
+        raise InputError(
+            f"{name_brokers(named)} cannot be added: no_new_replicas_on says that no new replicas "
+            "go there; take the id out of it, or name other brokers"
+        )
+
+
+def _refuse_small_set(result: PlanningResult, part: BrokerSetPart) -> None:
+    """Refuse a set with fewer live brokers than a partition of its topics has replicas."""
+    if not result.has_sets:
+        return
+    cluster = part.cluster
+    counts = cluster.replica_counts.copy()
+    if result.request.replication_factor is not None:
+        counts[cluster.may_change] = result.request.replication_factor
+    live_count = int((part.brokers & cluster.is_live).sum())
+    too_many = np.flatnonzero((counts > live_count) & cluster.may_change)
+    if not len(too_many):
+        return
+    name = names_of_sets(result.request.policy.constraints.broker_sets)[part.number]
+    row = int(too_many[0])
+    topic, count = cluster.topics[row].as_py(), int(counts[row])
+    raise InputError(
+        f"broker set {name} has {pluralize(live_count, 'live broker')}, and topic {topic} of it "
+        f"{pluralize(count, 'replica')} per partition; add brokers to the set, start those that "
+        "are not live, take the topic out of it, or lower the replication factor first"
+    )
+
+
+def _refuse_too_many_replicas(result: PlanningResult) -> None:
+    constraints = result.request.policy.constraints
+    max_count = constraints.max_replicas_per_broker
+    if max_count is None:
+        return
+    for part in result.parts:
+        brokers = part.cluster.is_live & part.brokers
+        counts = part.cluster.load(part.cluster.replicas)
+        replica_count, live_count = int(counts.sum()), int(brokers.sum())
+        if (others := result.left_out) is not None:
+            replica_count += int(others.load(others.replicas)[brokers].sum())
+        if replica_count > max_count * live_count:
+            name = names_of_sets(constraints.broker_sets)[part.number]
+            where = f" of broker set {name}" if result.has_sets else ""
+            needed = -(-replica_count // max(1, live_count))
+            raise InputError(
+                f"max_replicas_per_broker {max_count}: {pluralize(live_count, 'live broker')}"
+                f"{where} cannot hold {pluralize(replica_count, 'replica')} with so few each; "
+                f"allow {needed} or more, or add brokers"
+            )
+
+
+def _refuse_few_topic_partitions(result: PlanningResult) -> None:
+    for part in result.parts:
+        cluster = part.cluster
+        brokers = int((part.roles.leading & part.brokers).sum())
+        partitions = np.bincount(cluster.topic_numbers, minlength=len(cluster.topic_names))
+        needed = cluster.min_topic_leaders * brokers
+        lacking = np.flatnonzero((partitions < needed) & (partitions > 0))
+        if len(lacking):
+            topic = int(lacking[0])
+            raise InputError(
+                f"min_topic_leaders: topic {cluster.topic_names[topic]} has "
+                f"{pluralize(int(partitions[topic]), 'partition')}, and "
+                f"{pluralize(brokers, 'broker')} with at least "
+                f"{pluralize(int(cluster.min_topic_leaders[topic]), 'leader')} of it need "
+                f"{int(needed[topic])}; give the topic more partitions, or ask for fewer leaders"
+            )
