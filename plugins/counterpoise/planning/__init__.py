@@ -9,7 +9,6 @@ do.
 """
 
 from counterpoise.planning.imported import plan_to_reach
-from counterpoise.planning.planner import make_plan
-from counterpoise.planning.requested import ComparedPlan, compare, plan_from
+from counterpoise.planning.planner import ComparedPlan, compare, make_plan, plan_from
 
 __all__ = ["ComparedPlan", "compare", "make_plan", "plan_from", "plan_to_reach"]

@@ -1,6 +1,8 @@
 """From a snapshot and a request to a plan: pure, and the same bytes for the same input.
 
-    plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
+    plan_from(snapshot, RebalanceRequest(Goal.ADD_BROKERS, (4,)), policy)    # what people request
+    compare(snapshot, requests, policy)        # a plan or a refusal for each request
+    make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
 
     check the request -> read the snapshot into arrays -> place replicas -> even traffic
     -> choose leaders -> keep within the budget -> keep only what is worth it -> explain
@@ -9,14 +11,19 @@ Replicas come first (racks, counts, bytes), leaders last, over the final replica
 be exact for any sets, and the other way round they could not. Nothing here reads a clock or a file.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import Ints
 from counterpoise.model.plan import MoveReason, RebalancePlan
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.provider import Provider, profile_of
+from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import PlanRequest
 from counterpoise.planning.arrays import read_cluster
 from counterpoise.planning.broker_sets import BrokerSetPart, parts_of, put_together, with_room
@@ -225,3 +232,60 @@ def explain(result: PlanningResult) -> RebalancePlan:
         deferred=result.deferred,
         cordons_brokers=request.cordons_brokers and bool(moves),
     )
+
+
+# -- what people request
+
+
+def plan_from(
+    snapshot: ClusterSnapshot,
+    rebalance_request: RebalanceRequest,
+    policy: BalancePolicy,
+    provider: Provider | None = None,
+) -> RebalancePlan:
+    """Return a plan from a snapshot or a cluster document; no cluster is needed.
+
+    Where the request goes against the policy, or the provider has to be asked for something first,
+    the plan warns. Raises InputError, RefusedError.
+    """
+    new_plan = make_plan(snapshot, rebalance_request.request(policy))
+    return replace(
+        new_plan,
+        policy_digest=policy.digest,
+        warnings=(
+            *profile_of(provider).plan_warnings,
+            *rebalance_request.deviations(policy),
+            *new_plan.warnings,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPlan:
+    """What a request leads to: a plan, or why there can be none."""
+
+    request: RebalanceRequest
+    plan: RebalancePlan | None
+    refusal: str = ""
+
+
+def compare(
+    snapshot: ClusterSnapshot,
+    requests: Sequence[RebalanceRequest],
+    policy: BalancePolicy,
+    provider: Provider | None = None,
+) -> tuple[ComparedPlan, ...]:
+    """Return a plan for each request; one that cannot be made does not hide the others."""
+    return tuple(_compared(snapshot, request, policy, provider) for request in requests)
+
+
+def _compared(
+    snapshot: ClusterSnapshot,
+    request: RebalanceRequest,
+    policy: BalancePolicy,
+    provider: Provider | None,
+) -> ComparedPlan:
+    try:
+        return ComparedPlan(request, plan_from(snapshot, request, policy, provider))
+    except (InputError, RefusedError) as error:
+        return ComparedPlan(request, None, str(error))
