@@ -77,6 +77,15 @@ def highest_share(total: int | Ints, broker_count: int) -> int | Ints:
     return -(-total // max(1, broker_count))
 
 
+def is_worse(counts: Ints, best: Ints) -> bool:
+    """Return whether counts per broker are clearly less even than the best possible.
+
+    A hundredth of the mean more does not matter: with a mean of 500 a range of 5 more is fine.
+    """
+    tolerated = int(counts.mean()) // 100
+    return int(np.ptp(counts)) > max(1, int(np.ptp(best))) + tolerated
+
+
 def units_misplaced(counts: Sequence[int]) -> int:
     """Return the sum of squared distances from the mean, rounded down.
 

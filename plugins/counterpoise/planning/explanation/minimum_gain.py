@@ -15,7 +15,7 @@ from itertools import chain
 
 import numpy as np
 
-from counterpoise.model.columns import NOBODY, Flags, Ints
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import highest_share, units_misplaced
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.planning.explanation.planning_result import PlanningResult
@@ -77,8 +77,8 @@ def _leader_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     yield leaders_misplaced - _misplaced(result.leader_counts, roles.leading), partition_count
     leaders_above = _leaders_above_share(result, leaders_before)
     yield leaders_above - _leaders_above_share(result, leaders_after), partition_count
-    lacking = topic_leaders_lacking(result, leaders_before)
-    yield lacking - topic_leaders_lacking(result, leaders_after), 0
+    lacking = result.topic_leaders_lacking(leaders_before)
+    yield lacking - result.topic_leaders_lacking(leaders_after), 0
     if result.request.policy.constraints.max_leader_bytes_in_per_second is not None:
         above_limit = _above_leader_limit(result, leaders_before)
         yield above_limit - _above_leader_limit(result, leaders_after), 0
@@ -148,17 +148,6 @@ def _bytes_in_above(result: PlanningResult, leaders: Ints, tolerance_percent: in
     bytes_in = result.cluster.leader_load(leaders, result.cluster.bytes_in)[result.roles.leading]
     highest = int(bytes_in.sum()) * (100 + tolerance_percent) // (100 * max(1, len(bytes_in)))
     return int(np.maximum(0, bytes_in - highest).sum())
-
-
-def topic_leaders_lacking(result: PlanningResult, leaders: Ints) -> int:
-    """Return the leaders that brokers lack of topics of which each has to lead some."""
-    cluster, minimum = result.cluster, result.cluster.min_topic_leaders
-    lacking = 0
-    for topic in np.flatnonzero(minimum).tolist():
-        of_topic = np.where(cluster.topic_numbers == topic, leaders, NOBODY)
-        counts = cluster.leader_load(of_topic)[result.roles.leading]
-        lacking += int(np.maximum(0, minimum[topic] - counts).sum())
-    return lacking
 
 
 def _above_leader_limit(result: PlanningResult, leaders: Ints) -> int:

@@ -18,8 +18,8 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.plan import Deferred, LowerBound
-from counterpoise.model.request import PlanRequest
-from counterpoise.model.words import pluralize
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.broker_sets import BrokerSetPart
 from counterpoise.planning.placement import Placement, Roles
@@ -236,6 +236,16 @@ class PlanningResult:
         counts = np.concatenate([_even_leader_counts(part) for part in self.results_by_part])
         return int(np.ptp(counts)) if len(counts) else 0
 
+    def topic_leaders_lacking(self, leaders: Ints) -> int:
+        """Return the leaders that brokers lack of topics of which each has to lead some."""
+        cluster, minimum = self.cluster, self.cluster.min_topic_leaders
+        lacking = 0
+        for topic in np.flatnonzero(minimum).tolist():
+            of_topic = np.where(cluster.topic_numbers == topic, leaders, NOBODY)
+            counts = cluster.leader_load(of_topic)[self.roles.leading]
+            lacking += int(np.maximum(0, minimum[topic] - counts).sum())
+        return lacking
+
     @property
     def sharing(self) -> Flags:
         return self.roles.sharing
@@ -251,6 +261,15 @@ class PlanningResult:
     def leaders_per_broker(self) -> str:
         return as_range(self.leader_counts[self.roles.leading])
 
+    @property
+    def or_rebalance(self) -> str:
+        """Return the end of a sentence about what another goal may do better."""
+        return "" if self.request.goal is Goal.REBALANCE else "; goal rebalance may do more"
+
+    def list_brokers(self, positions: Ints) -> str:
+        """Return a list of some brokers for a sentence: how many, and the first few ids."""
+        return list_brokers(self.cluster.broker_ids[positions].tolist())
+
     def name_partitions(self, partitions: Ints, singular: str, plural: str) -> str:
         """Return a sentence that names the first few partitions; "" when there are none."""
         if not len(partitions):
@@ -263,15 +282,6 @@ def as_range(values: Ints) -> str:
     """Return `4 to 7`, or `4` where all are the same."""
     low, high = int(np.min(values)), int(np.max(values))
     return str(low) if low == high else f"{low} to {high}"
-
-
-def is_worse(counts: Ints, best: Ints) -> bool:
-    """Return whether counts per broker are clearly less even than the best possible.
-
-    A hundredth of the mean more does not matter: with a mean of 500 a range of 5 more is fine.
-    """
-    tolerated = int(counts.mean()) // 100
-    return int(np.ptp(counts)) > max(1, int(np.ptp(best))) + tolerated
 
 
 def _best_counts(result: PlanningResult) -> Ints:

@@ -11,33 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.columns import Flags
 from counterpoise.model.movement import COORDINATOR_TOPICS
-from counterpoise.model.request import Goal, Scope
-from counterpoise.model.words import list_brokers, pluralize
-from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.explanation.constraint_warnings import (
-    cordoned_log_dirs,
-    cordons,
-    few_topic_leaders,
-    full_brokers,
-    leaders_above_limit,
-    no_new_replicas,
-    topics_outside_sets,
-    unknown_brokers,
-)
-from counterpoise.planning.explanation.planning_result import (
-    PlanningResult,
-    as_range,
-    is_worse,
-)
-from counterpoise.planning.explanation.traffic_warnings import (
-    rates_unknown,
-    traffic_at_least,
-    traffic_outside_band,
-    traffic_unknown,
-)
-from counterpoise.units import format_bytes
+from counterpoise.model.request import Goal
+from counterpoise.model.words import list_brokers, name_brokers, pluralize, verb
+from counterpoise.planning.explanation.evenness_warnings import EVENNESS_WARNINGS
+from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.units import format_bytes, format_rate
 
 IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
 IS_LEADERLESS: Final = "without a leader to copy from; bring a broker back"
@@ -66,14 +46,6 @@ def list_undone(result: PlanningResult, *kinds: tuple[Flags, str]) -> str:
             singular, plural = f"partition ({names}) is {why}", f"partitions ({names}) are {why}"
             sentences.append(pluralize(len(partitions), singular, plural))
     return "; ".join(sentences)
-
-
-def _brokers(result: PlanningResult, positions: Ints) -> str:
-    return list_brokers(result.cluster.broker_ids[positions].tolist())
-
-
-def _or_rebalance(result: PlanningResult) -> str:
-    return "" if result.request.goal is Goal.REBALANCE else "; goal rebalance may do more"
 
 
 # -- what the snapshot has, or lacks
@@ -117,7 +89,7 @@ def _on_dead_brokers(result: PlanningResult) -> str:
         return ""
     replicas = pluralize(int(result.after.counts[dead].sum()), "replica stays", "replicas stay")
     help_ = "" if result.request.goal is Goal.REPAIR else "; goal repair replaces them"
-    return f"{replicas} on {_brokers(result, dead)}, not live now{help_}"
+    return f"{replicas} on {result.list_brokers(dead)}, not live now{help_}"
 
 
 def left_to_repair(result: PlanningResult) -> str:
@@ -147,117 +119,7 @@ def _unknown_sizes(result: PlanningResult) -> str:
     )
 
 
-# -- what will not be even
-
-
-def _racks_not_repaired(result: PlanningResult) -> str:
-    end = "though the racks would allow better"
-    if result.request.goal is not Goal.REBALANCE:
-        end += "; goal rebalance can repair that"
-    return result.name_partitions(
-        np.flatnonzero(result.racks_missing(result.after)),
-        f"has more replicas in one rack than needed, {end}",
-        f"have more replicas in one rack than needed, {end}",
-    )
-
-
-def _racks_lost(result: PlanningResult) -> str:
-    """Name partitions that the plan itself takes to fewer racks."""
-    is_lost = result.racks_missing(result.after) > result.racks_missing(result.before)
-    why = "since no broker of another rack has room for a replica, is in scope, and may have it"
-    return result.name_partitions(
-        np.flatnonzero(is_lost & result.assignment.is_in_plan),
-        f"will be on fewer racks than now, {why}",
-        f"will be on fewer racks than now, {why}",
-    )
-
-
-def _uneven_racks(result: PlanningResult) -> str:
-    best = result.ideal_counts[result.sharing]
-    low, high = int(best.min(initial=UNBOUNDED)), int(best.max(initial=0))
-    reached = int(np.ptp(result.after.counts[result.sharing]))
-    if high - low <= 1 or reached < high - low or not result.goal.evens_replicas:
-        return ""
-    if result.has_sets:
-        return (
-            f"replicas per broker cannot be more even than {low} to {high}: each broker set holds "
-            "the replicas of its own topics; more brokers in the set that holds most would help"
-        )
-    return (
-        f"replicas per broker cannot be more even than {low} to {high}: the racks have different "
-        "numbers of brokers and each needs its part of every partition; one more broker in the "
-        "smallest rack would help"
-    )
-
-
-def _left_alone_uneven(result: PlanningResult) -> str:
-    """Say that what the plan must leave alone keeps the counts from being more even."""
-    best, ideal = result.best_counts[result.sharing], result.ideal_counts[result.sharing]
-    left_alone = int((~result.cluster.may_change).sum())
-    if not result.goal.evens_replicas or not left_alone or not is_worse(best, ideal):
-        return ""
-    partitions = pluralize(left_alone, "partition", "partitions")
-    return (
-        f"replicas per broker cannot be more even than {as_range(best)}, where {as_range(ideal)} "
-        f"would be possible: {partitions} must be left alone"
-    )
-
-
-def _counts_not_reached(result: PlanningResult) -> str:
-    best, counts = result.best_counts[result.sharing], result.after.counts[result.sharing]
-    if not result.goal.evens_replicas or not is_worse(counts, best):
-        return ""
-    return (
-        f"replicas per broker will be {counts.min()} to {counts.max()}; {best.min()} to "
-        f"{best.max()} is possible, but not by the moves this goal allows{_or_rebalance(result)}"
-    )
-
-
-def _bytes_outside_band(result: PlanningResult) -> str:
-    if not result.goal.evens_replicas or not len(result.out_of_band):
-        return ""
-    percent = result.request.policy.bytes_tolerance_percent
-    return (
-        f"{_brokers(result, result.out_of_band)} will hold bytes more than {percent} % away from "
-        "the fair share; the partition sizes or the moves this goal allows leave no better"
-        + _or_rebalance(result)
-    )
-
-
-def _full_disks(result: PlanningResult) -> str:
-    """Name the brokers that would have got more if their fullest log dir allowed it."""
-    after = result.after
-    has_few_replicas = after.counts < result.best_counts
-    has_few_bytes = after.bytes_held < result.band.lowest
-    is_resized = result.request.goal is Goal.REPLICATION_FACTOR
-    is_lacking = has_few_replicas | has_few_bytes | is_resized
-    is_full = after.room < int(result.cluster.size_bytes.max(initial=0))
-    full = np.flatnonzero(result.roles.destinations & is_lacking & is_full)
-    if not len(full):
-        return ""
-    percent = result.request.policy.disk_limit_percent
-    return (
-        f"{_brokers(result, full)} can take no more: a log dir would be over {percent} % of its "
-        "disk while old copies are still there; more disk, fewer bytes (retention), or a higher "
-        "disk_limit_percent would help"
-    )
-
-
-def _leaders_uneven(result: PlanningResult) -> str:
-    counts = result.leader_counts[result.roles.leading]
-    if np.ptp(counts) <= 1:
-        return ""
-    idle_count = int((counts == 0).sum())
-    idle = ""
-    if idle_count:
-        idle = f"; {pluralize(idle_count, 'broker leads', 'brokers lead')} nothing"
-    is_narrow = result.deferred.partitions or result.request.scope != Scope()
-    limit = "scope and budget of the request" if is_narrow else "the replica sets"
-    help_ = "" if is_narrow else _or_rebalance(result)
-    return (
-        f"leaders per broker will be {counts.min()} to {counts.max()}{idle}: "
-        f"{limit} allow no better{help_}"
-    )
+# -- how near to the goal
 
 
 def _goal_not_reached(result: PlanningResult) -> str:
@@ -281,10 +143,6 @@ def _not_proven(result: PlanningResult) -> str:
         "the search for fewer bytes stopped at its limit: another plan could be nearer to the "
         f"fair shares of bytes, or copy less, but not less than {format_bytes(bound.bytes)}"
     )
-
-
-def _undone(result: PlanningResult) -> str:
-    return result.goal.undone(result)
 
 
 # -- what clients notice, and what comes later
@@ -345,6 +203,122 @@ def _deferred_by_budget(result: PlanningResult) -> str:
     )
 
 
+# -- what constraints leave undone or cost
+
+
+def _unknown_brokers(result: PlanningResult) -> str:
+    """Name brokers of constraints that are not registered: a slip of the pen, or gone."""
+    constraints = result.request.policy.constraints
+    named = set(constraints.no_new_replicas_on)
+    for broker_set in constraints.broker_sets:
+        named.update(broker_set.broker_ids)
+    unknown = sorted(named - set(result.snapshot.registered_broker_ids))
+    if not unknown:
+        return ""
+    return (
+        f"the constraints name {name_brokers(unknown)}, which "
+        f"{verb(len(unknown), 'is', 'are')} not registered in the cluster"
+    )
+
+
+def _topics_outside_sets(result: PlanningResult) -> str:
+    """Name partitions with a replica that is not on the brokers of their set."""
+    help_ = "" if result.request.goal is Goal.REBALANCE else "; goal rebalance moves them"
+    why = f"outside of the broker set of their topic{help_}"
+    return result.name_partitions(
+        np.flatnonzero(result.after.outside_sets),
+        f"has replicas {why}",
+        f"have replicas {why}",
+    )
+
+
+def _no_new_replicas(result: PlanningResult) -> str:
+    """Name brokers that would have got replicas if no constraint were against it."""
+    cluster = result.cluster
+    is_below = (result.after.counts < result.best_counts) & result.sharing & cluster.takes_none
+    closed = np.flatnonzero(is_below)
+    if not result.goal.moves_replicas or not len(closed):
+        return ""
+    return (
+        f"{result.list_brokers(closed)} would get more, but no_new_replicas_on says that no new "
+        f"replicas go there; {verb(len(closed), 'its', 'their')} share is on the others"
+    )
+
+
+def _full_brokers(result: PlanningResult) -> str:
+    """Name brokers that hold as many replicas as they may, or more."""
+    cluster, counts, best = result.cluster, result.after.counts, result.best_counts
+    max_count = result.request.policy.constraints.max_replicas_per_broker
+    if max_count is None or not result.goal.moves_replicas:
+        return ""
+    if (others := result.left_out) is not None:
+        counts = counts + others.load(others.replicas)
+        best = best + others.load(others.replicas)
+    is_grown = result.after.counts > result.before.counts
+    is_bound = (counts == max_count) & ((best > max_count) | is_grown)
+    above = np.flatnonzero(cluster.is_live & (counts > max_count))
+    bound = np.flatnonzero(result.sharing & is_bound)
+    sentences = []
+    if len(bound):
+        sentences.append(
+            f"{result.list_brokers(bound)} {verb(len(bound), 'holds', 'hold')} {max_count} "
+            "replicas, all that max_replicas_per_broker allows; more brokers in their racks would "
+            "help"
+        )
+    if len(above):
+        sentences.append(
+            f"{result.list_brokers(above)} {verb(len(above), 'keeps', 'keep')} more replicas than "
+            f"max_replicas_per_broker {max_count}: this goal moves no more of them, or no other "
+            "broker may have them"
+        )
+    return "; ".join(sentences)
+
+
+def _few_topic_leaders(result: PlanningResult) -> str:
+    lacking = sum(
+        part.topic_leaders_lacking(part.assignment.leaders) for part in result.results_by_part
+    )
+    if not lacking:
+        return ""
+    return (
+        f"brokers lack {pluralize(lacking, 'leader')} of topics that min_topic_leaders names: "
+        f"their replica sets allow no more{result.or_rebalance}"
+    )
+
+
+def _leaders_above_limit(result: PlanningResult) -> str:
+    """Name brokers whose leaders take in more than the limit allows."""
+    limit = result.request.policy.constraints.max_leader_bytes_in_per_second
+    cluster = result.cluster
+    if limit is None:
+        return ""
+    if not cluster.is_rate_known.any():
+        return (
+            "no rate of bytes-in is known, so that max_leader_bytes_in cannot be kept; take two "
+            "snapshots, so that rates are known"
+        )
+    led = cluster.leader_load(result.assignment.leaders, cluster.bytes_in)
+    if (others := result.left_out) is not None:
+        led = led + others.leader_load(others.leaders_now, others.bytes_in)
+    above = np.flatnonzero(cluster.is_live & (led > limit))
+    if not len(above):
+        return ""
+    highest = int(led[above].max())
+    return (
+        f"{result.list_brokers(above)} will lead more than {format_rate(limit)} of bytes-in (up to "
+        f"{format_rate(highest)}): no leaders were found that keep below the limit; more "
+        "partitions, more brokers, or a wider scope would help"
+    )
+
+
+def _cordons(result: PlanningResult) -> str:
+    request = result.request
+    if not request.cordons_brokers:
+        return ""
+    brokers = list_brokers(sorted(request.broker_ids))
+    return f"the log dirs of {brokers} are cordoned while the plan runs: no new topic goes there"
+
+
 WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _under_reassignment,
     _without_leader,
@@ -353,31 +327,19 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     left_to_repair,
     _few_replicas,
     _unknown_sizes,
-    _racks_not_repaired,
-    _racks_lost,
-    _uneven_racks,
-    _left_alone_uneven,
-    _counts_not_reached,
-    _bytes_outside_band,
-    traffic_at_least,
-    traffic_unknown,
-    traffic_outside_band,
-    _full_disks,
-    cordoned_log_dirs,
-    _leaders_uneven,
-    rates_unknown,
+    *EVENNESS_WARNINGS,
     _min_insync_is_all,
     _coordinators,
     _tiered,
     _deferred_by_budget,
     _goal_not_reached,
     _not_proven,
-    _undone,
-    cordons,
-    unknown_brokers,
-    topics_outside_sets,
-    no_new_replicas,
-    full_brokers,
-    few_topic_leaders,
-    leaders_above_limit,
+    lambda result: result.goal.undone(result),
+    _cordons,
+    _unknown_brokers,
+    _topics_outside_sets,
+    _no_new_replicas,
+    _full_brokers,
+    _few_topic_leaders,
+    _leaders_above_limit,
 )

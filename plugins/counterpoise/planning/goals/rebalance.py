@@ -20,17 +20,13 @@ from typing import ClassVar
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
-from counterpoise.model.evenness import ByteBand, highest_share
+from counterpoise.model.evenness import ByteBand, highest_share, is_worse
 from counterpoise.model.plan import LowerBound
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.explanation.figures import evening_bound, reached_bound
-from counterpoise.planning.explanation.planning_result import (
-    PlanningResult,
-    as_range,
-    is_worse,
-)
+from counterpoise.planning.explanation.planning_result import PlanningResult, as_range
 from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
