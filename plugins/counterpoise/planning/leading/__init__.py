@@ -12,9 +12,9 @@ By number (the default):
        bytes-in within the tolerance, and leave counts and topics as they are.
 By bytes-in: `weighed_leaders` starts from the same flow and evens out the bytes from producers per
 broker, then the counts; a local optimum, since the exact one is NP-hard.
-Constraints come after that: `min_leaders` chooses the leaders of the topics that a broker leads too
-little of, and the others are evened around them; `leader_limit` brings brokers below what they may
-lead.
+Constraints come after that (`leader_constraints`): the leaders of topics that a broker leads too
+little of are chosen, and the others are evened around them; then brokers are brought below what
+they may lead.
 
 Limits: replicas that are out of sync are not chosen (`candidates`); what is promised holds for the
 others. Choosing again once the chosen leaders lead changes nothing.
@@ -27,15 +27,16 @@ import numpy as np
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
 from counterpoise.planning.leading.candidates import Candidates
-from counterpoise.planning.leading.leader_flow import even_leaders
-from counterpoise.planning.leading.leader_limit import bytes_above, keep_below
-from counterpoise.planning.leading.leader_traffic import even_leader_traffic
-from counterpoise.planning.leading.min_leaders import (
+from counterpoise.planning.leading.leader_constraints import (
+    bytes_above,
     is_needed,
+    keep_below,
     lacking_leaders,
     lead_topic,
     topics_below,
 )
+from counterpoise.planning.leading.leader_flow import even_leaders
+from counterpoise.planning.leading.leader_traffic import even_leader_traffic
 from counterpoise.planning.leading.topic_leaders import even_topics
 from counterpoise.planning.leading.weighed_leaders import even_bytes_in
 
