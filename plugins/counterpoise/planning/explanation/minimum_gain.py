@@ -21,8 +21,7 @@ from counterpoise.model.policy import LeaderWeight
 from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.targets import byte_band
-from counterpoise.planning.placing.topic_minimum import lacking_topics
-from counterpoise.planning.placing.topics import TopicShares
+from counterpoise.planning.placing.topics import TopicShares, lacking_topics
 from counterpoise.planning.placing.traffic import traffic_per_broker
 
 

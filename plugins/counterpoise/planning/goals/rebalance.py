@@ -49,8 +49,7 @@ from counterpoise.planning.placing.targets import (
     count_targets,
     repair_racks,
 )
-from counterpoise.planning.placing.topic_minimum import bring_topics, lacking_topics
-from counterpoise.planning.placing.topics import TopicShares
+from counterpoise.planning.placing.topics import TopicShares, bring_topics, lacking_topics
 
 _MAX_ROUNDS = 50
 

@@ -1,8 +1,9 @@
-"""Topics: how many replicas of each topic a broker should hold, and which it gives because of that.
+"""Topics: how many replicas of each a broker should hold, which it gives, and which it needs.
 
     shares = TopicShares.of(placement, roles, wanted)
     shares.lowest(broker), shares.highest(broker)          # one number per topic
     per_broker(2, sizes=[2, 1, 1])                         # [0.5, 0.5, 0.5]: a broker of each rack
+    bring_topics(placement, roles)                         # for brokers that have to lead a topic
 
 A broker that is to hold a part of all replicas should hold the same part of every topic, rounded
 down or up.
@@ -12,7 +13,9 @@ Worked example: broker 3 is to hold 4 of all 12 replicas. Of a topic with 7 repl
 
 Limits: replicas are chosen so among those that move anyway. None moves for the sake of its topic
 alone: on clusters of thousands of topics that would move a large part of the data for little
-(docs/decisions/0008).
+(docs/decisions/0008). The exception are topics of which every broker has to lead some
+(`min_topic_leaders`); in small clusters the flow brings these at least cost (`flow`), in larger
+ones `bring_topics`.
 """
 
 from dataclasses import dataclass
@@ -22,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import Ints
-from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placement import MovableReplicas, Placement, Roles
 from counterpoise.planning.placing.targets import bounds_of_partition
 
 BYTES_FIRST: Final = 0.9  # this part of all bytes is placed before the number of replicas decides
@@ -201,3 +204,80 @@ def largest_topics_first(placement: Placement, partitions: Ints) -> Ints:
     topic_bytes = np.zeros(len(cluster.topic_names), dtype=np.int64)
     np.add.at(topic_bytes, topics, sizes)
     return np.lexsort((partitions, -sizes, topics, -topic_bytes[topics]))
+
+
+# -- replicas of a topic for every broker that has to lead some of it
+
+
+def lacking_topics(placement: Placement, roles: Roles) -> list[tuple[int, int]]:
+    """Return (topic, broker) for each replica that a broker lacks, so that it could lead it."""
+    minimum = placement.cluster.min_topic_leaders
+    found = []
+    for topic in np.flatnonzero(minimum).tolist():
+        counts = placement.topic_counts[topic]
+        missing = np.where(roles.sharing & (counts.sum() > 0), minimum[topic] - counts, 0)
+        for broker in np.flatnonzero(missing > 0).tolist():
+            found += [(topic, broker)] * int(missing[broker])
+    return found
+
+
+def bring_topics(placement: Placement, roles: Roles) -> None:
+    """Exchange replicas until no broker lacks one of a topic, or no exchange is left.
+
+    for each topic and broker with too few replicas of it:
+        the broker with most of the topic gives one, and gets one of another topic for it, as near
+        in size as can be: counts per broker stay
+
+    Worked example: orders has 4 replicas on broker 1, 2 on broker 2 and none on broker 3, and every
+    broker is to lead one partition of it. Broker 1 gives broker 3 a replica of 5 GB, and gets one
+    of another topic with 4.8 GB.
+    """
+    lacking = lacking_topics(placement, roles)
+    if not lacking:
+        return
+    placement.touched[:] = False
+    movable_replicas = MovableReplicas.of_sources(placement, roles.sources & roles.destinations)
+    for topic, broker in lacking:
+        if roles.destinations[broker]:
+            _bring_one(movable_replicas, topic, broker)
+
+
+def _bring_one(movable_replicas: MovableReplicas, topic: int, broker: int) -> None:
+    placement = movable_replicas.placement
+    counts = placement.topic_counts[topic]
+    by_count = np.lexsort((np.arange(len(counts)), -counts))
+    for source in by_count.tolist():
+        if counts[source] <= placement.cluster.min_topic_leaders[topic]:
+            return
+        going = _of_topic(movable_replicas, topic, source, broker)
+        for number in range(len(going)):
+            returned = _returned(movable_replicas, broker, source, int(going[number]))
+            if returned is not None:
+                partition = int(going[number])
+                position = int(np.flatnonzero(placement.replicas[partition] == source)[0])
+                placement.give(partition, position, broker)
+                placement.give(*returned, source)
+                return
+
+
+def _of_topic(movable_replicas: MovableReplicas, topic: int, source: int, destination: int) -> Ints:
+    """Return partitions of the topic that could go, the smallest first."""
+    if source == destination:
+        return np.empty(0, dtype=np.int64)
+    partitions = movable_replicas.receivable(source, destination).partitions
+    topics = movable_replicas.placement.cluster.topic_numbers[partitions]
+    return np.asarray(partitions[topics == topic])
+
+
+def _returned(
+    movable_replicas: MovableReplicas, source: int, destination: int, partition: int
+) -> tuple[int, int] | None:
+    """Return the replica nearest in size whose topic the source can spare; or None."""
+    placement = movable_replicas.placement
+    cluster = placement.cluster
+    replicas = movable_replicas.receivable(source, destination)
+    topics = cluster.topic_numbers[replicas.partitions]
+    minimum = cluster.min_topic_leaders[topics]
+    can_spare = (minimum == 0) | (placement.topic_counts[topics, source] > minimum)
+    replicas = replicas.only(can_spare & (replicas.partitions != partition))
+    return placement.nearest_in_size(replicas, partition)
