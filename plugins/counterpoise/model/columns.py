@@ -88,6 +88,20 @@ def missing_from(others: Ints, replicas: Ints) -> Flags:
     return np.asarray(missing)
 
 
+def rank_within(groups: Ints, order: Ints) -> Ints:
+    """Return the rank of each item among those of its group, when they come in the given order.
+
+    Example: groups [5, 9, 5] in the order [2, 0, 1]: item 2 is the first of group 5, item 0 the
+    second, item 1 the first of group 9, so the ranks are [1, 0, 0].
+    """
+    by_group = order[np.argsort(groups[order], kind="stable")]
+    ordered = groups[by_group]
+    starts = np.searchsorted(ordered, ordered, side="left")
+    ranks = np.empty(len(groups), dtype=np.int64)
+    ranks[by_group] = np.arange(len(groups)) - starts
+    return ranks
+
+
 def count_within(lengths: Ints) -> Ints:
     """Return 0, 1, 2 ... for each of the groups that have these lengths, one after the other.
 

@@ -23,7 +23,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.model.columns import Flags, Ints, missing_from
+from counterpoise.model.columns import Flags, Ints, missing_from, rank_within
 from counterpoise.model.plan import Deferred
 from counterpoise.model.request import Budget
 from counterpoise.planning.explanation.planning_result import PlanningResult
@@ -105,14 +105,9 @@ def _parts_done(brokers: Ints, order: Ints) -> _Parts:
 
     Example: the items of brokers [1, 2, 1] in the order [0, 1, 2] have the parts [0.5, 1.0, 1.0].
     """
-    by_broker = order[np.argsort(brokers[order], kind="stable")]
-    ordered = brokers[by_broker]
-    starts = np.searchsorted(ordered, ordered, side="left")
-    ends = np.searchsorted(ordered, ordered, side="right")
-    rank = np.arange(len(brokers)) - starts + 1
-    parts = np.empty(len(brokers), dtype=np.float64)
-    parts[by_broker] = rank / (ends - starts)
-    return parts
+    _, number_of, counts = np.unique(brokers, return_inverse=True, return_counts=True)
+    done = rank_within(brokers, order) + 1
+    return np.asarray(done / counts[number_of])
 
 
 def _fitting(order: Ints, copied_bytes: Ints, budget: Budget) -> Flags:

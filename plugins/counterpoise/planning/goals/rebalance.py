@@ -30,14 +30,13 @@ from counterpoise.planning.explanation.planning_result import PlanningResult, as
 from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
-from counterpoise.planning.placing.counts import level_counts
 from counterpoise.planning.placing.drain import drain
 from counterpoise.planning.placing.small import (
     is_affordable,
     make_counts_best,
     solve,
 )
-from counterpoise.planning.placing.spread import spread
+from counterpoise.planning.placing.spread import level_counts, spread
 from counterpoise.planning.placing.swaps import (
     exchange_bytes,
     exchange_topics,

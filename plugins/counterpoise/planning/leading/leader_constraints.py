@@ -35,7 +35,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from counterpoise.model.columns import Flags, Ints, count_within
+from counterpoise.model.columns import Flags, Ints, count_within, rank_within
 from counterpoise.planning.leading.candidates import Candidates
 
 _MAX_CHANGES_PER_PARTITION: Final = 4
@@ -106,10 +106,9 @@ def is_needed(candidates: Candidates, rows: Ints, leaders: Ints) -> Flags:
     is_counted = np.isin(candidates.topics, candidates.topics[rows]) & (leaders >= 0)
     counted = np.flatnonzero(is_counted)
     cells = candidates.topics[counted] * candidates.broker_count + leaders[counted]
-    order = np.lexsort((counted, candidates.is_free[counted], cells))
-    _, sizes = np.unique(cells[order], return_counts=True)
+    fixed_first = np.lexsort((counted, candidates.is_free[counted]))
     ranks = np.empty(len(candidates.topics), dtype=np.int64)
-    ranks[counted[order]] = count_within(sizes)
+    ranks[counted] = rank_within(cells, fixed_first)
     return np.asarray(ranks[rows] < candidates.min_topic_leaders[candidates.topics[rows]])
 
 

@@ -1,10 +1,6 @@
-"""Counts made even: by single moves, and by chains of replicas whose broker may still be chosen.
+"""Counts made even by chains of replicas whose broker may still be chosen.
 
-    level_counts(placement, roles, band, shares, limit)
     even_counts(placement, is_able, FreeReplicas(placement, roles.destinations, is_free))
-
-`spread` reaches its targets wherever racks are regular. `level_counts` closes what it could not:
-small clusters, mixed replication factors, partitions that already gave a replica.
 
 A plan that has to place replicas anyway (copies of drained ones, added ones) may put them where it
 likes, at no further cost. `even_counts` makes the counts exact, as far as these replicas allow:
@@ -26,85 +22,8 @@ from typing import Protocol
 
 import numpy as np
 
-from counterpoise.model.columns import NOBODY, Flags, Ints
-from counterpoise.model.evenness import ByteBand
-from counterpoise.planning.placement import Placement, Replicas, Roles
-from counterpoise.planning.placing.targets import rack_bounds
-from counterpoise.planning.placing.topics import TopicShares, rank_within
-
-
-def level_counts(
-    placement: Placement, roles: Roles, band: ByteBand, shares: TopicShares, limit: Ints
-) -> None:
-    """Move single replicas to brokers that hold at least two fewer and are below their `limit`."""
-    impossible = _pairs_across_closed_racks(placement, roles)
-    while (pair := _uneven_pair(placement, roles, limit, impossible)) is not None:
-        source, destination = pair
-        missing_bytes = int(band.lowest[destination] - placement.bytes_held[destination])
-        if not _move_one(placement, shares, source, destination, max(0, missing_bytes)):
-            impossible.add(pair)
-
-
-def _pairs_across_closed_racks(placement: Placement, roles: Roles) -> set[tuple[int, int]]:
-    """Return the pairs (source, destination) in two racks, where replicas may not cross racks."""
-    if not rack_bounds(placement, roles).is_closed:
-        return set()
-    racks = placement.cluster.racks
-    destinations = np.flatnonzero(roles.destinations).tolist()
-    return {
-        (source, destination)
-        for source in np.flatnonzero(roles.sources).tolist()
-        for destination in destinations
-        if racks[source] != racks[destination]
-    }
-
-
-def _uneven_pair(
-    placement: Placement, roles: Roles, limit: Ints, impossible: set[tuple[int, int]]
-) -> tuple[int, int] | None:
-    """Return the fullest source and the emptiest destination that differ by two or more.
-
-    None when all such pairs have been tried in vain.
-    """
-    counts = placement.counts
-    destinations = np.flatnonzero(roles.destinations & (counts < limit))
-    sources = np.flatnonzero(roles.sources)
-    emptiest_first = destinations[np.lexsort((destinations, counts[destinations]))].tolist()
-    fullest_first = sources[np.lexsort((sources, -counts[sources]))].tolist()
-    for destination in emptiest_first:
-        for source in fullest_first:
-            if counts[source] < counts[destination] + 2:
-                break
-            if (source, destination) not in impossible:
-                return source, destination
-    return None
-
-
-def _move_one(
-    placement: Placement, shares: TopicShares, source: int, destination: int, wanted_bytes: int
-) -> bool:
-    """Move one replica; False when there is none that may go.
-
-    First one whose partition has no other new replica, then one whose topic gets no less even, then
-    the nearest in size to `wanted_bytes`. A replica that came here in this plan moves on at no
-    further cost.
-    """
-    replicas = placement.replicas_on(source)
-    is_usable = placement.may_receive(replicas, destination)
-    is_usable &= placement.has_room(replicas, destination) & placement.keeps_one(replicas)
-    if not is_usable.any():
-        return False
-    replicas = replicas.only(is_usable)
-    partitions = replicas.partitions
-    distances = np.abs(placement.cluster.size_bytes[partitions] - wanted_bytes)
-    harm = shares.harm(placement, partitions, source, destination)
-    new_replicas = np.maximum(1, placement.new_replicas_after(replicas))
-    best = int(np.lexsort((partitions, distances, harm, new_replicas))[0])
-    placement.give(*replicas.one(best), destination)
-    return True
-
-
-# -- replicas whose broker may still be chosen
+from counterpoise.model.columns import NOBODY, Flags, Ints, rank_within
+from counterpoise.planning.placement import Placement, Replicas
 
 
 class ReplicaChoices(Protocol):

@@ -5,25 +5,19 @@
     surplus, missing = how many replicas each broker has above or below its wanted count
     quotas           = who gives how many replicas and bytes to which rack (`transfers`)
     for each destination rack:
-        for each source: choose replicas by topic and size (below)
+        for each source: choose replicas by topic and size (`transfers`)
         assign them, largest first, to the brokers of the rack (`_Destinations`)
 
-    How the replicas of one source are chosen, so many with so many bytes:
-        first those that their topics require, then those that their topics allow
-        if that misses the bytes: those that topics require, then any
-        if that misses the bytes too: any
+    level_counts(placement, roles, band, shares, limit)
 
-Worked example: a source gives 2 replicas with 9 GB in all, 1 GB more or less tolerated. It has
-replicas of 1, 2, 4 and 8 GB, and its topics allow all of them: 1 and 8 GB are chosen. If a topic
-required the one of 4 GB, the best with it would be 4 + 8 = 12 GB. That is too much, so bytes win,
-and it is 1 and 8 GB again.
+Single moves then close what `spread` could not, which reaches its targets wherever racks are
+regular: small clusters, mixed replication factors, partitions that already gave a replica.
 
-Limits: a partition gives at most one replica here, so that it keeps its other replicas as they are.
+Limits: a partition gives at most one replica in `spread`, so that it keeps its others as they are.
 """
 
 import heapq
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -33,58 +27,18 @@ from counterpoise.model.columns import Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement, Replicas, Roles
-from counterpoise.planning.placing.topics import TopicQuotas, TopicShares, rank_within
+from counterpoise.planning.placing.targets import rack_bounds
+from counterpoise.planning.placing.topics import TopicQuotas, TopicShares
 from counterpoise.planning.placing.transfers import (
-    TransferQuota,
-    choose,
+    choose_of_all,
     make_transfer_quotas,
     plan_bytes,
 )
 from counterpoise.planning.water_filling import fill, relative
 
-# An eighth of the band is what a source may be off for the sake of topics; others make up for it.
-_TOLERANCE_SHIFT = 3
-_REQUIRED_SHARE_OF_TOLERANCE = 8
 _MAX_COMPARED = 3
 
 _Entry: TypeAlias = tuple[int, int]  # (-missing bytes, broker): the smallest comes first in a heap
-
-
-@dataclass(frozen=True, slots=True)
-class _ByteGoal:
-    """The bytes that one source should give to one rack, and the bounds that are as good."""
-
-    wanted: int
-    lowest: int
-    highest: int
-
-    @classmethod
-    def of(
-        cls, quota: TransferQuota, band: ByteBand, bytes_in_the_end: int, to_make_up: int
-    ) -> "_ByteGoal":
-        """Return the goal; `to_make_up` are bytes that other sources gave too little.
-
-        The source makes up for them as far as it stays in its band.
-        """
-        lowest, highest = int(band.lowest[quota.source]), int(band.highest[quota.source])
-        can_give_more = max(0, bytes_in_the_end - lowest)
-        can_give_less = max(0, highest - bytes_in_the_end)
-        making_up = min(max(to_make_up, -can_give_less), can_give_more)
-        wanted = quota.wanted_bytes + making_up
-        tolerance = (highest - lowest) >> _TOLERANCE_SHIFT
-        return cls(
-            wanted=wanted,
-            lowest=wanted - min(tolerance, can_give_less),
-            highest=wanted + min(tolerance, can_give_more),
-        )
-
-    @property
-    def max_required_bytes(self) -> int:
-        """Return the bytes that may be given for the sake of topics alone."""
-        return self.wanted + (self.highest - self.wanted) // _REQUIRED_SHARE_OF_TOLERANCE
-
-    def is_met(self, given_bytes: int) -> bool:
-        return self.lowest <= given_bytes <= self.highest
 
 
 def spread(
@@ -107,87 +61,8 @@ def spread(
         destinations = np.flatnonzero(is_destination)
         sources = np.array(sorted({quota.source for quota in rack_quotas}), dtype=np.int64)
         topic_quotas = TopicQuotas.of(placement, shares, sources, destinations)
-        chosen = _choose_of_all(placement, band, topic_quotas, rack_quotas, planned_bytes)
+        chosen = choose_of_all(placement, band, topic_quotas, rack_quotas, planned_bytes)
         _assign(placement, band, shares, missing, destinations, chosen)
-
-
-def _choose_of_all(
-    placement: Placement,
-    band: ByteBand,
-    topic_quotas: TopicQuotas,
-    quotas: Sequence[TransferQuota],
-    planned_bytes: Counter[int],
-) -> Replicas:
-    """Return the replicas that go, and mark their partitions as touched.
-
-    `planned_bytes` has what each source still plans to give, to all racks. What one source gives
-    too much or too little, the next ones make up for.
-    """
-    sizes = placement.cluster.size_bytes
-    all_chosen: list[Replicas] = []
-    missing_bytes, remaining_count = 0, sum(quota.count for quota in quotas)
-    for quota in quotas:
-        bytes_in_the_end = int(placement.bytes_held[quota.source]) - planned_bytes[quota.source]
-        to_make_up = missing_bytes * quota.count // remaining_count
-        goal = _ByteGoal.of(quota, band, bytes_in_the_end, to_make_up)
-        untouched = quota.replicas.only(~placement.touched[quota.replicas.partitions])
-        chosen = untouched.only(_choose(placement, topic_quotas, quota, untouched.partitions, goal))
-        placement.touched[chosen.partitions] = True
-        all_chosen.append(chosen)
-        missing_bytes += quota.wanted_bytes - int(sizes[chosen.partitions].sum())
-        planned_bytes[quota.source] -= quota.wanted_bytes
-        remaining_count -= quota.count
-    return Replicas(*(np.concatenate(column) for column in zip(*all_chosen, strict=True)))
-
-
-def _choose(
-    placement: Placement,
-    topic_quotas: TopicQuotas,
-    quota: TransferQuota,
-    partitions: Ints,
-    goal: _ByteGoal,
-) -> Ints:
-    """Return which of `partitions` (smallest first) the source gives: `quota.count` of them."""
-    sizes = placement.cluster.size_bytes[partitions]
-    topics = placement.cluster.topic_numbers[partitions]
-    should_give, may_give = topic_quotas.of_source(quota.source)
-    mean_size = max(0, goal.wanted) // quota.count
-    nearest_first = np.argsort(np.abs(sizes - mean_size), kind="stable")
-    ranks = rank_within(topics, nearest_first)
-    is_required = ranks < should_give[topics]
-    is_allowed = ranks < may_give[topics]
-    required = np.flatnonzero(is_required)
-    allowed = np.flatnonzero(~is_required & is_allowed)
-    affordable_count = _affordable_count(
-        sizes[required], sizes[allowed], quota.count, goal.max_required_bytes
-    )
-    required = required[:affordable_count]
-    everything, chosen = np.arange(len(partitions)), required
-    for first, others in ((required, allowed), (required, everything), (required[:0], everything)):
-        rest = np.setdiff1d(others, first, assume_unique=True)
-        rest_count = quota.count - len(first)
-        if len(rest) < rest_count:
-            continue
-        rest_bytes = goal.wanted - int(sizes[first].sum())
-        chosen = np.concatenate([first, rest[choose(sizes[rest], rest_count, rest_bytes)]])
-        if goal.is_met(int(sizes[chosen].sum())):
-            break
-    topic_quotas.take(topics[chosen])
-    return chosen
-
-
-def _affordable_count(required: Ints, others: Ints, count: int, max_bytes: int) -> int:
-    """Return how many of the smallest required sizes fit, when the smallest others fill the count.
-
-    Example: required sizes 1, 2 and 4, others of 1, 1 and 1, count 3 and at most 5 bytes. Two of
-    the required ones and one other have 4 bytes, all three have 7, so it is 2.
-    """
-    required_sums = np.concatenate(([0], np.cumsum(required)))[: count + 1]
-    other_sums = np.concatenate(([0], np.cumsum(others)))
-    other_counts = np.minimum(count - np.arange(len(required_sums)), len(others))
-    totals = required_sums + other_sums[other_counts]
-    fits = np.flatnonzero(totals <= max(max_bytes, int(totals.min())))
-    return int(fits[-1])
 
 
 def _assign(
@@ -369,3 +244,77 @@ def _shared_partitions(placement: Placement, brokers: Ints) -> Ints:
                 cells = rows[is_pair] * broker_count + others[is_pair]
                 counts += np.bincount(cells, minlength=len(counts))
     return counts.reshape(len(brokers), broker_count)
+
+
+# -- single moves
+
+
+def level_counts(
+    placement: Placement, roles: Roles, band: ByteBand, shares: TopicShares, limit: Ints
+) -> None:
+    """Move single replicas to brokers that hold at least two fewer and are below their `limit`."""
+    impossible = _pairs_across_closed_racks(placement, roles)
+    while (pair := _uneven_pair(placement, roles, limit, impossible)) is not None:
+        source, destination = pair
+        missing_bytes = int(band.lowest[destination] - placement.bytes_held[destination])
+        if not _move_one(placement, shares, source, destination, max(0, missing_bytes)):
+            impossible.add(pair)
+
+
+def _pairs_across_closed_racks(placement: Placement, roles: Roles) -> set[tuple[int, int]]:
+    """Return the pairs (source, destination) in two racks, where replicas may not cross racks."""
+    if not rack_bounds(placement, roles).is_closed:
+        return set()
+    racks = placement.cluster.racks
+    destinations = np.flatnonzero(roles.destinations).tolist()
+    return {
+        (source, destination)
+        for source in np.flatnonzero(roles.sources).tolist()
+        for destination in destinations
+        if racks[source] != racks[destination]
+    }
+
+
+def _uneven_pair(
+    placement: Placement, roles: Roles, limit: Ints, impossible: set[tuple[int, int]]
+) -> tuple[int, int] | None:
+    """Return the fullest source and the emptiest destination that differ by two or more.
+
+    None when all such pairs have been tried in vain.
+    """
+    counts = placement.counts
+    destinations = np.flatnonzero(roles.destinations & (counts < limit))
+    sources = np.flatnonzero(roles.sources)
+    emptiest_first = destinations[np.lexsort((destinations, counts[destinations]))].tolist()
+    fullest_first = sources[np.lexsort((sources, -counts[sources]))].tolist()
+    for destination in emptiest_first:
+        for source in fullest_first:
+            if counts[source] < counts[destination] + 2:
+                break
+            if (source, destination) not in impossible:
+                return source, destination
+    return None
+
+
+def _move_one(
+    placement: Placement, shares: TopicShares, source: int, destination: int, wanted_bytes: int
+) -> bool:
+    """Move one replica; False when there is none that may go.
+
+    First one whose partition has no other new replica, then one whose topic gets no less even, then
+    the nearest in size to `wanted_bytes`. A replica that came here in this plan moves on at no
+    further cost.
+    """
+    replicas = placement.replicas_on(source)
+    is_usable = placement.may_receive(replicas, destination)
+    is_usable &= placement.has_room(replicas, destination) & placement.keeps_one(replicas)
+    if not is_usable.any():
+        return False
+    replicas = replicas.only(is_usable)
+    partitions = replicas.partitions
+    distances = np.abs(placement.cluster.size_bytes[partitions] - wanted_bytes)
+    harm = shares.harm(placement, partitions, source, destination)
+    new_replicas = np.maximum(1, placement.new_replicas_after(replicas))
+    best = int(np.lexsort((partitions, distances, harm, new_replicas))[0])
+    placement.give(*replicas.one(best), destination)
+    return True

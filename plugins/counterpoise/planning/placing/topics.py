@@ -137,20 +137,6 @@ class TopicQuotas:
         self.room = np.maximum(0, self.room - given)
 
 
-def rank_within(topics: Ints, order: Ints) -> Ints:
-    """Return the rank of each item among those of its topic, when they come in the given order.
-
-    Example: topics [5, 9, 5] in the order [2, 0, 1]: item 2 is the first of topic 5, item 0 the
-    second, item 1 the first of topic 9, so the ranks are [1, 0, 0].
-    """
-    by_topic = order[np.argsort(topics[order], kind="stable")]
-    ordered = topics[by_topic]
-    starts = np.searchsorted(ordered, ordered, side="left")
-    ranks = np.empty(len(topics), dtype=np.int64)
-    ranks[by_topic] = np.arange(len(topics)) - starts
-    return ranks
-
-
 # -- replicas that are added or taken away
 
 

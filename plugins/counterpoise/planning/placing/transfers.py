@@ -2,7 +2,7 @@
 
     quotas = make_transfer_quotas(placement, surplus, missing)   # {to_rack: [TransferQuota, ...]}
     plan_bytes(placement, band, quotas, missing)                 # fills in `wanted_bytes`
-    chosen = choose(np.array([1, 2, 4, 8]), count=2, wanted_sum=9)     # positions 0 and 3
+    replicas = choose_of_all(placement, band, topic_quotas, rack_quotas, planned_bytes)
 
     1. replicas stay in their rack as far as it needs them; the others go to racks that need some
     2. the brokers of a rack share in that by what each has to give
@@ -14,20 +14,36 @@ too few; rack b has broker 4, with 5 too few. 4 replicas stay in rack a, 5 go fr
 first 4 the sources share 6 : 3, so 3 come from broker 1 and 1 from broker 2; the 5 for rack b come
 3 : 2. If broker 1 holds 60 GB, broker 2 40 GB, and rack b needs 30 GB of them, then filled up to
 35 GB each keeps the same: broker 1 gives 25 GB, broker 2 gives 5.
+
+The replicas of one source, so many with so many bytes:
+
+    first those that their topics require, then those that their topics allow
+    if that misses the bytes: those that topics require, then any
+    if that misses the bytes too: any
+
+Worked example: a source gives 2 replicas with 9 GB in all, 1 GB more or less tolerated. It has
+replicas of 1, 2, 4 and 8 GB, and its topics allow all of them: 1 and 8 GB are chosen. If a topic
+required the one of 4 GB, the best with it would be 4 + 8 = 12 GB. That is too much, so bytes win,
+and it is 1 and 8 GB again.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.columns import Flags, Ints, rank_within
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas
+from counterpoise.planning.placing.topics import TopicQuotas
 from counterpoise.planning.water_filling import fill, relative
 
 _MAX_EXCHANGES = 6
+# An eighth of the band is what a source may be off for the sake of topics; others make up for it.
+_TOLERANCE_SHIFT = 3
+_REQUIRED_SHARE_OF_TOLERANCE = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -189,7 +205,123 @@ def _share_out(
 # -- which replicas
 
 
-def choose(sorted_sizes: Ints, count: int, wanted_sum: int) -> Ints:
+@dataclass(frozen=True, slots=True)
+class _ByteGoal:
+    """The bytes that one source should give to one rack, and the bounds that are as good."""
+
+    wanted: int
+    lowest: int
+    highest: int
+
+    @classmethod
+    def of(
+        cls, quota: TransferQuota, band: ByteBand, bytes_in_the_end: int, to_make_up: int
+    ) -> "_ByteGoal":
+        """Return the goal; `to_make_up` are bytes that other sources gave too little.
+
+        The source makes up for them as far as it stays in its band.
+        """
+        lowest, highest = int(band.lowest[quota.source]), int(band.highest[quota.source])
+        can_give_more = max(0, bytes_in_the_end - lowest)
+        can_give_less = max(0, highest - bytes_in_the_end)
+        making_up = min(max(to_make_up, -can_give_less), can_give_more)
+        wanted = quota.wanted_bytes + making_up
+        tolerance = (highest - lowest) >> _TOLERANCE_SHIFT
+        return cls(
+            wanted=wanted,
+            lowest=wanted - min(tolerance, can_give_less),
+            highest=wanted + min(tolerance, can_give_more),
+        )
+
+    @property
+    def max_required_bytes(self) -> int:
+        """Return the bytes that may be given for the sake of topics alone."""
+        return self.wanted + (self.highest - self.wanted) // _REQUIRED_SHARE_OF_TOLERANCE
+
+    def is_met(self, given_bytes: int) -> bool:
+        return self.lowest <= given_bytes <= self.highest
+
+
+def choose_of_all(
+    placement: Placement,
+    band: ByteBand,
+    topic_quotas: TopicQuotas,
+    quotas: Sequence[TransferQuota],
+    planned_bytes: Counter[int],
+) -> Replicas:
+    """Return the replicas that go, and mark their partitions as touched.
+
+    `planned_bytes` has what each source still plans to give, to all racks. What one source gives
+    too much or too little, the next ones make up for.
+    """
+    sizes = placement.cluster.size_bytes
+    all_chosen: list[Replicas] = []
+    missing_bytes, remaining_count = 0, sum(quota.count for quota in quotas)
+    for quota in quotas:
+        bytes_in_the_end = int(placement.bytes_held[quota.source]) - planned_bytes[quota.source]
+        to_make_up = missing_bytes * quota.count // remaining_count
+        goal = _ByteGoal.of(quota, band, bytes_in_the_end, to_make_up)
+        untouched = quota.replicas.only(~placement.touched[quota.replicas.partitions])
+        chosen = untouched.only(_choose(placement, topic_quotas, quota, untouched.partitions, goal))
+        placement.touched[chosen.partitions] = True
+        all_chosen.append(chosen)
+        missing_bytes += quota.wanted_bytes - int(sizes[chosen.partitions].sum())
+        planned_bytes[quota.source] -= quota.wanted_bytes
+        remaining_count -= quota.count
+    return Replicas(*(np.concatenate(column) for column in zip(*all_chosen, strict=True)))
+
+
+def _choose(
+    placement: Placement,
+    topic_quotas: TopicQuotas,
+    quota: TransferQuota,
+    partitions: Ints,
+    goal: _ByteGoal,
+) -> Ints:
+    """Return which of `partitions` (smallest first) the source gives: `quota.count` of them."""
+    sizes = placement.cluster.size_bytes[partitions]
+    topics = placement.cluster.topic_numbers[partitions]
+    should_give, may_give = topic_quotas.of_source(quota.source)
+    mean_size = max(0, goal.wanted) // quota.count
+    nearest_first = np.argsort(np.abs(sizes - mean_size), kind="stable")
+    ranks = rank_within(topics, nearest_first)
+    is_required = ranks < should_give[topics]
+    is_allowed = ranks < may_give[topics]
+    required = np.flatnonzero(is_required)
+    allowed = np.flatnonzero(~is_required & is_allowed)
+    affordable_count = _affordable_count(
+        sizes[required], sizes[allowed], quota.count, goal.max_required_bytes
+    )
+    required = required[:affordable_count]
+    everything, chosen = np.arange(len(partitions)), required
+    for first, others in ((required, allowed), (required, everything), (required[:0], everything)):
+        rest = np.setdiff1d(others, first, assume_unique=True)
+        rest_count = quota.count - len(first)
+        if len(rest) < rest_count:
+            continue
+        rest_bytes = goal.wanted - int(sizes[first].sum())
+        chosen = np.concatenate([first, rest[_nearest_sum(sizes[rest], rest_count, rest_bytes)]])
+        if goal.is_met(int(sizes[chosen].sum())):
+            break
+    topic_quotas.take(topics[chosen])
+    return chosen
+
+
+def _affordable_count(required: Ints, others: Ints, count: int, max_bytes: int) -> int:
+    """Return how many of the smallest required sizes fit, when the smallest others fill the count.
+
+    Example: required sizes 1, 2 and 4, others of 1, 1 and 1, count 3 and at most 5 bytes. Two of
+    the required ones and one other have 4 bytes, all three have 7, so it is 2.
+    """
+    required_sums = np.concatenate(([0], np.cumsum(required)))[: count + 1]
+    other_sums = np.concatenate(([0], np.cumsum(others)))
+    other_counts = np.minimum(count - np.arange(len(required_sums)), len(others))
+    totals = required_sums + other_sums[other_counts]
+    fits = np.flatnonzero(totals <= max(max_bytes, int(totals.min())))
+    return int(fits[-1])
+
+
+def _nearest_sum(sorted_sizes: Ints, count: int, wanted_sum: int) -> Ints:
     """Return positions of `count` sizes (or of all) whose sum is near `wanted_sum`.
 
     1. slide a window over the sizes, smallest first, until its sum reaches the wanted one
