@@ -19,7 +19,6 @@ import numpy as np
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.columns import Ints
 from counterpoise.model.plan import MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
@@ -42,7 +41,7 @@ from counterpoise.planning.explanation.planning_result import (
 from counterpoise.planning.explanation.warnings import warnings_of
 from counterpoise.planning.goals import goal_named
 from counterpoise.planning.goals.goal import PlanningGoal
-from counterpoise.planning.leading import Candidates, choose_leaders
+from counterpoise.planning.leading import with_leaders
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.traffic import even_traffic, knows_traffic
 from counterpoise.planning.request_checks import check_request, refuse_impossible_constraints
@@ -92,7 +91,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         placement = before.copy()
         result = replace(unchanged, after=placement)
     deferred = keep_copies_within(placement, before, request.budget)
-    result = replace(result, assignment=_with_leaders(result), deferred=deferred)
+    result = replace(result, assignment=with_leaders(result), deferred=deferred)
     result = keep_changes_within(result)
     if is_worth_moving(result):
         return explain(result)
@@ -165,45 +164,6 @@ def _place(
         traffic_gains |= gains
         placement.reset_to(again.replicas)
     return traffic_gains
-
-
-def _with_leaders(result: PlanningResult) -> FinalAssignment:
-    """Return the replicas that were placed, with the leaders that are chosen over them."""
-    roles, cluster = result.roles, result.cluster
-    first, is_free = result.after.replicas[:, 0].copy(), np.zeros(cluster.partition_count, np.bool_)
-    candidates_by_part = _beside_each_other(list(map(_candidates, result.results_by_part)))
-    for part, of_part, candidates in zip(
-        result.parts, result.results_by_part, candidates_by_part, strict=True
-    ):
-        first[part.rows] = _lead(of_part, candidates)
-        is_free[part.rows] = candidates.is_free
-    demoted = roles.sharing & ~roles.leading
-    elects = result.goal.elects
-    return FinalAssignment.of(result.after, first, is_free=is_free, elects=elects, last=demoted)
-
-
-def _candidates(result: PlanningResult) -> Candidates:
-    goal, leading = result.goal, result.roles.leading
-    may_change = goal.may_change_leader(result.cluster, result.roles)
-    return Candidates.of(result.after, leading, may_change, elects=goal.elects)
-
-
-def _beside_each_other(parts: list[Candidates]) -> list[Candidates]:
-    """Return the candidates with what a broker may lead beside what it has to lead of others."""
-    if len(parts) == 1:
-        return parts
-    fixed = [part.fixed_bytes for part in parts]
-    total = np.sum(fixed, axis=0)
-    return [
-        replace(part, max_led_bytes=np.maximum(0, part.max_led_bytes - (total - own)))
-        for part, own in zip(parts, fixed, strict=True)
-    ]
-
-
-def _lead(result: PlanningResult, candidates: Candidates) -> Ints:
-    """Return the broker that is chosen to lead each partition."""
-    evens_traffic = result.evens_traffic and result.goal.copies_for_traffic
-    return choose_leaders(candidates, result.request.policy, evens_traffic=evens_traffic)
 
 
 def explain(result: PlanningResult) -> RebalancePlan:

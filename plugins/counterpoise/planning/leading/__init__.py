@@ -1,5 +1,6 @@
 """Leading: who leads each partition, over the replica sets that were found.
 
+    assignment = with_leaders(result)             # for each broker set by itself:
     candidates = Candidates.of(placement, is_eligible, may_change, elects=True)
     leaders = choose_leaders(candidates, policy)
 
@@ -20,12 +21,14 @@ Limits: replicas that are out of sync are not chosen (`candidates`); what is pro
 others. Choosing again once the chosen leaders lead changes nothing.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
+from counterpoise.planning.explanation.planning_result import FinalAssignment, PlanningResult
 from counterpoise.planning.leading.candidates import Candidates
 from counterpoise.planning.leading.leader_constraints import (
     bytes_above,
@@ -42,7 +45,50 @@ from counterpoise.planning.leading.weighed_leaders import even_bytes_in
 
 _MAX_TURNS: Final = 20
 
-__all__ = ["Candidates", "choose_leaders"]
+__all__ = ["Candidates", "choose_leaders", "with_leaders"]
+
+
+def with_leaders(result: PlanningResult) -> FinalAssignment:
+    """Return the replicas that were placed, with the leaders that are chosen over them.
+
+    Each broker set is led by itself; what a broker has to lead in others counts for its limit.
+    """
+    roles, cluster, goal = result.roles, result.cluster, result.goal
+    first, is_free = result.after.replicas[:, 0].copy(), np.zeros(cluster.partition_count, np.bool_)
+    for part, of_part, candidates in zip(
+        result.parts, result.results_by_part, _candidates_by_part(result), strict=True
+    ):
+        evens_traffic = of_part.evens_traffic and goal.copies_for_traffic
+        first[part.rows] = choose_leaders(
+            candidates, result.request.policy, evens_traffic=evens_traffic
+        )
+        is_free[part.rows] = candidates.is_free
+    demoted = roles.sharing & ~roles.leading
+    return FinalAssignment.of(
+        result.after, first, is_free=is_free, elects=goal.elects, last=demoted
+    )
+
+
+def _candidates_by_part(result: PlanningResult) -> list[Candidates]:
+    """Return the candidates of each broker set."""
+    goal = result.goal
+    candidates = [
+        Candidates.of(
+            part.after,
+            part.roles.leading,
+            goal.may_change_leader(part.cluster, part.roles),
+            elects=goal.elects,
+        )
+        for part in result.results_by_part
+    ]
+    if len(candidates) == 1:
+        return candidates
+    fixed_bytes = [of_part.fixed_bytes for of_part in candidates]
+    total_bytes = np.sum(fixed_bytes, axis=0)
+    return [
+        replace(of_part, max_led_bytes=np.maximum(0, of_part.max_led_bytes - (total_bytes - own)))
+        for of_part, own in zip(candidates, fixed_bytes, strict=True)
+    ]
 
 
 def choose_leaders(
