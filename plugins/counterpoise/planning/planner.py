@@ -170,6 +170,7 @@ def explain(result: PlanningResult) -> RebalancePlan:
     """Return the plan document; one without moves says in `reason` why nothing moves."""
     snapshot, request = result.snapshot, result.request
     moves = moves_of(result)
+    settings = settings_before(snapshot.throttles, moves)
     lower_bound, goal_bound = result.bounds
     moves_for_traffic = any(move.why is MoveReason.TRAFFIC for move in moves)
     return RebalancePlan(
@@ -181,7 +182,7 @@ def explain(result: PlanningResult) -> RebalancePlan:
         policy_digest=request.policy.digest,
         moves=moves,
         reason="" if moves else reason_for_empty_plan(result),
-        settings_before=settings_before(snapshot.throttles, moves),
+        settings_before=settings,
         figures=figures_of(result, with_network_in=moves_for_traffic),
         lower_bound=lower_bound,
         goal_bound=goal_bound,

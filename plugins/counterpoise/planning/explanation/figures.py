@@ -183,8 +183,28 @@ def evening_bound(result: PlanningResult) -> LowerBound:
     return LowerBound(
         replicas=sum(bound.replicas for bound in bounds),
         bytes=sum(bound.bytes for bound in bounds),
-        leaders_max_minus_min=result.min_leader_range,
+        leaders_max_minus_min=min_leader_range(result),
     )
+
+
+def min_leader_range(result: PlanningResult) -> int:
+    """Return the least that the largest and the smallest count of leaders can differ by."""
+    counts = np.concatenate([_even_leader_counts(part) for part in result.results_by_part])
+    return int(np.ptp(counts)) if len(counts) else 0
+
+
+def _even_leader_counts(result: PlanningResult) -> Ints:
+    """Return leaders of the brokers that may lead, as even as any replica sets would allow."""
+    cluster, roles, leaders_now = result.cluster, result.roles, result.cluster.leaders_now
+    is_led_in_scope = (leaders_now >= 0) & np.append(cluster.is_in_scope, False)[leaders_now]
+    is_free = result.goal.may_change_leader(cluster, roles) & is_led_in_scope
+    if not result.goal.moves_replicas:
+        is_free &= result.before.count_on(roles.leading) > 0
+    fixed = cluster.leader_load(np.where(is_free, NOBODY, leaders_now))[roles.leading]
+    if not len(fixed):
+        return fixed
+    total = int(fixed.sum() + is_free.sum())
+    return fill(total, fixed, np.full(len(fixed), UNBOUNDED), fixed)
 
 
 def _evening_bound(result: PlanningResult) -> LowerBound:
@@ -195,7 +215,7 @@ def _evening_bound(result: PlanningResult) -> LowerBound:
     return LowerBound(
         replicas=max(int(cures.sum()), _units_to_copy(result, np.ones_like(sizes), None, 0)),
         bytes=max(int((cures * sizes).sum()), _units_to_copy(result, sizes, weights, percent)),
-        leaders_max_minus_min=result.min_leader_range,
+        leaders_max_minus_min=min_leader_range(result),
     )
 
 

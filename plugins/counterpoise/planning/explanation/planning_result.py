@@ -30,7 +30,7 @@ from counterpoise.planning.placing.traffic import (
     traffic_band,
     traffic_per_broker,
 )
-from counterpoise.planning.water_filling import fill, fill_racks
+from counterpoise.planning.water_filling import fill_racks
 
 if TYPE_CHECKING:
     from counterpoise.planning.goals.goal import PlanningGoal
@@ -230,12 +230,6 @@ class PlanningResult:
             free[part.rows] = int(destinations.sum()) - result.before.count_on(destinations)
         return free
 
-    @property
-    def min_leader_range(self) -> int:
-        """Return the least that the largest and the smallest count of leaders can differ by."""
-        counts = np.concatenate([_even_leader_counts(part) for part in self.results_by_part])
-        return int(np.ptp(counts)) if len(counts) else 0
-
     def topic_leaders_lacking(self, leaders: Ints) -> int:
         """Return the leaders that brokers lack of topics of which each has to lead some."""
         cluster, minimum = self.cluster, self.cluster.min_topic_leaders
@@ -311,17 +305,3 @@ def _byte_band(result: PlanningResult) -> ByteBand:
 def _traffic_band(result: PlanningResult) -> ByteBand:
     percent = result.request.policy.bytes_in_tolerance_percent
     return traffic_band(result.after, result.roles, percent)
-
-
-def _even_leader_counts(result: PlanningResult) -> Ints:
-    """Return leaders of the brokers that may lead, as even as any replica sets would allow."""
-    cluster, roles, leaders_now = result.cluster, result.roles, result.cluster.leaders_now
-    is_led_in_scope = (leaders_now >= 0) & np.append(cluster.is_in_scope, False)[leaders_now]
-    is_free = result.goal.may_change_leader(cluster, roles) & is_led_in_scope
-    if not result.goal.moves_replicas:
-        is_free &= result.before.count_on(roles.leading) > 0
-    fixed = cluster.leader_load(np.where(is_free, NOBODY, leaders_now))[roles.leading]
-    if not len(fixed):
-        return fixed
-    total = int(fixed.sum() + is_free.sum())
-    return fill(total, fixed, np.full(len(fixed), UNBOUNDED), fixed)

@@ -24,6 +24,7 @@ from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.plan import LowerBound, MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import ClusterArrays
+from counterpoise.planning.explanation.figures import min_leader_range
 from counterpoise.planning.placement import Placement, Roles
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class PlanningGoal:
         """Return the least that any plan copies, and how even leaders can be at best."""
         copies = self.copies(result)
         copied_bytes = int((copies * result.cluster.size_bytes).sum())
-        return LowerBound(int(copies.sum()), copied_bytes, result.min_leader_range)
+        return LowerBound(int(copies.sum()), copied_bytes, min_leader_range(result))
 
     def bounds(self, result: "PlanningResult") -> tuple[LowerBound, LowerBound | None]:
         """Return the bound for what the plan reaches, and that of the whole goal if it is more."""
