@@ -19,8 +19,9 @@ from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import highest_share, units_misplaced
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.leading.leader_constraints import bytes_above
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.targets import byte_band
+from counterpoise.planning.placing.targets import bytes_outside_band
 from counterpoise.planning.placing.topics import TopicShares, lacking_topics
 from counterpoise.planning.placing.traffic import traffic_per_broker
 
@@ -59,8 +60,9 @@ def _replica_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     yield _constraints_broken(before, result) - _constraints_broken(after, result), 0
     replicas_misplaced = _misplaced(before.counts, roles.sharing)
     yield replicas_misplaced - _misplaced(after.counts, roles.sharing), replica_count
-    bytes_gained = _bytes_outside(before, result) - _bytes_outside(after, result)
-    yield bytes_gained, int(after.bytes_held.sum())
+    percent = result.request.policy.bytes_tolerance_percent
+    bytes_before = bytes_outside_band(before, roles, percent)
+    yield bytes_before - bytes_outside_band(after, roles, percent), int(after.bytes_held.sum())
     yield _above_topic_share(before, result) - _above_topic_share(after, result), replica_count
     if result.evens_traffic:
         outside = _traffic_outside(before, result) - _traffic_outside(after, result)
@@ -79,8 +81,10 @@ def _leader_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     lacking = result.topic_leaders_lacking(leaders_before)
     yield lacking - result.topic_leaders_lacking(leaders_after), 0
     if result.request.policy.constraints.max_leader_bytes_in_per_second is not None:
-        above_limit = _above_leader_limit(result, leaders_before)
-        yield above_limit - _above_leader_limit(result, leaders_after), 0
+        led_before = cluster.leader_load(leaders_before, cluster.bytes_in)
+        led_after = cluster.leader_load(leaders_after, cluster.bytes_in)
+        excess_before = bytes_above(led_before, cluster.max_led_bytes, roles.leading)
+        yield excess_before - bytes_above(led_after, cluster.max_led_bytes, roles.leading), 0
     not_preferred = _not_preferred(rows_before, leaders_before)
     yield not_preferred - _not_preferred(rows_after, leaders_after), partition_count
     if result.request.policy.leader_weight is LeaderWeight.BYTES_IN:
@@ -101,14 +105,6 @@ def _constraints_broken(placement: Placement, result: PlanningResult) -> int:
     too_many = np.maximum(0, placement.counts - placement.cluster.max_counts)
     misplaced = int(placement.outside_sets.sum() + too_many[result.sharing].sum())
     return misplaced + len(lacking_topics(placement, result.roles))
-
-
-def _bytes_outside(placement: Placement, result: PlanningResult) -> int:
-    """Return the bytes that would have to move for every broker to be in its band."""
-    percent = result.request.policy.bytes_tolerance_percent
-    band = byte_band(placement, result.roles, percent)
-    bytes_outside = band.bytes_outside(placement.bytes_held)
-    return int(bytes_outside[result.sharing].sum())
 
 
 def _traffic_outside(placement: Placement, result: PlanningResult) -> int:
@@ -147,13 +143,6 @@ def _bytes_in_above(result: PlanningResult, leaders: Ints, tolerance_percent: in
     bytes_in = result.cluster.leader_load(leaders, result.cluster.bytes_in)[result.roles.leading]
     highest = int(bytes_in.sum()) * (100 + tolerance_percent) // (100 * max(1, len(bytes_in)))
     return int(np.maximum(0, bytes_in - highest).sum())
-
-
-def _above_leader_limit(result: PlanningResult, leaders: Ints) -> int:
-    """Return the bytes per second that brokers lead above what they may."""
-    cluster = result.cluster
-    above = cluster.leader_load(leaders, cluster.bytes_in) - cluster.max_led_bytes
-    return int(np.maximum(0, above)[result.roles.leading].sum())
 
 
 def _not_preferred(replicas: Ints, leaders: Ints) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
+from counterpoise.model.columns import Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.plan import Deferred, LowerBound
 from counterpoise.model.request import Goal, PlanRequest
@@ -25,6 +25,7 @@ from counterpoise.planning.broker_sets import BrokerSetPart
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.small import best_counts
 from counterpoise.planning.placing.targets import byte_band, count_targets, spread_bounds
+from counterpoise.planning.placing.topics import leaders_lacking
 from counterpoise.planning.placing.traffic import (
     knows_traffic,
     traffic_band,
@@ -232,13 +233,8 @@ class PlanningResult:
 
     def topic_leaders_lacking(self, leaders: Ints) -> int:
         """Return the leaders that brokers lack of topics of which each has to lead some."""
-        cluster, minimum = self.cluster, self.cluster.min_topic_leaders
-        lacking = 0
-        for topic in np.flatnonzero(minimum).tolist():
-            of_topic = np.where(cluster.topic_numbers == topic, leaders, NOBODY)
-            counts = cluster.leader_load(of_topic)[self.roles.leading]
-            lacking += int(np.maximum(0, minimum[topic] - counts).sum())
-        return lacking
+        topics, min_leaders = self.cluster.topic_numbers, self.cluster.min_topic_leaders
+        return int(leaders_lacking(topics, leaders, min_leaders, self.roles.leading).sum())
 
     @property
     def sharing(self) -> Flags:

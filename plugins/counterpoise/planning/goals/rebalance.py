@@ -45,6 +45,7 @@ from counterpoise.planning.placing.swaps import (
 )
 from counterpoise.planning.placing.targets import (
     byte_band,
+    bytes_outside_band,
     count_targets,
     repair_racks,
 )
@@ -229,14 +230,13 @@ def _unevenness(placement: Placement, roles: Roles, policy: BalancePolicy) -> _U
     """Return racks first, then counts, then topics where the policy asks, then bytes."""
     counts = placement.counts[roles.sharing].tolist()
     squared_counts = sum(count * count for count in counts)
-    band = byte_band(placement, roles, policy.bytes_tolerance_percent)
-    bytes_outside = band.bytes_outside(placement.bytes_held)[roles.sharing]
+    bytes_outside = bytes_outside_band(placement, roles, policy.bytes_tolerance_percent)
     racks = int(placement.racks_missing(roles.staying).sum())
     topics = 0
     if policy.topics_max_above_share is not None:
         shares = TopicShares.of(placement, roles, placement.counts)
         topics = topics_above(placement, roles, shares, policy.topics_max_above_share)
-    return racks, squared_counts, topics, int(bytes_outside.sum())
+    return racks, squared_counts, topics, bytes_outside
 
 
 def _is_better(found: Placement, other: Placement, roles: Roles, policy: BalancePolicy) -> bool:

@@ -34,9 +34,8 @@ from counterpoise.planning.leading.leader_constraints import (
     bytes_above,
     is_needed,
     keep_below,
-    lacking_leaders,
+    lacking_by_topic,
     lead_topic,
-    topics_below,
 )
 from counterpoise.planning.leading.leader_flow import even_leaders
 from counterpoise.planning.leading.leader_traffic import even_leader_traffic
@@ -140,16 +139,17 @@ def _may_stay(candidates: Candidates) -> Flags:
 def _badness(candidates: Candidates, leaders: Ints) -> tuple[int, int, int]:
     """Return bytes above the limits, leaders that topics lack, and unevenness by number."""
     leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
-    concerned = np.flatnonzero(candidates.min_topic_leaders).tolist()
-    lacking = sum(lacking_leaders(candidates, leaders, topic) for topic in concerned)
-    counts = candidates.counts(leaders)[candidates.eligible_brokers]
-    return bytes_above(candidates, leaders), lacking, int((counts * counts).sum())
+    led_bytes, is_eligible = candidates.led_bytes(leaders), candidates.is_eligible
+    excess = bytes_above(led_bytes, candidates.max_led_bytes, is_eligible)
+    lacking = int(lacking_by_topic(candidates, leaders).sum())
+    counts = candidates.counts(leaders)[is_eligible]
+    return excess, lacking, int((counts * counts).sum())
 
 
 def _constrained(candidates: Candidates, policy: BalancePolicy, *, evens_traffic: bool) -> Ints:
     """Return leaders that are even, and keep what constraints say of leaders."""
     leaders = _choose(candidates, policy, evens_traffic=evens_traffic)
-    below = topics_below(candidates, leaders)
+    below = np.flatnonzero(lacking_by_topic(candidates, leaders))
     if len(below):
         rows = np.flatnonzero(candidates.is_free & np.isin(candidates.topics, below))
         for topic in below.tolist():

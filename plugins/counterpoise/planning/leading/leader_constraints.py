@@ -1,6 +1,6 @@
 """Constraints on leaders: so many of a topic on each broker, and no more bytes-in than allowed.
 
-    for topic in topics_below(candidates, leaders):
+    for topic in np.flatnonzero(lacking_by_topic(candidates, leaders)):
         leaders[rows] = lead_topic(candidates, rows)
     rows[is_needed(candidates, rows, leaders)]          # all others are evened around these
     leaders = keep_below(candidates, leaders)
@@ -37,24 +37,17 @@ import numpy as np
 
 from counterpoise.model.columns import Flags, Ints, count_within, rank_within
 from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.planning.placing.topics import leaders_lacking
 
 _MAX_CHANGES_PER_PARTITION: Final = 4
 
 # -- a minimum of leaders of a topic
 
 
-def topics_below(candidates: Candidates, leaders: Ints) -> Ints:
-    """Return the topics of which some eligible broker leads fewer than it should."""
-    concerned = np.flatnonzero(candidates.min_topic_leaders)
-    is_below = [lacking_leaders(candidates, leaders, topic) > 0 for topic in concerned.tolist()]
-    return concerned[np.array(is_below, dtype=np.bool_)]
-
-
-def lacking_leaders(candidates: Candidates, leaders: Ints, topic: int) -> int:
-    """Return how many leaders of a topic eligible brokers lack, in all."""
-    counts = candidates.counts(leaders[candidates.topics == topic])
-    least = candidates.min_topic_leaders[topic]
-    return int(np.maximum(0, least - counts)[candidates.eligible_brokers].sum())
+def lacking_by_topic(candidates: Candidates, leaders: Ints) -> Ints:
+    """Return, per topic, how many leaders eligible brokers lack."""
+    min_leaders = candidates.min_topic_leaders
+    return leaders_lacking(candidates.topics, leaders, min_leaders, candidates.is_eligible)
 
 
 def lead_topic(candidates: Candidates, rows: Ints) -> Ints:
@@ -122,10 +115,9 @@ class _Change(NamedTuple):
     key: tuple[int, int, int, int]  # the smallest is the best
 
 
-def bytes_above(candidates: Candidates, leaders: Ints) -> int:
-    """Return the bytes per second that eligible brokers lead above what they may."""
-    above = candidates.led_bytes(leaders) - candidates.max_led_bytes
-    return int(np.maximum(0, above)[candidates.eligible_brokers].sum())
+def bytes_above(led_bytes: Ints, max_led_bytes: Ints, is_counted: Flags) -> int:
+    """Return the bytes per second that the counted brokers lead above what they may."""
+    return int(np.maximum(0, led_bytes - max_led_bytes)[is_counted].sum())
 
 
 def keep_below(candidates: Candidates, leaders: Ints) -> Ints:

@@ -251,6 +251,12 @@ def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> Byt
     return ByteBand.around(fair, tolerance_percent)
 
 
+def bytes_outside_band(placement: Placement, roles: Roles, tolerance_percent: int) -> int:
+    """Return the bytes that would have to move for every broker that shares to be in its band."""
+    band = byte_band(placement, roles, tolerance_percent)
+    return int(band.bytes_outside(placement.bytes_held)[roles.sharing].sum())
+
+
 def disk_weights(cluster: ClusterArrays, roles: Roles) -> Weights | None:
     """Return each broker's disks relative to the largest.
 

@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.model.columns import Ints
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.planning.placement import MovableReplicas, Placement, Roles
 from counterpoise.planning.placing.targets import bounds_of_partition
 
@@ -205,6 +205,19 @@ def lacking_topics(placement: Placement, roles: Roles) -> list[tuple[int, int]]:
         for broker in np.flatnonzero(missing > 0).tolist():
             found += [(topic, broker)] * int(missing[broker])
     return found
+
+
+def leaders_lacking(topics: Ints, leaders: Ints, min_leaders: Ints, is_counted: Flags) -> Ints:
+    """Return, per topic, the leaders that the counted brokers lack, of which each has to lead some.
+
+    `topics` and `leaders` have one entry per partition, `min_leaders` one per topic.
+    """
+    lacking = np.zeros_like(min_leaders)
+    for topic in np.flatnonzero(min_leaders).tolist():
+        of_topic = leaders[(topics == topic) & (leaders >= 0)]
+        counts = np.bincount(of_topic, minlength=len(is_counted))[is_counted]
+        lacking[topic] = np.maximum(0, min_leaders[topic] - counts).sum()
+    return lacking
 
 
 def bring_topics(placement: Placement, roles: Roles) -> None:
