@@ -41,9 +41,10 @@ def _racks_lost(result: PlanningResult) -> str:
 
 
 def _uneven_racks(result: PlanningResult) -> str:
-    best = result.ideal_counts[result.sharing]
+    sharing = result.roles.sharing
+    best = result.ideal_counts[sharing]
     low, high = int(best.min(initial=UNBOUNDED)), int(best.max(initial=0))
-    reached = int(np.ptp(result.after.counts[result.sharing]))
+    reached = int(np.ptp(result.after.counts[sharing]))
     if high - low <= 1 or reached < high - low or not result.goal.evens_replicas:
         return ""
     if result.has_sets:
@@ -60,7 +61,8 @@ def _uneven_racks(result: PlanningResult) -> str:
 
 def _left_alone_uneven(result: PlanningResult) -> str:
     """Say that what the plan must leave alone keeps the counts from being more even."""
-    best, ideal = result.best_counts[result.sharing], result.ideal_counts[result.sharing]
+    sharing = result.roles.sharing
+    best, ideal = result.best_counts[sharing], result.ideal_counts[sharing]
     left_alone = int((~result.cluster.may_change).sum())
     if not result.goal.evens_replicas or not left_alone or not is_worse(best, ideal):
         return ""
@@ -72,7 +74,8 @@ def _left_alone_uneven(result: PlanningResult) -> str:
 
 
 def _counts_not_reached(result: PlanningResult) -> str:
-    best, counts = result.best_counts[result.sharing], result.after.counts[result.sharing]
+    sharing = result.roles.sharing
+    best, counts = result.best_counts[sharing], result.after.counts[sharing]
     if not result.goal.evens_replicas or not is_worse(counts, best):
         return ""
     return (

@@ -155,8 +155,9 @@ def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
         known_bytes = 0 if len(result.out_of_band) else needed.bytes
         copied_bytes = max(after.bound.bytes, known_bytes)
         return replace(needed, replicas=after.bound.replicas, bytes=copied_bytes)
-    best = result.best_counts[result.sharing]
-    counts, sizes = after.counts[result.sharing], result.cluster.size_bytes
+    sharing = result.roles.sharing
+    best, counts = result.best_counts[sharing], after.counts[sharing]
+    sizes = result.cluster.size_bytes
     is_even = int((counts * counts).sum()) <= int((best * best).sum())
     more_counts = int(np.maximum(0, after.counts - before.counts).sum())
     more_bytes = int(np.maximum(0, after.bytes_held - before.bytes_held).sum())
@@ -292,7 +293,7 @@ def _has_peer_with_one_more(result: PlanningResult, shares: Ints) -> Flags:
     Then this one is rounded down, and that one up.
     """
     keys = result.cluster.racks * (int(shares.max()) + 2) + shares
-    return np.isin(keys + 1, keys[result.sharing])
+    return np.isin(keys + 1, keys[result.roles.sharing])
 
 
 def _possible_rack_bounds(
@@ -304,7 +305,7 @@ def _possible_rack_bounds(
     """
     before, counts = result.before, result.before.replica_counts
     sizes = result.cluster.rack_sizes(result.roles.staying)
-    is_bound = ~np.append(result.sharing, True)[before.replicas].all(axis=1)
+    is_bound = ~np.append(result.roles.sharing, True)[before.replicas].all(axis=1)
     is_spread = stacked_pairs(before) <= min_stacked_pairs(counts, sizes)
     is_regular = can_move & is_spread & ~is_bound
     is_uncertain = can_move & ~is_regular

@@ -103,13 +103,13 @@ def _constraints_broken(placement: Placement, result: PlanningResult) -> int:
     those that a broker lacks to lead a topic as much as it should.
     """
     too_many = np.maximum(0, placement.counts - placement.cluster.max_counts)
-    misplaced = int(placement.outside_sets.sum() + too_many[result.sharing].sum())
+    misplaced = int(placement.outside_sets.sum() + too_many[result.roles.sharing].sum())
     return misplaced + len(lacking_topics(placement, result.roles))
 
 
 def _traffic_outside(placement: Placement, result: PlanningResult) -> int:
     outside = result.traffic_band.bytes_outside(traffic_per_broker(placement))
-    return int(outside[result.sharing].sum())
+    return int(outside[result.roles.sharing].sum())
 
 
 def _misplaced(counts: Ints, is_counted: Flags) -> int:
@@ -120,7 +120,7 @@ def _above_topic_share(placement: Placement, result: PlanningResult) -> int:
     """Return the replicas above the highest share of their topic, over all topics and brokers."""
     shares = TopicShares.of(placement, result.roles, placement.counts)
     total = 0
-    for broker in np.flatnonzero(result.sharing).tolist():
+    for broker in np.flatnonzero(result.roles.sharing).tolist():
         above = placement.topic_counts[:, broker] - shares.highest(broker)
         total += int(np.maximum(0, above).sum())
     return total

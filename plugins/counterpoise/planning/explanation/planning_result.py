@@ -195,7 +195,8 @@ class PlanningResult:
 
     @cached_property
     def band(self) -> ByteBand:
-        return self._band_by_broker(_byte_band)
+        percent = self.request.policy.bytes_tolerance_percent
+        return self._band_by_broker(lambda part: byte_band(part.after, part.roles, percent))
 
     @cached_property
     def out_of_band(self) -> Ints:
@@ -209,7 +210,8 @@ class PlanningResult:
 
     @cached_property
     def traffic_band(self) -> ByteBand:
-        return self._band_by_broker(_traffic_band)
+        percent = self.request.policy.bytes_in_tolerance_percent
+        return self._band_by_broker(lambda part: traffic_band(part.after, part.roles, percent))
 
     @cached_property
     def out_of_traffic_band(self) -> Ints:
@@ -235,10 +237,6 @@ class PlanningResult:
         """Return the leaders that brokers lack of topics of which each has to lead some."""
         topics, min_leaders = self.cluster.topic_numbers, self.cluster.min_topic_leaders
         return int(leaders_lacking(topics, leaders, min_leaders, self.roles.leading).sum())
-
-    @property
-    def sharing(self) -> Flags:
-        return self.roles.sharing
 
     # -- for sentences
 
@@ -280,7 +278,7 @@ def _best_counts(result: PlanningResult) -> Ints:
 
 
 def _ideal_counts(result: PlanningResult) -> Ints:
-    counts, sharing = result.after.counts, result.sharing
+    counts, sharing = result.after.counts, result.roles.sharing
     everything = np.ones(result.cluster.partition_count, dtype=np.bool_)
     sizes = result.cluster.rack_sizes(result.roles.staying)
     one_each = everything.astype(np.int64)
@@ -292,12 +290,3 @@ def _ideal_counts(result: PlanningResult) -> Ints:
         racks=result.cluster.racks,
         rack_bounds=spread_bounds(result.after.replica_counts, everything, one_each, sizes),
     )
-
-
-def _byte_band(result: PlanningResult) -> ByteBand:
-    return byte_band(result.after, result.roles, result.request.policy.bytes_tolerance_percent)
-
-
-def _traffic_band(result: PlanningResult) -> ByteBand:
-    percent = result.request.policy.bytes_in_tolerance_percent
-    return traffic_band(result.after, result.roles, percent)

@@ -234,9 +234,9 @@ def _topics_outside_sets(result: PlanningResult) -> str:
 
 def _no_new_replicas(result: PlanningResult) -> str:
     """Name brokers that would have got replicas if no constraint were against it."""
-    cluster = result.cluster
-    is_below = (result.after.counts < result.best_counts) & result.sharing & cluster.takes_none
-    closed = np.flatnonzero(is_below)
+    may_get_none = result.roles.sharing & result.cluster.takes_none
+    is_below = result.after.counts < result.best_counts
+    closed = np.flatnonzero(may_get_none & is_below)
     if not result.goal.moves_replicas or not len(closed):
         return ""
     return (
@@ -257,7 +257,7 @@ def _full_brokers(result: PlanningResult) -> str:
     is_grown = result.after.counts > result.before.counts
     is_bound = (counts == max_count) & ((best > max_count) | is_grown)
     above = np.flatnonzero(cluster.is_live & (counts > max_count))
-    bound = np.flatnonzero(result.sharing & is_bound)
+    bound = np.flatnonzero(result.roles.sharing & is_bound)
     sentences = []
     if len(bound):
         sentences.append(

@@ -158,7 +158,8 @@ class EveningGoal(PlanningGoal):
         return reached, needed if is_more else None
 
     def reason(self, result: PlanningResult) -> str:
-        counts, best = result.after.counts[result.sharing], result.ideal_counts[result.sharing]
+        sharing = result.roles.sharing
+        counts, best = result.after.counts[sharing], result.ideal_counts[sharing]
         facts = f"leaders {result.leaders_per_broker} and replicas {as_range(counts)} per broker"
         if not is_worse(counts, best) and not len(result.out_of_band):
             percent = result.request.policy.bytes_tolerance_percent

@@ -26,7 +26,7 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.columns import Ints
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
 from counterpoise.planning.explanation.planning_result import FinalAssignment, PlanningResult
 from counterpoise.planning.leading.candidates import Candidates
@@ -111,7 +111,8 @@ def choose_leaders(
 
 def _better_or_present(candidates: Candidates, leaders: Ints) -> Ints:
     """Return chosen leaders if they are better than those of now."""
-    present = np.where(_may_stay(candidates), candidates.leaders_now, leaders)
+    may_stay = (candidates.replicas == candidates.leaders_now[:, None]).any(axis=1)
+    present = np.where(may_stay, candidates.leaders_now, leaders)
     return present if _badness(candidates, present) <= _badness(candidates, leaders) else leaders
 
 
@@ -130,10 +131,6 @@ def _search_on(
             break
         leaders = found
     return leaders
-
-
-def _may_stay(candidates: Candidates) -> Flags:
-    return np.asarray((candidates.replicas == candidates.leaders_now[:, None]).any(axis=1))
 
 
 def _badness(candidates: Candidates, leaders: Ints) -> tuple[int, int, int]:

@@ -54,7 +54,7 @@ class ReplicaChoice:
     ) -> "ReplicaChoice":
         """Return the choice of goals about evenness."""
         partitions = np.flatnonzero(placement.cluster.may_change)
-        stands = _stands(placement, partitions)
+        stands = stands_of(placement, partitions)
         may_stand = stands | _may_arrive(placement, partitions, roles.destinations)
         must_stand = stands & ~roles.sources
         choice = cls._of(placement, roles, partitions, may_stand, must_stand)
@@ -66,7 +66,7 @@ class ReplicaChoice:
     def to_empty(cls, placement: Placement, roles: Roles, is_chosen: Flags) -> "ReplicaChoice":
         """Return the choice of goals that empty brokers; `is_chosen` has partitions on these."""
         partitions = np.flatnonzero(is_chosen)
-        stands = _stands(placement, partitions)
+        stands = stands_of(placement, partitions)
         may_stand = stands | _may_arrive(placement, partitions, roles.destinations)
         return cls._of(placement, roles, partitions, may_stand, stands & ~roles.leaving)
 
@@ -75,7 +75,7 @@ class ReplicaChoice:
         """Return the choice of new replicas until each partition has `factor`."""
         is_short = placement.cluster.may_change & (placement.replica_counts < factor)
         partitions = np.flatnonzero(is_short)
-        stands = _stands(placement, partitions)
+        stands = stands_of(placement, partitions)
         may_stand = stands | _may_arrive(placement, partitions, roles.destinations)
         factors = np.full(len(partitions), factor)
         return cls._of(placement, roles, partitions, may_stand, stands, factors)
@@ -91,7 +91,7 @@ class ReplicaChoice:
         must_stay: Flags,
     ) -> "ReplicaChoice":
         """Return the choice of the replicas that stay; the flags are as the rows of replicas."""
-        stands = _stands(placement, partitions)
+        stands = stands_of(placement, partitions)
         may_stand, must_stand = np.zeros_like(stands), np.zeros_like(stands)
         rows, columns = np.nonzero(placement.replicas[partitions][:, : may_stay.shape[1]] >= 0)
         brokers = placement.replicas[partitions][rows, columns]
@@ -136,11 +136,7 @@ class ReplicaChoice:
     @cached_property
     def stands(self) -> Flags:
         """Return where each partition stands now."""
-        return _stands(self.start, self.partitions)
-
-    def stands_in(self, placement: Placement) -> Flags:
-        """Return where each partition stands in other replica sets."""
-        return _stands(placement, self.partitions)
+        return stands_of(self.start, self.partitions)
 
     @cached_property
     def fixed_counts(self) -> Ints:
@@ -204,7 +200,8 @@ class ReplicaChoice:
         placement.reset_to(rows)
 
 
-def _stands(placement: Placement, partitions: Ints) -> Flags:
+def stands_of(placement: Placement, partitions: Ints) -> Flags:
+    """Return a flag for each of the partitions and each broker: does the partition stand there?"""
     rows = placement.replicas[partitions]
     stands = np.zeros((len(partitions), placement.cluster.broker_count + 1), dtype=np.bool_)
     stands[np.arange(len(partitions))[:, None], rows] = True

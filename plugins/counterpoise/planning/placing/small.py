@@ -19,7 +19,7 @@ from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.placement import CopyBound, Placement, Roles
 from counterpoise.planning.placing.byte_program import BandAnswer, within_band
-from counterpoise.planning.placing.choice import ReplicaChoice
+from counterpoise.planning.placing.choice import ReplicaChoice, stands_of
 from counterpoise.planning.placing.flow import (
     are_costs_exact,
     copy_fewest_bytes,
@@ -129,7 +129,7 @@ def make_counts_best(placement: Placement, choice: ReplicaChoice) -> None:
     """Change as few replicas as can be until racks and counts are the best that there are."""
     if not are_costs_exact(choice):
         return
-    chosen = nearest_to(choice, choice.stands_in(placement))
+    chosen = nearest_to(choice, stands_of(placement, choice.partitions))
     if choice.has_room_for(chosen):
         choice.apply(placement, chosen)
 

@@ -143,11 +143,6 @@ def min_stacked_pairs(replica_counts: Ints, sizes: Ints) -> Ints:
     return min_pairs[replica_counts]
 
 
-def badly_racked(placement: Placement, staying: Flags) -> Ints:
-    """Return the partitions that the brokers which stay would allow to be on more racks."""
-    return np.flatnonzero(placement.racks_missing(staying))
-
-
 def repair_racks(placement: Placement, roles: Roles, wanted: Ints, limit: Ints) -> None:
     """Move replicas that share a rack to a rack with none of their partition, while brokers can.
 
@@ -155,7 +150,7 @@ def repair_racks(placement: Placement, roles: Roles, wanted: Ints, limit: Ints) 
     `wanted` count gets the replica.
     """
     may_change = placement.cluster.may_change
-    for partition in badly_racked(placement, roles.staying).tolist():
+    for partition in np.flatnonzero(placement.racks_missing(roles.staying)).tolist():
         if may_change[partition]:
             while _repair_one(placement, roles, wanted, limit, partition):
                 pass
