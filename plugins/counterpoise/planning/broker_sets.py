@@ -66,11 +66,11 @@ def with_room(
 
     With `may_give_all`, replicas that are to leave a broker for another set leave it.
     """
-    held = [_remaining(part, may_give_all=may_give_all) for part in parts]
-    total = np.sum(held, axis=0)
+    remaining = [_remaining(part, may_give_all=may_give_all) for part in parts]
+    total = np.sum(remaining, axis=0)
     return tuple(
         replace(part, cluster=replace(part.cluster, max_counts=max_counts - (total - own)))
-        for part, own in zip(parts, held, strict=True)
+        for part, own in zip(parts, remaining, strict=True)
     )
 
 

@@ -108,8 +108,8 @@ def _place_parts(result: PlanningResult, placement: Placement) -> dict[int, int]
     if not result.has_sets:
         return _place(result.goal, placement, result.roles, result.request)
     traffic_gains = _place_each(result, placement, result.parts)
-    most = np.maximum(placement.cluster.max_counts, result.before.counts)
-    if not (placement.counts > most).any():
+    max_counts = np.maximum(placement.cluster.max_counts, result.before.counts)
+    if not (placement.counts > max_counts).any():
         return traffic_gains
     traffic_gains = {}
     placement.reset_to(result.before.replicas.copy())

@@ -1,6 +1,6 @@
 """Shares of whole units by water filling: as even as bounds per broker and per rack allow.
 
-    fill(10, lower=[0, 0, 0], upper=[2, 9, 9], current=[2, 7, 1])    # [2, 4, 4]
+    fill(10, lower=[0, 0, 0], upper=[2, 9, 9], loads=[2, 7, 1])    # [2, 4, 4]
 
 The name is from information theory (Cover and Thomas, Elements of Information Theory, chapter 9):
 pour the total into vessels that stand side by side; all get the same level, except where the
@@ -9,9 +9,9 @@ bottom of a vessel is higher (`lower`) or its rim is lower (`upper`).
     level    = the highest one with: sum of clip(level, lower, upper) <= total
     shares   = clip(level, lower, upper)
     leftover = total - sum of shares
-    one unit each of the leftover to the brokers that the next level raises, largest `current` first
+    one unit each of the leftover to the brokers that the next level raises, largest `loads` first
 
-Worked example, total 11, lower [0, 0, 0], upper [2, 9, 9], current [2, 7, 1]: level 4 takes
+Worked example, total 11, lower [0, 0, 0], upper [2, 9, 9], loads [2, 7, 1]: level 4 takes
 2 + 4 + 4 = 10 units, level 5 would take 12, so the level is 4 and one unit is left over. The next
 level raises the second and the third broker. The second holds more now (7), so it gets the unit:
 [2, 5, 4]. That moves least: it has to give 2 replicas, not 3.
@@ -34,9 +34,7 @@ Weights: TypeAlias = NDArray[np.float64]
 _MIN_WEIGHT = 1e-6
 
 
-def fill(
-    total: int, lower: Ints, upper: Ints, current: Ints, weights: Weights | None = None
-) -> Ints:
+def fill(total: int, lower: Ints, upper: Ints, loads: Ints, weights: Weights | None = None) -> Ints:
     """Return one share per broker: they sum to `total` and are as even as the bounds allow.
 
     With `weights` (the largest is 1.0) shares are even in proportion to them: a broker with weight
@@ -54,7 +52,7 @@ def fill(
     shares = shares_at(level)
     leftover = max(0, total - int(shares.sum()))
     rising = np.flatnonzero(shares_at(level + 1) > shares)
-    receiving = _largest_first(rising, current)[:leftover]
+    receiving = _largest_first(rising, loads)[:leftover]
     shares[receiving] += 1
     return shares
 
@@ -63,7 +61,7 @@ def fill_racks(
     total: int,
     lower: Ints,
     upper: Ints,
-    current: Ints,
+    loads: Ints,
     racks: Ints,
     rack_bounds: tuple[Ints, Ints],
     weights: Weights | None = None,
@@ -96,7 +94,7 @@ def fill_racks(
     if not rounds_down:
         rack_rise = rack_totals_at(level + 1) - rack_totals
         rising = np.flatnonzero(shares_at(level + 1) > shares_at(level))
-        receiving_racks = racks[_largest_first(rising, current)]
+        receiving_racks = racks[_largest_first(rising, loads)]
         leftover = total - int(rack_totals.sum())
         rack_totals += _leftover_per_rack(receiving_racks, rack_rise, leftover)
     shares = np.zeros_like(lower)
@@ -105,7 +103,7 @@ def fill_racks(
             int(rack_totals[rack]),
             lower[brokers],
             upper[brokers],
-            current[brokers],
+            loads[brokers],
             None if weights is None else weights[brokers],
         )
     return shares
@@ -181,5 +179,5 @@ def _max_level(
     return highest_level(total_at, total, low, high)
 
 
-def _largest_first(brokers: Ints, current: Ints) -> Ints:
-    return brokers[np.lexsort((brokers, -current[brokers]))]
+def _largest_first(brokers: Ints, loads: Ints) -> Ints:
+    return brokers[np.lexsort((brokers, -loads[brokers]))]

@@ -232,24 +232,24 @@ def _units_to_copy(
         return 0
     free_destinations = result.free_destinations
     can_move = cluster.may_change & (free_destinations > 0)
-    held = cluster.load(before.replicas, units)
+    loads = cluster.load(before.replicas, units)
     movable = cluster.load(np.where(can_move[:, None], before.replicas, NOBODY), units)
-    lower = np.where(roles.sharing & roles.sources, held - movable, held)
-    upper = np.where(roles.sharing, held - movable + int(units[can_move].sum()), held)
+    lower = np.where(roles.sharing & roles.sources, loads - movable, loads)
+    upper = np.where(roles.sharing, loads - movable + int(units[can_move].sum()), loads)
     missing = []
     for rack_bounds in _possible_rack_bounds(result, units, can_move):
         shares = fill_racks(
-            int(held.sum()),
+            int(loads.sum()),
             lower,
             upper,
-            held,
+            loads,
             cluster.racks,
             rack_bounds,
             weights,
             rounds_down=True,
         )
         is_closed = bool((rack_bounds[0] == rack_bounds[1]).all())
-        missing.append(_missing_units(result, held, shares, tolerance_percent, per_rack=is_closed))
+        missing.append(_missing_units(result, loads, shares, tolerance_percent, per_rack=is_closed))
     may_go = np.minimum(free_destinations, before.count_on(roles.sources))
     at_most = int((may_go * units)[can_move].sum())
     if len({len(per_group) for per_group in missing}) == 1:
@@ -258,7 +258,7 @@ def _units_to_copy(
 
 
 def _missing_units(
-    result: PlanningResult, held: Ints, shares: Ints, tolerance_percent: int, *, per_rack: bool
+    result: PlanningResult, loads: Ints, shares: Ints, tolerance_percent: int, *, per_rack: bool
 ) -> Ints:
     """Return what destinations miss, or others have to give as far as there is room.
 
@@ -266,7 +266,7 @@ def _missing_units(
     """
     cluster, roles = result.cluster, result.roles
     lowest = shares - shares * tolerance_percent // 100
-    has_no_leftover = not tolerance_percent and (per_rack or shares.sum() == held.sum())
+    has_no_leftover = not tolerance_percent and (per_rack or shares.sum() == loads.sum())
     round_up = _has_peer_with_one_more(result, shares) if has_no_leftover else 1
     rounded_up = shares + round_up
     highest = rounded_up + rounded_up * tolerance_percent // 100
@@ -278,12 +278,12 @@ def _missing_units(
         return sums
 
     everywhere = np.ones_like(roles.sharing)
-    missing = sum_above_zero(lowest - held, roles.destinations)
-    room = sum_above_zero(highest - held, roles.destinations)
-    held_in_all = sum_above_zero(held, everywhere)
+    missing = sum_above_zero(lowest - loads, roles.destinations)
+    room = sum_above_zero(highest - loads, roles.destinations)
+    held_in_all = sum_above_zero(loads, everywhere)
     shares_in_all = sum_above_zero(shares, everywhere)
     leaves_group = np.maximum(0, held_in_all - shares_in_all)
-    surplus = sum_above_zero(held - highest, roles.sharing & roles.sources) - leaves_group
+    surplus = sum_above_zero(loads - highest, roles.sharing & roles.sources) - leaves_group
     return np.asarray(np.maximum(missing, np.minimum(surplus, room)))
 
 
@@ -304,21 +304,21 @@ def _possible_rack_bounds(
     Partitions with a replica that cannot leave its broker are treated like stacked ones.
     """
     before, counts = result.before, result.before.replica_counts
-    sizes = result.cluster.rack_sizes(result.roles.staying)
+    rack_sizes = result.cluster.rack_sizes(result.roles.staying)
     is_bound = ~np.append(result.roles.sharing, True)[before.replicas].all(axis=1)
-    is_spread = stacked_pairs(before) <= min_stacked_pairs(counts, sizes)
+    is_spread = stacked_pairs(before) <= min_stacked_pairs(counts, rack_sizes)
     is_regular = can_move & is_spread & ~is_bound
     is_uncertain = can_move & ~is_regular
-    regular_low, regular_high = spread_bounds(counts, is_regular, units, sizes)
-    spread_low, spread_high = spread_bounds(counts, is_uncertain & ~is_bound, units, sizes)
-    fixed = _units_per_rack(before, ~can_move, units, len(sizes))
+    regular_low, regular_high = spread_bounds(counts, is_regular, units, rack_sizes)
+    spread_low, spread_high = spread_bounds(counts, is_uncertain & ~is_bound, units, rack_sizes)
+    fixed = _units_per_rack(before, ~can_move, units, len(rack_sizes))
     lowest, highest = fixed + regular_low, fixed + regular_high
     if not is_uncertain.any():
         yield lowest, highest
         return
-    staying = _units_per_rack(before, is_uncertain, units, len(sizes))
+    staying = _units_per_rack(before, is_uncertain, units, len(rack_sizes))
     yield lowest + staying, highest + staying
-    bound = _units_per_rack(before, is_uncertain & is_bound, units, len(sizes))
+    bound = _units_per_rack(before, is_uncertain & is_bound, units, len(rack_sizes))
     bound_high = bound + int(units[is_uncertain & is_bound].sum())
     yield lowest + spread_low, highest + spread_high + bound_high
 

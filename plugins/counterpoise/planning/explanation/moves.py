@@ -200,21 +200,23 @@ def _paths(counts: list[int], moves: Counter[_Arc]) -> Counter[_Arc]:
         surplus[tail] += number
         surplus[head] -= number
     serving: Counter[_Arc] = Counter()
-    left = +moves
+    remaining = +moves
     heads: dict[int, list[int]] = {}
-    for tail, head in sorted(left):
+    for tail, head in sorted(remaining):
         heads.setdefault(tail, []).append(head)
     sources = sorted((b for b in surplus if surplus[b] > 0), key=lambda b: (-counts[b], b))
     for source in sources:
         while surplus[source] > 0:
-            path = _shortest_path(left, heads, surplus, source)
+            path = _shortest_path(remaining, heads, surplus, source)
             destination = path[-1]
             links = list(pairwise(path))
-            number = min(surplus[source], -surplus[destination], *(left[link] for link in links))
+            number = min(
+                surplus[source], -surplus[destination], *(remaining[link] for link in links)
+            )
             gaining = max(0, min(number, (counts[source] - counts[destination]) // 2))
             for link in links:
                 serving[link] += gaining
-                left[link] -= number
+                remaining[link] -= number
             for broker, change in ((source, -number), (destination, number)):
                 counts[broker] += change
                 surplus[broker] += change
@@ -222,7 +224,7 @@ def _paths(counts: list[int], moves: Counter[_Arc]) -> Counter[_Arc]:
 
 
 def _shortest_path(
-    left: Counter[_Arc], heads: Mapping[int, Sequence[int]], surplus: Counter[int], source: int
+    remaining: Counter[_Arc], heads: Mapping[int, Sequence[int]], surplus: Counter[int], source: int
 ) -> list[int]:
     """Return the brokers of a path to one that ends up with more replicas; there is always one."""
     came_from, layer = {source: source}, [source]
@@ -230,7 +232,7 @@ def _shortest_path(
         reached = []
         for broker in layer:
             for other in heads.get(broker, ()):
-                if other not in came_from and left[broker, other]:
+                if other not in came_from and remaining[broker, other]:
                     came_from[other] = broker
                     reached.append(other)
         for broker in reached:

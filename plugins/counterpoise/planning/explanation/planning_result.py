@@ -60,21 +60,21 @@ class FinalAssignment:
         Worked example: the row [1, 2, 3] with first 3 becomes [3, 1, 2]; if broker 1 is `last`, it
         becomes [3, 2, 1].
         """
-        cluster, before, now = placement.cluster, placement.original, placement.replicas
+        cluster, before, placed = placement.cluster, placement.original, placement.replicas
         leaders_now = cluster.leaders_now
         is_last_broker = np.append(last, False)
-        still_has_leader = (now == leaders_now[:, None]).any(axis=1) & (leaders_now >= 0)
-        is_changed = (now != before).any(axis=1)
+        still_has_leader = (placed == leaders_now[:, None]).any(axis=1) & (leaders_now >= 0)
+        is_changed = (placed != before).any(axis=1)
         first = np.where(still_has_leader & is_changed & ~is_free, leaders_now, first)
 
         leader_gives_up = is_free & is_last_broker[leaders_now]
-        is_new_order = (first != now[:, 0]) | leader_gives_up
-        is_last = is_last_broker[now] & is_new_order[:, None]
-        width = now.shape[1]
-        rank = np.where(now == first[:, None], -1, np.arange(width))
+        is_new_order = (first != placed[:, 0]) | leader_gives_up
+        is_last = is_last_broker[placed] & is_new_order[:, None]
+        width = placed.shape[1]
+        rank = np.where(placed == first[:, None], -1, np.arange(width))
         rank = np.where(is_last, rank + width, rank)
-        rank = np.where(now < 0, 2 * width, rank)
-        replicas = np.take_along_axis(now, np.argsort(rank, axis=1, kind="stable"), axis=1)
+        rank = np.where(placed < 0, 2 * width, rank)
+        replicas = np.take_along_axis(placed, np.argsort(rank, axis=1, kind="stable"), axis=1)
 
         is_in_plan = (replicas != before).any(axis=1)
         if elects:
@@ -235,8 +235,8 @@ class PlanningResult:
 
     def topic_leaders_lacking(self, leaders: Ints) -> int:
         """Return the leaders that brokers lack of topics of which each has to lead some."""
-        topics, min_leaders = self.cluster.topic_numbers, self.cluster.min_topic_leaders
-        return int(leaders_lacking(topics, leaders, min_leaders, self.roles.leading).sum())
+        topics, min_topic_leaders = self.cluster.topic_numbers, self.cluster.min_topic_leaders
+        return int(leaders_lacking(topics, leaders, min_topic_leaders, self.roles.leading).sum())
 
     # -- for sentences
 
@@ -280,13 +280,13 @@ def _best_counts(result: PlanningResult) -> Ints:
 def _ideal_counts(result: PlanningResult) -> Ints:
     counts, sharing = result.after.counts, result.roles.sharing
     everything = np.ones(result.cluster.partition_count, dtype=np.bool_)
-    sizes = result.cluster.rack_sizes(result.roles.staying)
+    rack_sizes = result.cluster.rack_sizes(result.roles.staying)
     one_each = everything.astype(np.int64)
     return fill_racks(
         total=int(counts.sum()),
         lower=np.where(sharing, 0, counts),
         upper=np.where(sharing, UNBOUNDED, counts),
-        current=counts,
+        loads=counts,
         racks=result.cluster.racks,
-        rack_bounds=spread_bounds(result.after.replica_counts, everything, one_each, sizes),
+        rack_bounds=spread_bounds(result.after.replica_counts, everything, one_each, rack_sizes),
     )

@@ -297,13 +297,13 @@ def _leaders_above_limit(result: PlanningResult) -> str:
             "no rate of bytes-in is known, so that max_leader_bytes_in cannot be kept; take two "
             "snapshots, so that rates are known"
         )
-    led = cluster.leader_load(result.assignment.leaders, cluster.bytes_in)
+    led_bytes = cluster.leader_load(result.assignment.leaders, cluster.bytes_in)
     if (others := result.left_out) is not None:
-        led = led + others.leader_load(others.leaders_now, others.bytes_in)
-    above = np.flatnonzero(cluster.is_live & (led > limit))
+        led_bytes = led_bytes + others.leader_load(others.leaders_now, others.bytes_in)
+    above = np.flatnonzero(cluster.is_live & (led_bytes > limit))
     if not len(above):
         return ""
-    highest = int(led[above].max())
+    highest = int(led_bytes[above].max())
     return (
         f"{result.list_brokers(above)} will lead more than {format_rate(limit)} of bytes-in (up to "
         f"{format_rate(highest)}): no leaders were found that keep below the limit; more "

@@ -148,9 +148,9 @@ def _constrained(candidates: Candidates, policy: BalancePolicy, *, evens_traffic
     leaders = _choose(candidates, policy, evens_traffic=evens_traffic)
     below = np.flatnonzero(lacking_by_topic(candidates, leaders))
     if len(below):
-        rows = np.flatnonzero(candidates.is_free & np.isin(candidates.topics, below))
+        rows = np.flatnonzero(candidates.is_free & np.isin(candidates.topic_numbers, below))
         for topic in below.tolist():
-            of_topic = rows[candidates.topics[rows] == topic]
+            of_topic = rows[candidates.topic_numbers[rows] == topic]
             if len(of_topic):
                 leaders[of_topic] = lead_topic(candidates, of_topic)
         rows = rows[is_needed(candidates, rows, leaders)]

@@ -27,7 +27,7 @@ class Candidates:
     leaders_now: Ints  # who leads unless something changes; NOBODY without a leader
     preferred: Ints  # the first replica: to choose another one changes the order
     is_in_plan: Flags  # the plan has this partition anyway, since it gets a new replica
-    topics: Ints
+    topic_numbers: Ints
     bytes_in: Ints  # per second; 0 where not known
     # one entry per broker
     is_eligible: Flags
@@ -62,7 +62,7 @@ class Candidates:
             leaders_now=leaders_now,
             preferred=preferred,
             is_in_plan=is_in_plan,
-            topics=cluster.topic_numbers,
+            topic_numbers=cluster.topic_numbers,
             bytes_in=cluster.bytes_in,
             is_eligible=is_eligible,
             max_led_bytes=cluster.max_led_bytes,

@@ -46,19 +46,21 @@ _MAX_CHANGES_PER_PARTITION: Final = 4
 
 def lacking_by_topic(candidates: Candidates, leaders: Ints) -> Ints:
     """Return, per topic, how many leaders eligible brokers lack."""
-    min_leaders = candidates.min_topic_leaders
-    return leaders_lacking(candidates.topics, leaders, min_leaders, candidates.is_eligible)
+    min_topic_leaders = candidates.min_topic_leaders
+    return leaders_lacking(
+        candidates.topic_numbers, leaders, min_topic_leaders, candidates.is_eligible
+    )
 
 
 def lead_topic(candidates: Candidates, rows: Ints) -> Ints:
     """Return the leader of each of the rows: the free partitions of one topic."""
     from ortools.graph.python import min_cost_flow
 
-    topic = int(candidates.topics[rows[0]])
+    topic = int(candidates.topic_numbers[rows[0]])
     numbers, columns = np.nonzero(candidates.replicas[rows] >= 0)
     brokers = candidates.replicas[rows[numbers], columns]
     costs = candidates.cost(rows[numbers], brokers)
-    fixed_rows = np.flatnonzero((candidates.topics == topic) & ~candidates.is_free)
+    fixed_rows = np.flatnonzero((candidates.topic_numbers == topic) & ~candidates.is_free)
     fixed = candidates.counts(candidates.leaders_now[fixed_rows])
 
     further = np.bincount(brokers, minlength=candidates.broker_count)
@@ -96,13 +98,13 @@ def is_needed(candidates: Candidates, rows: Ints, leaders: Ints) -> Flags:
     Of more than that the first count, and partitions without a choice before all. Example: with 1
     as the least, one of the two that broker 1 leads is needed, the other may be led elsewhere.
     """
-    is_counted = np.isin(candidates.topics, candidates.topics[rows]) & (leaders >= 0)
+    is_counted = np.isin(candidates.topic_numbers, candidates.topic_numbers[rows]) & (leaders >= 0)
     counted = np.flatnonzero(is_counted)
-    cells = candidates.topics[counted] * candidates.broker_count + leaders[counted]
+    cells = candidates.topic_numbers[counted] * candidates.broker_count + leaders[counted]
     fixed_first = np.lexsort((counted, candidates.is_free[counted]))
-    ranks = np.empty(len(candidates.topics), dtype=np.int64)
+    ranks = np.empty(len(candidates.topic_numbers), dtype=np.int64)
     ranks[counted] = rank_within(cells, fixed_first)
-    return np.asarray(ranks[rows] < candidates.min_topic_leaders[candidates.topics[rows]])
+    return np.asarray(ranks[rows] < candidates.min_topic_leaders[candidates.topic_numbers[rows]])
 
 
 # -- a limit of bytes-in
@@ -130,23 +132,23 @@ def keep_below(candidates: Candidates, leaders: Ints) -> Ints:
     is_hopeless, has_changed = ~candidates.is_eligible, False
     for _ in range(_MAX_CHANGES_PER_PARTITION * len(leaders)):
         above = np.where(is_hopeless, 0, loads - limits)
-        worst = int(np.argmax(above))
-        if above[worst] <= 0:
+        broker = int(np.argmax(above))
+        if above[broker] <= 0:
             if not has_changed:
                 break
             # The changes since may have made others possible.
             is_hopeless, has_changed = ~candidates.is_eligible, False
             continue
-        change = _best_change(candidates, leaders, loads, worst)
+        change = _best_change(candidates, leaders, loads, broker)
         if change is None:
-            is_hopeless[worst] = True
+            is_hopeless[broker] = True
             continue
         shift = int(candidates.bytes_in[change.going])
         leaders[change.going] = change.destination
         if change.returning is not None:
             shift -= int(candidates.bytes_in[change.returning])
-            leaders[change.returning] = worst
-        loads[worst] -= shift
+            leaders[change.returning] = broker
+        loads[broker] -= shift
         loads[change.destination] += shift
         has_changed = True
     return leaders
@@ -154,16 +156,16 @@ def keep_below(candidates: Candidates, leaders: Ints) -> Ints:
 
 def _best_change(candidates: Candidates, leaders: Ints, loads: Ints, broker: int) -> _Change | None:
     """Return the change that takes most off what two brokers lead above the limit."""
-    led = candidates.of_broker(broker)
-    led = led[leaders[led] == broker]
+    partitions_led = candidates.of_broker(broker)
+    partitions_led = partitions_led[leaders[partitions_led] == broker]
     found = []
     for destination in candidates.eligible_brokers.tolist():
-        going = np.intersect1d(led, candidates.of_broker(destination))
+        going = np.intersect1d(partitions_led, candidates.of_broker(destination))
         if destination == broker or not len(going):
             continue
-        back = candidates.shared_by(broker, destination)
-        back = back[leaders[back] == destination]
-        found += _changes(candidates, loads, (broker, destination), going, back)
+        returning = candidates.shared_by(broker, destination)
+        returning = returning[leaders[returning] == destination]
+        found += _changes(candidates, loads, (broker, destination), going, returning)
     usable = (change for change in found if _keeps_topics(candidates, leaders, change, broker))
     return min(usable, key=lambda change: change.key, default=None)
 
@@ -201,8 +203,11 @@ def _keeps_topics(candidates: Candidates, leaders: Ints, change: _Change, source
     if change.returning is not None:
         giving.append((change.returning, change.destination))
     for partition, broker in giving:
-        topic = candidates.topics[partition]
-        least = candidates.min_topic_leaders[topic]
-        if least and int((leaders[candidates.topics == topic] == broker).sum()) <= least:
+        topic = candidates.topic_numbers[partition]
+        min_topic_leaders = candidates.min_topic_leaders[topic]
+        if not min_topic_leaders:
+            continue
+        leaders_of_topic = leaders[candidates.topic_numbers == topic]
+        if int((leaders_of_topic == broker).sum()) <= min_topic_leaders:
             return False
     return True

@@ -94,7 +94,7 @@ class _Search:
         return np.asarray(partitions[sample_by_rate(partitions, self.candidates.bytes_in)])
 
     def keeps_topics(self, going: Ints, returning: Ints, heavy: int, light: int) -> Flags:
-        topics = self.candidates.topics
+        topics = self.candidates.topic_numbers
         counts = self.topic_counts
 
         def is_harmless(partitions: Ints, source: int, destination: int) -> Flags:
@@ -110,7 +110,7 @@ class _Search:
         self.pass_on(exchange.returning, exchange.destination, exchange.source)
 
     def pass_on(self, partition: int, source: int, destination: int) -> None:
-        rate, topic = self.candidates.bytes_in[partition], self.candidates.topics[partition]
+        rate, topic = self.candidates.bytes_in[partition], self.candidates.topic_numbers[partition]
         self.leaders[partition] = destination
         self.loads[[source, destination]] += (-rate, rate)
         self.topic_counts[topic, [source, destination]] += (-1, 1)
@@ -127,7 +127,7 @@ def even_leader_traffic(candidates: Candidates, leaders: Ints, tolerance_percent
     band, eligible = ByteBand.around(fair, tolerance_percent), candidates.is_eligible
     if not band.bytes_outside(loads)[eligible].any():
         return leaders
-    cells = candidates.topics * candidates.broker_count + leaders
+    cells = candidates.topic_numbers * candidates.broker_count + leaders
     shape = candidates.topic_count, candidates.broker_count
     counts = np.bincount(cells[leaders >= 0], minlength=shape[0] * shape[1]).reshape(shape)
     aim = band.narrowed(AIM_PERCENT)
@@ -135,10 +135,10 @@ def even_leader_traffic(candidates: Candidates, leaders: Ints, tolerance_percent
     is_hopeless, has_changed = ~eligible, False
     while True:
         outside = np.where(is_hopeless, 0, aim.bytes_outside(search.loads))
-        worst = int(np.argmax(outside))
-        if outside[worst] > 0:
-            exchange = search.best_exchange(worst)
-            is_hopeless[worst] = exchange is None
+        broker = int(np.argmax(outside))
+        if outside[broker] > 0:
+            exchange = search.best_exchange(broker)
+            is_hopeless[broker] = exchange is None
             if exchange is not None:
                 search.take(exchange)
                 has_changed = True

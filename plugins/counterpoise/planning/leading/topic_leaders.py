@@ -72,9 +72,9 @@ class _Leadership:
         free = candidates.free_partitions
         topic_counts = np.zeros((topic_count, broker_count), dtype=np.int32)
         has_leader = leaders >= 0
-        np.add.at(topic_counts, (candidates.topics[has_leader], leaders[has_leader]), 1)
-        by_topic = free[np.argsort(candidates.topics[free], kind="stable")]
-        starts = np.searchsorted(candidates.topics[by_topic], np.arange(topic_count + 1))
+        np.add.at(topic_counts, (candidates.topic_numbers[has_leader], leaders[has_leader]), 1)
+        by_topic = free[np.argsort(candidates.topic_numbers[free], kind="stable")]
+        starts = np.searchsorted(candidates.topic_numbers[by_topic], np.arange(topic_count + 1))
         changed_arcs = np.zeros((broker_count, broker_count), dtype=np.int32)
         leadership = cls(candidates, leaders.copy(), topic_counts, by_topic, starts, changed_arcs)
         is_changed = candidates.leaders_now[free] != leaders[free]
@@ -105,7 +105,7 @@ class _Leadership:
 
     def is_harmless(self, arcs: _Arcs) -> Flags:
         """Return, per arc, whether its topic stays at least as even if it is used."""
-        topics = self.candidates.topics[arcs.partitions]
+        topics = self.candidates.topic_numbers[arcs.partitions]
         tail_counts = self.topic_counts[topics, arcs.tails]
         head_counts = self.topic_counts[topics, arcs.heads]
         return np.asarray(tail_counts > head_counts)
@@ -122,7 +122,7 @@ class _Leadership:
         partitions = partitions[self.leaders[partitions] == tail]
         if only_changed:
             partitions = partitions[candidates.leaders_now[partitions] != tail]
-        topics = candidates.topics[partitions]
+        topics = candidates.topic_numbers[partitions]
         is_harmless = self.topic_counts[topics, tail] > self.topic_counts[topics, head]
         partitions = partitions[is_harmless & (topics != but_topic)]
         if not len(partitions):
@@ -132,7 +132,7 @@ class _Leadership:
 
     def take(self, change: _LeaderChange) -> None:
         partition, head = change
-        tail, topic = self.leaders[partition], self.candidates.topics[partition]
+        tail, topic = self.leaders[partition], self.candidates.topic_numbers[partition]
         leader_now = self.candidates.leaders_now[partition]
         replicas = self.candidates.replicas[partition]
         may_lead = replicas[replicas >= 0]
@@ -303,7 +303,7 @@ class _WaysBack:
             raise AssertionError(
                 f"no leadership can pass from broker {tail} to {head}, though one was counted"
             )
-        topic = int(self.leadership.candidates.topics[change[0]])
+        topic = int(self.leadership.candidates.topic_numbers[change[0]])
         self.count(self.leadership.arcs_of(topic), -1)
         self.leadership.take(change)
         self.count(self.leadership.arcs_of(topic), 1)

@@ -131,9 +131,10 @@ class _Leadership:
         Shifts below 0 are bytes that it gets.
         """
         load, other_loads = self.loads[[broker]], self.loads[others]
-        now = self.bytes_off(load) ** 2 + self.bytes_off(other_loads) ** 2
-        then = self.bytes_off(load - shifts) ** 2 + self.bytes_off(other_loads + shifts) ** 2
-        return np.asarray(now - then)
+        squares_before = self.bytes_off(load) ** 2 + self.bytes_off(other_loads) ** 2
+        load_after, other_loads_after = load - shifts, other_loads + shifts
+        squares_after = self.bytes_off(load_after) ** 2 + self.bytes_off(other_loads_after) ** 2
+        return np.asarray(squares_before - squares_after)
 
     def gain(self, load: int, other: int, shift: int) -> float:
         """Return the same for one other broker, and for a broker with a given load."""
@@ -233,12 +234,13 @@ def _exchange(leadership: _Leadership, broker: int) -> list[_LeaderChange]:
     half_difference = (leadership.loads[broker] - leadership.loads[destinations]) // 2
     wanted_rates = np.clip(rates[given] - half_difference, 0, base - 1)
     above = np.searchsorted(sources * base + rates[received], destinations * base + wanted_rates)
-    mine = np.tile(np.arange(len(given)), 2)
-    theirs = np.concatenate([above - 1, above])
-    fits = (theirs >= 0) & (theirs < len(received))
-    fits[fits] = sources[theirs[fits]] == destinations[mine[fits]]
-    mine, theirs = mine[fits], theirs[fits]
-    given, destinations, received = given[mine], destinations[mine], received[theirs]
+    given_rows = np.tile(np.arange(len(given)), 2)
+    received_rows = np.concatenate([above - 1, above])
+    fits = (received_rows >= 0) & (received_rows < len(received))
+    fits[fits] = sources[received_rows[fits]] == destinations[given_rows[fits]]
+    given_rows, received_rows = given_rows[fits], received_rows[fits]
+    given, destinations = given[given_rows], destinations[given_rows]
+    received = received[received_rows]
     shifts = rates[given] - rates[received]
     return _best(leadership, broker, _Exchanges(destinations, shifts, given, received))
 

@@ -102,10 +102,10 @@ class _Program:
 
     def _add_racks(self) -> None:
         in_rack, factors = self._choice.in_rack, self._flow.sum(axis=1).tolist()
-        held = self._flow @ in_rack.T
-        limits = np.maximum(self._choice.stack_limits, held).tolist()
+        rack_counts = self._flow @ in_rack.T
+        limits = np.maximum(self._choice.stack_limits, rack_counts).tolist()
         brokers_of_rack = [np.flatnonzero(is_in_rack).tolist() for is_in_rack in in_rack]
-        racks_held = (held > 0).sum(axis=1)
+        racks_held = (rack_counts > 0).sum(axis=1)
         racks_possible = (((self._choice.may_stand & ~self._choice.leaving) @ in_rack.T) > 0).sum(1)
         reaches_all = bool((racks_held >= np.minimum(racks_possible, factors)).all())
         all_covered: list[cp_model.IntVar] = []
@@ -169,10 +169,10 @@ class _Program:
         stands = choice.stands.tolist()
         for broker in np.flatnonzero(self._is_counted).tolist():
             replicas = self._on(broker)
-            held = sum(map(mul, replicas, self._sizes)) + int(fixed[broker])
+            bytes_held = sum(map(mul, replicas, self._sizes)) + int(fixed[broker])
             out = self._model.new_int_var(0, int(fixed.sum()) + len(stands) * sum(self._sizes), "")
-            self._model.add(held - out <= int(highest[broker]))
-            self._model.add(held + out >= int(lowest[broker]))
+            self._model.add(bytes_held - out <= int(highest[broker]))
+            self._model.add(bytes_held + out >= int(lowest[broker]))
             outside.append(out)
             new_sizes = [
                 0 if row[broker] else size for row, size in zip(stands, self._sizes, strict=True)

@@ -163,12 +163,12 @@ class ReplicaChoice:
 
         As many as the highest stack of the partition has now, and as the most even stacks have.
         """
-        sizes = self.start.cluster.rack_sizes(self.staying)
-        even = np.zeros((int(self.factors.max(initial=0)) + 1, len(sizes)), dtype=np.int64)
+        rack_sizes = self.start.cluster.rack_sizes(self.staying)
+        even = np.zeros((int(self.factors.max(initial=0)) + 1, len(rack_sizes)), dtype=np.int64)
         for factor in np.unique(self.factors).tolist():
-            even[factor] = bounds_of_partition(factor, sizes)[1]
-        now = (self.stands & ~self.leaving) @ self.in_rack.T
-        highest_now = now.max(axis=1, initial=1)
+            even[factor] = bounds_of_partition(factor, rack_sizes)[1]
+        rack_counts = (self.stands & ~self.leaving) @ self.in_rack.T
+        highest_now = rack_counts.max(axis=1, initial=1)
         return np.asarray(np.maximum(even[self.factors], highest_now[:, None]))
 
     def has_room_for(self, chosen: Flags) -> bool:

@@ -123,11 +123,11 @@ class _Destinations:
 
     def _topic_levels(self, able: Ints, topic: int) -> Ints:
         """Return 0 for brokers below their share of the topic, 1 inside, else how far above."""
-        held = self.placement.topic_counts[topic, self.brokers[able]].astype(np.int64)
+        topic_counts = self.placement.topic_counts[topic, self.brokers[able]].astype(np.int64)
         lowest_by_rack, highest_by_rack = whole_shares(self.topic_shares[topic])
         lowest, highest = lowest_by_rack[self.racks[able]], highest_by_rack[self.racks[able]]
-        inside_or_above = np.where(held < highest, 1, 2 + held - highest)
-        return np.asarray(np.where(held < lowest, 0, inside_or_above))
+        inside_or_above = np.where(topic_counts < highest, 1, 2 + topic_counts - highest)
+        return np.asarray(np.where(topic_counts < lowest, 0, inside_or_above))
 
 
 def _smallest(candidates: Ints, values: Ints) -> Ints:

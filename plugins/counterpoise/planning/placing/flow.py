@@ -188,9 +188,9 @@ class _Network:
 
 def _add_racks(arcs: _Arcs, choice: ReplicaChoice, network: _Network, weights: _Weights) -> None:
     """Add the arcs of each partition to its racks, and to the sink for what finds no place."""
-    held = choice.must_stand @ choice.in_rack.T
-    is_new_rack = held == 0
-    below_limit = np.maximum(0, choice.stack_limits - held - is_new_rack)
+    rack_counts = choice.must_stand @ choice.in_rack.T
+    is_new_rack = rack_counts == 0
+    below_limit = np.maximum(0, choice.stack_limits - rack_counts - is_new_rack)
     tails = network.partition_nodes[:, None]
     arcs.add(tails, network.rack_nodes, is_new_rack, -weights.racks)
     arcs.add(tails, network.rack_nodes, below_limit, 0)

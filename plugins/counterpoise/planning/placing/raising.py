@@ -117,9 +117,9 @@ def _choose(
         of_topic = slice(start, end)
         columns = partitions[of_topic].tolist(), sizes[of_topic].tolist(), rows[of_topic].tolist()
         for partition, size, row in zip(*columns, strict=True):
-            held = [broker for broker in row if broker >= 0]
-            added = brokers.add(ranking, held, size)
-            for column, broker in enumerate(added, start=len(held)):
+            holders = [broker for broker in row if broker >= 0]
+            added = brokers.add(ranking, holders, size)
+            for column, broker in enumerate(added, start=len(holders)):
                 yield partition, column, broker
 
 

@@ -97,10 +97,11 @@ def _missing_bytes(
     placement: Placement, band: ByteBand, destinations: Ints, arriving_bytes: int
 ) -> Ints:
     """Return what each destination misses to be even with the others when all has arrived."""
-    held = placement.bytes_held[destinations]
-    total = int(held.sum()) + arriving_bytes
+    bytes_held = placement.bytes_held[destinations]
+    total = int(bytes_held.sum()) + arriving_bytes
     upper = np.full(len(destinations), UNBOUNDED)
-    return fill(total, held, upper, held, relative(band.fair[destinations])) - held
+    even = fill(total, bytes_held, upper, bytes_held, relative(band.fair[destinations]))
+    return even - bytes_held
 
 
 # -- who gets them
@@ -202,10 +203,10 @@ class _Destinations:
 
     def _suits_topic_better(self, entry: _Entry, other: _Entry, topic: int) -> bool:
         """Return whether it may get more of the topic, and the other one may not."""
-        mine, theirs = self.destinations[entry[1]], self.destinations[other[1]]
-        if mine.topic_counts[topic] >= mine.topic_limits[topic]:
+        destination, other_destination = self.destinations[entry[1]], self.destinations[other[1]]
+        if destination.topic_counts[topic] >= destination.topic_limits[topic]:
             return False
-        return theirs.topic_counts[topic] >= theirs.topic_limits[topic]
+        return other_destination.topic_counts[topic] >= other_destination.topic_limits[topic]
 
     def _with_fewest_shared(self, entries: list[_Entry], others: list[int]) -> _Entry:
         """Return the entry whose broker shares fewest partitions with any of `others`."""

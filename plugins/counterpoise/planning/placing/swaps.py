@@ -40,20 +40,21 @@ def _wanted_shift(placement: Placement, band: ByteBand, heavy: int, light: int) 
     As many as bring the worse of the two into its band, and never so many that one leaves it at the
     other end.
     """
-    held = placement.bytes_held
-    helpful = max(int(held[heavy] - band.highest[heavy]), int(band.lowest[light] - held[light]), 1)
-    most = min(int(held[heavy] - band.lowest[heavy]), int(band.highest[light] - held[light]))
-    return min(helpful, most), most
+    heavy_bytes, light_bytes = placement.bytes_held[[heavy, light]].tolist()
+    lowest, highest = band.lowest[[heavy, light]].tolist(), band.highest[[heavy, light]].tolist()
+    helpful = max(heavy_bytes - highest[0], lowest[1] - light_bytes, 1)
+    max_shift = min(heavy_bytes - lowest[0], highest[1] - light_bytes)
+    return min(helpful, max_shift), max_shift
 
 
 def _pairs(
-    able: Ints, over_fair: Ints, worst: int, *, is_heavy: bool, limit: int | None = None
+    able: Ints, over_fair: Ints, number: int, *, is_heavy: bool, limit: int | None = None
 ) -> list[tuple[int, int]]:
     """Return pairs (heavy, light) of the worst broker and another, those at the other end first.
 
-    `over_fair` has the bytes of the able brokers above their fair share, `worst` is one of them.
+    `over_fair` has the bytes of the able brokers above their fair share, `number` is one of them.
     """
-    broker = int(able[worst])
+    broker = int(able[number])
     opposite_first = able[np.argsort(over_fair if is_heavy else -over_fair, kind="stable")]
     others = [other for other in opposite_first[:limit].tolist() if other != broker]
     return [(broker, other) if is_heavy else (other, broker) for other in others]
@@ -73,14 +74,14 @@ def exchange_bytes(placement: Placement, roles: Roles, band: ByteBand) -> None:
         return
     movable_replicas = MovableReplicas.of_sources(placement, roles.sources)
     for _ in range(_MAX_SWAPS_PER_BROKER * placement.cluster.broker_count):
-        held = placement.bytes_held[able]
-        above, below = held - band.highest[able], band.lowest[able] - held
+        bytes_held = placement.bytes_held[able]
+        above, below = bytes_held - band.highest[able], band.lowest[able] - bytes_held
         is_heavy = bool(above.max() >= below.max())
         outside = above if is_heavy else below
-        worst = int(np.argmax(outside))
-        if outside[worst] <= 0:
+        number = int(np.argmax(outside))
+        if outside[number] <= 0:
             return
-        pairs = _pairs(able, held - band.fair[able], worst, is_heavy=is_heavy)
+        pairs = _pairs(able, bytes_held - band.fair[able], number, is_heavy=is_heavy)
         if not any(_exchange(movable_replicas, band, heavy, light) for heavy, light in pairs):
             return
 
@@ -89,12 +90,12 @@ def _exchange(movable_replicas: MovableReplicas, band: ByteBand, heavy: int, lig
     """Shift bytes from one broker to another; False when no move or exchange helps both."""
     placement = movable_replicas.placement
     sizes = placement.cluster.size_bytes
-    wanted, most = _wanted_shift(placement, band, heavy, light)
-    if most <= 0:
+    wanted, max_shift = _wanted_shift(placement, band, heavy, light)
+    if max_shift <= 0:
         return False
     going = movable_replicas.receivable(heavy, light)
     if placement.counts[heavy] > placement.counts[light]:
-        chosen = _nearest_shift(going.partitions, sizes[going.partitions], wanted, most)
+        chosen = _nearest_shift(going.partitions, sizes[going.partitions], wanted, max_shift)
     else:
         returning = movable_replicas.receivable(light, heavy)
         if not len(returning.partitions):
@@ -102,7 +103,7 @@ def _exchange(movable_replicas: MovableReplicas, band: ByteBand, heavy: int, lig
         smallest = int(returning.partitions[0])
         going = going.only(going.partitions != smallest)
         shifts = sizes[going.partitions] - sizes[smallest]
-        chosen = _nearest_shift(going.partitions, shifts, wanted, most)
+        chosen = _nearest_shift(going.partitions, shifts, wanted, max_shift)
         if chosen is not None:
             placement.give(*returning.one(0), heavy)
     if chosen is None:
@@ -111,12 +112,12 @@ def _exchange(movable_replicas: MovableReplicas, band: ByteBand, heavy: int, lig
     return True
 
 
-def _nearest_shift(partitions: Ints, shifts: Ints, wanted: int, most: int) -> int | None:
+def _nearest_shift(partitions: Ints, shifts: Ints, wanted: int, max_shift: int) -> int | None:
     """Return the position of the smallest shift that reaches `wanted`, else of the largest below.
 
-    None when no shift is above 0 and at most `most`.
+    None when no shift is above 0 and at most `max_shift`.
     """
-    usable = np.flatnonzero((shifts > 0) & (shifts <= most))
+    usable = np.flatnonzero((shifts > 0) & (shifts <= max_shift))
     if not len(usable):
         return None
     lacking = np.maximum(0, wanted - shifts[usable])
@@ -132,13 +133,13 @@ def even_bytes(placement: Placement, is_able: Flags, free: ReplicaChoices, band:
     is_open = np.ones(len(able), dtype=np.bool_)
     for _ in range(_MAX_SWAPS_PER_BROKER * len(able)):
         outside = np.where(is_open, band.bytes_outside(placement.bytes_held)[able], 0)
-        worst = int(np.argmax(outside))
-        if outside[worst] <= 0:
+        number = int(np.argmax(outside))
+        if outside[number] <= 0:
             return
         over_fair = placement.bytes_held[able] - band.fair[able]
-        is_heavy = bool(over_fair[worst] > 0)
-        pairs = _pairs(able, over_fair, worst, is_heavy=is_heavy, limit=_MAX_PARTNERS)
-        is_open[worst] = any(
+        is_heavy = bool(over_fair[number] > 0)
+        pairs = _pairs(able, over_fair, number, is_heavy=is_heavy, limit=_MAX_PARTNERS)
+        is_open[number] = any(
             _exchange_free(placement, free, band, heavy, light) for heavy, light in pairs
         )
 
@@ -148,8 +149,8 @@ def _exchange_free(
 ) -> bool:
     """Exchange one replica for a smaller one; False when no such pair helps."""
     sizes = placement.cluster.size_bytes
-    wanted, most = _wanted_shift(placement, band, heavy, light)
-    if most <= 0:
+    wanted, max_shift = _wanted_shift(placement, band, heavy, light)
+    if max_shift <= 0:
         return False
     going = _smallest_first(placement, free.choices(heavy, light))
     returning = _smallest_first(placement, free.choices(light, heavy))
@@ -161,7 +162,7 @@ def _exchange_free(
     partners = np.clip(partners, 0, None)
     partner_partitions = returning.partitions[partners]
     shifts = going_sizes - returning_sizes[partners]
-    is_usable = (shifts > 0) & (shifts <= most) & (going_sizes <= free.room(light))
+    is_usable = (shifts > 0) & (shifts <= max_shift) & (going_sizes <= free.room(light))
     is_usable &= going.partitions != partner_partitions
     if not is_usable.any():
         return False
@@ -206,11 +207,11 @@ def trade_arrivals(placement: Placement, roles: Roles, band: ByteBand) -> None:
     is_hopeless, has_traded = ~roles.sharing, False
     for _ in range(_MAX_SWAPS_PER_BROKER * placement.cluster.broker_count):
         outside = np.where(is_hopeless, 0, band.bytes_outside(placement.bytes_held))
-        worst = int(np.argmax(outside))
-        if outside[worst] > 0:
-            is_traded = _trade(movable_replicas, band.inner, worst)
+        broker = int(np.argmax(outside))
+        if outside[broker] > 0:
+            is_traded = _trade(movable_replicas, band.inner, broker)
             has_traded |= is_traded
-            is_hopeless[worst] = not is_traded
+            is_hopeless[broker] = not is_traded
         elif has_traded:
             # The trades since may have made others possible.
             is_hopeless, has_traded = ~roles.sharing, False
@@ -220,10 +221,11 @@ def trade_arrivals(placement: Placement, roles: Roles, band: ByteBand) -> None:
 
 def _trade(movable_replicas: MovableReplicas, band: ByteBand, broker: int) -> bool:
     """Bring one broker into its band, or nearer, without taking another one out of its own."""
-    held = movable_replicas.placement.bytes_held
-    wanted = int(np.clip(held[broker], band.lowest[broker], band.highest[broker]))
-    to_gain = wanted - int(held[broker])
-    slack = held - band.lowest if to_gain > 0 else band.highest - held  # of the other broker
+    bytes_held = movable_replicas.placement.bytes_held
+    wanted = int(np.clip(bytes_held[broker], band.lowest[broker], band.highest[broker]))
+    to_gain = wanted - int(bytes_held[broker])
+    # of the other broker
+    slack = bytes_held - band.lowest if to_gain > 0 else band.highest - bytes_held
     for receives in (True, False):
         gain = to_gain if receives else -to_gain  # of the destination
         for other, arrivals in _arrivals(movable_replicas.placement, broker, receives, slack):
@@ -244,13 +246,13 @@ def _arrivals(
     The one with most slack comes first.
     """
     changed = np.flatnonzero(placement.cluster.may_change & (placement.new_replicas > 0))
-    original, now = placement.original[changed], placement.replicas[changed]
-    own_side, other_side = (now, original) if receives else (original, now)
-    is_arrival = (now != original) & (own_side == broker) & (other_side >= 0)
+    original, replicas = placement.original[changed], placement.replicas[changed]
+    own_side, other_side = (replicas, original) if receives else (original, replicas)
+    is_arrival = (replicas != original) & (own_side == broker) & (other_side >= 0)
     rows, positions = np.nonzero(is_arrival)
     # A partition that came back to its source by another way could not be traded cleanly.
     sources = original[rows, positions]
-    is_clean = ~(now[rows] == sources[:, None]).any(axis=1)
+    is_clean = ~(replicas[rows] == sources[:, None]).any(axis=1)
     rows, positions = rows[is_clean], positions[is_clean]
     arrivals, others = Replicas(changed[rows], positions), other_side[rows, positions]
     unique = np.unique(others)

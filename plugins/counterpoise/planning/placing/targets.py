@@ -58,22 +58,22 @@ class RackBounds:
         return bool((self.lowest == self.highest).all())
 
 
-def bounds_of_partition(replication_factor: int, sizes: Ints) -> tuple[Ints, Ints]:
+def bounds_of_partition(replication_factor: int, rack_sizes: Ints) -> tuple[Ints, Ints]:
     """Return the least and the most replicas of one partition, per rack.
 
-    They are as even over the racks as the racks' `sizes` (brokers) allow.
+    They are as even over the racks as the `rack_sizes` (brokers) allow.
     """
-    height = _stack_height(replication_factor, sizes)
-    highest = np.minimum(sizes, height)
+    height = _stack_height(replication_factor, rack_sizes)
+    highest = np.minimum(rack_sizes, height)
     has_room_to_spare = highest.sum() > replication_factor
     may_hold_one_less = (highest == height) & has_room_to_spare
     return highest - may_hold_one_less, highest
 
 
-def _stack_height(replication_factor: int, sizes: Ints) -> int:
+def _stack_height(replication_factor: int, rack_sizes: Ints) -> int:
     """Return the most replicas of one partition that a rack has to hold."""
     for height in range(1, replication_factor):
-        if np.minimum(sizes, height).sum() >= replication_factor:
+        if np.minimum(rack_sizes, height).sum() >= replication_factor:
             return height
     return replication_factor
 
@@ -87,30 +87,30 @@ def rack_bounds(placement: Placement, roles: Roles, weights: Ints | None = None)
     cluster = placement.cluster
     if weights is None:
         weights = np.ones(cluster.partition_count, dtype=np.int64)
-    sizes = cluster.rack_sizes(roles.staying)
+    rack_sizes = cluster.rack_sizes(roles.staying)
     replica_counts = placement.replica_counts
-    is_spread = stacked_pairs(placement) <= min_stacked_pairs(replica_counts, sizes)
+    is_spread = stacked_pairs(placement) <= min_stacked_pairs(replica_counts, rack_sizes)
     stays_outside = np.append(~roles.staying & ~roles.leaving, False)
     is_bound = stays_outside[placement.replicas].any(axis=1)
     is_regular = cluster.may_change & is_spread & ~is_bound
-    lowest, highest = spread_bounds(replica_counts, is_regular, weights, sizes)
+    lowest, highest = spread_bounds(replica_counts, is_regular, weights, rack_sizes)
     for factor in np.unique(replica_counts[~is_regular]).tolist():
         other_weight = int(weights[~is_regular & (replica_counts == factor)].sum())
-        highest += np.minimum(sizes, factor) * other_weight
+        highest += np.minimum(rack_sizes, factor) * other_weight
     return RackBounds(lowest, highest)
 
 
 def spread_bounds(
-    replica_counts: Ints, is_counted: Flags, weights: Ints, sizes: Ints
+    replica_counts: Ints, is_counted: Flags, weights: Ints, rack_sizes: Ints
 ) -> tuple[Ints, Ints]:
     """Return the least and the most weight per rack of partitions on as many racks as can be.
 
-    All but `sizes` have one entry per partition.
+    All but `rack_sizes` have one entry per partition.
     """
-    lowest, highest = np.zeros_like(sizes), np.zeros_like(sizes)
+    lowest, highest = np.zeros_like(rack_sizes), np.zeros_like(rack_sizes)
     for factor in np.unique(replica_counts[is_counted]).tolist():
         total = int(weights[is_counted & (replica_counts == factor)].sum())
-        low, high = bounds_of_partition(factor, sizes)
+        low, high = bounds_of_partition(factor, rack_sizes)
         lowest += low * total
         highest += high * total
     return lowest, highest
@@ -127,14 +127,14 @@ def stacked_pairs(placement: Placement) -> Ints:
     return pairs
 
 
-def min_stacked_pairs(replica_counts: Ints, sizes: Ints) -> Ints:
+def min_stacked_pairs(replica_counts: Ints, rack_sizes: Ints) -> Ints:
     """Return the fewest pairs in the same rack that the brokers allow, for each replica count.
 
     Example: 4 replicas on racks with 3, 2 and 1 brokers stand 2 + 1 + 1 at best, which is one pair.
     """
     min_pairs = np.zeros(int(replica_counts.max(initial=0)) + 1, dtype=np.int64)
     for factor in np.flatnonzero(np.bincount(replica_counts)).tolist():
-        lowest, highest = bounds_of_partition(factor, sizes)
+        lowest, highest = bounds_of_partition(factor, rack_sizes)
         stacks = lowest.copy()
         leftover = max(0, int(factor - lowest.sum()))
         raised = np.flatnonzero(highest > lowest)[:leftover]
@@ -203,7 +203,7 @@ def count_targets(placement: Placement, roles: Roles, limit: Ints | None = None)
         total=int(counts.sum()),
         lower=np.where(roles.leaving, fixed, lower),
         upper=np.where(roles.leaving, fixed, upper),
-        current=counts,
+        loads=counts,
         racks=placement.cluster.racks,
         rack_bounds=(bounds.lowest, bounds.highest),
     )
@@ -230,15 +230,15 @@ def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> Byt
     Shares are as even as the racks allow, and follow the disk sizes (KIP-827) where every broker
     that shares reports its own.
     """
-    held = placement.bytes_held
+    bytes_held = placement.bytes_held
     staying = fixed_load(placement, placement.cluster.size_bytes)
-    fixed = np.where(roles.leaving, staying, held)  # of brokers that do not share
+    fixed = np.where(roles.leaving, staying, bytes_held)  # of brokers that do not share
     bounds = rack_bounds(placement, roles, placement.cluster.size_bytes)
     fair = fill_racks(
-        total=int(held.sum()),
+        total=int(bytes_held.sum()),
         lower=np.where(roles.sharing, 0, fixed),
         upper=np.where(roles.sharing, UNBOUNDED, fixed),
-        current=held,
+        loads=bytes_held,
         racks=placement.cluster.racks,
         rack_bounds=(bounds.lowest, bounds.highest),
         weights=disk_weights(placement.cluster, roles),

@@ -2,7 +2,7 @@
 
     shares = TopicShares.of(placement, roles, wanted)
     shares.lowest(broker), shares.highest(broker)          # one number per topic
-    per_broker(2, sizes=[2, 1, 1])                         # [0.5, 0.5, 0.5]: a broker of each rack
+    per_broker(2, rack_sizes=[2, 1, 1])                    # [0.5, 0.5, 0.5]: a broker of each rack
     bring_topics(placement, roles)                         # for brokers that have to lead a topic
 
 A broker that is to hold a part of all replicas should hold the same part of every topic, rounded
@@ -94,9 +94,9 @@ class TopicQuotas:
         cls, placement: Placement, shares: TopicShares, sources: Ints, destinations: Ints
     ) -> "TopicQuotas":
         counts = placement.topic_counts
-        held = counts[:, destinations]
-        missing = np.maximum(0, shares.lowest(destinations) - held)
-        room = np.maximum(0, shares.highest(destinations) - held)
+        topic_counts = counts[:, destinations]
+        missing = np.maximum(0, shares.lowest(destinations) - topic_counts)
+        room = np.maximum(0, shares.highest(destinations) - topic_counts)
         surplus, spare = np.zeros_like(shares.totals), np.zeros_like(shares.totals)
         for source in sources.tolist():
             surplus += np.maximum(0, counts[:, source] - shares.highest(source))
@@ -117,9 +117,9 @@ class TopicQuotas:
         Its part of what is needed is what it can spare, relative to what all remaining sources can.
         Each topic rounds at another point, or the first sources would all round up together.
         """
-        held = self.counts[:, source].astype(np.int64)
-        surplus = np.maximum(0, held - self.shares.highest(source))
-        spare = np.maximum(0, held - self.shares.lowest(source))
+        topic_counts = self.counts[:, source].astype(np.int64)
+        surplus = np.maximum(0, topic_counts - self.shares.highest(source))
+        spare = np.maximum(0, topic_counts - self.shares.lowest(source))
         available = np.minimum(self.needed, self.remaining_spare)
         numerators = available * spare * _PHASES + self.phases * self.remaining_spare
         part = numerators // np.maximum(1, self.remaining_spare * _PHASES)
@@ -140,35 +140,35 @@ class TopicQuotas:
 # -- replicas that are added or taken away
 
 
-def per_broker(factor: int, sizes: Ints) -> NDArray[np.float64]:
+def per_broker(factor: int, rack_sizes: Ints) -> NDArray[np.float64]:
     """Return replicas of one partition per broker of each rack, as even as the racks allow.
 
-    `sizes` are the brokers per rack. The level is the part of a replica per broker that adds up to
-    `factor` over all racks; it is found by bisection.
+    `rack_sizes` are the brokers per rack. The level is the part of a replica per broker that adds
+    up to `factor` over all racks; it is found by bisection.
 
     Worked example: 3 replicas on racks of 4, 1 and 1 brokers: each rack holds one replica, so a
     broker has 0.25, 1 or 1 of them. A topic of 8 partitions has 2, 8 and 8 per broker.
     """
-    lowest, highest = bounds_of_partition(factor, sizes)
+    lowest, highest = bounds_of_partition(factor, rack_sizes)
     low, high = 0.0, 1.0
     for _ in range(_BISECTION_STEPS):
         level = (low + high) / 2
-        if np.clip(level * sizes, lowest, highest).sum() < factor:
+        if np.clip(level * rack_sizes, lowest, highest).sum() < factor:
             low = level
         else:
             high = level
-    in_rack = np.clip(high * sizes, lowest, highest)
-    return np.asarray(in_rack / np.maximum(1, sizes), dtype=np.float64)
+    in_rack = np.clip(high * rack_sizes, lowest, highest)
+    return np.asarray(in_rack / np.maximum(1, rack_sizes), dtype=np.float64)
 
 
-def of_topics(placement: Placement, sizes: Ints) -> NDArray[np.float64]:
+def of_topics(placement: Placement, rack_sizes: Ints) -> NDArray[np.float64]:
     """Return replicas of each topic per broker of each rack: a row per topic, a column per rack."""
     cluster = placement.cluster
-    shares = np.zeros((len(cluster.topic_names), len(sizes)))
+    shares = np.zeros((len(cluster.topic_names), len(rack_sizes)))
     for factor in np.unique(placement.replica_counts).tolist():
         topics = cluster.topic_numbers[placement.replica_counts == factor]
         partition_counts = np.bincount(topics, minlength=len(shares))
-        shares += partition_counts[:, None] * per_broker(factor, sizes)[None, :]
+        shares += partition_counts[:, None] * per_broker(factor, rack_sizes)[None, :]
     return shares
 
 
@@ -197,26 +197,28 @@ def largest_topics_first(placement: Placement, partitions: Ints) -> Ints:
 
 def lacking_topics(placement: Placement, roles: Roles) -> list[tuple[int, int]]:
     """Return (topic, broker) for each replica that a broker lacks, so that it could lead it."""
-    minimum = placement.cluster.min_topic_leaders
+    min_topic_leaders = placement.cluster.min_topic_leaders
     found = []
-    for topic in np.flatnonzero(minimum).tolist():
+    for topic in np.flatnonzero(min_topic_leaders).tolist():
         counts = placement.topic_counts[topic]
-        missing = np.where(roles.sharing & (counts.sum() > 0), minimum[topic] - counts, 0)
+        missing = np.where(roles.sharing & (counts.sum() > 0), min_topic_leaders[topic] - counts, 0)
         for broker in np.flatnonzero(missing > 0).tolist():
             found += [(topic, broker)] * int(missing[broker])
     return found
 
 
-def leaders_lacking(topics: Ints, leaders: Ints, min_leaders: Ints, is_counted: Flags) -> Ints:
+def leaders_lacking(
+    topics: Ints, leaders: Ints, min_topic_leaders: Ints, is_counted: Flags
+) -> Ints:
     """Return, per topic, the leaders that the counted brokers lack, of which each has to lead some.
 
-    `topics` and `leaders` have one entry per partition, `min_leaders` one per topic.
+    `topics` and `leaders` have one entry per partition, `min_topic_leaders` one per topic.
     """
-    lacking = np.zeros_like(min_leaders)
-    for topic in np.flatnonzero(min_leaders).tolist():
+    lacking = np.zeros_like(min_topic_leaders)
+    for topic in np.flatnonzero(min_topic_leaders).tolist():
         of_topic = leaders[(topics == topic) & (leaders >= 0)]
         counts = np.bincount(of_topic, minlength=len(is_counted))[is_counted]
-        lacking[topic] = np.maximum(0, min_leaders[topic] - counts).sum()
+        lacking[topic] = np.maximum(0, min_topic_leaders[topic] - counts).sum()
     return lacking
 
 
@@ -276,7 +278,8 @@ def _returned(
     cluster = placement.cluster
     replicas = movable_replicas.receivable(source, destination)
     topics = cluster.topic_numbers[replicas.partitions]
-    minimum = cluster.min_topic_leaders[topics]
-    can_spare = (minimum == 0) | (placement.topic_counts[topics, source] > minimum)
+    min_topic_leaders = cluster.min_topic_leaders[topics]
+    topic_counts = placement.topic_counts[topics, source]
+    can_spare = (min_topic_leaders == 0) | (topic_counts > min_topic_leaders)
     replicas = replicas.only(can_spare & (replicas.partitions != partition))
     return placement.nearest_in_size(replicas, partition)

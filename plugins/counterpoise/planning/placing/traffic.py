@@ -70,7 +70,7 @@ def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> 
         total=int(traffic.sum()),
         lower=np.where(roles.sharing, fixed, traffic),
         upper=np.where(roles.sharing, UNBOUNDED, traffic),
-        current=traffic,
+        loads=traffic,
         racks=cluster.racks,
         rack_bounds=(bounds.lowest, bounds.highest),
     )
@@ -160,12 +160,12 @@ class _Search:
             is_hopeless |= self.placement.arriving == 0
         for _ in range(_MAX_EXCHANGES_PER_BROKER * self.placement.cluster.broker_count):
             outside = np.where(is_hopeless, 0, self.band.bytes_outside(self.traffic))
-            worst = int(np.argmax(outside))
-            if outside[worst] <= 0:
+            broker = int(np.argmax(outside))
+            if outside[broker] <= 0:
                 break
-            exchange = self.best_exchange(movable_replicas, worst)
+            exchange = self.best_exchange(movable_replicas, broker)
             if exchange is None:
-                is_hopeless[worst] = True
+                is_hopeless[broker] = True
             else:
                 self.take(exchange)
                 has_changed = True
@@ -263,15 +263,17 @@ class _Search:
     def gains_of(self, going: _Choices, returning: _Choices, heavy: int, light: int) -> Ints:
         """Return how much less the two brokers would be outside of the band."""
         shifts = _pairwise(going.rates, returning.rates, np.subtract)
-        now = self.band.outside_of_two(self.traffic, heavy, light, _NO_SHIFT)
-        return np.asarray(now - self.band.outside_of_two(self.traffic, heavy, light, shifts))
+        outside_before = self.band.outside_of_two(self.traffic, heavy, light, _NO_SHIFT)
+        outside_after = self.band.outside_of_two(self.traffic, heavy, light, shifts)
+        return np.asarray(outside_before - outside_after)
 
     def keeps_bytes(self, going: _Choices, returning: _Choices, heavy: int, light: int) -> Flags:
         """Return whether the bytes of the two brokers would stay as near to their band."""
         shifts = _pairwise(going.sizes, returning.sizes, np.subtract)
-        held = self.placement.bytes_held
-        now = self.bytes.outside_of_two(held, heavy, light, _NO_SHIFT)
-        return np.asarray(self.bytes.outside_of_two(held, heavy, light, shifts) <= now)
+        bytes_held = self.placement.bytes_held
+        outside_before = self.bytes.outside_of_two(bytes_held, heavy, light, _NO_SHIFT)
+        outside_after = self.bytes.outside_of_two(bytes_held, heavy, light, shifts)
+        return np.asarray(outside_after <= outside_before)
 
     def take(self, exchange: _Exchange) -> None:
         source, destination = exchange.source, exchange.destination

@@ -155,7 +155,7 @@ def plan_bytes(
     placement: Placement, band: ByteBand, quotas: Mapping[int, list[TransferQuota]], missing: Ints
 ) -> None:
     """Set the bytes of all quotas: what destinations need, then what sources have too much."""
-    held = placement.bytes_held.copy()  # as the quotas planned so far leave it
+    bytes_held = placement.bytes_held.copy()  # as the quotas planned so far leave it
     planned = dict.fromkeys(quotas, 0)
     for is_relief in (False, True):
         for rack, rack_quotas in quotas.items():
@@ -164,25 +164,25 @@ def plan_bytes(
             wanted = needed
             sources = np.array([quota.source for quota in rack_quotas], dtype=np.int64)
             if is_relief:
-                above_band = np.maximum(0, held[sources] - band.inner.highest[sources])
+                above_band = np.maximum(0, bytes_held[sources] - band.inner.highest[sources])
                 relief = min(int(above_band.sum()), space - planned[rack])
                 wanted = planned[rack] + max(0, relief)
-            held[sources] += [quota.wanted_bytes for quota in rack_quotas]
-            planned[rack] = _share_out(placement, band, rack_quotas, held[sources], wanted)
-            held[sources] -= [quota.wanted_bytes for quota in rack_quotas]
+            bytes_held[sources] += [quota.wanted_bytes for quota in rack_quotas]
+            planned[rack] = _share_out(placement, band, rack_quotas, bytes_held[sources], wanted)
+            bytes_held[sources] -= [quota.wanted_bytes for quota in rack_quotas]
 
 
 def _needed_and_space(placement: Placement, band: ByteBand, destinations: Ints) -> tuple[int, int]:
     """Return what destinations need to reach the band, and what they have room for inside it."""
-    held, inner = placement.bytes_held[destinations], band.inner
+    bytes_held, inner = placement.bytes_held[destinations], band.inner
     room = np.maximum(0, placement.room[destinations])
-    needed = np.clip(inner.lowest[destinations] - held, 0, room)
-    space = np.clip(inner.highest[destinations] - held, 0, room)
+    needed = np.clip(inner.lowest[destinations] - bytes_held, 0, room)
+    space = np.clip(inner.highest[destinations] - bytes_held, 0, room)
     return int(needed.sum()), int(space.sum())
 
 
 def _share_out(
-    placement: Placement, band: ByteBand, quotas: list[TransferQuota], held: Ints, wanted: int
+    placement: Placement, band: ByteBand, quotas: list[TransferQuota], bytes_held: Ints, wanted: int
 ) -> int:
     """Set the part of each quota in the wanted bytes, and return their sum.
 
@@ -195,8 +195,9 @@ def _share_out(
     smallest = np.array([own_sizes[:count].sum() for own_sizes, count in columns])
     largest = np.array([own_sizes[-count:].sum() for own_sizes, count in columns])
     weights = relative(band.fair[[quota.source for quota in quotas]])
-    kept = fill(int(held.sum()) - wanted, held - largest, held - smallest, held, weights)
-    given = held - kept
+    total = int(bytes_held.sum()) - wanted
+    kept = fill(total, bytes_held - largest, bytes_held - smallest, bytes_held, weights)
+    given = bytes_held - kept
     for quota, given_bytes in zip(quotas, given.tolist(), strict=True):
         quota.wanted_bytes = given_bytes
     return int(np.minimum(given.sum(), UNBOUNDED))
