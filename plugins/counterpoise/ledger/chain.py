@@ -19,12 +19,20 @@ import sqlalchemy as sa
 from counterpoise.errors import RefusedError
 from counterpoise.ledger import links
 from counterpoise.ledger.links import CHAINED_TABLES, CHECKPOINT, ChainedRow, Link, time_text
-from counterpoise.ledger.retention import delete_rows_of_forgotten_runs
-from counterpoise.ledger.schema import chain, requests, runs
+from counterpoise.ledger.schema import (
+    chain,
+    elections,
+    events,
+    late_calls,
+    moves,
+    requests,
+    runs,
+    touched_keys,
+)
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.chain import ChainBreak, ChainReport, ChainState
 from counterpoise.model.control import Control
-from counterpoise.model.run import OPEN_STATES
+from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES
 
 _PENDING_FOR: Final = timedelta(days=1)
 _BATCH_LINKS: Final = 500
@@ -112,7 +120,7 @@ class Chain:
                 last = gone[-1]
                 links.append(connection, cluster, [(CHECKPOINT, last.sequence, last.hash)], now)
                 _delete(connection, cluster, gone)
-                delete_rows_of_forgotten_runs(connection, cluster)
+                _delete_rows_of_forgotten_runs(connection, cluster)
             return len(gone)
 
 
@@ -352,3 +360,29 @@ def _delete(connection: sa.Connection, cluster: str, gone: Sequence[Link]) -> No
             connection.execute(table.delete().where(table.c.id.in_(batch)))
     is_gone = chain.c.sequence <= gone[-1].sequence
     connection.execute(chain.delete().where(chain.c.cluster == cluster, is_gone))
+
+
+def _delete_rows_of_forgotten_runs(connection: sa.Connection, cluster: str) -> int:
+    """Delete the rows of ended runs of which no event is left, and return how many.
+
+    What may still matter stays, however old: moves that were never observed done, keys that are not
+    restored or that a call may still change, and calls that are not settled. So do runs and their
+    last progress.
+    """
+    has_events = sa.exists().where(events.c.run_id == runs.c.run_id)
+    forgotten = sa.select(runs.c.run_id).where(
+        runs.c.cluster == cluster, runs.c.state.in_(LOOKED_AFTER_STATES), ~has_events
+    )
+    no_longer_needed = (
+        (moves, moves.c.done_at.is_not(None)),
+        (elections, sa.true()),
+        (late_calls, late_calls.c.settled_at.is_not(None)),
+        (
+            touched_keys,
+            touched_keys.c.restored_at.is_not(None) & touched_keys.c.unanswered_call.is_(None),
+        ),
+    )
+    return sum(
+        connection.execute(table.delete().where(table.c.run_id.in_(forgotten), condition)).rowcount
+        for table, condition in no_longer_needed
+    )
