@@ -22,7 +22,6 @@ from counterpoise.errors import (
     StepExpiredError,
     WrongClusterError,
 )
-from counterpoise.execution.closing import end_state
 from counterpoise.execution.command_executor import (
     OBSERVE_AGAIN_SECONDS,
     OBSERVE_SOON_SECONDS,
@@ -32,7 +31,7 @@ from counterpoise.execution.command_executor import (
 from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
 from counterpoise.execution.decide import next_command, reason_to_wait, settle_command
 from counterpoise.execution.decision_inputs import DecisionInputs, without_changes
-from counterpoise.execution.halting import back_off_text, stall_text, unreadable_text
+from counterpoise.execution.halting import back_off_text, end_state, stall_text, unreadable_text
 from counterpoise.execution.observation import (
     MoveState,
     Observation,

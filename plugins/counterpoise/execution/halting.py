@@ -1,8 +1,9 @@
-"""When a run stops by itself, and when it submits nothing new for a while. Pure.
+"""When a run stops by itself, when it submits nothing new for a while, and how it ends. Pure.
 
     reason_to_halt(inputs)    # Halt, or None
     reason_to_pause(inputs)   # None unless people or the calendar want nothing new
     reason_to_hold(inputs)    # None unless something has to pass first
+    end_state(plan, observation, reason, finish)    # (RunState.HALTED, "cancelled by bob; ...")
 
 What a run can wait out is waited out first: `conditions` records since when each condition lasts,
 and the policy says for how long that may be.
@@ -10,11 +11,12 @@ and the policy says for how long that may be.
 
 from collections.abc import Iterator, Sequence
 
-from counterpoise.execution.commands import Halt
+from counterpoise.execution.commands import Finish, Halt
 from counterpoise.execution.conditions import dead_brokers
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import MoveState, Observation
 from counterpoise.execution.progress_update import stalled_links
+from counterpoise.execution.throttling.pending_restores import pending_in_words
 from counterpoise.execution.throttling.targets import default_rate
 from counterpoise.execution.waits import (
     EXECUTE_AGAIN,
@@ -36,9 +38,10 @@ from counterpoise.execution.waits_for_cluster import (
 )
 from counterpoise.model.calendar import opens_at
 from counterpoise.model.grouping import grouped
-from counterpoise.model.plan import Move
+from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import Link, RunProgress
-from counterpoise.model.words import join_names, pluralize
+from counterpoise.model.words import join_names, pluralize, verb
 from counterpoise.units import format_rate, format_seconds
 
 _MAX_THROTTLE_GAPS = 1  # keys that somebody else removed are set again once
@@ -266,3 +269,27 @@ def _below_min_isr(inputs: DecisionInputs) -> Halt | None:
 
 def _names(moves: Sequence[Move]) -> list[str]:
     return [str(move.topic_partition) for move in moves]
+
+
+# -- how a run ends
+
+
+def end_state(
+    plan: RebalancePlan, observation: Observation, reason: str, finish: Finish
+) -> tuple[RunState, str]:
+    """Return the state that a run ends in, and why; `reason` is why it halted."""
+
+    def is_as_planned(move: Move) -> bool:
+        is_done = observation.state_of(move) is MoveState.DONE
+        return is_done and observation.has_planned_leader(move)
+
+    unfinished = [move for move in plan.moves if not is_as_planned(move)]
+    gone = [move for move in unfinished if observation.state_of(move) is MoveState.GONE]
+    pending = pending_in_words(finish.pending_restores, observation.live_broker_ids, plan.cluster)
+    if len(unfinished) == len(gone):
+        partitions, whose = pluralize(len(gone), "partition"), verb(len(gone), "its", "their")
+        skipped = f"{partitions} skipped: {whose} topic is gone" if gone else ""
+        return RunState.DONE, "; ".join(filter(None, (skipped, pending, finish.gave_up)))
+    undone = f"{len(unfinished)} of {pluralize(len(plan.moves), 'partition')} not as planned"
+    parts = (reason or "interrupted", undone, pending, finish.gave_up)
+    return RunState.HALTED, "; ".join(filter(None, parts))
