@@ -18,7 +18,10 @@ from counterpoise.history.manifests import (
     history_files,
     manifest_of,
     manifest_rows,
+    recent_rows,
+    rows_by_age,
     rows_once,
+    usual_interval,
 )
 from counterpoise.history.names import (
     MANIFESTS,
@@ -46,7 +49,6 @@ from counterpoise.history.results import (
     plan_rounds,
 )
 from counterpoise.history.retention import age_of, surviving
-from counterpoise.history.selection import recent_rows, rows_by_age, usual_interval
 
 __all__ = [
     "LOADS",
