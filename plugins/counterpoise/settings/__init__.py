@@ -7,9 +7,14 @@ Unknown keys, wrong types and missing values are all reported at once, each with
 secrets live here: a cluster names connections, and these come from Airflow or from the environment.
 """
 
-from counterpoise.settings.clusters import ClusterSettings, Settings, parse_settings, read_settings
+from counterpoise.settings.clusters import (
+    ClusterSettings,
+    Settings,
+    limit_inputs,
+    parse_settings,
+    read_settings,
+)
 from counterpoise.settings.connections import FileConnections
-from counterpoise.settings.input_limits import limit_inputs
 from counterpoise.settings.locations import Locations, check_worker_variables
 from counterpoise.settings.policy_rows import PolicyRow, policy_rows
 

@@ -2,10 +2,12 @@
 together.
 """
 
+import os
 import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +17,11 @@ from counterpoise.input_files import (
     MIN_LIMIT_BYTES,
     InputLimits,
     read_input_text,
+    use_limits,
 )
 from counterpoise.model.person import People
 from counterpoise.model.policy import ClusterPolicy, NotifyPolicy
+from counterpoise.settings.locations import Locations
 from counterpoise.settings.people import check_policy, read_people
 from counterpoise.settings.policies import read_notify, read_policy
 from counterpoise.settings.sections import Section, amount_from, compose, line_of, text, whole
@@ -188,3 +192,19 @@ def _cluster(
         policy = replace(policy, notify=notify)
     section.finish()
     return ClusterSettings(name, connection, operator, pinned or None, policy)
+
+
+def limit_inputs(environment: Mapping[str, str] = os.environ) -> None:
+    """Use the limits of the file that the environment names, once an input may be too large.
+
+    Where it cannot be read, the defaults hold: whoever needs the settings says what is wrong.
+    """
+
+    @cache
+    def limits() -> InputLimits:
+        try:
+            return read_settings(Locations.from_environment(environment).settings_file).inputs
+        except InputError:
+            return InputLimits()
+
+    use_limits(limits)

@@ -7,20 +7,33 @@ A policy names people, "group:sre", and for `view` also "airflow-role:Viewer".
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import yaml
 
 from counterpoise.errors import InputError
 from counterpoise.model.person import AIRFLOW, SYSTEM, People, name_key, normalized_name
-from counterpoise.model.policy import AIRFLOW_ROLE, GROUP, Action, ClusterPolicy
-from counterpoise.settings.approval_rules import check_rules
+from counterpoise.model.policy import (
+    AIRFLOW_ROLE,
+    GROUP,
+    Action,
+    ApprovalPolicy,
+    ApprovalRule,
+    ClusterPolicy,
+)
+from counterpoise.model.request import Goal
 from counterpoise.settings.sections import Section, texts
+from counterpoise.units import format_bytes
 
 # The key in the file, and the kind of account.
 _ACCOUNTS: Final = {"airflow": AIRFLOW, "command_line": SYSTEM}
 _MISSPELT_PREFIX: Final = re.compile(r"(groups?|airflow[-_ ]?roles?|roles?) *:", re.IGNORECASE)
+
+# Whatever these plan, they copy replicas; fewer replicas are what two people approve.
+_COPYING_GOALS: Final = frozenset(
+    {Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.REPAIR, Goal.REPLICATION_FACTOR}
+)
 
 
 def read_people(top: Section) -> People:
@@ -152,7 +165,7 @@ def check_policy(section: Section | None, policy: ClusterPolicy, people: People)
             "approvers", "approvers and access: approve say the same; write access: approve only"
         )
     _check_two_people(approval, policy, people)
-    check_rules(approval, policy.approval)
+    _check_rules(approval, policy.approval)
     max_rate = policy.approval.max_rate_bytes_per_second
     if max_rate and policy.movement.rate_bytes_per_second > max_rate:
         approval.complain(
@@ -190,3 +203,52 @@ def _check_groups(part: Section, key: str, entries: tuple[str, ...], people: Peo
         if entry.startswith(GROUP) and group not in people.groups:
             known = ", ".join(sorted(people.groups)) or "none"
             part.complain(key, f"{key}: there is no group {group!r}; there are: {known}")
+
+
+# -- rules that approve without a person
+
+
+def _check_rules(approval: Section, policy: ApprovalPolicy) -> None:
+    """Complain of rules with one name, and of those that could approve no plan."""
+    if policy.by_rule and policy.critical:
+        approval.complain(
+            "by_rule",
+            "two people approve every plan of a critical cluster, so no rule could ever approve "
+            "one; leave out by_rule or critical",
+        )
+    names = [rule.name for rule in policy.by_rule]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        approval.complain("by_rule", f"two rules are called {name}; the ledger names them")
+    entries = approval.sections("by_rule")
+    if len(entries) != len(policy.by_rule):  # of one of them something was complained already
+        return
+    for entry, rule in zip(entries, policy.by_rule, strict=True):
+        if "windows" in entry.names() and not rule.windows:
+            entry.complain("windows", "windows is empty; leave the key out for a rule at any time")
+        for key, complaint in _complaints_of_rule(rule, policy):
+            entry.complain(key if key in entry.names() else None, f"rule {rule.name}: {complaint}")
+
+
+def _complaints_of_rule(rule: ApprovalRule, policy: ApprovalPolicy) -> Iterator[tuple[str, str]]:
+    """Yield the key and what is wrong with it."""
+    most = rule.copies_at_most_bytes
+    for goal in rule.goals:
+        if not most and goal in _COPYING_GOALS:
+            yield (
+                "goals",
+                f"without copies_at_most it approves only what copies no replica, and no plan for "
+                f"{goal} is such; give copies_at_most or leave out {goal}",
+            )
+        if goal == Goal.REMOVE_BROKERS and policy.two_people_for_removals:
+            yield (
+                "goals",
+                f"two people approve {goal} (two_people_for_removals), so it could never approve "
+                "that",
+            )
+    two_people_above = policy.two_people_above_bytes
+    if two_people_above is not None and most > two_people_above:
+        yield (
+            "copies_at_most",
+            f"two people approve what copies more than {format_bytes(two_people_above)} "
+            "(two_people_above); write at most that",
+        )
