@@ -33,7 +33,6 @@ from counterpoise.cli import (
     self_check,
     status,
     stopping,
-    where,
 )
 from counterpoise.cli.common import plain_console, safe_console
 from counterpoise.cli.examples import EXAMPLES
@@ -70,7 +69,6 @@ _MODULES = (
     doctor,
     audit,
     ledger,
-    where,
     self_check,
     completion,
 )
