@@ -184,7 +184,7 @@ def _check_scope_brokers(request: PlanRequest, snapshot: ClusterSnapshot) -> Non
 
 
 def _check_brokers_left(goal: "PlanningGoal", request: PlanRequest, live: Set[int]) -> None:
-    """Only for requests with a scope: the planner answers where the cluster itself is too small."""
+    """Check that a scope leaves enough brokers; of small clusters the planner tells."""
     scope = request.scope
     if not scope.broker_ids and not scope.excluded_broker_ids:
         return

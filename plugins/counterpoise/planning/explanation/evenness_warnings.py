@@ -30,7 +30,7 @@ def _racks_not_repaired(result: PlanningResult) -> str:
 
 
 def _racks_lost(result: PlanningResult) -> str:
-    """Name partitions that the plan itself takes to fewer racks."""
+    """Return a warning of partitions that the plan itself takes to fewer racks."""
     is_lost = result.racks_missing(result.after) > result.racks_missing(result.before)
     why = "since no broker of another rack has room for a replica, is in scope, and may have it"
     return result.name_partitions(
@@ -60,7 +60,7 @@ def _uneven_racks(result: PlanningResult) -> str:
 
 
 def _left_alone_uneven(result: PlanningResult) -> str:
-    """Say that what the plan must leave alone keeps the counts from being more even."""
+    """Return a warning of counts that what is left alone keeps from being more even."""
     sharing = result.roles.sharing
     best, ideal = result.best_counts[sharing], result.ideal_counts[sharing]
     left_alone = int((~result.cluster.may_change).sum())
@@ -96,7 +96,7 @@ def _bytes_outside_band(result: PlanningResult) -> str:
 
 
 def _traffic_at_least(result: PlanningResult) -> str:
-    """Say that rates of compacted topics, by which this plan weighs, are lower bounds."""
+    """Return a warning of rates, by which this plan weighs, that are lower bounds."""
     by_rates = result.evens_traffic or (
         result.request.policy.leader_weight is LeaderWeight.BYTES_IN
         and result.cluster.is_rate_known.any()
@@ -114,7 +114,7 @@ def _traffic_at_least(result: PlanningResult) -> str:
 
 
 def _traffic_unknown(result: PlanningResult) -> str:
-    """Say that too few rates are known to even traffic."""
+    """Return a warning where too few rates are known to even traffic."""
     cluster = result.cluster
     if not result.goal.evens_replicas or not cluster.bytes_in.any() or result.evens_traffic:
         return ""
@@ -126,7 +126,7 @@ def _traffic_unknown(result: PlanningResult) -> str:
 
 
 def _traffic_outside_band(result: PlanningResult) -> str:
-    """Name the brokers that take in too much or too little."""
+    """Return a warning of brokers that take in too much or too little."""
     if not result.evens_traffic or not len(result.out_of_traffic_band):
         return ""
     percent = result.request.policy.bytes_in_tolerance_percent
@@ -139,7 +139,7 @@ def _traffic_outside_band(result: PlanningResult) -> str:
 
 
 def _full_disks(result: PlanningResult) -> str:
-    """Name the brokers that would have got more if their fullest log dir allowed it."""
+    """Return a warning of brokers that would get more if their fullest log dir allowed it."""
     after = result.after
     has_few_replicas = after.counts < result.best_counts
     has_few_bytes = after.bytes_held < result.band.lowest
@@ -158,7 +158,7 @@ def _full_disks(result: PlanningResult) -> str:
 
 
 def _cordoned_log_dirs(result: PlanningResult) -> str:
-    """Name brokers that take no new replicas, and those that choose a log dir that does."""
+    """Return a warning of brokers that take no new replicas, or only in some log dirs."""
     cluster = result.cluster
     if not result.goal.moves_replicas:
         return ""
@@ -197,7 +197,7 @@ def _leaders_uneven(result: PlanningResult) -> str:
 
 
 def _rates_unknown(result: PlanningResult) -> str:
-    """Say that leaders cannot be weighed by bytes-in."""
+    """Return a warning where leaders cannot be weighed by bytes-in."""
     by_count = result.request.policy.leader_weight is not LeaderWeight.BYTES_IN
     if by_count or result.cluster.is_rate_known.any():
         return ""

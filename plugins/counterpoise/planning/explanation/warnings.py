@@ -123,7 +123,7 @@ def _unknown_sizes(result: PlanningResult) -> str:
 
 
 def _goal_not_reached(result: PlanningResult) -> str:
-    """Say what the whole goal would take, where the plan stops before it."""
+    """Return what the whole goal would take, where the plan stops before it."""
     _, bound = result.bounds
     if bound is None or not result.assignment.is_in_plan.any():
         return ""
@@ -135,7 +135,7 @@ def _goal_not_reached(result: PlanningResult) -> str:
 
 
 def _not_proven(result: PlanningResult) -> str:
-    """Say how much better another plan could be at most, where the best was not found for sure."""
+    """Return how much better another plan could be, where the best is not proven."""
     bound = result.after.bound
     if bound is None or bound.is_reached or not result.assignment.is_in_plan.any():
         return ""
@@ -207,7 +207,7 @@ def _deferred_by_budget(result: PlanningResult) -> str:
 
 
 def _unknown_brokers(result: PlanningResult) -> str:
-    """Name brokers of constraints that are not registered: a slip of the pen, or gone."""
+    """Return a warning of brokers in constraints that are misspelt, or gone."""
     constraints = result.request.policy.constraints
     named = set(constraints.no_new_replicas_on)
     for broker_set in constraints.broker_sets:
@@ -222,7 +222,7 @@ def _unknown_brokers(result: PlanningResult) -> str:
 
 
 def _topics_outside_sets(result: PlanningResult) -> str:
-    """Name partitions with a replica that is not on the brokers of their set."""
+    """Return a warning of partitions with replicas outside of their broker set."""
     help_ = "" if result.request.goal is Goal.REBALANCE else "; goal rebalance moves them"
     why = f"outside of the broker set of their topic{help_}"
     return result.name_partitions(
@@ -233,7 +233,7 @@ def _topics_outside_sets(result: PlanningResult) -> str:
 
 
 def _no_new_replicas(result: PlanningResult) -> str:
-    """Name brokers that would have got replicas if no constraint were against it."""
+    """Return a warning of brokers that a constraint keeps from getting replicas."""
     may_get_none = result.roles.sharing & result.cluster.takes_none
     is_below = result.after.counts < result.best_counts
     closed = np.flatnonzero(may_get_none & is_below)
@@ -246,7 +246,7 @@ def _no_new_replicas(result: PlanningResult) -> str:
 
 
 def _full_brokers(result: PlanningResult) -> str:
-    """Name brokers that hold as many replicas as they may, or more."""
+    """Return a warning of brokers that hold as many replicas as they may, or more."""
     cluster, counts, best = result.cluster, result.after.counts, result.best_counts
     max_count = result.request.policy.constraints.max_replicas_per_broker
     if max_count is None or not result.goal.moves_replicas:
@@ -287,7 +287,7 @@ def _few_topic_leaders(result: PlanningResult) -> str:
 
 
 def _leaders_above_limit(result: PlanningResult) -> str:
-    """Name brokers whose leaders take in more than the limit allows."""
+    """Return a warning of brokers whose leaders take in more than the limit allows."""
     limit = result.request.policy.constraints.max_leader_bytes_in_per_second
     cluster = result.cluster
     if limit is None:

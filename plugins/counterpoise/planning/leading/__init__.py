@@ -119,7 +119,9 @@ def _better_or_present(candidates: Candidates, leaders: Ints) -> Ints:
 def _search_on(
     candidates: Candidates, leaders: Ints, policy: BalancePolicy, *, evens_traffic: bool
 ) -> Ints:
-    """Choose again from each result for as long as it gets better, so that another plan would not.
+    """Return leaders chosen again from each result for as long as they get better.
+
+    So another plan would change nothing.
 
     Example: orders is led evenly with 2, 1, 1 and 2 leaders, and brokers 3 and 4 lead 2 and 1 of
     other topics. Chosen again, broker 2 leads two of orders and broker 4 one: 2, 2, 3 and 2 in all.
@@ -175,7 +177,7 @@ def _choose(candidates: Candidates, policy: BalancePolicy, *, evens_traffic: boo
 
 
 def _with_even_traffic(candidates: Candidates, leaders: Ints, tolerance_percent: int) -> Ints:
-    """Exchange leaders for traffic, then for topics again, until neither finds anything."""
+    """Return leaders exchanged for traffic, then for topics, until neither changes any."""
     for _ in range(_MAX_TURNS):
         evened = even_leader_traffic(candidates, leaders, tolerance_percent)
         if (evened == leaders)[candidates.is_free].all():

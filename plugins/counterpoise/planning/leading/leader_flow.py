@@ -288,7 +288,7 @@ def _assign_arcs(arcs: _Arcs, flows: Ints) -> tuple[dict[int, int], bool]:
 
 
 def _assign_one(arc: int, arcs: _Arcs, arc_of: dict[int, int]) -> bool:
-    """Find one more partition for an arc; False when there is none.
+    """Assign one more partition to an arc; return whether there is one.
 
     If all of its partitions have an arc already, the shortest chain of them changes arcs
     (augmenting paths for matchings in bipartite graphs, Kuhn 1955). Example: only partition 1 could

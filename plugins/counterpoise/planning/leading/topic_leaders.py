@@ -193,7 +193,7 @@ def _take_disjoint_cycles(
     heavy_brokers: Ints,
     light_brokers: Ints,
 ) -> bool:
-    """Take cycles from heavy to light brokers that have no broker in common; was there one?"""
+    """Take cycles from heavy to light brokers without a common broker; return whether any was."""
     used: set[int] = set()
     heavy = set(heavy_brokers.tolist())
     for light in light_brokers.tolist():
@@ -247,7 +247,7 @@ def _improve_at_any_length(leadership: _Leadership) -> bool:
 
 
 def _take_long_cycles(leadership: _Leadership, ways_back: "_WaysBack", topic: int) -> bool:
-    """Take cycles while there are any; the topic itself is no way back meanwhile."""
+    """Take cycles while there are any, none back by the topic; return whether there were any."""
     is_improved = False
     ways_back.count(leadership.arcs_of(topic), -1)
     while _take_long_cycle(leadership, ways_back, topic):

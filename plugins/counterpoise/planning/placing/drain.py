@@ -137,7 +137,7 @@ def _smallest(candidates: Ints, values: Ints) -> Ints:
 def _make_room(
     placement: Placement, roles: Roles, is_to_move: Flags, partition: int, position: int
 ) -> bool:
-    """Send a replica that has just come to a broker on to another one, if that makes room."""
+    """Send a replica that has just come on to another broker; False where none makes room."""
     sizes = placement.cluster.size_bytes
     size = int(sizes[partition])
     is_leaving = np.append(roles.leaving, False)

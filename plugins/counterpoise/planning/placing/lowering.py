@@ -159,7 +159,7 @@ class _ShrinkingRows:
         np.add.at(placement.topic_counts, (cluster.topic_numbers[partitions], brokers), by)
 
     def restore_order(self) -> None:
-        """Close the gaps; what is left keeps its order."""
+        """Close the gaps; the other replicas keep their order."""
         placement = self.placement
         before = placement.cluster.replicas[self.partitions]
         is_kept = (before >= 0) & ~missing_from(placement.replicas[self.partitions], before)
@@ -284,7 +284,7 @@ class _Fullness:
     highest: list[int] = field(default_factory=list)  # and up
 
     def begin(self, topic_counts: Ints, share: NDArray[np.float64]) -> None:
-        """Go on to another topic."""
+        """Begin with another topic."""
         self.topic_counts = topic_counts.tolist()
         lowest, highest = whole_shares(share)
         self.lowest, self.highest = lowest.tolist(), highest.tolist()

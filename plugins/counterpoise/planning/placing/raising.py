@@ -235,7 +235,7 @@ class _TopicRanking:
         return level, brokers.counts[broker], brokers.over_fair[broker], broker
 
     def update(self, brokers: _Brokers, entry: _Entry) -> None:
-        """Put a broker that has just received a replica to its new place."""
+        """Move a broker that has just received a replica to its new place."""
         broker = entry[-1]
         self.topic_counts[broker] += 1
         heap, new_entry = self.heaps[brokers.racks[broker]], self._entry(brokers, broker)

@@ -45,7 +45,9 @@ def place_best(
     find_band: Callable[[Placement], ByteBand],
     is_counted: Flags,
 ) -> bool:
-    """Place replicas as well as can be, and note what any plan as good has to copy."""
+    """Place replicas as well as can be; False where that would fill a disk too far.
+
+    The placement then knows what any plan as good has to copy."""
     if not choice.replica_count:
         return True
     chosen = copy_fewest_bytes(choice)
@@ -101,7 +103,7 @@ def solve(
     find_band: Callable[[Placement], ByteBand],
     is_counted: Flags,
 ) -> bool:
-    """Place replicas as `place_best` does; where that ends unproven, search on from its answer.
+    """Place replicas as `place_best` does, and return the same; search on where it is unproven.
 
     An unproven answer has to take a tenth off what is outside the band, or replicas stay as they
     are in racks and counts that are the best already. So the last search here finds what the first

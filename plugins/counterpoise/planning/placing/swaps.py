@@ -220,7 +220,7 @@ def trade_arrivals(placement: Placement, roles: Roles, band: ByteBand) -> None:
 
 
 def _trade(movable_replicas: MovableReplicas, band: ByteBand, broker: int) -> bool:
-    """Bring one broker into its band, or nearer, without taking another one out of its own."""
+    """Move one broker nearer to its band, keeping others in theirs; return whether it did."""
     bytes_held = movable_replicas.placement.bytes_held
     wanted = int(np.clip(bytes_held[broker], band.lowest[broker], band.highest[broker]))
     to_gain = wanted - int(bytes_held[broker])

@@ -51,7 +51,7 @@ class RackBounds:
 
     @property
     def is_closed(self) -> bool:
-        """Whether each rack holds a fixed part, so that replicas never cross racks.
+        """Return whether each rack holds a fixed part, so that replicas never cross racks.
 
         That is so where there are as many racks as replicas of each partition.
         """
