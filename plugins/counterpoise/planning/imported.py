@@ -114,13 +114,13 @@ def _complaint(
 ) -> str | None:
     """Return what is wrong with the replicas of one partition, to be put after its name."""
     if row is None:
-        return " does not exist"
+        return " does not exist; correct the name and number, or leave it out"
     count = int(cluster.replica_counts[row])
     if len(replicas) != count:
         return f" has {pluralize(count, 'replica')}, not {len(replicas)}: their number would change"
     not_live = sorted(set(replicas) - live_broker_ids)
     if not_live:
-        return f": {not_live} are no live brokers"
+        return f": {not_live} are no live brokers; name live ones, or start these first"
     if cluster.is_moving[row]:
         return " is being reassigned right now; wait until that is done"
     return None

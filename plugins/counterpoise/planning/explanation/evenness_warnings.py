@@ -32,7 +32,10 @@ def _racks_not_repaired(result: PlanningResult) -> str:
 def _racks_lost(result: PlanningResult) -> str:
     """Return a warning of partitions that the plan itself takes to fewer racks."""
     is_lost = result.racks_missing(result.after) > result.racks_missing(result.before)
-    why = "since no broker of another rack has room for a replica, is in scope, and may have it"
+    why = (
+        "since no broker of another rack has room for a replica, is in scope, and may have it; add "
+        "brokers or disk there, or widen the scope"
+    )
     return result.name_partitions(
         np.flatnonzero(is_lost & result.assignment.is_in_plan),
         f"will be on fewer racks than now, {why}",
@@ -69,7 +72,8 @@ def _left_alone_uneven(result: PlanningResult) -> str:
     partitions = pluralize(left_alone, "partition", "partitions")
     return (
         f"replicas per broker cannot be more even than {as_range(best)}, where {as_range(ideal)} "
-        f"would be possible: {partitions} must be left alone"
+        f"would be possible: {partitions} must be left alone; exclude fewer topics, bring dead "
+        "brokers back, or wait until reassignments are done"
     )
 
 
@@ -78,9 +82,10 @@ def _counts_not_reached(result: PlanningResult) -> str:
     best, counts = result.best_counts[sharing], result.after.counts[sharing]
     if not result.goal.evens_replicas or not is_worse(counts, best):
         return ""
+    help_ = result.or_rebalance or "; more disk, fewer constraints, or a wider scope would help"
     return (
         f"replicas per broker will be {counts.min()} to {counts.max()}; {best.min()} to "
-        f"{best.max()} is possible, but not by the moves this goal allows{result.or_rebalance}"
+        f"{best.max()} is possible, but not by the moves this goal allows{help_}"
     )
 
 
@@ -121,7 +126,8 @@ def _traffic_unknown(result: PlanningResult) -> str:
     unknown_count = int((~cluster.is_rate_known).sum())
     return (
         f"traffic is not evened: the rates of {unknown_count} of {cluster.partition_count} "
-        f"partitions are not known, and {MIN_KNOWN_PERCENT} % have to be"
+        f"partitions are not known, and {MIN_KNOWN_PERCENT} % have to be; take another snapshot, "
+        "so that more are known"
     )
 
 
@@ -203,7 +209,7 @@ def _rates_unknown(result: PlanningResult) -> str:
         return ""
     return (
         "leaders are to be weighed by bytes-in, but the snapshot has no rates; "
-        "they are even in number instead"
+        "they are even in number instead; take two snapshots, so that rates are known"
     )
 
 

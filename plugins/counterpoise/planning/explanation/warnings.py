@@ -61,7 +61,8 @@ def _without_leader(result: PlanningResult) -> str:
     cluster = result.cluster
     if cluster.partition_count and not (cluster.leaders >= 0).any():
         return (
-            "the snapshot has no leaders; each partition's first replica is taken to be its leader"
+            "the snapshot has no leaders; each partition's first replica is taken to be its "
+            "leader; take a new snapshot, or give the leaders in the cluster document"
         )
     return result.name_partitions(
         np.flatnonzero(cluster.is_leaderless),
@@ -88,8 +89,9 @@ def _on_dead_brokers(result: PlanningResult) -> str:
     if not len(dead):
         return ""
     replicas = pluralize(int(result.after.counts[dead].sum()), "replica stays", "replicas stay")
-    help_ = "" if result.request.goal is Goal.REPAIR else "; goal repair replaces them"
-    return f"{replicas} on {result.list_brokers(dead)}, not live now{help_}"
+    it = verb(len(dead), "it", "them")
+    help_ = "" if result.request.goal is Goal.REPAIR else ", or let goal repair replace them"
+    return f"{replicas} on {result.list_brokers(dead)}, not live now; bring {it} back{help_}"
 
 
 def left_to_repair(result: PlanningResult) -> str:
@@ -103,19 +105,25 @@ def left_to_repair(result: PlanningResult) -> str:
 def _few_replicas(result: PlanningResult) -> str:
     return result.name_partitions(
         np.flatnonzero(result.after.replica_counts < _USUAL_REPLICATION_FACTOR),
-        "has fewer than 3 replicas; the loss of one broker may stop it",
-        "have fewer than 3 replicas; the loss of one broker may stop them",
+        "has fewer than 3 replicas; the loss of one broker may stop it; goal replication-factor "
+        "adds some",
+        "have fewer than 3 replicas; the loss of one broker may stop them; goal replication-factor "
+        "adds some",
     )
 
 
 def _unknown_sizes(result: PlanningResult) -> str:
     unknown = np.flatnonzero(~result.cluster.is_size_known)
     if len(unknown) and len(unknown) == result.cluster.partition_count:
-        return "no partition size is known; bytes count as 0, so the plan goes by counts alone"
+        return (
+            "no partition size is known; bytes count as 0, so the plan goes by counts alone; allow "
+            "snapshots to describe log dirs, or give sizes in the cluster document"
+        )
+    help_ = "bring offline log dirs back and take another snapshot"
     return result.name_partitions(
         unknown,
-        "has no known size and counts as 0 bytes",
-        "have no known size and count as 0 bytes",
+        f"has no known size and counts as 0 bytes; {help_}",
+        f"have no known size and count as 0 bytes; {help_}",
     )
 
 
@@ -139,9 +147,11 @@ def _not_proven(result: PlanningResult) -> str:
     bound = result.after.bound
     if bound is None or bound.is_reached or not result.assignment.is_in_plan.any():
         return ""
+    help_ = "a scope of fewer topics" if result.request.is_thorough else "--thorough"
     return (
         "the search for fewer bytes stopped at its limit: another plan could be nearer to the "
-        f"fair shares of bytes, or copy less, but not less than {format_bytes(bound.bytes)}"
+        f"fair shares of bytes, or copy less, but not less than {format_bytes(bound.bytes)}; "
+        f"{help_} may find it"
     )
 
 
@@ -149,15 +159,15 @@ def _not_proven(result: PlanningResult) -> str:
 
 
 def _min_insync_is_all(result: PlanningResult) -> str:
-    cluster = result.cluster
+    cluster, help_ = result.cluster, "lower it, or raise the replication factor first"
     min_insync = cluster.min_insync_replicas[cluster.topic_numbers]
     has_none_to_spare = (min_insync >= result.after.replica_counts) & (min_insync > 1)
     return result.name_partitions(
         np.flatnonzero(result.assignment.is_in_plan & has_none_to_spare),
         "of the plan needs as many in-sync replicas as it has (min.insync.replicas); "
-        "one slow broker stops its producers",
+        f"one slow broker stops its producers; {help_}",
         "of the plan need as many in-sync replicas as they have (min.insync.replicas); "
-        "one slow broker stops their producers",
+        f"one slow broker stops their producers; {help_}",
     )
 
 

@@ -47,7 +47,8 @@ def place_best(
 ) -> bool:
     """Place replicas as well as can be; False where that would fill a disk too far.
 
-    The placement then knows what any plan as good has to copy."""
+    The placement then knows what any plan as good has to copy.
+    """
     if not choice.replica_count:
         return True
     chosen = copy_fewest_bytes(choice)
