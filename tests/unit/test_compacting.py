@@ -4,9 +4,13 @@ What it does to files is in tests/spark.
 """
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from rich.console import Console
@@ -17,6 +21,9 @@ from counterpoise.cli.main import main
 from counterpoise.errors import StoreError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
+from counterpoise.model.result_tables import PARTITION_LOAD
+from counterpoise.pipeline import spark_compaction
+from counterpoise.results import Results
 from counterpoise.storage import Store
 
 AT = datetime(2026, 3, 18, 1, tzinfo=UTC)
@@ -170,3 +177,74 @@ def test_balance_reports_of_a_day_go_too_but_for_the_newest(store: Store) -> Non
         "leader-balance.html",
         "leader-balance.json",
     ]
+
+
+def loads_of_a_day(store: Store, clusters: dict[str, int], at: datetime) -> None:
+    """A round of one snapshot for each cluster, with so many rows of PARTITION_LOAD."""
+    counts = list(clusters.values())
+    ids = [history.snapshot_id_for(name, at) for name in clusters]
+    columns: dict[str, pa.Array] = {
+        field.name: pa.nulls(sum(counts), field.type) for field in PARTITION_LOAD
+    }
+    columns |= {
+        "cluster": pa.array(np.repeat(list(clusters), counts), pa.string()),
+        "snapshot_id": pa.array(np.repeat(ids, counts), pa.string()),
+        "observed_at": pa.array([at] * sum(counts), PARTITION_LOAD.field("observed_at").type),
+        "topic": pa.array(["pay"] * sum(counts)),
+        "partition": pa.array(np.arange(sum(counts)), pa.int32()),
+        "how": pa.array(["first"] * sum(counts)),
+    }
+    name = f"round-{at.date()}"
+    table = pa.table(columns, schema=PARTITION_LOAD)
+    store.write_table(f"results/partition_load/round={name}/part-{name}.parquet", table)
+    rows = [
+        {"snapshot_id": one, "cluster": cluster, "previous_snapshot_id": None}
+        for cluster, one in zip(clusters, ids, strict=True)
+    ]
+    Results(store).finish_round(name, datetime.now(UTC), rows)
+
+
+@pytest.mark.parametrize(
+    ("large_rows", "memory"), [(0, None), (1_200_000, "4g")], ids=["tiny", "one is large"]
+)
+def test_hundreds_of_tables_of_a_day_are_one_job_with_the_memory_that_their_rows_need(
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    large_rows: int,
+    memory: str | None,
+) -> None:
+    names = [f"tiny-{number}" for number in range(25)]
+    lines = "".join(f"  {name}: {{connection: x}}\n" for name in [*names, "large"])
+    (tmp_path / "clusters.yaml").write_text(f"clusters:\n{lines}")
+    noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+    for days_ago in range(3, 13):
+        loads_of_a_day(store, dict.fromkeys(names, 2), noon - timedelta(days=days_ago))
+    loads_of_a_day(store, {"large": large_rows}, noon - timedelta(days=2))
+    jobs: list[tuple[int, Any]] = []
+
+    def run(_script: Path, arguments: Sequence[str], *, conf: Any, **_: Any) -> None:
+        plan = json.loads(Path(arguments[-1]).read_text())
+        jobs.append((len(plan["daily"]), conf.get("spark.driver.memory")))
+
+    monkeypatch.setattr(spark_compaction, "run_job", run)
+
+    assert main(["compact"]) == 0
+
+    assert jobs == [(251, memory)]
+
+
+@dataclass(frozen=True)
+class Input:
+    row_count: int
+    files: tuple[str, ...] = ("a file",)
+
+
+def test_a_job_of_compaction_is_bounded_by_its_rows_and_files_whatever_comes_in() -> None:
+    hour, tiny = 24 * 1_000_000, [Input(24)] * 1_000
+    many_files = Input(1, tuple(map(str, range(6_000))))
+
+    jobs = list(spark_compaction.in_jobs([*tiny, *[Input(hour)] * 5, Input(3 * hour), *tiny]))
+    assert [len(job) for job in jobs] == [1_002, 2, 1, 1, 1_000]
+    assert [len(job) for job in spark_compaction.in_jobs([many_files] * 3)] == [1, 1, 1]
+    assert list(spark_compaction.in_jobs([])) == []

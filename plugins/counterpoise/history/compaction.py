@@ -37,6 +37,10 @@ class Merge:
     files: Mapping[str, tuple[str, ...]]
     row_counts: Mapping[str, int]  # what it has to have, by snapshot
 
+    @property
+    def row_count(self) -> int:
+        return sum(self.row_counts.values())
+
 
 @dataclass(frozen=True, slots=True)
 class DayPlan:
@@ -53,6 +57,15 @@ class DayPlan:
     replaced: tuple[str, ...]  # manifests that go
     dropped_ids: tuple[str, ...]
     survivors: tuple[Mapping[str, Any], ...]  # their rows as they are now
+
+    @property
+    def row_count(self) -> int:
+        return sum(merge.row_count for merge in self.merges)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Return the files that its merges read."""
+        return tuple(path for merge in self.merges for path in merge.files)
 
 
 def plan_days(

@@ -16,7 +16,6 @@ locked: two compactions at once make the same files twice.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Final
 
 import pyarrow as pa
 
@@ -28,11 +27,10 @@ from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.model.words import pluralize
 from counterpoise.pipeline.compacting_results import ResultsReport, compact_results
-from counterpoise.pipeline.spark_compaction import WORK, make_files
+from counterpoise.pipeline.spark_compaction import WORK, in_jobs, make_files
 
 Log = Callable[[str], None]
 _LOGGER = safe_logger(__name__)
-_DAYS_AT_ONCE: Final = 31  # of a Spark job; the files of one job stay when the next one fails
 
 
 @dataclass(slots=True)
@@ -106,8 +104,8 @@ def compact(
             plans += [plan for plan in day_plans if _is_readable(installation, plan, report)]
         except CounterpoiseError as error:
             report.problem = str(error)
-    for start in range(0, len(plans), _DAYS_AT_ONCE):
-        _compact_days(installation, plans[start : start + _DAYS_AT_ONCE], manifests, reports, log)
+    for some in in_jobs(plans):
+        _compact_days(installation, some, manifests, reports, log)
     for name, report in reports.items():
         try:
             report.files_deleted = _delete_unused(installation, name, now)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any
 
 from counterpoise import analysis, history
 from counterpoise.daily_copies import copy_days
@@ -24,12 +24,17 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
 from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES, VIEWS
 from counterpoise.pipeline.analysing import view_of
-from counterpoise.pipeline.spark_compaction import Daily, is_daily_made, make_files, snapshot_counts
+from counterpoise.pipeline.spark_compaction import (
+    Daily,
+    in_jobs,
+    is_daily_made,
+    make_files,
+    snapshot_counts,
+)
 from counterpoise.round_index import ROUNDS, document_path, write_document
 from counterpoise.storage import Store
 
 Log = Callable[[str], None]
-_DAYS_AT_ONCE: Final = 62  # tables of a Spark job; those of one job stay when the next one fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,7 @@ def _make_daily(
     clusters = installation.settings.clusters.items()
     policies = {name: cluster.policy.history for name, cluster in clusters}
     store = installation.archive.store
-    files_of = cache(partial(_files, store))
+    files_of, counts_of = cache(partial(_files, store)), cache(partial(snapshot_counts, store))
     dailies = []
     for table in DAILY_TABLES:
         existing = {path for name in policies for path in store.list(daily_folder(table, name))}
@@ -129,9 +134,11 @@ def _make_daily(
                 for path in files_of(table, name, plan.cluster)
             }
             if files:
-                dailies.append(Daily(plan, files))
-    for start in range(0, len(dailies), _DAYS_AT_ONCE):
-        some = dailies[start : start + _DAYS_AT_ONCE]
+                row_count = sum(
+                    counts_of(path).get(one, 0) for path, ids in files.items() for one in ids
+                )
+                dailies.append(Daily(plan, files, row_count))
+    for some in in_jobs(dailies):
         make_files(installation, (), _with_series(installation, some), log)
     for table in DAILY_TABLES:
         for cluster in policies:
@@ -205,7 +212,8 @@ def _merge_rounds(
 ) -> int:
     store = installation.archive.store
     plans = history.plan_rounds(rounds, existing_ids, policy, now)
-    make_files(installation, [merge for plan in plans for merge in _merges(store, plan)], (), log)
+    for some in in_jobs(merge for plan in plans for merge in _merges(store, plan)):
+        make_files(installation, some, (), log)
     for plan in plans:
         write_document(store, plan.document)
         for name in plan.snapshot_ids_by_round:

@@ -1,18 +1,19 @@
 """Files of the store that the Spark job `history_compaction` merges: checked, moved into place.
 
-    make_files(installation, merges, dailies, log)
+    for some in in_jobs(dailies):
+        make_files(installation, (), some, log)
 
-A file that exists already, with the rows that it must have, is not made again: an interrupted
-compaction goes on.
+A job is bounded by the rows that it reads, and gets the memory that they need. A file that exists
+already, with the rows that it must have, is not made again: an interrupted compaction goes on.
 """
 
 import json
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -29,6 +30,10 @@ Log = Callable[[str], None]
 
 WORK: Final = "work"  # the folder for what jobs make, until it is moved into place
 _MADE_OF: Final = b"made_of"
+# Of a job, unless one thing to make needs more: two days of a million partitions by the hour. What
+# a job has made stays when the next one fails.
+_MAX_ROWS_OF_JOB: Final = 50_000_000
+_MAX_FILES_OF_JOB: Final = 10_000
 _MAX_ROWS_OF_SMALL_JOB: Final = 1_000_000
 _FEW_ROWS_CONF: Final = {**START_FAST, "spark.sql.shuffle.partitions": "2"}
 _MANY_ROWS_CONF: Final = {"spark.driver.memory": "4g"}
@@ -43,6 +48,7 @@ class Daily:
 
     plan: DailyPlan
     files: Mapping[str, tuple[str, ...]]
+    row_count: int  # of these snapshots in these files
     seconds: Mapping[str, float] = field(default_factory=dict)
     live_brokers: Mapping[str, int] = field(default_factory=dict)
 
@@ -60,6 +66,32 @@ class Daily:
         return {"output": number, "table": self.plan.table, "date": day, "files": files}
 
 
+class _Input(Protocol):
+    """What is read for one thing to make."""
+
+    @property
+    def row_count(self) -> int: ...
+    @property
+    def files(self) -> Collection[str]: ...
+
+
+_Made = TypeVar("_Made", bound=_Input)
+
+
+def in_jobs(to_make: Iterable[_Made]) -> Iterator[list[_Made]]:
+    """Yield what one Spark job makes, job by job: as many as keep its bounds, and one at least."""
+    job: list[_Made] = []
+    rows = files = 0
+    for one in to_make:
+        rows, files = rows + one.row_count, files + len(one.files)
+        if job and (rows > _MAX_ROWS_OF_JOB or files > _MAX_FILES_OF_JOB):
+            yield job
+            job, rows, files = [], one.row_count, len(one.files)
+        job.append(one)
+    if job:
+        yield job
+
+
 def make_files(
     installation: Installation, merges: Sequence[Merge], dailies: Sequence[Daily], log: Log
 ) -> None:
@@ -70,7 +102,7 @@ def make_files(
     store = installation.archive.store
     missing_merges = []
     for merge in merges:
-        if not sum(merge.row_counts.values()):
+        if not merge.row_count:
             store.write_table(merge.path, _shared_schema(merge.table).empty_table())
         elif not _is_made(store, merge):
             missing_merges.append(merge)
@@ -102,8 +134,7 @@ def is_daily_made(store: Store, plan: DailyPlan) -> bool:
 
 def snapshot_counts(store: Store, path: str) -> dict[str, int]:
     """Return the number of rows by snapshot id of a file that has the column."""
-    counts = store.read_column(path, "snapshot_id").combine_chunks().value_counts()
-    return {row["values"]: row["counts"] for row in counts.to_pylist()}
+    return store.value_counts(path, "snapshot_id")
 
 
 def _run_job(
@@ -120,7 +151,7 @@ def _run_job(
         ],
         "daily": [daily.listed(number) for number, daily in enumerate(dailies, start=len(merges))],
     }
-    rows = sum(sum(merge.row_counts.values()) for merge in merges)
+    rows = sum(merge.row_count for merge in merges) + sum(daily.row_count for daily in dailies)
     conf = _FEW_ROWS_CONF if rows < _MAX_ROWS_OF_SMALL_JOB else _MANY_ROWS_CONF
     inputs = {
         file["path"] for entries in plan.values() for entry in entries for file in entry["files"]

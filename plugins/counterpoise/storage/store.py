@@ -15,10 +15,12 @@ is neither listed nor followed.
 import io
 import os
 import uuid
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -119,10 +121,16 @@ class Store:
         ids = pa.array(sorted(wanted), pa.string())
         return table.filter(pc.is_in(table[_SNAPSHOT_ID], value_set=ids))
 
-    def read_column(self, path: str, name: str) -> pa.ChunkedArray:
-        """Return one column of a Parquet file; nothing else of the file is read."""
+    def value_counts(self, path: str, name: str) -> dict[Any, int]:
+        """Return how many rows of a Parquet file have each value of a column, which alone is read,
+        and never as a whole.
+        """
+        counts: Counter[Any] = Counter()
         with self._parquet(path) as opened:
-            return opened.read([name])[name]
+            for batch in opened.iter_batches(columns=[name]):
+                for row in batch.column(0).value_counts().to_pylist():
+                    counts[row["values"]] += row["counts"]
+        return dict(counts)
 
     def parquet_shape(self, path: str) -> tuple[int, pa.Schema]:
         """Return row count and schema of a Parquet file, from its footer alone.
