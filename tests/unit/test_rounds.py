@@ -90,6 +90,15 @@ def test_how_long_a_rate_may_be_a_mean_follows_how_often_snapshots_are_made() ->
     assert [row["max_seconds"] for row in daily.rows] == [26 * 3600] * 3 + [60 * 3600] * 2
 
 
+def test_a_schedule_that_became_slower_is_known_by_its_second_interval() -> None:
+    """Hourly for a day, then every two days; one snapshot that is missing changes nothing."""
+    slower = next_round(manifests(*range(25), 72, 120, 168), {}).rows[-3:]
+    assert [row["max_seconds"] for row in slower] == [26 * 3600, 2.5 * 48 * 3600, 2.5 * 48 * 3600]
+    daily = [24 * day for day in range(10)]
+    with_a_gap = next_round(manifests(*daily, 312, 336), {}).rows[-2:]
+    assert [row["max_seconds"] for row in with_a_gap] == [60 * 3600] * 2
+
+
 def test_a_long_backlog_is_several_rounds_each_with_what_it_is_compared_with() -> None:
     """Each snapshot has three rows."""
     backlog = manifests(*range(5))

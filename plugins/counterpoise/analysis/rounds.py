@@ -114,8 +114,11 @@ def next_round(
 
 
 def _usual_seconds(manifests: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Return for each snapshot the median of the last intervals of its cluster, its own among them;
-    none where there are fewer than three.
+    """Return for each snapshot the usual interval of its cluster, its own among them; none where
+    there are fewer than three.
+
+    It is the median of the last 20, or that of the last 3 where that is larger: a schedule that
+    became slower is known by its second interval.
     """
     usual = {}
     by_cluster = grouped((row["cluster"], row) for row in manifests)
@@ -124,7 +127,8 @@ def _usual_seconds(manifests: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         for before, after in pairwise(rows):
             intervals.append((after["observed_at"] - before["observed_at"]).total_seconds())
             if len(intervals) >= _MIN_INTERVALS:
-                usual[after["snapshot_id"]] = median(intervals)
+                lately = list(intervals)[-_MIN_INTERVALS:]
+                usual[after["snapshot_id"]] = max(median(intervals), median(lately))
     return usual
 
 
