@@ -21,11 +21,13 @@ from counterpoise.model.balance import LeftOut
 from counterpoise.model.fleet import ClusterState, Fleet
 from counterpoise.model.load import ClusterLoad, Outlook, Trace
 from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
 from counterpoise.reporting import small
 from counterpoise.reporting.fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
 from counterpoise.reporting.html import render
 from counterpoise.reporting.load_section import DISKS_SHOWN, load_section
 from counterpoise.reporting.load_text import load_document, load_markdown
+from counterpoise.reporting.timelines import event_bands
 from tests.support.loads import loads_of
 from tests.support.series import NO_TOPICS, Broker, rows, story
 
@@ -320,3 +322,38 @@ def test_markdown_has_a_row_per_cluster() -> None:
         "b",
     ]
     assert "No cluster is configured yet." in fleet_markdown(fleet_of())
+
+
+def test_the_chart_of_bytes_in_has_no_event_from_before_a_rebuild() -> None:
+    """Broker 3 died and came back, then the cluster was built anew, then broker 2 died."""
+    ids = {hour: "old" if hour < 5 else "new" for hour in range(10)}
+
+    def brokers(hour: int) -> list[Broker]:
+        dead = {2: 3, 3: 3, 8: 2, 9: 2}.get(hour)
+        return [Broker(b, is_fenced=b == dead, bytes_in=100 * (hour + 1)) for b in (1, 2, 3)]
+
+    table = pa.concat_tables(
+        rows(hour, brokers(hour), cluster_id=ids[hour], is_rebuilt=hour == 5) for hour in ids
+    )
+    balance = leader_balance(table, NO_TOPICS, cluster="demo")
+    load = cluster_load(
+        table,
+        TOPIC_LOAD.empty_table(),
+        PARTITION_LOAD.empty_table(),
+        LOG_DIR_LOAD.empty_table(),
+        cluster="demo",
+    )
+    assert balance is not None
+    assert load is not None
+    bands = event_bands(balance.events)
+    before = {band.label for band in bands if max(end for _, end in band.spans) < load.since}
+    assert before, "it is an event that a chart of the whole period shows"
+
+    chart = load_section(load, bands).bytes_in
+    lately = [
+        replace(band, spans=[(max(a, load.since), b) for a, b in band.spans if b >= load.since])
+        for band in bands
+    ]
+    assert chart == load_section(load, [band for band in lately if band.spans]).bytes_in
+    assert chart is not None
+    assert not [label for label in before if label in str(chart)]

@@ -332,6 +332,8 @@ def _bytes_in_over_time(load: ClusterLoad, bands: Sequence[EventBand]) -> Pictur
         return None
     instants = [load.since + timedelta(seconds=at * trace.seconds) for at in trace.at]
     line = Line("bytes in", values, AFTER)
+    # The chart begins with the cluster as it is now: what was before a rebuild has no place in it.
+    since_then = [band.from_(load.since) for band in bands]
     breaks = [at + 1 for at, value in enumerate(trace.values) if value is None]
     title = f"Bytes in of {load.cluster} over time"
     return Picture.of(
@@ -344,7 +346,7 @@ def _bytes_in_over_time(load: ClusterLoad, bands: Sequence[EventBand]) -> Pictur
             unit=format_rate,
             wide=wide,
             breaks=breaks,
-            bands=bands,
+            bands=[band for band in since_then if band.spans],
         ),
     )
 

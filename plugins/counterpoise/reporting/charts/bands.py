@@ -29,6 +29,11 @@ class EventBand:
     spans: Sequence[tuple[datetime, datetime]]
     is_alert: bool = False
 
+    def from_(self, begin: datetime) -> "EventBand":
+        """Return what of it there was since then."""
+        spans = [(max(start, begin), end) for start, end in self.spans if end >= begin]
+        return EventBand(self.label, spans, self.is_alert)
+
 
 def axes_with_bands(
     figure: "Figure", bands: Sequence[EventBand], height: float, *, grid: str
