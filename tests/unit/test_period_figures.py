@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from counterpoise.analysis import (
+    begin_of_days,
     busy_partitions,
     days_of_period,
     leader_balance,
@@ -134,6 +135,27 @@ def test_a_history_reaches_back_to_its_first_snapshot_or_to_a_rebuild() -> None:
     days = days_of_period(rebuilt, "demo", NOON + timedelta(hours=1), None)
     assert days.snapshot_ids == ("demo-2", "demo-3", "demo-4")
     assert days.first_whole == NOON.date() + timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("end", "hours"), [(23, 23), (13, 13), (11, 35), (1, 25), (0, 24)], ids=str
+)
+def test_the_whole_days_of_a_day_and_the_day_before_are_about_as_long_as_these(
+    end: int, hours: int
+) -> None:
+    """`report --last 24h` at so many o'clock: 24 hours of the day before stand beside these."""
+    midnight = NOON + timedelta(hours=12)
+    series = pa.concat_tables([rows(hour, [Broker(1)]) for hour in range(-72, 40)])
+    until = midnight + timedelta(hours=end)
+    since = until - timedelta(days=1)
+    days = days_of_period(series, "demo", since, until)
+    assert len(days.snapshot_ids) == hours
+    begin = begin_of_days(series, "demo", since, until)
+    before = days_of_period(series, "demo", since - timedelta(days=1), begin)
+    assert len(before.snapshot_ids) == 24
+    assert before.end == begin.date()
+    short = days_of_period(series, "demo", until - timedelta(hours=2), until)
+    assert short.snapshot_ids, "the midnight after it begins may be after all of it"
 
 
 def test_a_figure_stands_beside_the_one_before() -> None:

@@ -7,13 +7,13 @@ from .partitions import busy_partitions
 from .period import (
     AROUND,
     PeriodDays,
+    begin_of_days,
     days_of_period,
     end_of_whole_days,
     has_snapshot,
     live_broker_counts,
     reaches,
     seconds_of_rates,
-    start_of_day,
 )
 from .rounds import Round, files_read, next_round
 from .series import compared_snapshots, each_once, latest_snapshot_id, series_rows
@@ -24,6 +24,7 @@ __all__ = [
     "PeriodDays",
     "Round",
     "as_of_now",
+    "begin_of_days",
     "broker_loads",
     "busy_partitions",
     "cluster_load",
@@ -44,7 +45,6 @@ __all__ = [
     "reaches",
     "seconds_of_rates",
     "series_rows",
-    "start_of_day",
     "topic_skew",
     "typical_bytes_in",
     "uneven_snapshots",

@@ -1,14 +1,19 @@
 """Partitions whose leader changes again and again, by LEADER_CHANGES_DAILY and, of days that have
 no such table yet, LEADER_CHANGES.
 
-    flapping(elections(tables), snapshot_count=720).partitions[0].elections
+    flapping(elections(tables), period, snapshot_count=720).partitions[0].elections
 
 A restart costs a partition two elections: one that takes its leader away, one that brings it back.
-So somebody who restarts each broker once a week sees eight a month, and more than ten are flapping.
+So somebody who restarts each broker once a week sees eight a month, and more than ten are flapping;
+in a longer period as many more.
+
+Limits: an election is told by the leader epoch. A controller of KRaft with a metadata version below
+3.6 also begins an epoch when a replica leaves the ISR, so there a follower that lags counts, too.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Final
 
 import pyarrow as pa
@@ -18,7 +23,8 @@ from counterpoise.analysis.folding import folded
 from counterpoise.model.balance import Flapping, FlappingPartition
 from counterpoise.model.tables import INT32, INT64, TEXT, rows_of
 
-MAX_ELECTIONS: Final = 10  # in a period; more are flapping
+_MAX_ELECTIONS: Final = 10  # in a month, or less; more are flapping
+_MONTH: Final = timedelta(days=30)
 _SHOWN: Final = 20
 _SUMS: Final = pa.schema([("topic", TEXT), ("partition", INT32), ("elections", INT64)])
 
@@ -32,12 +38,18 @@ def elections(tables: Iterable[pa.Table]) -> pa.Table:
     return folded(own, _SUMS, ("topic", "partition"), {"elections": "sum"})
 
 
-def flapping(sums: pa.Table, *, snapshot_count: int) -> Flapping:
-    """Return the partitions with more elections than MAX_ELECTIONS, those with the most first.
+def max_elections(period: timedelta) -> int:
+    """Return how many elections of a partition are no flapping: 10 in 30 days or less, 20 in 60."""
+    return max(_MAX_ELECTIONS, int(_MAX_ELECTIONS * (period / _MONTH)))
+
+
+def flapping(sums: pa.Table, period: timedelta, *, snapshot_count: int) -> Flapping:
+    """Return the partitions with more elections than `max_elections`, those with the most first.
 
     `snapshot_count` is of the snapshots that the elections are known from.
     """
-    often = sums.filter(pc.greater(sums["elections"], MAX_ELECTIONS))
+    most = max_elections(period)
+    often = sums.filter(pc.greater(sums["elections"], most))
     found = [FlappingPartition(*row) for row in rows_of(often, *_SUMS.names)]
     found.sort(key=lambda one: (-one.elections, one.topic, one.partition))
     by_topic: dict[str, int] = defaultdict(int)
@@ -49,7 +61,7 @@ def flapping(sums: pa.Table, *, snapshot_count: int) -> Flapping:
         partition_count=len(found),
         topics=tuple(topics[:_SHOWN]),
         snapshot_count=snapshot_count,
-        max_elections=MAX_ELECTIONS,
+        max_elections=most,
     )
 
 

@@ -57,8 +57,8 @@ class PeriodDays:
 def days_of_period(
     series: pa.Table, cluster: str, since: datetime | None, until: datetime | None
 ) -> PeriodDays:
-    """Return the days of a period that has a snapshot: the first one begins before `since`."""
-    begin = start_of_day(since) if since else None
+    """Return the days of a period that has a snapshot, from the midnight nearest to `since` on."""
+    begin = begin_of_days(series, cluster, since, until) if since else None
     columns = read_series(series, cluster=cluster, since=begin, until=until)
     # Of the day of a rebuild a table of the day has both clusters.
     skipped = timedelta(days=1 if columns.breaks.rebuilt else 0)
@@ -84,7 +84,21 @@ def reaches(series: pa.Table, cluster: str, begin: datetime, until: datetime | N
     return oldest is not None and oldest <= begin and columns.first == 0
 
 
-def has_snapshot(series: pa.Table, cluster: str, since: datetime, until: datetime) -> bool:
+def begin_of_days(
+    series: pa.Table, cluster: str, since: datetime, until: datetime | None
+) -> datetime:
+    """Return the midnight (UTC) that is nearest to `since`: the one after it only where the period
+    has a snapshot since then.
+
+    Example: of 24 hours until 23:00 the whole days begin an hour later than the 24 hours.
+    """
+    before = start_of_day(since)
+    after = before + timedelta(days=1)
+    is_nearer = after - since < since - before
+    return after if is_nearer and has_snapshot(series, cluster, after, until) else before
+
+
+def has_snapshot(series: pa.Table, cluster: str, since: datetime, until: datetime | None) -> bool:
     """Return whether there is one of since <= observed_at < until."""
     return read_series(series, cluster=cluster, since=since, until=until).snapshot_count > 0
 

@@ -148,18 +148,22 @@ def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
     """Add the figures of the whole period, and beside them the period before, where it is known."""
     known, since, until = analysed.known, analysed.since, analysed.until
     series = known.series
+    length = (until or analysed.balance.latest.observed_at) - since
     balance, load = with_period_figures(
-        known.results, series, analysed.balance, analysed.load, since, until
+        known.results, series, analysed.balance, analysed.load, since, until, length
     )
-    begin = since - ((until or balance.latest.observed_at) - since)
+    begin = since - length
     if not analysis.reaches(series, balance.cluster, begin, until):
         return replace(analysed, balance=balance, load=load)
     before = _analysis_of(known, begin, since, load)
     if before is None:
         return replace(analysed, balance=balance, load=load)
-    midnight = analysis.start_of_day(since)
+    midnight = analysis.begin_of_days(series, balance.cluster, since, until)
     has_whole_days = analysis.has_snapshot(
-        series, balance.cluster, analysis.start_of_day(begin), midnight
+        series,
+        balance.cluster,
+        analysis.begin_of_days(series, balance.cluster, begin, midnight),
+        midnight,
     )
     balance_before, load_before = with_period_figures(
         known.results,
@@ -167,8 +171,9 @@ def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
         before.balance,
         before.load,
         begin,
-        # Figures of whole days: the day in which the period begins is one of its own.
+        # Figures of whole days: they end where those of the period begin.
         midnight if midnight > begin and has_whole_days else since,
+        length,
         compared_with(balance, load),
     )
     return replace(

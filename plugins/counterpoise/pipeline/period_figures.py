@@ -9,7 +9,7 @@ in the results. So a period has whole days (UTC) here.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
 import pyarrow as pa
@@ -36,16 +36,19 @@ def with_period_figures(
     load: ClusterLoad | None,
     since: datetime,
     until: datetime | None,
+    length: timedelta,
     compared_with: ComparedWith | None = None,
 ) -> tuple[LeaderBalance, ClusterLoad | None]:
-    """Add them to what is known of a cluster from since <= observed_at < until."""
+    """Add them to what is known of a cluster from since <= observed_at < until. `length` is what is
+    asked for: whole days may be some hours more or less.
+    """
     days = _Days(results, balance.cluster, series, since, until)
     window = days.series_around
     leader_changes = days.tables("leader_changes")
     elections = analysis.elections(leader_changes)
     balance = replace(
         balance,
-        flapping=analysis.flapping(elections, snapshot_count=leader_changes.snapshot_count),
+        flapping=analysis.flapping(elections, length, snapshot_count=leader_changes.snapshot_count),
         topic_skew=analysis.topic_skew(
             days.tables("topic_balance"),
             analysis.seconds_of_rates(window, balance.cluster),

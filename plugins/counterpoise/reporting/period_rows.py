@@ -144,5 +144,6 @@ def flapping_note(balance: LeaderBalance) -> str:
         f"{pluralize(flapping.partition_count, 'partition')} had more than "
         f"{flapping.max_elections} leader elections in the period ({before}); a restart of a "
         f"broker costs two. From {pluralize(flapping.snapshot_count, 'snapshot')}, those between "
-        "them included, in whole days (UTC)."
+        "them included, in whole days (UTC). With a metadata version below 3.6, KRaft begins a "
+        "leader epoch also when a replica leaves the ISR: there a follower that lags counts, too."
     )
