@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from counterpoise import history
-from counterpoise.errors import InputError, StalePlanError, StoreError
+from counterpoise.errors import InputError, StalePlanError, StoreError, UnknownNameError
 from counterpoise.manifest_index import manifest_list, read_index, read_manifests
 from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import ClusterSnapshot
@@ -256,12 +256,12 @@ class Archive:
         return self.store.uri(f"reports/{name}")
 
     def read_report(self, name: str) -> str:
-        """Read a report. Raises InputError when there is none of that name."""
+        """Read a report. Raises UnknownNameError when there is none of that name."""
         self._check_report(name)
         return self.store.read_text(f"reports/{name}")
 
     def read_report_data(self, name: str) -> bytes:
-        """Read a report as it was written, whatever its encoding. Raises InputError."""
+        """Read a report as it was written, whatever its encoding. Raises UnknownNameError."""
         self._check_report(name)
         return self.store.read_bytes(f"reports/{name}")
 
@@ -284,7 +284,7 @@ class Archive:
 
     def _check_report(self, name: str) -> None:
         if self.store.info(f"reports/{name}") is None:
-            raise InputError(f"there is no report {name!r}")
+            raise UnknownNameError(f"there is no report {name!r}")
 
     def report_names(self) -> tuple[str, ...]:
         """Return the names of all reports; of Data Docs only the index."""

@@ -40,8 +40,14 @@ class InputError(CounterpoiseError):
     exit_code = 2
 
 
+class UnknownNameError(InputError):
+    """There is nothing of this name: no such run, report, cluster, or form."""
+
+
 class ConfigurationError(InputError):
-    """`config/clusters.yaml` or a connection is malformed; `complaints` has all that is wrong."""
+    """`config/clusters.yaml` or a connection cannot be read or is malformed; `complaints` has all
+    that is wrong.
+    """
 
     def __init__(self, where: str, complaints: tuple[str, ...]) -> None:
         self.where = where

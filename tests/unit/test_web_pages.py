@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -162,13 +163,18 @@ def test_the_plan_of_a_cluster_is_told_to_whom_its_policy_names(
     Path(environment["COUNTERPOISE_CONFIG"]).write_text(
         "clusters: {picture: {connection: x, policy: {access: {view: [alice]}}}}\n"
     )
+    run_id = propose(environment)
+    response = client.get(f"/runs/{run_id}/plan", follow_redirects=False)
+    assert response.status_code == 403 and "picture" not in response.headers.get("location", "")
+
+
+def propose(environment: dict[str, str]) -> str:
+    """Propose a plan for the cluster `picture`; return the id of its run."""
     before = cluster("orders-0: 1 2", racks="1=a 2=b 3=c")
     plan = plan_by_hand(before, Goal.REBALANCE, move("orders-0", "1 2", "3 2"))
     with open_installation(environment=environment) as installation:
         path = installation.archive.write_plan(plan)
-        run_id = installation.ledger.propose(plan, path, requested_by="alice").run_id
-    response = client.get(f"/runs/{run_id}/plan", follow_redirects=False)
-    assert response.status_code == 403 and plan.cluster not in response.headers.get("location", "")
+        return installation.ledger.propose(plan, path, requested_by="alice").run_id
 
 
 @pytest.mark.parametrize(
@@ -202,13 +208,62 @@ def test_a_failure_shows_a_reference_and_no_secret(
     for path in paths:
         with caplog.at_level(logging.ERROR):
             response = client.get(path)
-        assert response.status_code in (404, 503), response.text
         assert "s3cr3t" not in response.text
-        assert_headers(response.headers)
-        if response.status_code == 503:
-            reference = response.text.partition("under the reference ")[2].partition(".")[0]
-            assert reference and reference in caplog.text
+        check_is_told_with_a_reference(response, caplog)
     assert "s3cr3t" not in caplog.text
+
+
+def check_is_told_with_a_reference(response: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert response.status_code == 503, response.text
+    assert_headers(response.headers)
+    reference = response.text.partition("under the reference ")[2].partition(".")[0]
+    assert reference and reference in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [(b"clusters: {demo: {conection: x}}", "conection"), (b"clusters: \xff", "cannot be read")],
+    ids=["malformed", "unreadable"],
+)
+def test_settings_that_cannot_be_read_are_no_unknown_name(
+    client: TestClient,
+    environment: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+    content: bytes,
+    complaint: str,
+) -> None:
+    run_id = propose(environment)
+    write(environment, "demo/a.html", b"hello")
+    Path(environment["COUNTERPOISE_CONFIG"]).write_bytes(content)
+    for path in (
+        "/fleet",
+        "/clusters/demo",
+        f"/runs/{run_id}",
+        "/reports",
+        "/ledger",
+        "/metrics",
+        "/api/fleet",
+        "/api/clusters/demo",
+        f"/api/runs/{run_id}",
+    ):
+        caplog.clear()
+        with caplog.at_level(logging.ERROR):
+            response = client.get(path)
+        assert "The configuration of Counterpoise (clusters.yaml, or a" in response.text, path
+        assert complaint not in response.text and complaint in caplog.text
+        check_is_told_with_a_reference(response, caplog)
+
+
+def test_only_an_unknown_name_is_not_found(client: TestClient, environment: dict[str, str]) -> None:
+    propose(environment)
+    for path in (
+        "/clusters/demi",
+        "/runs/demo-1",
+        "/runs/demo-1/requests/fly",
+        "/reports/demo/none.html",
+        "/api/runs/demo-1",
+    ):
+        assert client.get(path).status_code == 404, path
 
 
 def test_a_viewer_makes_no_ledger(client: TestClient, environment: dict[str, str]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from counterpoise.errors import InputError, WrongClusterError
+from counterpoise.errors import UnknownNameError, WrongClusterError
 from counterpoise.ledger.chain import Chain
 from counterpoise.ledger.database import open_database
 from counterpoise.ledger.entries import Entries
@@ -167,11 +167,11 @@ class Ledger:
         return self.run(run_id)
 
     def run(self, run_id: str) -> Run:
-        """Return one run. Raises InputError for an unknown id."""
+        """Return one run. Raises UnknownNameError for an unknown id."""
         with self._transactions.reading() as connection:
             row = connection.execute(self._select_runs().where(runs.c.run_id == run_id)).first()
         if row is None:
-            raise InputError(
+            raise UnknownNameError(
                 f"run {run_id!r} is not in the ledger; `counterpoise status` lists the runs"
             )
         return read_run(row)

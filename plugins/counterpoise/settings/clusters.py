@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from counterpoise.errors import ConfigurationError, InputError
+from counterpoise.errors import ConfigurationError, InputError, UnknownNameError
 from counterpoise.input_files import (
     CLUSTERS,
     MIN_LIMIT_BYTES,
@@ -65,7 +65,7 @@ class Settings:
         """Return a cluster by its name. Raises InputError for a name that is not there."""
         if name not in self.clusters:
             known = ", ".join(sorted(self.clusters)) or "none"
-            raise InputError(f"cluster {name!r} is not in {self.where}; there are: {known}")
+            raise UnknownNameError(f"cluster {name!r} is not in {self.where}; there are: {known}")
         return self.clusters[name]
 
 
@@ -76,7 +76,7 @@ def read_settings(path: Path) -> Settings:
     """Return the settings in a file; a file that has not changed since the last time is not parsed
     again: with 200 clusters that takes half a second, and pages read it with each request.
 
-    Raises InputError when it cannot be read, ConfigurationError when it is malformed.
+    Raises ConfigurationError when it cannot be read, or is malformed.
     """
     identity = _identity(path)
     known = _READ.get(identity) if identity is not None else None
@@ -85,7 +85,8 @@ def read_settings(path: Path) -> Settings:
     try:
         content = read_input_text(path, "", CLUSTERS)
     except InputError as error:
-        raise InputError(f"{error}; COUNTERPOISE_CONFIG names another file") from None
+        complaint = f"{error}; COUNTERPOISE_CONFIG names another file".removeprefix(f"{path}: ")
+        raise ConfigurationError(str(path), (complaint,)) from None
     settings = parse_settings(content, where=str(path))
     # Not kept where the file was changed meanwhile.
     if identity is not None and identity == _identity(path):

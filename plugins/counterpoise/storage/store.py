@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from pyarrow import fs
 from pyarrow import parquet as pq
 
-from counterpoise.errors import CounterpoiseError, InputError, StoreError
+from counterpoise.errors import CounterpoiseError, InputError, StoreError, UnknownNameError
 from counterpoise.input_files import DOCUMENTS
 from counterpoise.model.files import StoredFile
 from counterpoise.storage.folders import files_below
@@ -279,10 +279,10 @@ class Store:
 
     def _full(self, path: str) -> str:
         if path.startswith("/") or "\0" in path or ".." in PurePosixPath(path).parts:
-            raise InputError(f"{path!r} is not a path inside the store")
+            raise UnknownNameError(f"{path!r} is not a path inside the store")
         full = f"{self._root}/{path}"
         if self.is_local and _has_link(self._root, path):
-            raise InputError(f"{path!r} leads through a symbolic link, which is not followed")
+            raise UnknownNameError(f"{path!r} leads through a symbolic link, which is not followed")
         return full
 
 

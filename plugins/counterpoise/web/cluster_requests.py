@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Form, Request, Response
 
-from counterpoise.errors import InputError, RefusedError
+from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.model.control import Control
 from counterpoise.model.policy import Action
 from counterpoise.queries.viewing import Viewing
@@ -77,5 +77,5 @@ def cluster_request_routes(open_installation: OpenInstallation) -> APIRouter:
 
 def _control(name: str) -> Control:
     if name not in _CONTROLS:
-        raise InputError(f"there is no request {name!r} of a cluster")
+        raise UnknownNameError(f"there is no request {name!r} of a cluster")
     return Control(name)

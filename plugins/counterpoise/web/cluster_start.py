@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Form, Request, Response
 
-from counterpoise.errors import InputError, RefusedError
+from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.model.policy import Action
 from counterpoise.queries.viewing import Viewing
 from counterpoise.web.airflow_runs import StartInAirflow
@@ -71,7 +71,7 @@ def cluster_start_routes(open_installation: OpenInstallation) -> APIRouter:
 
 def _check_known(what: str) -> None:
     if what not in _DAGS:
-        raise InputError(f"there is nothing of the name {what!r} to start for a cluster")
+        raise UnknownNameError(f"there is nothing of the name {what!r} to start for a cluster")
 
 
 def _about(name: str, what: str) -> dict[str, object]:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Request, Response
 
 from counterpoise import reporting
-from counterpoise.errors import InputError
+from counterpoise.errors import UnknownNameError
 from counterpoise.model.move_reasons import MOVE_REASON_TEXTS, why_in_words
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
@@ -95,7 +95,7 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
     @router.get("/runs/{run_id}/{name}")
     def plan_file(request: Request, run_id: str, name: str, viewer: CurrentViewer) -> Response:
         if name not in _FILES:
-            raise InputError(f"a plan has no file {name!r}")
+            raise UnknownNameError(f"a plan has no file {name!r}")
         content_type, text_of = _FILES[name]
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)

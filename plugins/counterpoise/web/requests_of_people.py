@@ -16,7 +16,7 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.responses import RedirectResponse
 
 from counterpoise import controls
-from counterpoise.errors import InputError, RefusedError
+from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.model.control import CONTROL_EFFECTS, Control
 from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
@@ -144,7 +144,7 @@ def _control(name: str) -> Control:
     try:
         return Control(name)
     except ValueError:
-        raise InputError(f"there is no request {name!r}") from None
+        raise UnknownNameError(f"there is no request {name!r}") from None
 
 
 def _is_of_use(details: RunDetails, control: Control) -> bool:

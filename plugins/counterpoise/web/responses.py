@@ -21,7 +21,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from counterpoise.errors import InputError, RefusedError
+from counterpoise.errors import ConfigurationError, InputError, RefusedError, UnknownNameError
 from counterpoise.model.safe_text import for_json, safe_logger
 from counterpoise.queries.viewing import MayNotViewError, UnknownClusterError
 from counterpoise.reporting.html import environment
@@ -47,6 +47,14 @@ _SENTENCES: Final = {
     404: "There is nothing of this name. It may have been renamed.",
     405: "Nothing can be sent to this address, and nothing was changed.",
 }
+_NOT_SHOWN: Final = "This page cannot be shown now."
+_NOT_KNOWN: Final = (
+    "It is not known whether this was recorded: open the page again, which shows it."
+)
+_NO_CONFIGURATION: Final = (
+    "The configuration of Counterpoise (clusters.yaml, or a connection) cannot be read, so nothing "
+    "is shown, and nothing was changed."
+)
 _OF_A_QUERY: Final = "%=&+/?:@!$'()*,;"  # stands there as it is
 URL_PREFIX: Final = "/counterpoise"  # below Airflow's own address
 
@@ -136,8 +144,12 @@ async def safe_response(
         response = may_not_view(request)
     except RefusedError as error:
         response = error_page(request, 403, str(error)) if is_form else _unknown(request, error)
+    except UnknownNameError:
+        response = _not_found(request)
+    except ConfigurationError as error:
+        response = _unknown(request, error, _NO_CONFIGURATION)
     except InputError as error:
-        response = error_page(request, 422, str(error)) if is_form else _not_found(request)
+        response = error_page(request, 422, str(error)) if is_form else _unknown(request, error)
     except Exception as error:  # noqa: BLE001 - its text may hold what a viewer must not see
         response = _unknown(request, error)
     response.headers.update(_HEADERS)
@@ -195,11 +207,10 @@ def _not_found(request: Request) -> Response:
     return error_page(request, 404, _SENTENCES[404])
 
 
-def _unknown(request: Request, error: Exception) -> Response:
+def _unknown(request: Request, error: Exception, what: str = "") -> Response:
+    """Return the page of a failure; without `what`, nobody knows more than that it failed."""
     reference = uuid.uuid4().hex[:12]
     _LOGGER.error("page error %s: %s: %s", reference, type(error).__name__, error)
-    what = "This page cannot be shown now."
-    if request.method == "POST":
-        what = "It is not known whether this was recorded: open the page again, which shows it."
+    what = what or (_NOT_KNOWN if request.method == "POST" else _NOT_SHOWN)
     where = f"The api-server's log has the reason under the reference {reference}."
     return error_page(request, 503, f"{what} {where}")

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request, Response
 
-from counterpoise.errors import InputError, RefusedError
+from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.queries import Viewer
 from counterpoise.queries.viewing import Viewing
 from counterpoise.web.airflow_links import dag_run_path
@@ -36,7 +36,7 @@ def started_routes(open_installation: OpenInstallation) -> APIRouter:
         request: Request, name: str, dag_id: str, viewer: CurrentViewer, dag_run_id: str = ""
     ) -> Response:
         if dag_id not in _DAGS:
-            raise InputError(f"there is no Dag {dag_id!r} of ours")
+            raise UnknownNameError(f"there is no Dag {dag_id!r} of ours")
         with open_installation() as installation:
             Viewing.of(installation, viewer).check(name)
             run = installation.ledger.run_of(dag_id, dag_run_id)
