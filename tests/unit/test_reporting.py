@@ -548,6 +548,17 @@ def test_few_brokers_are_bars_and_many_are_columns_with_what_is_best() -> None:
     assert plan_picture(plan(brokers=0), width=76) == ""
 
 
+@pytest.mark.parametrize(("brokers", "is_outlined"), [(12, False), (13, True)])
+def test_the_legend_of_a_run_is_that_of_its_pictures(brokers: int, is_outlined: bool) -> None:
+    """There were 12 brokers before; one more may have joined."""
+    before, after = (
+        tuple(BrokerLoad(i, 1, 1, 1) for i in range(1, count + 1)) for count in (12, brokers)
+    )
+    text = run_report(run(before=before, after=after))
+    assert ("chip before outlined" in text) is is_outlined
+    assert ('<div class="columns">' in text) is not is_outlined
+
+
 def test_the_run_page_is_green_only_when_all_is_well() -> None:
     assert "Done: the cluster is as planned" in Page(run_report(run())).text
     pending = ThrottleKey(

@@ -13,7 +13,7 @@ from counterpoise.model.plan_view import MEASURES
 from counterpoise.model.report import BrokerLoad
 from counterpoise.reporting.charts import Bar, Pair, Unit, before_after, broker_bars
 
-MANY_BROKERS: Final = 12  # more than that, and bars of before and after become columns with marks
+_MANY_BROKERS: Final = 12  # more than that, and bars of before and after become columns with marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,7 @@ class Comparison:
     picture: Picture
     has_best: bool = False
     after: str = "after"
+    has_many: bool = False  # brokers: columns with marks, where few have a bar each
 
 
 def comparison(
@@ -109,10 +110,12 @@ def comparison(
     """Return a card for few brokers; for many a wide chart, and one for phones."""
     label = f"{title}, before and {after}"
     picture = Picture(before_after(pairs, label=label, unit=unit))
-    if len(pairs) > MANY_BROKERS:
+    has_many = len(pairs) > _MANY_BROKERS
+    if has_many:
         wide = before_after(pairs, label=label, unit=unit, wide=True)
         picture = replace(picture, wide=wide)
-    return Comparison(title, picture, all(pair.best is not None for pair in pairs), after)
+    has_best = all(pair.best is not None for pair in pairs)
+    return Comparison(title, picture, has_best, after, has_many)
 
 
 def bar_picture(bars: Sequence[Bar], name: str, label: str, unit: Unit, fair: float) -> Picture:

@@ -16,7 +16,7 @@ from counterpoise.model.plan_view import (
 from counterpoise.model.request import GOAL_TEXTS
 from counterpoise.reporting.charts import Pair
 from counterpoise.reporting.html import render
-from counterpoise.reporting.parts import MANY_BROKERS, Comparison, Tile, comparison
+from counterpoise.reporting.parts import Comparison, Tile, comparison
 from counterpoise.units import format_bytes, format_count
 
 MOVES_SHOWN: Final = 25
@@ -44,7 +44,6 @@ def plan_report(
         plan=view.plan,
         tiles=plan_tiles(view),
         pictures=plan_pictures(view),
-        many_brokers=len(view.plan.figures) > MANY_BROKERS,
         moves=moves,
         other_moves=other_moves,
         what_it_does=what_it_does,

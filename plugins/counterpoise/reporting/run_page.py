@@ -12,7 +12,7 @@ from counterpoise.model.report import BrokerLoad, RunReport
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.reporting.html import render
-from counterpoise.reporting.parts import MANY_BROKERS, Tile, before_after_pictures, by_broker
+from counterpoise.reporting.parts import Tile, before_after_pictures, by_broker
 from counterpoise.units import format_bytes, format_count, format_seconds
 
 EVENTS_SHOWN: Final = 300
@@ -33,7 +33,6 @@ def run_report(report: RunReport, *, events_shown: int = EVENTS_SHOWN) -> str:
         unrestored=unrestored,
         tiles=_tiles(report),
         pictures=before_after_pictures(report.before, report.after),
-        many_brokers=len(report.before) > MANY_BROKERS,
         rows=_rows(report),
         first_events=report.events[:half] if cut else report.events,
         last_events=report.events[-half:] if cut else (),

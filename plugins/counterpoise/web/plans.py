@@ -24,7 +24,6 @@ from counterpoise.model.run import Run
 from counterpoise.queries import Viewer, running
 from counterpoise.queries.plan_moves import SORTS, FoundMoves, MoveSearch, find_moves, reasons_in
 from counterpoise.queries.running import RunDetails
-from counterpoise.reporting.parts import MANY_BROKERS
 from counterpoise.reporting.plan_page import what_it_does
 from counterpoise.units import format_rate
 from counterpoise.web.forms import form_token, is_not_yet_recorded
@@ -179,7 +178,6 @@ def values_of_plan(view: PlanView) -> dict[str, Any]:
         "plan": view.plan,
         "tiles": reporting.plan_tiles(view),
         "pictures": reporting.plan_pictures(view),
-        "many_brokers": len(view.plan.figures) > MANY_BROKERS,
         "goal": GOAL_TEXTS[view.plan.goal],
         "what_it_does": what_it_does,
         "why_in_words": why_in_words,
