@@ -107,8 +107,20 @@ def test_a_cluster_of_which_nothing_is_known_has_nulls(pages: Pages) -> None:
         "format": "counterpoise-api/1",
         "cluster": "demo",
         "audit": None,
+        "audit_unreadable": None,
         "points": [],
     }
+
+
+def test_a_damaged_audit_is_told_by_every_call(story: Pages) -> None:
+    with story.installation() as installation:
+        installation.archive.write_report("demo/audit.json", "{")
+    for found in (
+        call(story, "/api/fleet")["clusters"][0],
+        call(story, "/api/clusters/demo"),
+        call(story, "/api/clusters/demo/audit"),
+    ):
+        assert (found["audit"], found["audit_unreadable"]) == (None, "reports/demo/audit.json")
 
 
 def test_an_audit_is_the_stored_one_with_its_series(story: Pages) -> None:

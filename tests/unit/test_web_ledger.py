@@ -142,6 +142,19 @@ def test_long_lists_have_pages(pages: Pages) -> None:
     assert 'rel="next"' not in second.text
 
 
+def test_the_last_page_leads_to_no_older_one(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("counterpoise.queries.ledger", "counterpoise.web.ledger"):
+        monkeypatch.setattr(f"{module}.MAX_PAGE", 1)
+    run = pages.propose("demo")
+    with pages.installation() as installation:
+        for number in range(PAGE_ENTRIES + 5):
+            installation.ledger.journal(run.run_id).event("note", f"number {number}")
+    with pages.browser() as browser:
+        page = browser.get("/ledger", params={"page": "2"}).text
+        assert 'rel="next"' not in page and "narrow the filter" in page
+        assert browser.get("/api/ledger").json()["has_more"] is False
+
+
 def test_a_time_that_is_none_is_told(pages: Pages) -> None:
     with pages.browser() as browser:
         response = browser.get("/ledger", params={"since": "yesterday"})

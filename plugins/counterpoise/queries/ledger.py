@@ -46,6 +46,7 @@ class LedgerEntries:
     entries: tuple[LedgerEntry, ...]  # the newest first
     page: int  # from 1
     has_more: bool
+    is_cut: bool  # it is the last page that is shown, and there are older entries
     clusters: tuple[str, ...]  # that have entries and may be viewed
     kinds: tuple[str, ...]
     problems: tuple[str, ...] = ()  # what of the query cannot be read
@@ -79,10 +80,12 @@ def ledger_entries(
         if problems
         else reader.newest(wanted, limit=entries_per_page + 1, offset=(page - 1) * entries_per_page)
     )
+    has_older = len(found) > entries_per_page
     return LedgerEntries(
         entries=tuple(found[:entries_per_page]),
         page=page,
-        has_more=len(found) > entries_per_page,
+        has_more=has_older and page < MAX_PAGE,
+        is_cut=has_older and page == MAX_PAGE,
         clusters=clusters,
         kinds=reader.kinds(clusters),
         problems=tuple(problems),

@@ -91,13 +91,15 @@ def cluster_api_routes(open_installation: OpenInstallation) -> APIRouter:
     def audit_json(name: str, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
             Viewing.of(installation, viewer).check(name)
-            is_audited = newest_audit(installation, name).report is not None
+            newest = newest_audit(installation, name)
             points = audit_points(installation, name)
-            text = (
-                report(installation, audit_report_name(name, suffix="json")) if is_audited else ""
-            )
+            document = audit_report_name(name, suffix="json")
+            text = report(installation, document) if newest.report else ""
         return answer(
-            cluster=name, audit=json.loads(text) if text else None, points=list(map(_point, points))
+            cluster=name,
+            audit=json.loads(text) if text else None,
+            audit_unreadable=newest.unreadable or None,
+            points=list(map(_point, points)),
         )
 
     return router
