@@ -222,7 +222,7 @@ def check_is_told_with_a_reference(response: Any, caplog: pytest.LogCaptureFixtu
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(b"clusters: {demo: {conection: x}}", "conection"), (b"clusters: \xff", "cannot be read")],
+    [(b"clusters: {demo: {conection: x}}", "conection"), (b"clusters: \xff", "UTF-8")],
     ids=["malformed", "unreadable"],
 )
 def test_settings_that_cannot_be_read_are_no_unknown_name(
