@@ -231,8 +231,27 @@ def people_to_ask(
     shown = " and ".join(dict.fromkeys(person.shown for person in excluded))
     raise RefusedError(
         f"another person than {shown} has to approve this plan, but the policy names nobody but "
-        f"{', '.join(named_entries(policy, Action.APPROVE))}; add an approver to the policy, or "
-        "reject the plan"
+        f"{', '.join(named_entries(policy, Action.APPROVE))}; add an approver to the policy"
+    )
+
+
+def check_can_be_approved(
+    policy: ClusterPolicy,
+    people: People,
+    requester: Person,
+    *,
+    needed: int,
+    approved_by: Sequence[Person] = (),
+) -> tuple[str, ...]:
+    """Return what `people_to_ask` does; raise RefusedError also where fewer people are left than
+    have to approve.
+    """
+    others = people_to_ask(policy, people, requester, approved_by)
+    if not others or len(others) + len(approved_by) >= needed:
+        return others
+    raise RefusedError(
+        f"{needed} different people have to approve this plan, but of those whom the policy names "
+        f"only {', '.join(others)} may; add an approver to the policy"
     )
 
 

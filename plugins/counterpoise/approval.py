@@ -36,13 +36,20 @@ def why_two_people(plan: RebalancePlan, policy: ApprovalPolicy | None = None) ->
         return "lowers a replication factor"
     if policy is None:
         return ""
-    if policy.critical:
-        return "is for a critical cluster (critical)"
-    if policy.two_people_for_removals and plan.goal is Goal.REMOVE_BROKERS:
-        return "removes brokers (two_people_for_removals)"
+    if because := why_two_people_for(plan.goal, policy):
+        return because
     most = policy.two_people_above_bytes
     if most is not None and plan.copied_bytes > most:
         return f"copies more than {format_bytes(most)} (two_people_above)"
+    return ""
+
+
+def why_two_people_for(goal: Goal, policy: ApprovalPolicy) -> str:
+    """Return what of every plan of a goal needs two people, as `why_two_people` does."""
+    if policy.critical:
+        return "is for a critical cluster (critical)"
+    if policy.two_people_for_removals and goal is Goal.REMOVE_BROKERS:
+        return "removes brokers (two_people_for_removals)"
     return ""
 
 

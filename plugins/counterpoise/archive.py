@@ -35,6 +35,7 @@ _DATED_PAGE: Final = re.compile(r"(?P<kind>[a-z-]+)-(?P<day>\d{4}-\d{2}-\d{2})\.
 _REASON: Final = "reason.json"
 _MAX_QUARANTINED: Final = 50  # snapshots of a cluster; older ones are deleted
 DATA_DOCS: Final = "data-docs"
+_NO_MOVES: Final = "-nothing-to-move.html"
 _LOGGER = safe_logger(__name__)
 
 
@@ -293,6 +294,11 @@ class Archive:
         index = f"{DATA_DOCS}/index.html"
         return tuple(name for name in names if f"{DATA_DOCS}/" not in name or name.endswith(index))
 
+    def newest_no_moves_report(self, cluster: str) -> str | None:
+        """Return the name of the newest report of a plan without moves; None without one."""
+        paths = self.store.list(f"reports/{cluster}/runs", suffix=_NO_MOVES)
+        return paths[-1].removeprefix("reports/") if paths else None
+
 
 def _quarantine_folder(cluster: str) -> str:
     return f"aside/{cluster}"
@@ -339,7 +345,7 @@ def plan_report_name(cluster: str, run_id: str) -> str:
 
 def no_moves_report_name(cluster: str, snapshot_id: str) -> str:
     """Return the name of the report of a plan without moves, which no run was opened for."""
-    return f"{cluster}/runs/{snapshot_id}-nothing-to-move.html"
+    return f"{cluster}/runs/{snapshot_id}{_NO_MOVES}"
 
 
 def run_report_name(cluster: str, run_id: str) -> str:

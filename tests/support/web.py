@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
@@ -21,7 +21,7 @@ from fastapi.testclient import TestClient
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.web import app as web
-from counterpoise.web.airflow_runs import start_dag_run
+from counterpoise.web.airflow_runs import dag_run_states, start_dag_run
 from counterpoise.web.viewers import may_change_runs, may_read
 from local_processes import free_ports, wait_until
 
@@ -94,11 +94,14 @@ def token_on(page: str) -> str:
     return unescape(found[1])
 
 
-def record_starts(client: TestClient, refusal: CounterpoiseError | None = None) -> Started:
+def record_starts(
+    client: TestClient, refusal: CounterpoiseError | None = None, *, state: str | None = "running"
+) -> Started:
     """Return the list of the Dag runs that pages start, as they come: of each the Dag, its
-    configuration and the note. With a refusal Airflow starts none.
+    configuration and the note. With a refusal Airflow starts none; `state` is that of every one.
     """
     started: Started = []
+    set_dag_run_state(client, state)
 
     def start(dag_id: str, configuration: Mapping[str, object], note: str) -> str:
         if refusal:
@@ -108,6 +111,12 @@ def record_starts(client: TestClient, refusal: CounterpoiseError | None = None) 
 
     client.app.dependency_overrides[start_dag_run] = lambda: start  # type: ignore[attr-defined]
     return started
+
+
+def set_dag_run_state(pages: TestClient | FastAPI, state: str | None) -> None:
+    """Let pages read this state of every Dag run; None: Airflow has no such Dag run."""
+    app: Any = pages.app if isinstance(pages, TestClient) else pages
+    app.dependency_overrides[dag_run_states] = lambda: lambda _dag_id, _dag_run_id: state
 
 
 def environment_in(folder: Path, settings: str) -> dict[str, str]:

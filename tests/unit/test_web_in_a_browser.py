@@ -27,7 +27,7 @@ from tests.support.browser import Visitor, chromium, folder_of_pictures
 from tests.support.pages import Pages, nothing_to_move
 from tests.support.pictures import cluster, simulated
 from tests.support.runs import FOUR_BROKERS, SimulatedRun
-from tests.support.web import app_of, served
+from tests.support.web import app_of, served, set_dag_run_state
 from tests.unit.test_web_plans import new_plan
 
 ACCESS = "{approve: [alice], operate: [alice], propose: [alice]}"
@@ -133,7 +133,9 @@ def open_for_pages(pages: Pages, moving: SimulatedRun) -> Callable[[], Installat
 @pytest.fixture(scope="module")
 def address(open_for_pages: Callable[[], Installation]) -> Iterator[str]:
     """Yield where the pages are served to alice."""
-    with served(app_of("alice", open_for_pages)) as found:
+    app = app_of("alice", open_for_pages)
+    set_dag_run_state(app, "running")
+    with served(app) as found:
         yield found
 
 

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from counterpoise import installation as wiring
 from counterpoise import pipeline
+from counterpoise.archive import no_moves_report_name
 from counterpoise.errors import RefusedError
 from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.fresh_snapshot import snapshot_form
@@ -20,13 +21,17 @@ from tests.support import hostile
 from tests.support.pages import NOW, Pages
 from tests.support.pictures import simulated
 from tests.support.runs import FOUR_BROKERS, SKEWED
-from tests.support.web import Started, record_starts, token_on
+from tests.support.web import Started, record_starts, set_dag_run_state, token_on
 
 PLAN = "/clusters/demo/plan"
 CLUSTERS = """
 clusters:
   demo: {connection: kafka_demo, policy: {access: {propose: [alice]}}}
   empty: {connection: kafka_demo}
+  sole: {connection: kafka_demo, policy: {access: {propose: [alice], approve: [alice]}}}
+  grave:
+    connection: kafka_demo
+    policy: {access: {propose: [alice], approve: [alice, bob]}, approval: {critical: yes}}
   cloud: {connection: kafka_demo, policy: {provider: confluent-cloud}}
 """
 
@@ -120,6 +125,67 @@ def test_what_cannot_be_used_comes_back(pages: Pages, typed: dict[str, str], wor
     assert answer.status_code == 422 and words in answer.text
     hostile.check_html(answer.text.replace("<form", "<div", 1))
     assert not started
+
+
+@pytest.mark.parametrize(
+    ("cluster", "words"),
+    [
+        ("sole", "nother person than alice has to approve this plan"),
+        ("grave", "2 different people have to approve this plan"),
+    ],
+)
+def test_what_nobody_could_approve_is_told_before_it_starts(
+    pages: Pages, cluster: str, words: str
+) -> None:
+    with starting(pages) as (client, started):
+        sent = send(
+            client, f"/clusters/{cluster}/plan", do="start", goal="leaders", reason="kept words"
+        )
+    assert sent.status_code == 409 and words in sent.text and "add an approver" in sent.text
+    assert "kept words" in sent.text and not started
+
+
+@pytest.mark.parametrize("do", ["show", "compare"])
+def test_a_store_that_cannot_be_read_is_told_on_the_form(pages: Pages, do: str) -> None:
+    with starting(pages) as (client, _):
+        token = token_on(client.get(PLAN).text)
+        folder = Path(pages.environment["COUNTERPOISE_STORE"]) / "history"
+        for path in folder.rglob("*.parquet"):
+            path.write_bytes(b"damaged")
+        answer = client.post(PLAN, data={"form_token": token, "do": do, "goal": "leaders"})
+    assert answer.status_code == 409, answer.text
+    assert "cannot be read" in answer.text and "It is not known" not in answer.text
+
+
+STARTED = "/clusters/demo/started/kafka_rebalance?dag_run_id=manual__1"
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("failed", "No plan was made."),
+        ("success", "Nothing needs to move."),
+        (None, "Airflow does not have this Dag run"),
+    ],
+)
+def test_the_page_after_start_waits_for_no_plan_that_cannot_come(
+    pages: Pages, state: str | None, words: str
+) -> None:
+    with pages.installation() as installation:
+        for day in (1, 2):
+            name = no_moves_report_name("demo", f"demo-2026110{day}T120000Z")
+            installation.archive.write_report(name, "x")
+    with pages.browser("alice") as client:
+        for waiting in ("queued", "running"):
+            set_dag_run_state(client, waiting)
+            assert client.get(STARTED).headers["refresh"].startswith("5;")
+        set_dag_run_state(client, state)
+        page = client.get(STARTED)
+    assert "refresh" not in page.headers and "loads again" not in page.text
+    assert words in page.text
+    is_there = state is not None
+    assert ('/dags/kafka_rebalance/runs/manual__1/tasks/plan"' in page.text) == is_there
+    assert (f"/reports/{name}" in page.text) == (state == "success")
 
 
 def test_large_clusters_and_two_at_once_are_refused_in_words(

@@ -161,6 +161,7 @@ def freezes(pages: Pages) -> tuple[ControlRequest, ...]:
 
 
 def test_a_page_that_loads_itself_again_goes_nowhere_else(client: TestClient) -> None:
+    web.set_dag_run_state(client, "queued")
     dag_run_id = '"; url=https://evil.example \r\nSet-Cookie: a=b'
     page = client.get(
         "/clusters/demo/started/kafka_rebalance", params={"dag_run_id": dag_run_id, "e": "é"}

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final, TypedDict
 
 from counterpoise import access, analysis, reporting
+from counterpoise.approval import people_needed
 from counterpoise.archive import no_moves_report_name
 from counterpoise.errors import InputError, RefusedError, StoreError
 from counterpoise.history import HistoryError
@@ -114,9 +115,24 @@ def _submitted_or_reason(
         name = no_moves_report_name(new_plan.cluster, new_plan.snapshot_id)
         installation.archive.write_report(name, reporting.plan_report(PlanView(new_plan)))
         return NothingToMove(new_plan.cluster, new_plan.reason, name)
+    _check_can_be_approved(installation, new_plan, requested_by)
     return submit_plan(
         installation, new_plan, requested_by=requested_by, dag_id=dag_id, dag_run_id=dag_run_id
     )
+
+
+def _check_can_be_approved(
+    installation: Installation, new_plan: RebalancePlan, requested_by: Person
+) -> None:
+    """Raise RefusedError for a plan that nobody may approve, before it waits for that: neither as
+    many people as it needs, nor a rule of the policy.
+    """
+    policy, people = installation.cluster(new_plan.cluster).policy, installation.people
+    needed = people_needed(new_plan, policy.approval)
+    if needed == 1 and policy.approval.by_rule:
+        return
+    requester = access.check_may_propose(policy, people, requested_by)
+    access.check_can_be_approved(policy, people, requester, needed=needed)
 
 
 def snapshot_to_plan_on(installation: Installation, cluster: str) -> ClusterSnapshot:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from counterpoise import access
-from counterpoise.errors import InputError, RefusedError
+from counterpoise.approval import why_two_people_for
+from counterpoise.errors import RefusedError, UnknownNameError
 from counterpoise.installation import Installation, settings_in
 from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
+from counterpoise.model.request import Goal
 from counterpoise.model.words import join_names
 from counterpoise.queries import Viewer
 from counterpoise.settings import ClusterSettings, Settings
@@ -44,7 +46,7 @@ def policy_refusal(settings: Settings, cluster: str, person: Person, action: Act
     return ""
 
 
-class UnknownClusterError(InputError):
+class UnknownClusterError(UnknownNameError):
     """There is no such cluster; `known` are those that the viewer may view."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
@@ -65,7 +67,9 @@ class Viewing:
 
     @classmethod
     def of(cls, installation: Installation, viewer: Viewer) -> "Viewing":
-        """Return what a viewer may see. Raises InputError for settings that cannot be read."""
+        """Return what a viewer may see. Raises ConfigurationError for settings that cannot be
+        read.
+        """
         settings = settings_in(installation.locations)
         person = settings.people.airflow_user(viewer.user_id, viewer.user_name)
         may_view = (
@@ -102,6 +106,17 @@ class Viewing:
         if cluster not in self.clusters:
             raise MayNotViewError(MAY_NOT_VIEW)
         return self.settings.clusters[cluster]
+
+    def check_can_be_approved(self, cluster: str, goal: Goal) -> None:
+        """Raise RefusedError where nobody could approve a plan that the viewer asks for.
+
+        A plan may need more people than its goal does; the task that makes it checks that.
+        """
+        policy = self.settings.clusters[cluster].policy
+        needed = 2 if why_two_people_for(goal, policy.approval) else 1
+        if needed == 1 and policy.approval.by_rule:
+            return
+        access.check_can_be_approved(policy, self.settings.people, self.person, needed=needed)
 
     def with_removed(self, clusters: Iterable[str]) -> tuple[str, ...]:
         """Return what of these the viewer may view: also clusters that the settings do not name

@@ -23,6 +23,7 @@ from airflow.models.dag import DagModel
 from airflow.models.dagbag import DBDagBag
 from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState
 from fastapi import Depends, Form, HTTPException, Request
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
@@ -31,11 +32,14 @@ from counterpoise.errors import InputError, RefusedError
 from counterpoise.web.forms import time_of_form
 from counterpoise.web.viewers import may_in_airflow
 
+_ENDED_STATES: Final = frozenset(map(str, (DagRunState.SUCCESS, DagRunState.FAILED)))
 MAX_NOTE: Final = 1_000  # characters that Airflow keeps of a note
 
 # Of a Dag, the values of its form and why: starts a Dag run and returns its id. Raises InputError,
 # RefusedError: nothing was started then.
 StartDagRun = Callable[[str, Mapping[str, object], str], str]
+# Of a Dag and the id of its run: the state, None where there is none of that id.
+DagRunStateOf = Callable[[str, str], str | None]
 
 
 def start_in_airflow(
@@ -87,8 +91,24 @@ def _id_of_form(
 
 
 def _is_there(session: Any, dag_id: str, dag_run_id: str) -> bool:
-    query = select(DagRun.id).where(DagRun.dag_id == dag_id, DagRun.run_id == dag_run_id)
-    return session.scalar(query) is not None
+    return _state(session, dag_id, dag_run_id) is not None
+
+
+def _state(session: Any, dag_id: str, dag_run_id: str) -> str | None:
+    query = select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == dag_run_id)
+    state = session.scalar(query)
+    return None if state is None else str(state)
+
+
+def state_in_airflow(dag_id: str, dag_run_id: str) -> str | None:
+    """Return the state of a Dag run; None where Airflow does not have it (any more)."""
+    with create_session(scoped=False) as session:
+        return _state(session, dag_id, dag_run_id)
+
+
+def has_ended(state: str | None) -> bool:
+    """Return whether no task of a Dag run of this state runs any more, or will."""
+    return state is None or state in _ENDED_STATES
 
 
 def _check_may_start(user: Any, dag_id: str) -> None:
@@ -120,3 +140,10 @@ def start_dag_run(
 
 
 StartInAirflow = Annotated[StartDagRun, Depends(start_dag_run)]
+
+
+def dag_run_states() -> DagRunStateOf:
+    return state_in_airflow
+
+
+StateInAirflow = Annotated[DagRunStateOf, Depends(dag_run_states)]

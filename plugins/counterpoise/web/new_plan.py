@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Form, Request, Response
 
 from counterpoise import access, controls
-from counterpoise.errors import InputError, RefusedError
+from counterpoise.errors import CounterpoiseError, InputError, RefusedError
 from counterpoise.model.policy import Action
 from counterpoise.model.provider import ProviderProfile, profile_of
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
@@ -24,9 +24,11 @@ from counterpoise.model.request_words import (
     form_title,
     in_form_words,
 )
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.queries import Viewer
 from counterpoise.queries.previewing import Previews, previews
 from counterpoise.queries.viewing import Viewing
+from counterpoise.settings import ClusterSettings
 from counterpoise.web.airflow_runs import StartInAirflow
 from counterpoise.web.forms import check_form, form_token, limited
 from counterpoise.web.plans import values_of_plan
@@ -34,6 +36,7 @@ from counterpoise.web.responses import page, status_of
 from counterpoise.web.started import to_started
 from counterpoise.web.viewers import DAG_ID, CurrentViewer, OpenInstallation, check_may_change
 
+_LOGGER = safe_logger(__name__)
 # In the order of the form. Whoever wants more has all options in Airflow's own form.
 _FIELDS: Final = (
     "goal",
@@ -86,16 +89,35 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
                     access.check_provider(settings.policy, name)
                     why = controls.check_reason(limited(typed["reason"], "reason"))
                     check_brokers_given(rebalance_request.goal, rebalance_request.broker_ids)
+                    viewing.check_can_be_approved(name, rebalance_request.goal)
                     started = start_dag_run(DAG_ID, {CLUSTER_FIELD: name, **wanted}, why)
                     return to_started(request, name, DAG_ID, started)
                 compared = _to_compare(rebalance_request, wanted) if do == "compare" else ()
-                shown = previews(installation, settings, compared or (rebalance_request,))
+                shown = _previews(installation, settings, compared or (rebalance_request,))
             except (InputError, RefusedError) as error:
                 status, problem = status_of(error), in_form_words(str(error))
                 return _form(request, viewer, name, typed, profile, status=status, problem=problem)
         return _form(request, viewer, name, typed, profile, shown=shown)
 
     return router
+
+
+def _previews(
+    installation: Any, settings: ClusterSettings, requests: Sequence[RebalanceRequest]
+) -> Previews:
+    """Return the plans to show. Raises InputError, RefusedError in place of any other error of
+    ours: nothing is recorded here, whatever fails.
+    """
+    try:
+        return previews(installation, settings, requests)
+    except (InputError, RefusedError):
+        raise
+    except CounterpoiseError as error:
+        _LOGGER.error("a plan cannot be shown: %s", error)
+        raise RefusedError(
+            "no plan can be made now, since the store or the history cannot be read; the "
+            "api-server's log says why"
+        ) from None
 
 
 def _typed(

@@ -5,7 +5,7 @@
 The forms that lead here are `cluster_start.py`, `new_plan.py` and `undo.py`.
 
 A run of `kafka_rebalance` is not there before its task `plan` has made a plan: until then the
-browser loads the page again.
+browser loads the page again, unless the Dag run has ended without one.
 """
 
 from collections.abc import Mapping
@@ -18,6 +18,7 @@ from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.queries import Viewer
 from counterpoise.queries.viewing import Viewing
 from counterpoise.web.airflow_links import dag_run_path
+from counterpoise.web.airflow_runs import StateInAirflow, has_ended
 from counterpoise.web.forms import form_token
 from counterpoise.web.requests_of_people import back_to
 from counterpoise.web.responses import airflow_of, page, status_of
@@ -33,25 +34,38 @@ def started_routes(open_installation: OpenInstallation) -> APIRouter:
 
     @router.get("/clusters/{name}/started/{dag_id}")
     def started(
-        request: Request, name: str, dag_id: str, viewer: CurrentViewer, dag_run_id: str = ""
+        request: Request,
+        name: str,
+        dag_id: str,
+        viewer: CurrentViewer,
+        state_in_airflow: StateInAirflow,
+        dag_run_id: str = "",
     ) -> Response:
         if dag_id not in _DAGS:
             raise UnknownNameError(f"there is no Dag {dag_id!r} of ours")
         with open_installation() as installation:
             Viewing.of(installation, viewer).check(name)
+            # Before the ledger is read: a run that is opened in between is then not missed.
+            state = state_in_airflow(dag_id, dag_run_id)
             run = installation.ledger.run_of(dag_id, dag_run_id)
+            is_over = has_ended(state)
+            no_moves_report = installation.archive.newest_no_moves_report(name) if is_over else None
         if run is not None and run.cluster == name:
             return back_to(request, f"/runs/{quote(run.run_id)}/plan")
+        makes_plan = dag_id == DAG_ID
         response = page(
             request,
             "started.html",
             name=name,
             dag_id=dag_id,
-            makes_plan=dag_id == DAG_ID,
+            makes_plan=makes_plan,
+            state=state,
+            is_over=is_over,
+            no_moves_report=no_moves_report,
             dag_run=airflow_of(request) + dag_run_path(dag_id, dag_run_id),
             refresh_seconds=_REFRESH_SECONDS,
         )
-        if dag_id == DAG_ID:
+        if makes_plan and not is_over:
             response.headers["Refresh"] = str(_REFRESH_SECONDS)
         return response
 
