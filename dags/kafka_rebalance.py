@@ -90,7 +90,9 @@ def kafka_rebalance() -> None:
 
         with airflow_installation() as installation:
             run = handover.judged_run(installation, ti)
-            pipeline.verdict(installation, run["run_id"], handover.states_of(ti, (*WORK, *ENDS)))
+            states = handover.states_of(ti, (*WORK, *ENDS))
+            handover.end_unanswered(installation, ti, run["run_id"], states)
+            pipeline.verdict(installation, run["run_id"], states)
 
     opened = open_run()
     execute = StepUntilDone(task_id="execute", step=execute_step, **STEP_RETRIES)

@@ -25,6 +25,7 @@ from counterpoise.model.run import Event, Run, RunState
 # The events of a plan that nothing speaks against, and of one that must not run; the last counts.
 VALIDATED: Final = "validated"
 NOT_VALIDATED: Final = "not validated"
+MUST_NOT_RUN: Final = "must not run"  # follows NOT_VALIDATED, and says why
 _DAY: Final = timedelta(days=1)
 
 
@@ -32,9 +33,20 @@ def validated_at(run: Run, events: Sequence[Event]) -> datetime | None:
     """Return when rules and data were last checked; None where that was never, or the last check
     found that the plan must not run.
     """
+    last = _last_check(run, events)
+    return last.at if last is not None and last.kind == VALIDATED else None
+
+
+def is_refused_by_validation(run: Run, events: Sequence[Event]) -> bool:
+    """Return whether the last check of rules and data found that the plan must not run."""
+    last = _last_check(run, events)
+    return last is not None and last.kind == NOT_VALIDATED
+
+
+def _last_check(run: Run, events: Sequence[Event]) -> Event | None:
     kinds = (VALIDATED, NOT_VALIDATED)
     checks = [event for event in events if event.kind in kinds and event.text == run.fingerprint]
-    return checks[-1].at if checks and checks[-1].kind == VALIDATED else None
+    return checks[-1] if checks else None
 
 
 def check_validated(installation: Installation, run: Run) -> None:
@@ -44,7 +56,7 @@ def check_validated(installation: Installation, run: Run) -> None:
     if validated_at(run, installation.ledger.journal(run.run_id).events()) is None:
         raise RefusedError(
             f"plan {run.fingerprint} was not validated (somebody may have marked the task as "
-            "success); clear the task `validate`, and nobody is asked before it has succeeded"
+            "success); start a new Dag run for a new plan"
         )
 
 

@@ -23,8 +23,8 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
-from counterpoise import controls, pipeline
-from counterpoise.errors import ClusterError, LedgerError, NotApprovedError
+from counterpoise import access, controls, pipeline
+from counterpoise.errors import ClusterError, LedgerError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
@@ -341,8 +341,53 @@ def test_a_plan_that_the_operator_may_not_carry_out_is_refused_before_anybody_is
     kafka.denied[REASSIGN] = "CLUSTER_AUTHORIZATION_FAILED"
     state, tasks = rebalance(YES)
     assert (state, tasks["validate"], tasks["approve"]) == ("failed", "failed", "upstream_failed")
-    assert [run.state for run in installation.ledger.runs()] == [RunState.PROPOSED]
+    (run,) = installation.ledger.runs()
+    assert run.state is RunState.REJECTED, "nobody can answer any more"
+    assert run.reason == "the Dag run ended before anybody answered: its task validate failed"
+    events = {event.kind: event.text for event in installation.ledger.journal(run.run_id).events()}
+    assert "the operator connection may not" in events["must not run"]
     assert not {"alter_configs", "alter_reassignments"} & {call.name for call in kafka.calls}
+
+
+def test_a_plan_that_nobody_may_approve_any_more_waits_for_nobody(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    rebalance: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    validate = pipeline.validate
+
+    def nobody_left(*_: object) -> tuple[str, ...]:
+        raise RefusedError("nobody is left who may")
+
+    def validate_and_lose_the_approvers(*arguments: Any) -> None:
+        validate(*arguments)
+        monkeypatch.setattr(access, "people_to_ask", nobody_left)
+
+    monkeypatch.setattr(pipeline, "validate", validate_and_lose_the_approvers)
+    state, tasks = rebalance(YES)
+    assert (state, tasks["approve"], tasks["verdict"]) == ("failed", "failed", "failed")
+    (run,) = installation.ledger.runs()
+    assert (run.state, run.reason) == (
+        RunState.REJECTED,
+        "the Dag run ended before anybody answered: its task approve failed",
+    )
+    (ended,) = installation.ledger.approvals_of(run.run_id)
+    assert ended.by == f"Dag run {run.dag_run_id}"
+
+
+def test_a_plan_that_nobody_could_approve_is_refused_by_the_task_that_makes_it(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    rebalance: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = installation.locations.config
+    config.write_text(config.read_text().replace("[alice, bob]", "[alice]"))
+    state, tasks = rebalance(YES, **ONE_REPLICA)
+    assert (state, tasks["plan"]) == ("failed", "failed")
+    assert installation.ledger.runs() == ()
+    assert "2 different people have to approve this plan" in caplog.text
 
 
 def test_a_look_that_fails_for_a_reason_that_may_pass_is_made_again_and_costs_no_try(

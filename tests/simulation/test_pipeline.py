@@ -11,6 +11,7 @@ from counterpoise import controls, pipeline
 from counterpoise.errors import RefusedError, RunConflictError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
@@ -204,6 +205,21 @@ def test_a_plan_of_the_analysis_that_waits_is_withdrawn_when_nothing_needs_it(
     assert installation.ledger.run(run["run_id"]).state is RunState.APPROVED
     asked_for(installation, by=ALICE)
     assert pipeline.unneeded_proposal(installation, "demo") is None
+
+
+def test_a_plan_that_its_checks_refused_is_not_made_again_at_once(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    analyse_by_hand(installation)
+    run = asked_for(installation)
+    kafka.denied[REASSIGN] = "CLUSTER_AUTHORIZATION_FAILED"
+    with pytest.raises(RefusedError, match="must not run"):
+        pipeline.validate(installation, run["run_id"], run["fingerprint"])
+    decide(installation, run, Decision.TIMED_OUT, Person("Dag run 1", "airflow-dag:x"))
+    assert proposed(installation) is None
+    after(installation, timedelta(days=8))
+    analyse_by_hand(installation)
+    assert proposed(installation) == ("add-brokers", [3])
 
 
 def test_an_older_question_of_the_analysis_does_not_silence_the_idle_broker(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from counterpoise.errors import CounterpoiseError, InputError, RunConflictError
+from counterpoise.errors import CounterpoiseError, InputError, RefusedError, RunConflictError
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import ANALYSIS_DAG, DAG, People, Person, normalized_name
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
@@ -30,6 +30,7 @@ from counterpoise.model.request_words import (
     form_title,
     in_form_words,
 )
+from counterpoise.model.run import RunState
 from counterpoise.model.safe_text import one_line, safe_logger
 from counterpoise.orchestration.installation import airflow_installation, failing_for_good
 from counterpoise.orchestration.links import REPORT, show_cluster, show_page, show_run
@@ -308,6 +309,38 @@ def withdraw_unneeded(installation: "Installation", cluster: str) -> None:
         _LOGGER.info("not withdrawn: %s", error)
         return
     _LOGGER.info("the plan of run %s is withdrawn: %s", run.run_id, reason)
+
+
+def end_unanswered(
+    installation: "Installation", ti: Any, run_id: str, task_states: Mapping[str, str | None]
+) -> None:
+    """Reject a plan that still waits for an answer, since this Dag run ends and nobody is asked any
+    more: `validate` refused it, nobody could be asked, or somebody has ended the Dag run.
+
+    Raises RefusedError then, which fails the Dag run.
+    """
+    from counterpoise import controls
+
+    run = installation.ledger.run(run_id)
+    if run.state is not RunState.PROPOSED:
+        return
+    failed = [task_id for task_id, state in task_states.items() if state == "failed"]
+    why = f"its task {failed[0]} failed" if failed else "somebody has ended it"
+    reason = f"the Dag run ended before anybody answered: {why}"
+    try:
+        controls.record_decision(
+            installation,
+            run_id,
+            run.fingerprint,
+            decision=Decision.TIMED_OUT,
+            by=Person(f"Dag run {ti.run_id}", f"{DAG}:{ti.dag_id}"),
+            reason=reason,
+            rate=None,
+        )
+    except RunConflictError as error:  # answered, or superseded, since
+        _LOGGER.info("not rejected: %s", error)
+        return
+    raise RefusedError(f"the plan of run {run_id} is rejected: {reason}")
 
 
 def request_rebalance(

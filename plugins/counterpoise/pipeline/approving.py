@@ -30,10 +30,10 @@ from counterpoise.model.person import AIRFLOW
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.safe_text import one_line, safe_logger
 from counterpoise.model.words import pluralize
 from counterpoise.pipeline.snapshots import checked_snapshot
-from counterpoise.rule_approvals import NOT_VALIDATED, VALIDATED
+from counterpoise.rule_approvals import MUST_NOT_RUN, NOT_VALIDATED, VALIDATED
 from counterpoise.units import format_rate
 from counterpoise.validation import (
     OVERRIDABLE_RULES,
@@ -44,6 +44,7 @@ from counterpoise.validation import (
     validate_data,
 )
 
+_PROBLEMS_KEPT: Final = 5  # in the ledger
 _MIN_ISR: Final = "min.insync.replicas"
 _LOGGER = safe_logger(__name__)
 
@@ -91,7 +92,9 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
         ),
     ]
     if problems:
-        installation.ledger.journal(run_id).event(NOT_VALIDATED, fingerprint)
+        journal = installation.ledger.journal(run_id)
+        journal.event(NOT_VALIDATED, fingerprint)
+        journal.event(MUST_NOT_RUN, _first_problems(problems))
         docs_uri = installation.archive.store.uri(f"{docs_folder}/index.html")
         raise RefusedError(
             f"{list_complaints(f'plan {fingerprint} must not run', problems)}\n"
@@ -99,6 +102,13 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
             f"Data Docs of the snapshot and the plan: {docs_uri}"
         )
     installation.ledger.journal(run_id).event(VALIDATED, fingerprint)
+
+
+def _first_problems(problems: Sequence[str]) -> str:
+    """Return the first problems in one line; the log of the task has all."""
+    more = len(problems) - _PROBLEMS_KEPT
+    rest = [f"and {more} more"] if more > 0 else []
+    return one_line("; ".join([*problems[:_PROBLEMS_KEPT], *rest]))
 
 
 def check_plan_rules(installation: Installation, plan: RebalancePlan) -> None:

@@ -15,6 +15,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.run import OPEN_STATES, Run, RunState
 from counterpoise.pipeline.cluster_analysis import ClusterAnalysis, cluster_analysis
+from counterpoise.rule_approvals import is_refused_by_validation
 
 
 def propose(installation: Installation, cluster: str) -> dict[str, Any] | None:
@@ -88,7 +89,8 @@ def _is_in_the_way(installation: Installation, run: Run, wanted: WantedRebalance
 
 
 def _was_rejected_lately(installation: Installation, cluster: str, wanted: WantedRebalance) -> bool:
-    """Return whether somebody said no to what is wanted, within the time that the policy gives.
+    """Return whether somebody said no to what is wanted, or its plan must not run, within the time
+    that the policy gives.
 
     A no of the requester only withdraws a plan, and silence is nobody's no.
     """
@@ -96,7 +98,7 @@ def _was_rejected_lately(installation: Installation, cluster: str, wanted: Wante
     return any(
         run.closed_at is not None
         and run.closed_at > since
-        and _has_no_of_another(installation, run)
+        and (_has_no_of_another(installation, run) or _must_not_run(installation, run))
         and _is_about(installation, run, wanted)
         for run in installation.ledger.runs(cluster=cluster, states={RunState.REJECTED})
     )
@@ -108,6 +110,10 @@ def _has_no_of_another(installation: Installation, run: Run) -> bool:
         and not access.is_requester(installation.people, approval.person, run.requester)
         for approval in installation.ledger.approvals_of(run.run_id)
     )
+
+
+def _must_not_run(installation: Installation, run: Run) -> bool:
+    return is_refused_by_validation(run, installation.ledger.journal(run.run_id).events())
 
 
 def _is_about(installation: Installation, run: Run, wanted: WantedRebalance) -> bool:
