@@ -195,7 +195,7 @@ def test_a_word_for_a_shell_arrives_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize("text", [HOSTILE, "a\nb", "\x85", "\u202e", '"', "\\", "*x", "- a", ""])
 def test_a_waiver_to_paste_is_yaml_with_these_words(text: str) -> None:
-    from counterpoise.reporting.audit_page import policy_lines
+    from counterpoise.reporting.policy_lines import policy_lines
 
     lines = policy_lines("idle-broker", [text, "plain"], {"n": 3})
     hostile.check_terminal(lines)

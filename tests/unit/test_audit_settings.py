@@ -12,7 +12,7 @@ import yaml
 from counterpoise.errors import ConfigurationError
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
-from counterpoise.reporting.audit_page import policy_lines
+from counterpoise.reporting.policy_lines import policy_lines
 from counterpoise.settings import parse_settings, read_settings
 
 ROOT = Path(__file__).parents[2]

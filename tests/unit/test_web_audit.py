@@ -2,13 +2,16 @@
 
 import html
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from counterpoise.model.audit_document import to_json
-from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
+from counterpoise.model.finding import AuditReport, Finding, ReportedFinding, WantedPlan
+from counterpoise.model.policy import LeaderWeight
+from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.reporting.audit_page import audit_json
 from counterpoise.settings import parse_settings
@@ -109,6 +112,45 @@ def test_each_finding_leads_to_its_waiver(pages: Pages) -> None:
     form = get(pages, html.unescape(link[1]))
     assert 'value="topic a&amp;b"' in form and "Nothing to paste yet" not in form
     assert 'value="replication-factor-1" selected' in form
+
+
+@pytest.mark.parametrize(
+    ("plan", "filled_in"),
+    [
+        (
+            WantedPlan(Goal.ADD_BROKERS, (7, 8)),
+            ('value="add-brokers" selected', 'name="broker_ids" value="7, 8"'),
+        ),
+        (
+            WantedPlan(Goal.REPLICATION_FACTOR, topics=("a&b", "orders"), replication_factor=3),
+            ('name="topics" value="a&amp;b, orders"', 'name="replication_factor" value="3"'),
+        ),
+        (
+            WantedPlan(Goal.LEADERS, leader_weight=LeaderWeight.BYTES_IN),
+            ('value="leaders" selected', 'value="bytes-in" selected'),
+        ),
+    ],
+)
+def test_a_wanted_plan_leads_to_the_form_filled_in(
+    pages: Pages, plan: WantedPlan, filled_in: tuple[str, ...]
+) -> None:
+    found = finding("cluster")
+    audit(pages, 0, replace(found, finding=replace(found.finding, plan=plan)))
+    shown = get(pages, name="alice")
+    link = re.search(r'href="([^"]*/clusters/demo/plan\?[^"]*)"><strong>Make a plan', shown)
+    assert link and "press Trigger" not in shown
+    form = get(pages, html.unescape(link[1]), "alice")
+    for words in filled_in:
+        assert words in form, words
+
+
+def test_who_may_not_propose_gets_the_command_alone(pages: Pages) -> None:
+    found = finding("cluster")
+    plan = WantedPlan(Goal.ADD_BROKERS, (7,))
+    audit(pages, 0, replace(found, finding=replace(found.finding, plan=plan)))
+    shown = get(pages)
+    assert "/clusters/demo/plan" not in shown and "press Trigger" not in shown
+    assert "counterpoise plan --cluster demo --goal add-brokers --brokers 7" in shown
 
 
 @pytest.mark.parametrize(

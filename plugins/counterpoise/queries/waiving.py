@@ -11,7 +11,7 @@ from datetime import datetime
 
 from counterpoise.audit import RULES
 from counterpoise.errors import InputError
-from counterpoise.reporting.audit_page import policy_lines
+from counterpoise.reporting.policy_lines import policy_lines
 from counterpoise.units import parse_moment
 
 

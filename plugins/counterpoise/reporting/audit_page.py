@@ -5,11 +5,11 @@ and as JSON.
     audit_markdown(report, texts), audit_json(report, texts)
 
 Findings of one rule stand together: its reasons once, each subject with its evidence and its
-commands to paste. A wanted plan links to `kafka_rebalance` in the Airflow that serves the page, and
-shows the command.
+commands to paste. A wanted plan links to our form, filled in, and shows the command.
 
-Limits: Airflow 3.3 has no address that opens the form of a Dag, or fills it in. So the link opens
-the Dag, and what to paste into the form ("Advanced Options") stands beside it.
+Limits: a stored report is served below any address, and knows of no form of ours: its link opens
+the Dag `kafka_rebalance`, and what to paste into the form ("Advanced Options") stands beside it,
+since Airflow 3.3 has no address that opens the form of a Dag, or fills it in.
 """
 
 import json
@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 
@@ -36,6 +37,7 @@ from counterpoise.model.words import pluralize
 from counterpoise.reporting.html import render, when
 from counterpoise.reporting.markdown import table
 from counterpoise.reporting.parts import Tile
+from counterpoise.reporting.policy_lines import policy_lines
 from counterpoise.units import format_count, format_moment
 
 SEVERITIES: Final = tuple(sorted(Severity, key=lambda severity: -severity.rank))
@@ -54,7 +56,6 @@ _COLOURS: Final[Mapping[Severity, str]] = {
 _URGENT: Final = (Severity.CRITICAL, Severity.WARNING)
 _NO_TEXT: Final = RuleText("", "waivers", "", "", "", "")  # of a rule of another release
 _MAX_SUBJECTS_OPEN: Final = 5  # of a rule; the others are folded
-_MAX_SUBJECTS_TO_PASTE: Final = 10
 _DAG_PAGE: Final = "../../../dags/kafka_rebalance"  # from <prefix>/reports/<cluster>/audit.html
 _BAR_WIDTH: Final = 100.0
 _MIN_SEGMENT_WIDTH: Final = 2.0
@@ -64,6 +65,7 @@ _MIN_SEGMENT_WIDTH: Final = 2.0
 class PlanLink:
     """How to start the plan that would help."""
 
+    query: str  # of our form, which then is filled in
     href: str
     fill_in: tuple[tuple[str, str], ...]  # field of the form, value
     configuration: str  # the same as JSON
@@ -114,17 +116,24 @@ def audit_report(
 
 
 def audit_sections(
-    report: AuditReport, texts: Mapping[str, RuleText], *, waive: str = ""
+    report: AuditReport,
+    texts: Mapping[str, RuleText],
+    *,
+    waive: str = "",
+    make_plan: str | None = None,
 ) -> dict[str, Any]:
     """Return what a page that includes `audit_sections.html` needs.
 
-    `waive` is the path of a form that takes rule and subject; "" where there is none.
+    `waive` is the path of a form that takes rule and subject; "" where there is none. `make_plan`
+    is the path of the form that makes a plan; "" for a reader who may not use it, None where there
+    is none: then the link opens Airflow's.
     """
     waived = [reported for reported in report.findings if reported.waived_by is not None]
     new = [reported for reported in report.open if reported.is_new] if report.previous_at else []
     return {
         "report": report,
         "waive": waive,
+        "make_plan": make_plan,
         "tiles": audit_tiles(report),
         "cards": _cards(report, texts),
         "areas": _areas(report, texts),
@@ -254,7 +263,18 @@ def _plan_link(cluster: str, plan: WantedPlan) -> PlanLink:
     request = {CLUSTER_FIELD: cluster, **plan.rebalance_request}
     titles = {CLUSTER_FIELD: CLUSTER_TITLE, **FORM_TITLES}
     fill_in = tuple((titles[name], _to_type(value)) for name, value in request.items())
-    return PlanLink(_DAG_PAGE, fill_in, json.dumps(request), plan.command(cluster))
+    return PlanLink(
+        urlencode({name: _in_one_line(value) for name, value in plan.rebalance_request.items()}),
+        _DAG_PAGE,
+        fill_in,
+        json.dumps(request),
+        plan.command(cluster),
+    )
+
+
+def _in_one_line(value: object) -> str:
+    """Return what our form takes: the parts of a list with commas between them."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _to_type(value: object) -> str:
@@ -263,47 +283,6 @@ def _to_type(value: object) -> str:
         return str(value)
     separator = "\n" if all(isinstance(part, str) for part in value) else ", "
     return separator.join(map(str, value))
-
-
-def policy_lines(
-    rule_id: str,
-    subjects: Sequence[str],
-    thresholds: Mapping[str, int],
-    *,
-    reason: str = "WHY IT MAY STAY",
-    until: str = "YYYY-MM-DD",
-) -> str:
-    """Return what to put under `policy:` of the cluster to waive these findings, or to change the
-    thresholds; without `until` the waiver has no end.
-    """
-    quoted = ", ".join(_yaml_text(subject) for subject in subjects[:_MAX_SUBJECTS_TO_PASTE])
-    more_count = len(subjects) - _MAX_SUBJECTS_TO_PASTE
-    more = (
-        f'  # and {more_count} more; or a pattern like "topic scratch-*"' if more_count > 0 else ""
-    )
-    lines = [
-        "audit:",
-        "  waivers:",
-        f"    - rule: {rule_id}",
-        f"      subjects: [{quoted}]{more}",
-        f"      reason: {_yaml_text(reason)}",
-        *([f"      until: {until}"] if until else []),
-    ]
-    if thresholds:
-        values = ", ".join(f"{name}: {value}" for name, value in thresholds.items())
-        lines += ["  thresholds:", f"    {rule_id}: {{{values}}}"]
-    return "\n".join(lines)
-
-
-def _yaml_text(text: str) -> str:
-    """Return the text in double quotes; what could end them or is not printable is escaped."""
-    return '"' + "".join(map(_yaml_character, text)) + '"'
-
-
-def _yaml_character(character: str) -> str:
-    if character in '"\\':
-        return f"\\{character}"
-    return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
 # -- areas

@@ -28,9 +28,13 @@ def audit_routes(open_installation: OpenInstallation) -> APIRouter:
         report = newest.report
         texts = rule_texts(settings.policy.audit)
         may_propose = viewing.may(name, Action.PROPOSE)
-        base = base_of(request)
-        waive = f"{base}/clusters/{quote(name, safe='')}/audit/waive"
-        sections = audit_sections(report, texts, waive=waive) if report else {"report": None}
+        cluster = f"{base_of(request)}/clusters/{quote(name, safe='')}"
+        waive, make_plan = f"{cluster}/audit/waive", f"{cluster}/plan" if may_propose else ""
+        sections = (
+            audit_sections(report, texts, waive=waive, make_plan=make_plan)
+            if report
+            else {"report": None}
+        )
         return page(
             request,
             "audit.html",

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 
 from counterpoise import access, controls
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError
-from counterpoise.model.policy import Action
+from counterpoise.model.policy import Action, LeaderWeight
 from counterpoise.model.provider import ProviderProfile, profile_of
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
 from counterpoise.model.request import GOAL_TEXTS, GOALS_WITH_BROKERS, PLANNED_GOALS, Goal
@@ -46,6 +46,7 @@ _FIELDS: Final = (
     "replication_factor",
     "max_bytes",
     "max_partitions",
+    "leader_weight",
 )
 _LISTS: Final = ("topics", "excluded_topics")  # one a line, or with commas
 
@@ -128,6 +129,7 @@ def _typed(
     replication_factor: Annotated[str, Form()] = "",
     max_bytes: Annotated[str, Form()] = "",
     max_partitions: Annotated[str, Form()] = "",
+    leader_weight: Annotated[str, Form()] = "",
     reason: Annotated[str, Form()] = "",
 ) -> dict[str, str]:
     """Return what somebody typed, by field."""
@@ -139,6 +141,7 @@ def _typed(
         "replication_factor": replication_factor,
         "max_bytes": max_bytes,
         "max_partitions": max_partitions,
+        "leader_weight": leader_weight,
         "reason": reason,
     }
 
@@ -206,6 +209,7 @@ def _form(
         typed=typed,
         titles=FORM_TITLES,
         goals={str(goal): GOAL_TEXTS[goal] for goal in PLANNED_GOALS},
+        leader_weights=tuple(map(str, LeaderWeight)),
         problem=problem,
         why_not=why_not,
         profile=profile,
