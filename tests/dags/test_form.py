@@ -32,7 +32,7 @@ def form() -> Any:
 
 
 def test_the_form_offers_all_that_can_be_asked_for(form: Any) -> None:
-    fields = [name for name in form if name not in ("cluster", "undo_of")]
+    fields = [name for name in form if name not in ("cluster", "reason", "undo_of")]
     with pytest.raises(InputError, match=f"there are: {', '.join(fields)}"):
         read_rebalance_request({"nothing": 1})
     assert form.get_param("goal").schema["enum"] == list(PLANNED_GOALS)
@@ -51,6 +51,16 @@ def test_a_run_to_undo_arrives_and_goes_with_nothing_else(form: Any) -> None:
     for other in ({"goal": "leaders"}, {"max_bytes": "5GB"}, {"topics": ["a"]}):
         with pytest.raises(AirflowFailException, match="goes with no other field"):
             wanted_rebalance(PEOPLE, RUN, dict(form) | {"undo_of": "demo-7"} | other, [])
+
+
+def test_why_arrives_from_a_form_and_from_an_event(form: Any) -> None:
+    typed = wanted_rebalance(PEOPLE, RUN, dict(form) | {"reason": " broker 7\nis new "}, [])
+    assert typed.why == "broker 7\nis new"
+    sent = event(NOON, ANALYSIS, goal="leaders", reason="uneven\0" + "x" * 5_000)
+    why = wanted_rebalance(PEOPLE, RUN, form, [sent]).why
+    assert why.startswith("uneven\N{REPLACEMENT CHARACTER}x") and len(why) == 1_000
+    with pytest.raises(ParamValidationError):
+        form.get_param("reason").resolve("x" * 1_001)
 
 
 def test_what_a_person_fills_in_arrives(form: Any) -> None:

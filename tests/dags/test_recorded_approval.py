@@ -80,6 +80,7 @@ def planned(
     *,
     is_validated: bool = True,
     by: Person = Person("carol"),  # noqa: B008 - it is frozen
+    why: str = "",
 ) -> pipeline.PlannedRun:
     """What `plan` and `validate` leave behind."""
     run = pipeline.plan(
@@ -89,6 +90,7 @@ def planned(
         requested_by=by,
         dag_id=Task.dag_id,
         dag_run_id=Task.run_id,
+        why=why,
     )
     assert run is not None
     if is_validated:
@@ -159,6 +161,26 @@ def test_the_question_has_the_plan_the_rate_and_those_who_may_answer(
     assert page["params"]["plan"]["schema"]["const"] == run["fingerprint"]
     assert [user["id"] for user in page["assigned_users"]] == ["alice", "bob"]
     assert page["defaults"] == ["Reject"]
+
+
+def test_the_question_says_who_asks_why_and_how_to_undo(
+    installation: Installation, asked: list[dict[str, Any]]
+) -> None:
+    why = "broker 3 is **new**.\n# and idle."
+    run = planned(installation, RebalanceRequest(Goal.ADD_BROKERS, (3,)), why=why)
+    ask()
+    body = asked[-1]["body"]
+    requested = r"Requested by carol: broker 3 is \*\*new\*\*. \# and idle."
+    assert body.startswith(f"{requested}\n")
+    assert body.count("broker 3 is") == 1
+    assert f"`counterpoise undo {run['run_id']}`" in body
+    assert f"/counterpoise/runs/{run['run_id']})" in body, "the page of the run"
+
+
+def test_the_question_names_who_asks_without_a_reason(
+    run: pipeline.PlannedRun, page: dict[str, Any]
+) -> None:
+    assert page["body"].startswith("Requested by carol.\n")
 
 
 def test_a_yes_grants_the_rate(

@@ -123,6 +123,18 @@ def test_a_plan_shows_what_it_does_and_what_a_yes_means(
     hostile.check_html(page.text.replace("<form", "<div"))
 
 
+def test_a_plan_says_why_it_was_requested(environment: dict[str, str]) -> None:
+    with open_installation(environment=environment) as installation:
+        plan = new_plan()
+        path = installation.archive.write_plan(plan)
+        why = f"broker 4 is idle {hostile.HOSTILE}"
+        run = installation.ledger.propose(plan, path, requested_by="rita", why=why)
+    with answering(environment, "alice") as (alice, _):
+        page = alice.get(f"/runs/{run.run_id}/plan").text
+    assert page.count("requested by rita: broker 4 is idle") == 1
+    hostile.check_html(page.replace("<form", "<div"))
+
+
 def test_moves_are_found_sorted_and_shown_a_page_at_a_time(environment: dict[str, str]) -> None:
     before = cluster("orders-0: 1 2", racks="1=a 2=b 3=c")
     moves = [move(f"orders-{p}", "1 2", "3 2", size=p) for p in range(250)]

@@ -55,6 +55,7 @@ from counterpoise.model.run import (
     ENDED_STATES,
     OPEN_STATES,
     UNDER_WAY_STATES,
+    WHY_REQUESTED,
     Run,
     RunState,
 )
@@ -128,6 +129,7 @@ class Ledger:
         dag_id: str | None = None,
         dag_run_id: str | None = None,
         may_operate: bool = True,
+        why: str = "",
     ) -> Run:
         """Open a run for a plan; an earlier one that nobody has started is superseded.
 
@@ -164,6 +166,8 @@ class Ledger:
             )
             text = f"{plan.fingerprint} by {requester.shown}"
             add_event(connection, run_id, "proposed", text, now)
+            if why:
+                add_event(connection, run_id, WHY_REQUESTED, why, now)
         return self.run(run_id)
 
     def run(self, run_id: str) -> Run:

@@ -35,6 +35,9 @@ COMMAND_LINE_OPTIONS: Final[Mapping[str, str]] = {
 }
 CLUSTER_FIELD: Final = "cluster"  # of the form alone: on the command line it is no part of this
 CLUSTER_TITLE: Final = "Cluster"
+REASON_FIELD: Final = "reason"  # of the form alone: whoever approves the plan reads it
+REASON_TITLE: Final = "Reason"
+MAX_WHY: Final = 1_000  # characters of it
 UNDO_FIELD: Final = "undo_of"  # of the form alone, too: `counterpoise undo` is its own command
 UNDO_TITLE: Final = "Undo this run"
 FORM_TITLES: Final[Mapping[str, str]] = {

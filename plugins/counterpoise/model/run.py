@@ -6,7 +6,7 @@ At most one run per cluster waits, and at most one is under way; a newer plan su
 nobody has started.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -51,6 +51,9 @@ TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
     RunState.REJECTED: frozenset({RunState.SETTLING}),  # one that had halted
     RunState.SUPERSEDED: frozenset(),
 }
+
+# An event of a run: why its plan was requested, as somebody typed it or an asset event had it.
+WHY_REQUESTED: Final = "reason"
 
 # How long a step lock lasts; longer than any one call to the cluster may take.
 STEP_LOCK_SECONDS: Final = 30
@@ -152,3 +155,8 @@ class Event:
     at: datetime
     kind: str
     text: str
+
+
+def why_requested(events: Iterable[Event]) -> str:
+    """Return why the plan of a run was requested; "" where nobody said so."""
+    return next((event.text for event in events if event.kind == WHY_REQUESTED), "")

@@ -191,9 +191,13 @@ class RecordedApproval(ApprovalOperator):
         if question is None:
             _LOGGER.info("nobody (else) has to approve this plan")
             return None
-        plan_page = page_url(f"runs/{run['run_id']}/plan")
+        run_page = page_url(f"runs/{run['run_id']}")
         self.subject = question.subject
-        self.body = f"{question.body_markdown}\n\n[The whole plan]({plan_page})\n\n{_UNUSABLE}\n"
+        self.body = (
+            f"{question.body_markdown}\n\n[The whole plan]({run_page}/plan)\n\n"
+            f"To undo: *Undo* on [the page of the run]({run_page}), or "
+            f"`counterpoise undo {run['run_id']}`.\n\n{_UNUSABLE}\n"
+        )
         self.assigned_users = [{"id": user, "name": user} for user in question.airflow_ids] or None
         self.response_timeout = question.wait_for
         self.params["rate"] = question.default_rate
@@ -212,7 +216,7 @@ class RecordedApproval(ApprovalOperator):
             run = planned_run(installation, ti)
             try:
                 pipeline.check_answer(installation, dag_task(ti), answer.plan)
-                return controls.record_decision(
+                approval = controls.record_decision(
                     installation,
                     run["run_id"],
                     run["fingerprint"],
@@ -229,6 +233,8 @@ class RecordedApproval(ApprovalOperator):
                 if isinstance(error, RunConflictError):
                     raise
                 raise _UnusableAnswerError(str(error)) from error
+            tell_about_run(installation, run["run_id"])
+        return approval
 
 
 def read_answer(event: Mapping[str, Any]) -> Answer:

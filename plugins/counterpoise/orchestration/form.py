@@ -32,6 +32,9 @@ from counterpoise.model.request_words import (
     CLUSTER_FIELD,
     CLUSTER_TITLE,
     FORM_TITLES,
+    MAX_WHY,
+    REASON_FIELD,
+    REASON_TITLE,
     UNDO_FIELD,
     UNDO_TITLE,
 )
@@ -89,6 +92,19 @@ def rebalance_form() -> dict[str, Any]:
         **_evenness(),
         **_constraints(),
         **_switches(),
+        **_about_the_run(),
+    }
+
+
+def _about_the_run() -> dict[str, Param]:
+    return {
+        REASON_FIELD: Param(
+            None,
+            type=["null", "string"],
+            maxLength=MAX_WHY,
+            title=REASON_TITLE,
+            description="why; whoever approves the plan reads it, with your name",
+        ),
         UNDO_FIELD: Param(
             None,
             type=["null", "string"],

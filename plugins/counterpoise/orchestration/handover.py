@@ -24,6 +24,8 @@ from counterpoise.model.request import Goal
 from counterpoise.model.request_words import (
     CLUSTER_FIELD,
     CLUSTER_TITLE,
+    MAX_WHY,
+    REASON_FIELD,
     UNDO_FIELD,
     UNDO_TITLE,
     check_brokers_given,
@@ -31,7 +33,8 @@ from counterpoise.model.request_words import (
     in_form_words,
 )
 from counterpoise.model.run import RunState
-from counterpoise.model.safe_text import one_line, safe_logger
+from counterpoise.model.safe_text import one_line, safe_logger, without_control_characters
+from counterpoise.orchestration.delivery import tell_about_run
 from counterpoise.orchestration.installation import airflow_installation, failing_for_good
 from counterpoise.orchestration.links import REPORT, show_cluster, show_page, show_run
 
@@ -50,7 +53,7 @@ STARTED_BY_A_DAG: Final = "operator_triggered"
 _SOME_DAG: Final = f"{DAG}:"  # Airflow does not say which
 # `from_rest_api` is Airflow's mark of an event that somebody made over REST.
 # The cluster stands beside the request, in the form as in an event.
-_NOT_OF_THE_REQUEST: Final = (CLUSTER_FIELD, "reason", "requested_by", "from_rest_api")
+_NOT_OF_THE_REQUEST: Final = (CLUSTER_FIELD, REASON_FIELD, "requested_by", "from_rest_api")
 _NO_CLUSTER: Final = (
     f'this Dag run names no cluster: choose one in the field "{CLUSTER_TITLE}" of the form, or '
     "give its name as partition key"
@@ -67,6 +70,7 @@ class Wanted:
     rebalance_request: RebalanceRequest
     requested_by: Person
     undo_of: str = ""  # the id of the run to take back, in place of the request
+    why: str = ""
 
 
 def plan_wanted(
@@ -100,6 +104,7 @@ def _planned(installation: "Installation", wanted: Wanted, ti: Any) -> "PlannedR
         "requested_by": wanted.requested_by,
         "dag_id": ti.dag_id,
         "dag_run_id": ti.run_id,
+        "why": wanted.why,
     }
     if wanted.undo_of:
         return pipeline.undo_or_reason(installation, wanted.cluster, wanted.undo_of, **origin)
@@ -207,7 +212,16 @@ def wanted_rebalance(
         if undo_of:
             _check_nothing_else(rebalance_request)
         check_brokers_given(rebalance_request.goal, rebalance_request.broker_ids)
-    return Wanted(cluster, rebalance_request, requested_by, undo_of)
+        why = _why(fields[REASON_FIELD] if REASON_FIELD in fields else "")  # noqa: SIM401 - as above
+    return Wanted(cluster, rebalance_request, requested_by, undo_of, why)
+
+
+def _why(given: Any) -> str:
+    """Return a reason as the ledger keeps it: a database takes no NUL, and an event is of any
+    length.
+    """
+    text = without_control_characters(str(given or "")).strip()
+    return text if len(text) <= MAX_WHY else f"{text[: MAX_WHY - 1]}…"
 
 
 def _cluster_of_form(dag_run: Any, params: Mapping[str, Any]) -> str:
@@ -309,6 +323,7 @@ def withdraw_unneeded(installation: "Installation", cluster: str) -> None:
         _LOGGER.info("not withdrawn: %s", error)
         return
     _LOGGER.info("the plan of run %s is withdrawn: %s", run.run_id, reason)
+    tell_about_run(installation, run.run_id)
 
 
 def end_unanswered(

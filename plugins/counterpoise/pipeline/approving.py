@@ -30,7 +30,8 @@ from counterpoise.model.person import AIRFLOW
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.safe_text import one_line, safe_logger
+from counterpoise.model.run import Run, why_requested
+from counterpoise.model.safe_text import for_markdown, one_line, safe_logger
 from counterpoise.model.words import pluralize
 from counterpoise.pipeline.snapshots import checked_snapshot
 from counterpoise.rule_approvals import MUST_NOT_RUN, NOT_VALIDATED, VALIDATED
@@ -182,14 +183,22 @@ def approval_question(installation: Installation, run_id: str) -> ApprovalQuesti
     policy = installation.cluster(run.cluster).policy
     rate = default_rate(plan, policy.movement)
     approvers = access.people_to_ask(policy, installation.people, run.requester)
+    why = why_requested(installation.ledger.journal(run_id).events())
+    plan_in_short = reporting.plan_markdown(_plan_view(installation, plan))
     return ApprovalQuestion(
         subject=f"Rebalance {run.cluster}: {plan.goal}, {_short(plan.fingerprint)}",
-        body_markdown=reporting.plan_markdown(_plan_view(installation, plan)),
+        body_markdown=f"{_requested_by(run, why)}\n\n{plan_in_short}",
         default_rate=_rate_to_type(rate),
         approvers=approvers,
         airflow_ids=_airflow_ids(installation, approvers),
         wait_for=policy.approval.wait_for,
     )
+
+
+def _requested_by(run: Run, why: str) -> str:
+    """Return `Requested by carol: broker 7 is idle.`, as Markdown."""
+    words = f"Requested by {for_markdown(run.requester.shown)}"
+    return f"{words}: {for_markdown(why).rstrip('.')}." if why else f"{words}."
 
 
 def second_approval_question(installation: Installation, run_id: str) -> ApprovalQuestion | None:

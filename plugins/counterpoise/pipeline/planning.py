@@ -60,6 +60,7 @@ def plan(
     requested_by: Person,
     dag_id: str | None = None,
     dag_run_id: str | None = None,
+    why: str = "",
 ) -> PlannedRun | None:
     """Return the run that `plan_or_reason` opens; None when nothing needs to move."""
     planned = plan_or_reason(
@@ -69,6 +70,7 @@ def plan(
         requested_by=requested_by,
         dag_id=dag_id,
         dag_run_id=dag_run_id,
+        why=why,
     )
     return None if isinstance(planned, NothingToMove) else planned
 
@@ -81,6 +83,7 @@ def plan_or_reason(
     requested_by: Person,
     dag_id: str | None = None,
     dag_run_id: str | None = None,
+    why: str = "",
 ) -> PlannedRun | NothingToMove:
     """Plan from a fresh snapshot and open a run for the plan, or say why nothing needs to move; a
     report shows that, too.
@@ -95,7 +98,12 @@ def plan_or_reason(
         snapshot, rebalance_request, settings.policy.balance, settings.policy.provider
     )
     return _submitted_or_reason(
-        installation, new_plan, requested_by=requested_by, dag_id=dag_id, dag_run_id=dag_run_id
+        installation,
+        new_plan,
+        requested_by=requested_by,
+        dag_id=dag_id,
+        dag_run_id=dag_run_id,
+        why=why,
     )
 
 
@@ -106,6 +114,7 @@ def _submitted_or_reason(
     requested_by: Person,
     dag_id: str | None,
     dag_run_id: str | None,
+    why: str,
 ) -> PlannedRun | NothingToMove:
     """Open a run for a plan that moves something; else write the report that says why not."""
     for warning in new_plan.warnings:
@@ -117,7 +126,12 @@ def _submitted_or_reason(
         return NothingToMove(new_plan.cluster, new_plan.reason, name)
     _check_can_be_approved(installation, new_plan, requested_by)
     return submit_plan(
-        installation, new_plan, requested_by=requested_by, dag_id=dag_id, dag_run_id=dag_run_id
+        installation,
+        new_plan,
+        requested_by=requested_by,
+        dag_id=dag_id,
+        dag_run_id=dag_run_id,
+        why=why,
     )
 
 
@@ -182,6 +196,7 @@ def submit_plan(
     requested_by: Person,
     dag_id: str | None = None,
     dag_run_id: str | None = None,
+    why: str = "",
 ) -> PlannedRun:
     """Store a plan and open a run that waits for a decision; it supersedes one that nobody has
     started, an approved one only where the requester may operate the cluster.
@@ -209,6 +224,7 @@ def submit_plan(
         dag_id=dag_id,
         dag_run_id=dag_run_id,
         may_operate=access.may(policy, people, requested_by, Action.OPERATE),
+        why=why,
     )
     return PlannedRun(run_id=run.run_id, plan_uri=run.plan_uri, fingerprint=run.fingerprint)
 
@@ -246,6 +262,7 @@ def undo_or_reason(
     requested_by: Person,
     dag_id: str,
     dag_run_id: str,
+    why: str = "",
 ) -> PlannedRun | NothingToMove:
     """Open a run for the plan that takes back what a run moved, as `plan_or_reason` does.
 
@@ -258,7 +275,12 @@ def undo_or_reason(
     access.check_may_propose(settings.policy, installation.people, requested_by)
     new_plan = _undo_plan(installation, run_id, snapshot_to_plan_on, rebase=False)
     return _submitted_or_reason(
-        installation, new_plan, requested_by=requested_by, dag_id=dag_id, dag_run_id=dag_run_id
+        installation,
+        new_plan,
+        requested_by=requested_by,
+        dag_id=dag_id,
+        dag_run_id=dag_run_id,
+        why=why,
     )
 
 

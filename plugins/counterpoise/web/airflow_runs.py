@@ -29,8 +29,9 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.request_words import REASON_FIELD
 from counterpoise.web.forms import time_of_form
-from counterpoise.web.viewers import may_in_airflow
+from counterpoise.web.viewers import DAG_ID, may_in_airflow
 
 _ENDED_STATES: Final = frozenset(map(str, (DagRunState.SUCCESS, DagRunState.FAILED)))
 MAX_NOTE: Final = 1_000  # characters that Airflow keeps of a note
@@ -60,8 +61,11 @@ def start_in_airflow(
     if len(note) > MAX_NOTE:
         raise InputError(f"reason: {len(note):,} characters are more than {MAX_NOTE:,}")
     dag_run_id = _id_of_form(form_token, dag_id, configuration, note)
+    conf = dict(configuration)
+    if note and dag_id == DAG_ID:  # the task `plan` does not see notes
+        conf[REASON_FIELD] = note
     body = TriggerDAGRunPostBody(
-        dag_run_id=dag_run_id, logical_date=None, conf=dict(configuration), note=note or None
+        dag_run_id=dag_run_id, logical_date=None, conf=conf, note=note or None
     )
     with create_session(scoped=False) as session:
         if _is_there(session, dag_id, dag_run_id):
