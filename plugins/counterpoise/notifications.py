@@ -26,6 +26,7 @@ ENDED_FOR: Final = timedelta(days=1)  # an ended run is told of
 _DISK_DAYS: Final = (1, 7, 30)  # each is told once a month and broker
 _MAX_LINES: Final = 20
 _PAGES: Final = "counterpoise"
+_CLOSED_STATES: Final = (RunState.REJECTED, RunState.SUPERSEDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,11 @@ class NotificationFacts:
     runs: Sequence[Run] = ()
     second_asked: Mapping[str, datetime] = field(default_factory=dict)  # since when, by run
     may_answer: Mapping[str, str] = field(default_factory=dict)  # who, by run; else everybody
+    why_requested: Mapping[str, str] = field(default_factory=dict)  # by run, of those that wait
     audit: AuditReport | None = None  # the newest
     pending_restores: int = 0
     snapshot_at: datetime | None = None  # of the newest snapshot
+    no_snapshot_since: datetime | None = None  # when it was first noticed that there never was one
     first_full_broker: int | None = None
     first_full_days: float | None = None
 
@@ -109,6 +112,10 @@ def _of_run(run: Run, facts: NotificationFacts, policy: NotifyPolicy) -> Iterato
         yield _about_run(run, NotificationEvent.HALTED, Severity.CRITICAL, "halted", (run.reason,))
     elif run.state == RunState.DONE and is_recent:
         yield _about_run(run, NotificationEvent.DONE, Severity.INFO, "is done", ())
+    elif run.state in _CLOSED_STATES and is_recent:
+        # As grave as the question: whoever was asked is told that nobody has to answer any more.
+        words, lines = f"is {run.state}", (run.reason,) if run.reason else ()
+        yield _about_run(run, NotificationEvent.CLOSED, Severity.WARNING, words, lines)
 
 
 def _of_question(
@@ -117,7 +124,11 @@ def _of_question(
     is_second = run.run_id in facts.second_asked
     waits_for = facts.now - facts.second_asked.get(run.run_id, run.opened_at)
     may_answer = facts.may_answer.get(run.run_id, "everybody whom Airflow lets answer")
-    lines = (f"Requested by {run.requester.shown}.", f"Who may answer: {may_answer}.")
+    why = facts.why_requested.get(run.run_id, "").rstrip(".")
+    lines = (
+        f"Requested by {run.requester.shown}{': ' if why else ''}{why}.",
+        f"Who may answer: {may_answer}.",
+    )
     about = f"{run.run_id}/second" if is_second else run.run_id
     answer = "a second person's yes or no" if is_second else "a yes or a no"
     page = f"{_PAGES}/runs/{quote(run.run_id, safe='')}/plan"
@@ -238,14 +249,19 @@ def _of_disks(facts: NotificationFacts) -> Iterator[Notification]:
 
 
 def _of_overdue_snapshot(facts: NotificationFacts, policy: NotifyPolicy) -> Iterator[Notification]:
-    if facts.snapshot_at is None or facts.now - facts.snapshot_at < policy.overdue_after:
+    since = facts.snapshot_at or facts.no_snapshot_since
+    if since is None or facts.now - since < policy.overdue_after:
         return
+    at, words, figures = "never", "no snapshot yet, though one is due", "nothing is known of it"
+    if facts.snapshot_at:
+        at = facts.snapshot_at.isoformat()
+        words, figures = f"no new snapshot since {format_moment(since)}", "all figures are old"
     yield Notification(
-        (f"silent/{facts.snapshot_at.isoformat()}",),
+        (f"silent/{at}",),
         NotificationEvent.SILENT,
         Severity.CRITICAL,
         facts.cluster,
-        f"{facts.cluster}: no new snapshot since {format_moment(facts.snapshot_at)}",
-        ("The newest run of kafka_snapshot says why; until then all figures are old.",),
+        f"{facts.cluster}: {words}",
+        (f"The newest run of kafka_snapshot says why; until then {figures}.",),
         f"{_PAGES}/clusters/{facts.cluster}",
     )

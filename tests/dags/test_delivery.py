@@ -5,7 +5,8 @@ that fails fails nothing.
 import json
 import logging
 from collections.abc import Iterator
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,11 @@ def propose(
     )
     assert run is not None
     return run["run_id"]
+
+
+def tell_at(installation: Installation, moment: datetime) -> None:
+    with replace(installation, clock=lambda: moment) as later:
+        tell(later, "demo")
 
 
 def titles(hook: Webhook) -> list[str]:
@@ -285,6 +291,43 @@ def test_a_cluster_that_cannot_be_reached_is_told_by_the_watch(
     assert dag.test().state == "failed"
     (title,) = titles(hook)
     assert title.startswith("demo: no new snapshot since ")
+
+
+def test_a_cluster_that_was_never_reached_is_told_when_a_snapshot_is_overdue(
+    telling: Installation, hook: Webhook, mail: MailServer
+) -> None:
+    now = now_utc()
+    for days in (0, 0.9):
+        tell_at(telling, now + timedelta(days=days))
+    assert titles(hook) == [], "whoever has just added a cluster is not told"
+    for _ in range(2):
+        tell_at(telling, now + timedelta(days=1))
+    assert titles(hook) == ["demo: no snapshot yet, though one is due"]
+
+
+def test_everybody_who_was_asked_is_told_that_the_question_is_closed(
+    telling: Installation, hook: Webhook, mail: MailServer
+) -> None:
+    for decision, reason in (
+        (Decision.REJECTED, "not this week"),
+        (Decision.TIMED_OUT, "nobody answered in time"),
+    ):
+        run = telling.ledger.run(propose(telling))
+        tell(telling, "demo")
+        controls.record_decision(
+            telling,
+            run.run_id,
+            run.fingerprint,
+            decision=decision,
+            by=Person("bob"),
+            reason=reason,
+            rate=None,
+        )
+        for _ in range(2):
+            tell(telling, "demo")
+        assert titles(hook)[-1] == f"demo: run {run.run_id} is rejected"
+        assert reason in hook.bodies[-1]["text"]
+    assert len(hook.bodies) == len(mail.messages) == 4
 
 
 def test_the_notifier_tells_the_people_of_the_cluster(

@@ -79,8 +79,14 @@ def propose(ledger: Ledger) -> str:
     return ledger.propose(plan, "plans/x.json", requested_by="alice").run_id
 
 
-def test_before_the_first_snapshot_nothing_is_known_and_nothing_is_said(client: TestClient) -> None:
-    assert scraped(client) == {name: {} for name in METRICS}
+def test_before_the_first_snapshot_nothing_is_known_but_that(
+    client: TestClient, installation: Installation
+) -> None:
+    never = {"counterpoise_never_snapshotted": {"demo": 1.0, "fresh": 1.0}}
+    assert scraped(client) == {name: {} for name in METRICS} | never
+    pipeline.snapshot(installation, "demo", NOW)
+    found = scraped(client)["counterpoise_never_snapshotted"]
+    assert found == {"demo": 0.0, "fresh": 1.0}
 
 
 def test_snapshots_audits_and_balance_are_told_as_they_are_known(

@@ -53,7 +53,9 @@ def told(policy: NotifyPolicy = ALL, **facts: Any) -> list[tuple[str, str]]:
         (run(RunState.HALTED, ended=True), [("halted", "critical")]),
         (run(RunState.DONE, ended=True), [("done", "info")]),
         (run(RunState.DONE, ended=True, hours=25), []),
-        (run(RunState.SUPERSEDED, ended=True), []),
+        (run(RunState.SUPERSEDED, ended=True), [("closed", "warning")]),
+        (run(RunState.REJECTED, ended=True), [("closed", "warning")]),
+        (run(RunState.REJECTED, ended=True, hours=25), []),
     ],
 )
 def test_a_run_is_told_by_its_state(given: Run, events: list[tuple[str, str]]) -> None:
@@ -65,9 +67,28 @@ def test_a_cluster_is_told_by_what_is_known_of_it() -> None:
     assert told(pending_restores=2) == [("pending-restores", "warning")]
     assert told(snapshot_at=NOW - timedelta(hours=2)) == []
     assert told(snapshot_at=NOW - timedelta(hours=3)) == [("silent", "critical")]
+    assert told(no_snapshot_since=NOW - timedelta(hours=2)) == []
+    assert told(no_snapshot_since=NOW - timedelta(hours=3)) == [("silent", "critical")]
     assert told(first_full_broker=4, first_full_days=31.0) == []
     assert told(first_full_broker=4, first_full_days=20.0) == [("disk-full-soon", "warning")]
     assert told(first_full_broker=4, first_full_days=0.5) == [("disk-full-soon", "critical")]
+
+
+def test_whoever_was_asked_is_told_how_the_question_ended() -> None:
+    rejected = run(RunState.REJECTED, ended=True, reason="nobody answered in time")
+    facts = NotificationFacts("demo", NOW, runs=[rejected])
+    (closed,) = notifications.due(facts, NotifyPolicy())
+    assert closed.title == "demo: run run-7 is rejected"
+    assert closed.lines == ("nobody answered in time",)
+
+
+def test_a_question_says_why_it_is_asked() -> None:
+    asked = run(RunState.PROPOSED)
+    facts = NotificationFacts(
+        "demo", NOW, runs=[asked], why_requested={"run-7": "broker 7 is idle."}
+    )
+    (question,) = notifications.due(facts, ALL)
+    assert question.lines[0] == "Requested by alice: broker 7 is idle."
 
 
 def test_findings_are_told_when_they_come_and_when_they_go() -> None:

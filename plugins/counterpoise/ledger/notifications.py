@@ -15,9 +15,10 @@ from typing import Final
 import sqlalchemy as sa
 
 from counterpoise.ledger.schema import notifications
-from counterpoise.ledger.transactions import Transactions
+from counterpoise.ledger.transactions import Transactions, insert_if_missing
 
 CLAIM_LASTS: Final = timedelta(minutes=10)
+_NOBODY: Final = ""  # the target of what was only noticed
 
 
 class Notifications:
@@ -35,6 +36,17 @@ class Notifications:
         )
         with self._transactions.reading() as connection:
             return set(connection.scalars(query))
+
+    def noticed_since(self, cluster: str, key: str) -> datetime:
+        """Return when this was first called for a key, which is told to nobody: now, if never."""
+        rows, now = notifications.c, self._clock()
+        query = sa.select(rows.claimed_at).where(
+            rows.cluster == cluster, rows.target == _NOBODY, rows.key == key
+        )
+        with self._transactions.writing() as connection:
+            row = {"cluster": cluster, "target": _NOBODY, "key": key, "claimed_at": now}
+            insert_if_missing(connection, notifications, **row)
+            return connection.scalar(query) or now
 
     def claim(self, cluster: str, target: str, keys: Sequence[str]) -> bool:
         """Claim keys for this task; False, and no claim, where another task has one of them."""

@@ -42,6 +42,9 @@ AUDIT_AGE: Final = Metric(f"{PREFIX}audit_age_seconds", "Seconds since the newes
 SNAPSHOT_AGE: Final = Metric(
     f"{PREFIX}snapshot_age_seconds", "Seconds since the newest snapshot of the history."
 )
+NEVER_SNAPSHOTTED: Final = Metric(
+    f"{PREFIX}never_snapshotted", "1 for a cluster of the settings without any snapshot, else 0."
+)
 RUN_STATE: Final = Metric(
     f"{PREFIX}run_state",
     "1 for the state of the current run, 0 for the others; the run under way, else the one that "
@@ -80,6 +83,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         FINDINGS,
         AUDIT_AGE,
         SNAPSHOT_AGE,
+        NEVER_SNAPSHOTTED,
         RUN_STATE,
         RUN_BYTES_TO_COPY,
         RUN_BYTES_COPIED,

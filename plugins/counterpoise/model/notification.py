@@ -14,6 +14,7 @@ from counterpoise.model.severity import Severity
 class NotificationEvent(StrEnum):
     QUESTION = "question"  # a plan waits for a yes or a no
     REMINDER = "reminder"  # it still does
+    CLOSED = "closed"  # it does not any more: rejected, timed out, withdrawn or superseded
     STARTED = "started"
     HALTED = "halted"
     DONE = "done"
@@ -21,7 +22,7 @@ class NotificationEvent(StrEnum):
     FINDINGS_NEW = "findings-new"
     FINDINGS_GONE = "findings-gone"
     DISK_FULL_SOON = "disk-full-soon"
-    SILENT = "silent"  # no new snapshot, though one is due
+    SILENT = "silent"  # no snapshot, or no new one, though one is due
     TASK = "task"  # what a Dag tells by the notifier
 
 

@@ -7,7 +7,7 @@ type alone: its text may hold the address of a webhook, which is a secret.
 """
 
 from collections.abc import Callable, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from counterpoise import access, approval, notifications
@@ -15,7 +15,7 @@ from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.notification import Notification, Target
-from counterpoise.model.run import Run, RunState
+from counterpoise.model.run import Run, RunState, why_requested
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.notifications import NotificationFacts
 
@@ -93,26 +93,36 @@ def _deliver(
 def _facts(installation: Installation, cluster: str) -> NotificationFacts:
     ledger, now = installation.ledger, installation.clock()
     state = ledger.cluster_states([cluster]).get(cluster)
+    snapshot_at = state.snapshot_at if state else None
     figures = installation.archive.fleet_figures().get(cluster, {})
     runs = ledger.runs(cluster=cluster)
     second_asked = ledger.second_questions([cluster])
+    waiting = [run for run in runs if run.state is RunState.PROPOSED or run.run_id in second_asked]
     return NotificationFacts(
         cluster=cluster,
         now=now,
         runs=runs,
         second_asked=second_asked,
         may_answer={
-            run.run_id: who
-            for run in runs
-            if (run.state is RunState.PROPOSED or run.run_id in second_asked)
-            and (who := _who_may_answer(installation, run))
+            run.run_id: who for run in waiting if (who := _who_may_answer(installation, run))
+        },
+        why_requested={
+            run.run_id: why_requested(ledger.journal(run.run_id).events()) for run in waiting
         },
         audit=_newest_audit(installation, cluster),
         pending_restores=state.pending_restores if state else 0,
-        snapshot_at=state.snapshot_at if state else None,
+        snapshot_at=snapshot_at,
+        no_snapshot_since=None if snapshot_at else _no_snapshot_since(installation, cluster),
         first_full_broker=figures.get("first_full_broker"),
         first_full_days=figures.get("first_full_days"),
     )
+
+
+def _no_snapshot_since(installation: Installation, cluster: str) -> datetime:
+    """Return when it was first noticed that a cluster has no snapshot: whoever has just added it
+    to the settings is not told so.
+    """
+    return installation.ledger.notifications().noticed_since(cluster, "no snapshot")
 
 
 def _who_may_answer(installation: Installation, run: Run) -> str:

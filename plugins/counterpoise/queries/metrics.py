@@ -91,10 +91,7 @@ def run_samples(installation: Installation, clusters: Collection[str]) -> list[S
     now = installation.clock()
     states = installation.ledger.cluster_states(clusters)
     return [
-        sample
-        for cluster in clusters
-        if cluster in states
-        for sample in _of_ledger(cluster, states[cluster], now)
+        sample for cluster in clusters for sample in _of_ledger(cluster, states.get(cluster), now)
     ]
 
 
@@ -103,7 +100,11 @@ def samples_of_run(installation: Installation, run_id: str) -> list[Sample]:
     return run_samples(installation, [installation.ledger.run(run_id).cluster])
 
 
-def _of_ledger(cluster: str, state: LedgerState, now: datetime) -> Iterator[Sample]:
+def _of_ledger(cluster: str, state: LedgerState | None, now: datetime) -> Iterator[Sample]:
+    is_never = state is None or state.snapshot_at is None
+    yield Sample(metric.NEVER_SNAPSHOTTED, (cluster,), int(is_never))
+    if state is None:
+        return
     if state.snapshot_at is not None:
         age = (now - state.snapshot_at).total_seconds()
         yield Sample(metric.SNAPSHOT_AGE, (cluster,), age)
