@@ -1,6 +1,7 @@
 """The page of a run and what people request on it: the same rows as those of the command line."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def test_what_a_run_waits_for_and_until_when(oscar: TestClient, moving: Simulate
     for _ in range(4):
         moving.cluster.advance(driver.step() or 0)
     page = oscar.get(f"/runs/{moving.run_id}").text
-    assert "broker 4 is dead" in page and "Until the run halts" in page
+    assert "broker 4 is dead" in page and "at most, then the run halts" in page
 
 
 def test_a_pause_is_told_once_and_in_words(oscar: TestClient, moving: SimulatedRun) -> None:
@@ -122,6 +123,22 @@ def test_a_pause_is_told_once_and_in_words(oscar: TestClient, moving: SimulatedR
     page = oscar.get(f"/runs/{moving.run_id}").text
     assert "paused by bob: month end" in page and "Pause requested" not in page
     assert ">the end of the pause<" in page and "paused at" not in page
+
+
+def test_a_freeze_halts_no_run_and_its_end_is_told(oscar: TestClient, moving: SimulatedRun) -> None:
+    until = datetime(2036, 1, 31, 22, tzinfo=UTC)
+    moving.ask(Control.FREEZE, until=until)
+    driver = moving.driver()
+    for _ in range(4):
+        moving.cluster.advance(driver.step() or 0)
+    page = oscar.get(f"/runs/{moving.run_id}").text
+    assert ">the end of the freeze<" in page and ">goes on 2036-01-31 22:00:00 UTC<" in page
+    assert "then the run halts" not in page
+    (wait,) = oscar.get(f"/api/runs/{moving.run_id}").json()["waits"]
+    assert (wait["halts_at"], wait["goes_on_at"]) == (None, until.isoformat())
+    moving.ask(Control.UNFREEZE)
+    page = oscar.get(f"/runs/{moving.run_id}").text
+    assert ">goes on with its next step<" in page
 
 
 def test_a_run_is_shown_to_whom_its_cluster_is(

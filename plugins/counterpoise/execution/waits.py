@@ -27,6 +27,7 @@ EXECUTE_AGAIN: Final = "execute the plan again (`counterpoise execute PLAN`)"
 DECIDED: Final = "waits: "  # so begin the names of reasons that decisions have
 NO_PROGRESS: Final = "nothing moves"
 NO_EFFECT: Final = "changes have no effect"
+_FROZEN_AT: Final = "frozen at "
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Frozen(WaitReason):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (f"frozen at {self.request.at.isoformat()}",)
+        return (f"{_FROZEN_AT}{self.request.at.isoformat()}",)
 
     @property
     def in_words(self) -> str:
@@ -287,7 +288,7 @@ def _are_moving(count: int) -> str:
 
 _OTHER_PATIENCES: Final[Mapping[str, str]] = {  # by a part of the name that the ledger keeps
     "paused at ": "pause_patience",
-    "frozen at ": "pause_patience",
+    _FROZEN_AT: "pause_patience",
     "is slower than its producers": "pause_patience",
     "does not report its log dirs": "hold_patience",
     "brokers speak different versions": "hold_patience",
@@ -297,7 +298,7 @@ _OTHER_PATIENCES: Final[Mapping[str, str]] = {  # by a part of the name that the
 
 _OTHER_WORDS: Final[Mapping[str, str]] = {  # by the beginning of such a name
     "paused at ": "the end of the pause",
-    "frozen at ": "the end of the freeze",
+    _FROZEN_AT: "the end of the freeze",
     NO_EFFECT: "the effect of changes that were sent",
 }
 
@@ -307,6 +308,11 @@ def words_of(name: str) -> str:
     name = name.removeprefix(DECIDED)
     words = (words for begin, words in _OTHER_WORDS.items() if name.startswith(begin))
     return next(words, name)
+
+
+def is_freeze(name: str) -> bool:
+    """Return whether the ledger keeps a freeze of the cluster under this name."""
+    return name.removeprefix(DECIDED).startswith(_FROZEN_AT)
 
 
 def patience_of(name: str, limits: MovementPolicy) -> timedelta:

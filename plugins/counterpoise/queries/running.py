@@ -16,7 +16,14 @@ from typing import Final
 from counterpoise import access, approval
 from counterpoise.archive import Archive, plan_report_name, run_report_name
 from counterpoise.errors import CounterpoiseError, RefusedError
-from counterpoise.execution.waits import NO_PROGRESS, Paused, patience_of, words_of
+from counterpoise.execution.waits import (
+    NO_PROGRESS,
+    Frozen,
+    Paused,
+    is_freeze,
+    patience_of,
+    words_of,
+)
 from counterpoise.installation import Installation, settings_in
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
@@ -25,7 +32,14 @@ from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action, MovementPolicy
-from counterpoise.model.run import UNDER_WAY_STATES, Event, Run, RunState, TouchedKey
+from counterpoise.model.run import (
+    UNDER_WAY_STATES,
+    Event,
+    Run,
+    RunState,
+    TouchedKey,
+    why_requested,
+)
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.queries import Viewer, may_view
 from counterpoise.queries.viewing import MAY_NOT_VIEW, MayNotViewError, policy_refusal, who_may
@@ -40,11 +54,14 @@ _VIEWS_KEPT: Final = 8  # of those plans, at different rates
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a run waits for, since when, and when it halts because of it."""
+    """What a run waits for, since when, and what comes then: the run halts because of it, or goes
+    on by itself; with its next step, where neither has a time.
+    """
 
     what: str
     since: datetime
-    halts_at: datetime
+    halts_at: datetime | None
+    goes_on_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +118,10 @@ class RunDetails:
         return validated_at(self.run, self.events)
 
     @property
+    def why_requested(self) -> str:
+        return why_requested(self.events)
+
+    @property
     def refused_answer(self) -> str:
         """Return why the newest answer did not count; "" where it did, or there is none."""
         kinds = ("answer refused", *map(str, Decision))
@@ -138,6 +159,9 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
     approvals = installation.ledger.approvals_of(run.run_id)
     now = installation.clock()
     plan = kept_plan(installation, run)
+    active = find_active_requests(
+        requests, now, approved_at=approvals[-1].at if approvals else None
+    )
     settings = settings_in(installation.locations)
     cluster = settings.clusters.get(run.cluster)
     limits = cluster.policy.movement if cluster else MovementPolicy()
@@ -147,12 +171,10 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         run=run,
         plan=plan,
         run_progress=run_progress,
-        waits=_waits(run, run_progress, limits),
+        waits=_waits(run, run_progress, limits, active.frozen),
         approvals=approvals,
         requests=requests,
-        active=find_active_requests(
-            requests, now, approved_at=approvals[-1].at if approvals else None
-        ),
+        active=active,
         touched=journal.touched(),
         events=journal.events(),
         reports=_reports(installation, run),
@@ -270,15 +292,32 @@ def _superseded_by(installation: Installation, run: Run) -> str | None:
 
 
 def _waits(
-    run: Run, run_progress: RunProgress | None, limits: MovementPolicy
+    run: Run,
+    run_progress: RunProgress | None,
+    limits: MovementPolicy,
+    freeze: ControlRequest | None,
 ) -> tuple[Waiting, ...]:
     if run_progress is None or run.state not in UNDER_WAY_STATES:
         return ()
     return tuple(
-        Waiting(words_of(name), since, since + patience_of(name, limits))
+        _frozen_since(name, since, limits, freeze)
+        if is_freeze(name)
+        else Waiting(words_of(name), since, since + patience_of(name, limits))
         for name, since in sorted(run_progress.conditions_since.items())
         if name != NO_PROGRESS
     )
+
+
+def _frozen_since(
+    name: str, since: datetime, limits: MovementPolicy, freeze: ControlRequest | None
+) -> Waiting:
+    """Return the wait for the end of a freeze; it has ended where another one, or none, holds."""
+    frozen = Frozen(freeze) if freeze else None
+    if frozen is None or name not in frozen.kept_names:
+        return Waiting(words_of(name), since, None)
+    patience = frozen.patience(limits)
+    halts_at = since + patience if patience else None
+    return Waiting(words_of(name), since, halts_at, frozen.ends_at)
 
 
 def _reports(installation: Installation, run: Run) -> tuple[str, ...]:

@@ -35,7 +35,12 @@ def run_api_routes(open_installation: OpenInstallation) -> APIRouter:
             **run_document(run),
             progress=_progress(found.run_progress) if found.run_progress else None,
             waits=[
-                {"what": one.what, "since": iso_time(one.since), "halts_at": iso_time(one.halts_at)}
+                {
+                    "what": one.what,
+                    "since": iso_time(one.since),
+                    "halts_at": iso_time(one.halts_at) if one.halts_at else None,
+                    "goes_on_at": iso_time(one.goes_on_at) if one.goes_on_at else None,
+                }
                 for one in found.waits
             ],
             approvals=list(map(_approval, found.approvals)),
