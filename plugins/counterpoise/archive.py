@@ -10,6 +10,7 @@ Part of the wiring, beside `installation.py`: `pipeline` writes through it, `que
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from operator import itemgetter
 from pathlib import Path
@@ -283,16 +284,31 @@ class Archive:
             )
             return {}
 
+    def has_report(self, name: str) -> bool:
+        return self.store.info(f"reports/{name}") is not None
+
     def _check_report(self, name: str) -> None:
-        if self.store.info(f"reports/{name}") is None:
+        if not self.has_report(name):
             raise UnknownNameError(f"there is no report {name!r}")
 
     def report_names(self) -> tuple[str, ...]:
         """Return the names of all reports; of Data Docs only the index."""
-        paths = self.store.list("reports", suffix=".html")
-        names = [path.removeprefix("reports/") for path in paths]
+        return tuple(file.path for file in self.report_files())
+
+    def report_files(self, cluster: str = "") -> tuple[StoredFile, ...]:
+        """Return the reports, or those of a cluster, by name; of Data Docs only the index."""
         index = f"{DATA_DOCS}/index.html"
-        return tuple(name for name in names if f"{DATA_DOCS}/" not in name or name.endswith(index))
+        return tuple(
+            replace(file, path=file.path.removeprefix("reports/"))
+            for file in self.store.files(f"reports/{cluster}".rstrip("/"))
+            if file.path.endswith(".html")
+            and (f"{DATA_DOCS}/" not in file.path or file.path.endswith(index))
+        )
+
+    def report_folders(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the names of the clusters that have reports, and of the reports of none."""
+        folders, files = self.store.children("reports")
+        return folders, tuple(name for name in files if name.endswith(".html"))
 
     def newest_no_moves_report(self, cluster: str) -> str | None:
         """Return the name of the newest report of a plan without moves; None without one."""

@@ -20,18 +20,17 @@ def files_below(folder: str) -> Iterator[os.DirEntry[str]]:
     """
     folders = [folder]
     while folders:
-        for entry in _entries(folders.pop()):
-            if is_broken_text(entry.name):
-                continue
+        for entry in entries_in(folders.pop()):
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
             elif entry.is_file(follow_symlinks=False):
                 yield entry
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def entries_in(folder: str) -> list[os.DirEntry[str]]:
+    """Return what lies in a folder under names that are text; none where it does not exist."""
     try:
         with os.scandir(folder) as entries:
-            return list(entries)
+            return [entry for entry in entries if not is_broken_text(entry.name)]
     except FileNotFoundError:
         return []

@@ -30,7 +30,7 @@ from pyarrow import parquet as pq
 from counterpoise.errors import CounterpoiseError, InputError, StoreError, UnknownNameError
 from counterpoise.input_files import DOCUMENTS
 from counterpoise.model.files import StoredFile
-from counterpoise.storage.folders import files_below
+from counterpoise.storage.folders import entries_in, files_below
 from counterpoise.storage.opening import open_uri
 
 _SNAPSHOT_ID = "snapshot_id"
@@ -157,6 +157,20 @@ class Store:
                 infos = self._fs.get_file_info(selector)
                 found = [self._stored(info) for info in infos if info.type == fs.FileType.File]
         return tuple(sorted(found, key=lambda file: file.path))
+
+    def children(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the sorted names of the folders and of the files in a folder, nothing below."""
+        full = self._full(prefix)
+        with self._naming_failures("list", prefix):
+            if self.is_local:
+                entries = list(entries_in(full))
+                folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+                files = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+            else:
+                infos = self._fs.get_file_info(fs.FileSelector(full, allow_not_found=True))
+                folders = [info.base_name for info in infos if info.type == fs.FileType.Directory]
+                files = [info.base_name for info in infos if info.type == fs.FileType.File]
+        return tuple(sorted(folders)), tuple(sorted(files))
 
     def info(self, path: str) -> StoredFile | None:
         """Return a file's size and time of change; None where there is no such file."""

@@ -1,12 +1,19 @@
-"""Reports as they lie in the store: a list of those that somebody may view, and each of them."""
+"""Reports as they lie in the store: lists of those that somebody may view, and each of them.
+
+GET /reports?cluster=orders-eu&text=audit&page=2
+"""
 
 from pathlib import PurePosixPath
 from typing import Annotated, Final
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.params import Path as PathParameter
 
 from counterpoise import queries
+from counterpoise.queries.reports import reports_of_cluster, reports_of_fleet
+from counterpoise.queries.viewing import Viewing
+from counterpoise.web.ledger import PageNumber
 from counterpoise.web.responses import STORED_POLICY, may_not_view, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
@@ -25,10 +32,29 @@ def report_routes(open_installation: OpenInstallation) -> APIRouter:
     router = APIRouter()
 
     @router.get("/reports")
-    def reports(request: Request, viewer: CurrentViewer) -> Response:
+    def reports(
+        request: Request,
+        viewer: CurrentViewer,
+        number: PageNumber,
+        cluster: str = "",
+        text: str = "",
+    ) -> Response:
         with open_installation() as installation:
-            names = queries.list_reports(installation, viewer)
-        return page(request, "reports.html", names=names)
+            viewing = Viewing.of(installation, viewer)
+            if not cluster:
+                of_fleet = reports_of_fleet(installation, viewing, text)
+                return page(request, "reports.html", cluster="", text=text, of_fleet=of_fleet)
+            found = reports_of_cluster(installation, viewing, cluster, text=text, page=number)
+        typed = {"cluster": cluster, "text": text}
+        return page(
+            request,
+            "reports.html",
+            cluster=cluster,
+            text=text,
+            found=found,
+            before=_page_of(typed, found.page - 1) if found.page > 1 else "",
+            after=_page_of(typed, found.page + 1) if found.page < found.pages else "",
+        )
 
     @router.get("/reports/{name:path}")
     def report(
@@ -46,3 +72,7 @@ def report_routes(open_installation: OpenInstallation) -> APIRouter:
         return Response(data, media_type=content_type, headers=headers)
 
     return router
+
+
+def _page_of(typed: dict[str, str], number: int) -> str:
+    return f"?{urlencode({**typed, 'page': number})}"
