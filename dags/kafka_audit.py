@@ -18,7 +18,7 @@ from counterpoise.model.safe_text import one_line
 from counterpoise.orchestration.assets import FLEET_SNAPSHOT
 from counterpoise.orchestration.delivery import tell
 from counterpoise.orchestration.fresh_snapshot import clusters_of_round, snapshot_form
-from counterpoise.orchestration.installation import airflow_installation
+from counterpoise.orchestration.installation import airflow_installation, failing_at_deadline
 from counterpoise.orchestration.links import CLUSTER, REPORT, show_audit, with_links
 from counterpoise.orchestration.pools import pool_for
 from counterpoise.orchestration.statsd import send_gauges
@@ -57,7 +57,7 @@ def kafka_audit() -> None:
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         # The scheduled time and not the clock: a retry replaces what it wrote.
-        with airflow_installation() as installation:
+        with failing_at_deadline(), airflow_installation() as installation:
             report = pipeline.audit(
                 installation, cluster, dag_run.logical_date or dag_run.run_after
             )

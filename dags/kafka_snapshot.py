@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from counterpoise.orchestration.assets import CLUSTER_SNAPSHOT, FLEET_SNAPSHOT
 from counterpoise.orchestration.fresh_snapshot import clusters_of_form, snapshot_form
-from counterpoise.orchestration.installation import airflow_installation
+from counterpoise.orchestration.installation import airflow_installation, failing_at_deadline
 from counterpoise.orchestration.pools import pool_for
 
 SCHEDULE = os.environ.get("COUNTERPOISE_SNAPSHOT_SCHEDULE") or "0 * * * *"
@@ -53,7 +53,7 @@ def kafka_snapshot() -> None:
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         # The scheduled time and not the clock: a retry writes the same names again.
-        with airflow_installation() as installation:
+        with failing_at_deadline(), airflow_installation() as installation:
             written = pipeline.snapshot(
                 installation, cluster, dag_run.logical_date or dag_run.run_after
             )

@@ -17,7 +17,11 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.orchestration.delivery import tell
-from counterpoise.orchestration.installation import airflow_installation, log_entries
+from counterpoise.orchestration.installation import (
+    airflow_installation,
+    failing_at_deadline,
+    log_entries,
+)
 from counterpoise.orchestration.pools import pool_for
 
 LOGGER = safe_logger(__name__)
@@ -41,17 +45,16 @@ def kafka_throttle_watch() -> None:
 
     @task(
         map_index_template="{{ cluster }}",
-        retries=2,
-        retry_delay=timedelta(seconds=30),
-        # A watch that hangs would keep all later ones from starting.
-        execution_timeout=timedelta(minutes=30),
+        retries=0,  # the next watch is soon
+        # A watch that hangs keeps the next one from starting, whatever its cluster: it ends before.
+        execution_timeout=timedelta(minutes=9),
         pool=pool_for("WATCH"),
     )
     def watch(cluster: str) -> dict[str, str]:
         from counterpoise import pipeline
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
-        with airflow_installation() as installation:
+        with failing_at_deadline(), airflow_installation() as installation:
             tell(installation, cluster)  # first: also of a cluster that cannot be reached
             report = pipeline.watch_throttles(installation, cluster, LOGGER.info)
         log_entries(LOGGER, logging.INFO, report.done | report.under_way)

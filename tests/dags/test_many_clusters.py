@@ -70,13 +70,15 @@ def alive_at(kafka: SimulatedCluster, settings: ConnectionSettings) -> Simulated
     return found
 
 
-def run(dag_id: str, **options: Any) -> dict[str, tuple[str, float]]:
-    """Run a Dag; return the state of each cluster's task, and how long it took in seconds."""
+def run(dag_id: str, **options: Any) -> dict[str, tuple[str, float, int]]:
+    """Run a Dag with its own retries, at once; return the state of each cluster's task, how long
+    the last try took in seconds, and the number of tries.
+    """
     dag = DagBag(dag_folder=ROOT / "dags").dags[dag_id]
-    dag.get_task(MAPPED[dag_id]).partial_kwargs.update(retries=0, **options)
+    dag.get_task(MAPPED[dag_id]).partial_kwargs.update(retry_delay=timedelta(0), **options)
     tasks = [one for one in dag.test().get_task_instances() if one.task_id == MAPPED[dag_id]]
     names = sorted((*ALIVE, *HANGING))
-    return {names[one.map_index]: (one.state, one.duration) for one in tasks}
+    return {names[one.map_index]: (one.state, one.duration, one.try_number) for one in tasks}
 
 
 @pytest.mark.parametrize("dag_id", MAPPED)
@@ -84,17 +86,20 @@ def test_two_clusters_that_never_answer_fail_alone_and_soon(
     fleet: SimulatedCluster, dag_id: str
 ) -> None:
     tasks = run(dag_id)
-    assert {name: state for name, (state, _) in tasks.items()} == {
+    assert {name: state for name, (state, _, _) in tasks.items()} == {
         **dict.fromkeys(ALIVE, "success"),
         **dict.fromkeys(HANGING, "failed"),
     }
-    assert max(seconds for _, seconds in tasks.values()) < CLIENTS_GIVE_UP_SECONDS
+    assert max(seconds for _, seconds, _ in tasks.values()) < CLIENTS_GIVE_UP_SECONDS
+    assert tasks[HANGING[0]][2] == (1 if dag_id == "kafka_throttle_watch" else 2)
 
 
-def test_a_snapshot_that_hangs_ends_at_its_deadline_and_the_others_are_kept(
+@pytest.mark.parametrize("dag_id", MAPPED)
+def test_a_task_that_hangs_ends_at_its_deadline_for_good_and_the_others_are_kept(
     fleet: SimulatedCluster,
     installation: Installation,
     monkeypatch: pytest.MonkeyPatch,
+    dag_id: str,
 ) -> None:
     def hang(settings: ConnectionSettings) -> ClusterAdmin:
         found = alive_at(fleet, settings)
@@ -103,11 +108,19 @@ def test_a_snapshot_that_hangs_ends_at_its_deadline_and_the_others_are_kept(
         return found or fleet
 
     monkeypatch.setattr(wiring, "connect_by_discovery", hang)
-    tasks = run("kafka_snapshot", execution_timeout=DEADLINE)
-    assert [state for state, _ in (tasks[name] for name in HANGING)] == ["failed", "failed"]
+    tasks = run(dag_id, execution_timeout=DEADLINE)
+    assert {(tasks[name][0], tasks[name][2]) for name in HANGING} == {("failed", 1)}
     assert max(tasks[name][1] for name in HANGING) < CLIENTS_GIVE_UP_SECONDS
-    known = installation.archive.manifests(ALIVE)["cluster"].to_pylist()
-    assert sorted(known) == list(ALIVE)
+    assert {tasks[name][0] for name in ALIVE} == {"success"}
+    if dag_id == "kafka_snapshot":
+        known = installation.archive.manifests(ALIVE)["cluster"].to_pylist()
+        assert sorted(known) == list(ALIVE)
+
+
+def test_a_watch_that_hangs_ends_before_the_next_one_is_due() -> None:
+    dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_throttle_watch"]
+    watch = dag.get_task("watch")
+    assert watch.retries == 0 and watch.execution_timeout < timedelta(minutes=10)
 
 
 @pytest.mark.parametrize(("dag_id", "task_id"), MAPPED.items())

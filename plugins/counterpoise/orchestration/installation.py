@@ -14,7 +14,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Connection
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowTaskTimeout,
+)
 
 from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.model.safe_text import SafeLogger, without_control_characters
@@ -74,6 +78,17 @@ def airflow_installation() -> Iterator["Installation"]:
         open_worker_installation(connections=AirflowConnections()) as installation,
     ):
         yield installation
+
+
+@contextmanager
+def failing_at_deadline() -> Iterator[None]:
+    """Fail a task at its deadline (`execution_timeout`) for good: another try would hang as long,
+    and keep the next Dag run from starting.
+    """
+    try:
+        yield
+    except AirflowTaskTimeout as error:
+        raise AirflowFailException(f"{error}; the next Dag run tries again") from None
 
 
 def log_entries(logger: SafeLogger, level: int, found: Mapping[str, tuple[str, ...]]) -> None:
