@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from airflow.api_fastapi.core_api.datamodels.plugins import ExternalViewResponse
 
 from counterpoise.entry_points.plugin import CounterpoisePlugin, menu_entries
 
@@ -14,6 +15,12 @@ def test_pages_open_outside_the_frame_of_airflow() -> None:
     """Airflow's frame is sandboxed: in it no link can leave for Airflow's own pages."""
     assert CounterpoisePlugin.external_views
     assert all("url_route" not in entry for entry in CounterpoisePlugin.external_views)
+
+
+def test_one_click_leads_from_airflow_to_the_fleet() -> None:
+    fleet, _ = menu_entries("")
+    assert fleet["nav_top_level"] and "category" not in fleet
+    assert ExternalViewResponse(**fleet).nav_top_level
 
 
 @pytest.mark.parametrize(
@@ -38,7 +45,8 @@ def test_only_who_serves_pages_imports_what_they_are_made_of() -> None:
         "import sys; from counterpoise.entry_points.plugin import CounterpoisePlugin as plugin\n"
         "print(*(name for name in sys.modules if name.endswith(('.core_api.app', '.web.app'))))\n"
         "print(*(app['url_prefix'] for app in plugin.fastapi_apps))\n"
-        "print('counterpoise.web.app' in sys.modules)"
+        "from counterpoise.web.responses import _environment\n"
+        "print(len(_environment().cache) >= len(_environment().list_templates()))"
     )
     command = [sys.executable, "-W", "ignore", "-c", code]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)

@@ -7,14 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 from fastapi.testclient import TestClient
 
 from counterpoise.installation import open_installation
 from counterpoise.model.request import Goal
+from counterpoise.model.run import RunState
+from counterpoise.settings import clusters
+from counterpoise.web import responses
+from counterpoise.web.app import warm_up
 from tests.support import hostile, web
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
+from tests.support.runs import change_state
 
 HOSTILE = '<meta http-equiv=refresh content="0;url=https://evil.example">'
 
@@ -93,8 +99,11 @@ def test_a_report_is_shown_to_whom_the_policy_of_its_cluster_names(
         "fleet.html": may,
     }
     listed = client.get("/reports").text
-    assert ("demo/a.html" in listed, "fleet.html" in listed) == (may, may)
-    assert "open/a.html" in listed
+    assert ("cluster=demo" in listed, "fleet.html" in listed) == (may, may)
+    assert "cluster=open" in listed
+    assert "open/a.html" in client.get("/reports?cluster=open").text
+    of_demo = client.get("/reports?cluster=demo")
+    assert ("demo/a.html" in of_demo.text, of_demo.status_code == 200) == (may, may)
 
 
 def test_a_report_in_another_encoding_is_served_as_it_is(
@@ -135,8 +144,8 @@ def test_links_in_the_store_are_neither_listed_nor_followed(
     for name in ("up", "round"):  # 2 links in a circle: 2 ** 40 paths
         (folder / name).symlink_to("..")
     os.mkfifo(folder / "pipe.html")
-    listed = client.get("/reports").text
-    assert listed.count("<li>") == 1 and "open/a.html" in listed
+    listed = client.get("/reports?cluster=open").text
+    assert listed.count('href="/reports/open/') == 1 and "open/a.html" in listed
     for name in ("outside/secret.html", "other.html", "up/shut/a.html", "pipe.html"):
         response = client.get(f"/reports/open/{name}")
         assert response.status_code == 404 and "s3cr3t" not in response.text, name
@@ -145,16 +154,48 @@ def test_links_in_the_store_are_neither_listed_nor_followed(
 def test_names_of_files_are_listed_as_what_they_are(
     client: TestClient, environment: dict[str, str]
 ) -> None:
-    for name in ("a\x1b[31m\u202e.html", 'b"><img src=x>.html', "c?d#e.html"):
-        write(environment, name, b"hello")
-    no_text = os.fsencode(f"{environment['COUNTERPOISE_STORE']}/reports/") + b"\xff.html"
-    Path(os.fsdecode(no_text)).write_text("hello")
-    page = client.get("/reports")
-    assert page.status_code == 200
-    hostile.check_html(page.text)
-    links = re.findall(r'href="(/reports/[^"]*)"', page.text)
-    assert len(links) == 3
-    assert [client.get(link).text for link in links] == ["hello"] * 3
+    for folder, address in (("", "/reports"), ("g&<b>/", "/reports?cluster=g%26%3Cb%3E")):
+        for name in ("a\x1b[31m\u202e.html", 'b"><img src=x>.html', "c?d#e.html"):
+            write(environment, folder + name, b"hello")
+        stored = f"{environment['COUNTERPOISE_STORE']}/reports/{folder}"
+        no_text = os.fsencode(stored) + b"\xff.html"
+        Path(os.fsdecode(no_text)).write_text("hello")
+        page = client.get(address)
+        assert page.status_code == 200
+        hostile.check_html(page.text.replace("<form", "<div"))
+        links = re.findall(r'href="(/reports/[^"]*)"', page.text)
+        assert len(links) == 3
+        assert [client.get(link).text for link in links] == ["hello"] * 3
+
+
+def test_reports_are_listed_by_cluster_the_newest_first_and_found(
+    client: TestClient, environment: dict[str, str]
+) -> None:
+    Path(environment["COUNTERPOISE_CONFIG"]).write_text("clusters: {demo: {connection: x}}\n")
+    for number in range(250):
+        kind = "audit" if number % 2 else "leader-balance"
+        path = write(environment, f"demo/{kind}-{number:03d}.html", b"hello")
+        os.utime(path, (number, number))
+    write(environment, "gone/audit.html", b"hello")
+    write(environment, "fleet.html", b"hello")
+    fleet = client.get("/reports").text
+    names = ("/reports/fleet.html", "?cluster=demo", "?cluster=gone")
+    assert all(f'href="/reports{name.removeprefix("/reports")}"' in fleet for name in names)
+    assert "audit-" not in fleet
+    assert "cluster=demo" not in client.get("/reports?text=GO").text
+
+    def listed(**query: str) -> list[str]:
+        page = client.get("/reports", params={"cluster": "demo", **query}).text
+        return re.findall(r'href="/reports/demo/([^"]*)"', page)
+
+    assert listed()[:2] == ["audit-249.html", "leader-balance-248.html"]
+    assert [len(listed(page=str(number))) for number in (1, 2, 3, 9)] == [100, 100, 50, 50]
+    found = listed(text="AUDIT", page="2")
+    assert len(found) == 25 and found[-1] == "audit-001.html"
+    second = client.get("/reports?cluster=demo&text=audit&page=2").text
+    assert 'href="/reports?cluster=demo&amp;text=audit&amp;page=1"' in second
+    assert "No report is like that." in client.get("/reports?cluster=demo&text=nothing").text
+    assert client.get("/reports?cluster=../audits").status_code == 404
 
 
 def test_the_plan_of_a_cluster_is_told_to_whom_its_policy_names(
@@ -264,6 +305,41 @@ def test_only_an_unknown_name_is_not_found(client: TestClient, environment: dict
         "/api/runs/demo-1",
     ):
         assert client.get(path).status_code == 404, path
+
+
+def test_the_reports_of_the_newest_runs_stand_first(
+    client: TestClient, environment: dict[str, str]
+) -> None:
+    before = cluster("orders-0: 1 2", racks="1=a 2=b 3=c")
+    plan = plan_by_hand(before, Goal.REBALANCE, move("orders-0", "1 2", "3 2"))
+    with open_installation(environment=environment) as installation:
+        run = installation.ledger.propose(plan, "plans/x.json", requested_by="alice")
+        for state in (RunState.APPROVED, RunState.RUNNING, RunState.SETTLING, RunState.DONE):
+            change_state(installation.ledger, run.run_id, state)
+    name = f"picture/runs/{run.run_id}-run.html"
+    assert name not in client.get("/reports").text
+    write(environment, name, b"hello")
+    page = client.get("/reports").text
+    assert page.index(f'href="/reports/{name}"') < page.index("cluster=picture")
+
+
+def test_after_the_start_of_the_api_server_no_page_compiles_a_template_or_reads_the_settings(
+    client: TestClient, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(environment["COUNTERPOISE_CONFIG"]).write_text("clusters: {demo: {connection: x}}\n")
+    responses._environment.cache_clear()
+    warm_up(lambda: open_installation(environment=environment))
+    not_again: Any = None
+    monkeypatch.setattr(jinja2.Environment, "compile", not_again)
+    monkeypatch.setattr(clusters, "parse_settings", not_again)
+    assert client.get("/reports").status_code == 200
+
+
+def test_settings_that_cannot_be_read_keep_no_api_server_from_starting(
+    environment: dict[str, str],
+) -> None:
+    Path(environment["COUNTERPOISE_CONFIG"]).write_text("clusters: [")
+    warm_up(lambda: open_installation(environment=environment))
 
 
 def test_a_viewer_makes_no_ledger(client: TestClient, environment: dict[str, str]) -> None:

@@ -30,18 +30,20 @@ class PagesWhenServed:
 
     @cached_property
     def _app(self) -> object:
-        from counterpoise.web.app import build_app
+        from counterpoise.web.app import build_app, warm_up
 
         open_for_pages = partial(
             installation.open_worker_installation,
             connections=AirflowConnections(),  # to show which settings they have
             may_migrate_ledger=False,
         )
+        warm_up(open_for_pages)
         return build_app(open_for_pages)
 
 
-def menu_entries(base_url: str) -> list[dict[str, str]]:
-    """Return the entries of Airflow's menu "Browse"; `base_url` is Airflow's own address.
+def menu_entries(base_url: str) -> list[dict[str, Any]]:
+    """Return what Airflow's menu has of ours: the fleet beside its own entries, so that one click
+    leads there, and the reports below "Browse". `base_url` is Airflow's own address.
 
     Without "url_route" Airflow opens them in a tab of their own. In its frame, which is sandboxed,
     links to Airflow's pages would do nothing, or open Airflow inside Airflow.
@@ -52,9 +54,12 @@ def menu_entries(base_url: str) -> list[dict[str, str]]:
             "name": name,
             "href": f"{prefix}/counterpoise/{path}",
             "destination": "nav",
-            "category": "browse",
+            **place,
         }
-        for name, path in (("Kafka fleet", "fleet"), ("Balance reports", "reports"))
+        for name, path, place in (
+            ("Kafka fleet", "fleet", {"nav_top_level": True}),
+            ("Balance reports", "reports", {"category": "browse"}),
+        )
     ]
 
 

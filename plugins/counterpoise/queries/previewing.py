@@ -27,7 +27,7 @@ from counterpoise.planning import compare
 from counterpoise.settings import ClusterSettings
 from counterpoise.units import format_count
 
-MAX_REPLICAS: Final = 20_000
+MAX_REPLICAS: Final = 60_000  # about two seconds of the processor a plan
 _PLANNING: Final = Lock()
 
 

@@ -24,6 +24,13 @@ MAY_NOT_VIEW: Final = "The policy of this cluster does not name you (view)."
 EVERYBODY: Final = "everybody whom Airflow lets change runs of kafka_rebalance"
 
 
+def keep_settings(installation: Installation) -> None:
+    """Read the settings, which are kept for as long as their file stays as it is. Raises
+    InputError.
+    """
+    settings_in(installation.locations)
+
+
 def who_may(settings: Settings, cluster: str, action: Action) -> str:
     """Return who may do something with a cluster of the settings, in words."""
     policy = settings.clusters[cluster].policy

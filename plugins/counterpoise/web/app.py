@@ -1,17 +1,22 @@
 """Our pages, served by Airflow's api-server behind Airflow's own login.
 
     app = build_app(open_installation)
+    warm_up(open_installation)      # at the api-server's start
 
 Whoever may read the runs of `kafka_rebalance` may open them, and sees the clusters whose policy
 does not name others (`access: view`). Every answer carries a content security policy that allows no
 script: everything works without.
 """
 
+from contextlib import suppress
+
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from counterpoise.errors import CounterpoiseError
+from counterpoise.queries.viewing import keep_settings
 from counterpoise.web.answers import answer_routes
 from counterpoise.web.api import api_routes, cluster_api_routes
 from counterpoise.web.audits import audit_routes
@@ -25,13 +30,22 @@ from counterpoise.web.new_plan import new_plan_routes
 from counterpoise.web.plans import plan_routes
 from counterpoise.web.reports import report_routes
 from counterpoise.web.requests_of_people import request_routes
-from counterpoise.web.responses import safe_response, unroutable_response
+from counterpoise.web.responses import compile_templates, safe_response, unroutable_response
 from counterpoise.web.run_api import run_api_routes
 from counterpoise.web.runs import run_routes
 from counterpoise.web.started import started_routes
 from counterpoise.web.undo import undo_routes
 from counterpoise.web.viewers import OpenInstallation, may_read
 from counterpoise.web.waivers import waiver_routes
+
+
+def warm_up(open_installation: OpenInstallation) -> None:
+    """Do what would make the first page slow: compile the templates, and read the settings, which
+    are kept for as long as their file stays as it is. Whatever fails here is told by the page.
+    """
+    compile_templates()
+    with suppress(CounterpoiseError), open_installation() as installation:
+        keep_settings(installation)
 
 
 def build_app(open_installation: OpenInstallation) -> FastAPI:

@@ -88,6 +88,12 @@ def _environment() -> Environment:
     return environment(Path(__file__).parent / "templates")
 
 
+def compile_templates() -> None:
+    """Compile all templates; each would be compiled by the first page that is drawn with it."""
+    for name in _environment().list_templates():
+        _environment().get_template(name)
+
+
 def error_page(request: Request, status: int, sentence: str) -> Response:
     """Return a page, or JSON, that says in one sentence what cannot be shown or done, and why."""
     if _is_api(request):
