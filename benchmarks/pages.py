@@ -35,7 +35,7 @@ from benchmarks.observing import BROKERS as PLAN_BROKERS
 from benchmarks.observing import large_plan
 from counterpoise import audit, reporting
 from counterpoise.analysis.balance import leader_balance, wanted_goal
-from counterpoise.analysis.fleets import fleet
+from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.archive import audit_report_name, balance_report_name
 from counterpoise.audit import auditing
 from counterpoise.installation import Installation
@@ -172,7 +172,7 @@ def write_reports(
     write = installation.archive.write_report
     small = replace(large, series=large.series[-50:])
     states = [_state(name, number, small) for number, name in enumerate(names)]
-    write("fleet.json", reporting.fleet_json(fleet(states, as_of=now)))
+    write("fleet.json", reporting.fleet_json(fleet(map(fleet_entry, states), as_of=now)))
     wanted = wanted_goal(large, BalancePolicy())
     found = states[0].load
     html = reporting.leader_balance_report(large, wanted=wanted, load=found)

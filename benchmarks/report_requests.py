@@ -1,13 +1,13 @@
-"""How many requests to an object store the tasks make that follow an hourly analysis: the report of
-each cluster, whether a rebalance is to be proposed, and the report of the fleet.
+"""How many requests to an object store the tasks make that follow an hourly analysis: the reports
+of clusters, whether a rebalance is to be proposed for one of them, and the report of the fleet.
 
-    python -m benchmarks.report_requests --clusters 200 --days 730 --sample 3
+    python -m benchmarks.report_requests --clusters 8 --days 730
 
 The fleet is made up, as `store_requests` has it, with the results that reports read: small clusters
 of three brokers, since the number of requests does not grow with a cluster. Results and views are
-as a compaction last night has left them; what is made since lies in a file for each round. The
-tasks of `--sample` clusters are counted, each like one of a process of its own; the report of the
-fleet is of all of them.
+as a compaction last night has left them; what is made since lies in a file for each round. Counted
+are a report by itself, a task with the reports of half of the clusters and one with those of all,
+the difference of which is what a cluster more costs, and the report of the fleet.
 
 Limits: Spark is not needed, and the analysis itself is not counted: see `store_requests`.
 """
@@ -122,9 +122,8 @@ def counted(store: CountingStore, what: str, task: Callable[[], object]) -> int:
 def main(argv: Sequence[str]) -> int:
     """Print the requests of the tasks of some clusters, and of the fleet's."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--clusters", type=int, default=20)
+    parser.add_argument("--clusters", type=int, default=8)
     parser.add_argument("--days", type=int, default=730)
-    parser.add_argument("--sample", type=int, default=3, help="clusters whose tasks are counted")
     arguments = parser.parse_args(argv)
     clusters = [f"cluster-{number:03d}" for number in range(arguments.clusters)]
     store = CountingStore("memory://report-requests")
@@ -150,9 +149,19 @@ def main(argv: Sequence[str]) -> int:
             for table in DAILY_TABLES:
                 copy_days(store, table, cluster)
         print(f"{len(clusters)} clusters, {arguments.days} days of history:")
-        for cluster in clusters[: arguments.sample]:
-            for task in (pipeline.report_balance, pipeline.propose):
-                counted(store, f"{task.__name__} {cluster}", partial(task, installation, cluster))
+        for task in (pipeline.report_balance, pipeline.propose):
+            counted(store, task.__name__, partial(task, installation, clusters[0]))
+        half = clusters[: len(clusters) // 2]
+        few, many = (
+            counted(
+                store,
+                f"reports of {len(chunk)} in a task",
+                lambda chunk=chunk: pipeline.report_balances(installation, chunk).check(),
+            )
+            for chunk in (half, clusters)
+        )
+        each = (many - few) / (len(clusters) - len(half))
+        print(f"  {each:7,.1f}  for each cluster, {few - each * len(half):,.1f} for each task")
         total = counted(store, "fleet", partial(pipeline.report_fleet, installation))
         print(f"  {total / len(clusters):7,.1f}  fleet, a cluster")
     return 0

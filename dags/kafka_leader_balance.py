@@ -1,10 +1,13 @@
 """After each round of snapshots: one Spark session over all that is new, a report per cluster and
 one of the fleet, and a rebalance where the policy asks for one.
 
-`propose` withdraws a plan of its own that waits for an answer and is no longer needed. It is
-skipped where the cluster is even enough or frozen, or was uneven in too few snapshots; where a run
-is approved or under way, where somebody's plan or the same one waits for an answer, and where
-somebody rejected the same lately.
+A task of `report_balance` writes the reports of several clusters: what they share is read once. The
+report of a cluster that fails, or takes too long, fails the task when the others are written.
+
+`propose` withdraws a plan of its own that waits for an answer and is no longer needed. It has no
+task, or is skipped, where the cluster is even enough or frozen, or was uneven in too few snapshots;
+where a run is approved or under way, where somebody's plan or the same one waits for an answer, and
+where somebody rejected the same lately.
 """
 
 from datetime import timedelta
@@ -14,16 +17,20 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import dag, get_current_context, task
 
 from counterpoise.orchestration.assets import FLEET_SNAPSHOT, REBALANCE_WANTED
+from counterpoise.orchestration.chunks import at_most, in_chunks, name_of
 from counterpoise.orchestration.handover import request_rebalance, withdraw_unneeded
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import (
     CLUSTER,
     REPORT,
-    show_balance,
+    show_balances,
     show_fleet,
     with_links,
 )
 from counterpoise.orchestration.statsd import send_gauges
+
+MINUTES_OF_A_REPORT = 10
+NOTHING_TO_ASK = "nothing to ask"  # an XCom of `report_balance`
 
 
 @dag(
@@ -35,20 +42,30 @@ from counterpoise.orchestration.statsd import send_gauges
 )
 def kafka_leader_balance() -> None:
     @task(retries=1, retry_delay=timedelta(seconds=20), execution_timeout=timedelta(hours=2))
-    def analyse(run_id: Any = None) -> list[str]:
+    def analyse(run_id: Any = None) -> list[list[str]]:
         from counterpoise import pipeline
 
         with airflow_installation() as installation:
-            return pipeline.analyse(installation, run_id)
+            return in_chunks(pipeline.analyse(installation, run_id))
 
-    @task(map_index_template="{{ cluster }}")
-    def report_balance(cluster: str, ti: Any = None) -> str:
+    @task(map_index_template="{{ chunk }}")
+    def report_balance(clusters: list[str], ti: Any = None) -> None:
         from counterpoise import pipeline
 
-        get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
-        show_balance(ti, cluster)
+        get_current_context()["chunk"] = name_of(clusters)  # type: ignore[literal-required]
+        show_balances(ti, clusters)
         with airflow_installation() as installation:
-            return pipeline.report_balance(installation, cluster)
+            reported = pipeline.report_balances(
+                installation, clusters, lambda: at_most(minutes=MINUTES_OF_A_REPORT)
+            )
+            # Before the check: the others are asked about although a report failed.
+            ti.xcom_push(key=NOTHING_TO_ASK, value=reported.nothing_to_ask)
+            reported.check()
+
+    @task(trigger_rule="all_done")
+    def clusters_to_ask(chunks: Any, nothing_to_ask: Any) -> list[str]:
+        quiet = {cluster for chunk in nothing_to_ask or () for cluster in chunk}
+        return [cluster for chunk in chunks or () for cluster in chunk if cluster not in quiet]
 
     @task(outlets=[REBALANCE_WANTED], map_index_template="{{ cluster }}")
     def propose(cluster: str, outlet_events: Any = None) -> dict[str, Any]:
@@ -75,9 +92,9 @@ def kafka_leader_balance() -> None:
             )
         return page
 
-    clusters = analyse()
-    reported = with_links(report_balance.expand(cluster=clusters), REPORT, CLUSTER)
-    propose.expand(cluster=clusters)
+    chunks = analyse()
+    reported = with_links(report_balance.expand(clusters=chunks), REPORT, CLUSTER)
+    propose.expand(cluster=clusters_to_ask(chunks, reported[NOTHING_TO_ASK]))
     # Without the first of these leaves the run would succeed although a cluster's report could not
     # be made.
     fleet = with_links(report_fleet(), REPORT)

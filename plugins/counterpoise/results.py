@@ -12,6 +12,7 @@ counts.
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
@@ -24,14 +25,18 @@ from counterpoise.daily_copies import Day, read_days
 from counterpoise.errors import StoreError
 from counterpoise.history import scheduled_at_of
 from counterpoise.model.balance import LeftOut
+from counterpoise.model.fleet_document import FleetEntry, entry_text, read_entry
 from counterpoise.model.grouping import grouped
 from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import conformed
 from counterpoise.round_index import analysed_in, read_rounds, round_document, write_document
-from counterpoise.storage import PACKED, Store
+from counterpoise.storage import PACKED, Store, WorkingCopy, working_copy
 from counterpoise.view_files import ViewFiles
 
 _LEFT_OUT: Final = "left-out.json"
+_FLEET_ENTRY: Final = "fleet-entry.json"
+_LOGGER = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +92,24 @@ class StoredViews:
         return f"views/{cluster}/{view}" in self._folders
 
 
-class Results:
-    """The results in a store; it reads the list of rounds once, so make a new one after a round."""
+@contextmanager
+def results_of_many(store: Store) -> Iterator["Results"]:
+    """Yield the results for whoever reads those of several clusters: a file with the rows of all of
+    them is fetched from an object store once.
+    """
+    with working_copy(store, "local") as copy:
+        yield Results(store, copy)
 
-    def __init__(self, store: Store) -> None:
+
+class Results:
+    """The results in a store; it reads the list of rounds once, so make a new one after a round.
+
+    With a `copy` a file for all clusters is fetched into it when it is first read.
+    """
+
+    def __init__(self, store: Store, copy: WorkingCopy | None = None) -> None:
         self._store = store
+        self._copy = copy or WorkingCopy(store, None)
 
     @classmethod
     def of_round(cls, store: Store, round_id: str, rows: Iterable[Mapping[str, Any]]) -> "Results":
@@ -178,8 +196,7 @@ class Results:
         None where there is none, or only that of an earlier release: it can be made again from the
         rounds.
         """
-        files = self.view_files(cluster, name)
-        return files.read(since, until) if files.exist else None
+        return self.view_files(cluster, name).read_written(since, until)
 
     def series(self, cluster: str) -> pa.Table | None:
         """Return the view `series` of all months."""
@@ -206,11 +223,30 @@ class Results:
         if rows or path in stored.paths:
             self._store.write_text(path, json.dumps(rows, indent=1) + "\n")
 
-    def left_out(self, cluster: str) -> tuple[LeftOut, ...]:
-        if not self._store.list(f"views/{cluster}", suffix=_LEFT_OUT):
+    def left_out(self, cluster: str, stored: StoredViews | None = None) -> tuple[LeftOut, ...]:
+        """Return what `write_left_out` wrote; `stored` saves asking whether it did."""
+        path = f"views/{cluster}/{_LEFT_OUT}"
+        if path not in stored.paths if stored else self._store.info(path) is None:
             return ()
         rows = json.loads(self._store.read_text(f"views/{cluster}/{_LEFT_OUT}"))
         return tuple(LeftOut(row["snapshot_id"], row["reason"]) for row in rows)
+
+    def write_fleet_entry(self, entry: FleetEntry) -> None:
+        """Write what the fleet's report tells of a cluster."""
+        self._store.write_text(f"views/{entry.cluster}/{_FLEET_ENTRY}", entry_text(entry))
+
+    def fleet_entry(self, cluster: str, stored: StoredViews) -> FleetEntry | None:
+        """Return what was written for the cluster's newest analysed snapshot; None without it."""
+        path = f"views/{cluster}/{_FLEET_ENTRY}"
+        if path not in stored.paths:
+            return None
+        try:
+            entry = read_entry(self._store.read_text(path))
+        except (StoreError, ValueError) as error:
+            _LOGGER.warning("%s is not used: %s", self._store.uri(path), error)
+            return None
+        newest = max(self.of_cluster(cluster), key=scheduled_at_of, default=None)
+        return entry if (entry.cluster, entry.snapshot_id) == (cluster, newest) else None
 
     def _files(self, folder: str, name: str, results: Sequence[Analysed]) -> Iterable[pa.Table]:
         """Yield the rows of a table in the files of a folder, which has those of these snapshots;
@@ -221,7 +257,7 @@ class Results:
         ids = [result.snapshot_id for result in results] if is_shared else []
         for path in self._paths(folder, name, results[0].packed_tables):
             try:
-                table = self._store.read_table(path, snapshot_ids=ids)
+                table = self._holder_of(path).read_table(path, snapshot_ids=ids)
             except StoreError:
                 if results[0].packed_tables is None or self._store.info(path) is not None:
                     raise
@@ -230,6 +266,12 @@ class Results:
                 yield conformed(table, RESULT_TABLES[name])
             except ValueError as error:
                 raise StoreError(f"{self._store.uri(path)} {error}") from None
+
+    def _holder_of(self, path: str) -> Store:
+        """Return where a file is read: its copy, where it has the rows of all clusters."""
+        if path.endswith(f"/{PACKED}"):
+            self._copy.fetch([path])
+        return self._copy.files if self._copy.has(path) else self._store
 
     def _paths(
         self, folder: str, name: str, packed_tables: Collection[str] | None

@@ -21,7 +21,7 @@ it: it is read too, until a merge.
 
 import hashlib
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -52,7 +52,7 @@ class ViewFiles:
     @property
     def exist(self) -> bool:
         """Return whether this release has written any."""
-        return bool(self._by_month())
+        return bool(self._by_month(self._listed()))
 
     def add(self, rows: pa.Table, name: str) -> None:
         """Write rows: a file `name` for each month (UTC) that they are of."""
@@ -62,15 +62,32 @@ class ViewFiles:
     def read(self, since: datetime | None = None, until: datetime | None = None) -> pa.Table:
         """Return the rows by time; of the months from `since` to `until`, if given.
 
+        Raises StoreError.
+        """
+        return self._read_listed(self._listed(), since, until)
+
+    def read_written(
+        self, since: datetime | None = None, until: datetime | None = None
+    ) -> pa.Table | None:
+        """Return the same; None where this release has written no file."""
+        listed = self._listed()
+        return self._read_listed(listed, since, until) if self._by_month(listed) else None
+
+    def _read_listed(
+        self, listed: Sequence[str], since: datetime | None, until: datetime | None
+    ) -> pa.Table:
+        """Read files of a list.
+
         A file that is deleted between the list and the read was merged into another one: then both
-        are done again. Raises StoreError.
+        are done again.
         """
         for _ in range(_MAX_TRIES):
-            paths = self._paths(since, until)
             try:
+                paths = self._paths(listed, since, until)
                 return self._each_once([self._read(path) for path in paths])
             except StoreError:
-                if self._paths(since, until) == paths:
+                before, listed = listed, self._listed()
+                if listed == before:
                     raise
         raise StoreError(
             f"the files in {self.store.uri(self._folder)} changed {_MAX_TRIES} times while they "
@@ -83,8 +100,9 @@ class ViewFiles:
         `rows_again` are rows that count before any other row of the same snapshots. A damaged
         file is left out, with a warning in the log, and stays. Raises StoreError.
         """
-        files = self._by_month()
-        earlier = self._undamaged(self._of_earlier_release())
+        listed = self._listed()
+        files = self._by_month(listed)
+        earlier = self._undamaged(self._of_earlier_release(listed))
         months_earlier = {path: _months(table) for path, table in earlier.items()}
         months_again = {} if rows_again is None else _months(rows_again)
         names = {name for months in months_earlier.values() for name in months}
@@ -101,7 +119,7 @@ class ViewFiles:
         """Delete the months that ended before `moment`; return how many files."""
         old = [
             path
-            for month, paths in self._by_month().items()
+            for month, paths in self._by_month(self._listed()).items()
             if not _overlaps(month, moment, None)
             for path in paths
         ]
@@ -136,28 +154,37 @@ class ViewFiles:
         rows = analysis.each_once([*tables, VIEWS[self.name].empty_table()], first)
         return rows.cast(VIEWS[self.name])
 
-    def _by_month(self) -> dict[str, list[str]]:
+    def _listed(self) -> Sequence[str]:
+        """Return all files beside the view, too: one list has what this and earlier releases have
+        written.
+        """
+        return self.store.list(f"views/{self.cluster}", suffix=".parquet")
+
+    def _by_month(self, listed: Iterable[str]) -> dict[str, list[str]]:
         months: dict[str, list[str]] = {}
-        for path in self.store.list(self._folder, suffix=".parquet"):
-            month = path.split("/")[-2].removeprefix("month=")
-            months.setdefault(month, []).append(path)
+        for path in listed:
+            if path.startswith(f"{self._folder}/"):
+                month = path.split("/")[-2].removeprefix("month=")
+                months.setdefault(month, []).append(path)
         return months
 
-    def _of_earlier_release(self) -> list[str]:
-        path = f"views/{self.cluster}/{self.name}.parquet"
-        return [] if self.store.info(path) is None else [path]
+    def _of_earlier_release(self, listed: Collection[str]) -> list[str]:
+        path = f"{self._folder}.parquet"
+        return [path] if path in listed else []
 
-    def _paths(self, since: datetime | None, until: datetime | None) -> list[str]:
-        months = self._by_month().items()
+    def _paths(
+        self, listed: Collection[str], since: datetime | None, until: datetime | None
+    ) -> list[str]:
+        months = self._by_month(listed).items()
         wanted = [path for month, of in months if _overlaps(month, since, until) for path in of]
-        return [*self._of_earlier_release(), *wanted]
+        return [*self._of_earlier_release(listed), *wanted]
 
     def quarantine_damaged(self) -> tuple[str, ...]:
         """Rename damaged files, so that nobody reads them any more; return their names before.
 
         Raises StoreError when a file cannot be read for another reason.
         """
-        paths = self._paths(None, None)
+        paths = self._paths(self._listed(), None, None)
         damaged = tuple(sorted(set(paths) - self._undamaged(paths).keys()))
         for path in damaged:
             self.store.move(path, f"{path}.damaged")

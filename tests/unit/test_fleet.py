@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from counterpoise.analysis.balance import leader_balance
-from counterpoise.analysis.fleets import fleet
+from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.model.balance import LeaderBalance, LeftOut, WantedRebalance
 from counterpoise.model.evenness import evenness
-from counterpoise.model.fleet import ClusterState, Concern, FleetRow
+from counterpoise.model.fleet import ClusterState, Concern
+from counterpoise.model.fleet_document import FleetEntry
 from counterpoise.model.load import BrokerTraffic, ClusterLoad, DiskForecast, Outlook, Rates, Trace
 from counterpoise.model.request import Goal
 from tests.support.series import NO_TOPICS, NOON, Broker, rows
@@ -79,12 +80,11 @@ def state(cluster: str = "demo", **changes: Any) -> ClusterState:
     return replace(ClusterState(cluster, SOON, balance()), **changes)
 
 
-def only(**changes: Any) -> FleetRow:
-    (row,) = fleet([state(**changes)], as_of=NOW).rows
-    return row
+def only(**changes: Any) -> FleetEntry:
+    return fleet_entry(state(**changes))
 
 
-def words(row: FleetRow) -> list[str]:
+def words(row: FleetEntry) -> list[str]:
     return [finding.words for finding in row.concerns]
 
 
@@ -220,8 +220,9 @@ def test_the_worst_comes_first_by_gravity_then_amount_then_number_then_name() ->
         "a-well",
         "b-well",
     ]
-    assert [row.state.cluster for row in fleet(states, as_of=NOW).rows] == expected
-    assert [row.state.cluster for row in fleet(reversed(states), as_of=NOW).rows] == expected
+    entries = [fleet_entry(one) for one in states]
+    assert [entry.cluster for entry in fleet(entries, as_of=NOW).clusters] == expected
+    assert [entry.cluster for entry in fleet(reversed(entries), as_of=NOW).clusters] == expected
 
 
 def test_all_concerns_of_a_cluster_are_named_the_gravest_first() -> None:

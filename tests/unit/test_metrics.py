@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from counterpoise import pipeline
-from counterpoise.analysis import fleet
+from counterpoise.analysis import fleet, fleet_entry
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger
 from counterpoise.model import audit_document
@@ -95,7 +95,7 @@ def test_snapshots_audits_and_balance_are_told_as_they_are_known(
     pipeline.snapshot(installation, "demo", NOW - timedelta(minutes=30))
     pipeline.audit(installation, "demo", NOW - timedelta(minutes=20))
     state = ClusterState("demo", timedelta(0), balance(), load(300, 100, 200, full_in=[12.5, None]))
-    rows = fleet([state, ClusterState("fresh", None)], as_of=NOW)
+    rows = fleet(map(fleet_entry, [state, ClusterState("fresh", None)]), as_of=NOW)
     installation.archive.write_report("fleet.json", fleet_json(rows))
     found = scraped(client)
     assert found["counterpoise_snapshot_age_seconds"].keys() == {"demo"}

@@ -12,7 +12,7 @@ from benchmarks.made_results import made_up_job
 from benchmarks.store_requests import NOW, CountingStore, snapshot
 from counterpoise import pipeline
 from counterpoise.archive import Archive
-from counterpoise.errors import StoreError
+from counterpoise.errors import CounterpoiseError, StoreError
 from counterpoise.installation import Installation
 from counterpoise.pipeline import analysing
 from counterpoise.pipeline.newest_rounds import merge_newest_rounds
@@ -61,8 +61,8 @@ def job_with_leader_changes_of_one(script: Path, arguments: Sequence[str], **nam
         file.unlink()
 
 
-def analyse(installation: Installation, store: ClockedStore, hours: int) -> None:
-    for hour in range(hours):
+def analyse(installation: Installation, store: ClockedStore, hours: int, first: int = 0) -> None:
+    for hour in range(first, first + hours):
         store.now = NOW + timedelta(hours=hour)
         for name in CLUSTERS:
             installation.archive.write_snapshot(snapshot(name, store.now))
@@ -118,3 +118,66 @@ def test_an_index_that_cannot_be_written_fails_no_analysis(
     store.broken = PATH
     analyse(installation, store, 1)
     assert "no right to" in caplog.text
+
+
+def test_reports_of_several_clusters_fetch_what_these_share_once(
+    installation: Installation, store: ClockedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They say what a report of one cluster says."""
+    monkeypatch.setattr(analysing, "run_job", made_up_job)
+    analyse(installation, store, 3)
+
+    def texts() -> list[str]:
+        return [
+            installation.archive.read_report(f"{name}/leader-balance.json") for name in CLUSTERS
+        ]
+
+    for name in CLUSTERS:
+        pipeline.report_balance(installation, name)
+    apart = texts()
+    store.requests.clear()
+    reported = pipeline.report_balances(installation, CLUSTERS)
+    assert (reported.failures, reported.nothing_to_ask) == ({}, CLUSTERS)
+    assert texts() == apart
+    tables = ("leader_changes", "partition_load", "topic_balance", "topic_load")
+    assert store.requests["job reads"] == 3 * len(tables)
+    assert store.requests["footer and row groups"] == 0
+
+
+def test_the_fleet_is_read_from_what_the_reports_of_its_clusters_left(
+    installation: Installation, store: ClockedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what it says without; so where a cluster has a newer snapshot, which counts then."""
+    monkeypatch.setattr(analysing, "run_job", made_up_job)
+    analyse(installation, store, 2)
+
+    def fleet() -> str:
+        pipeline.report_fleet(installation)
+        return installation.archive.read_report("fleet.json")
+
+    without = fleet()
+    assert pipeline.report_balances(installation, CLUSTERS).failures == {}
+    store.requests.clear()
+    assert fleet() == without
+    # Two rounds, what each report has left, and the document that is compared here.
+    assert store.requests["read"] == 2 + len(CLUSTERS) + 1
+    analyse(installation, store, 1, first=2)
+    assert '"snapshot_id": "demo-20261121T170000Z"' in fleet()
+
+
+def test_a_report_that_fails_is_told_and_the_others_are_written(
+    installation: Installation, store: ClockedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analysing, "run_job", made_up_job)
+    analyse(installation, store, 1)
+    (path,) = store.list("views/demo/series")
+    store.write_bytes(path, b"damaged")
+    reported = pipeline.report_balances(installation, CLUSTERS)
+    assert [*reported.failures] == ["demo"]
+    assert reported.nothing_to_ask == ("other",)
+    assert installation.archive.read_report("other/leader-balance.html")
+    with pytest.raises(
+        CounterpoiseError, match=r"1 report not complete: 1 problem\n  demo: "
+    ) as no:
+        reported.check()
+    assert no.value.retryable

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from counterpoise.analysis.fleets import fleet
+from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.model.fleet import ClusterState
 from counterpoise.reporting.balance_text import leader_balance_json
 from counterpoise.reporting.fleet_page import fleet_json
@@ -46,7 +46,7 @@ def story(pages: Pages) -> Pages:
     audit(pages, 1, finding("topic old"))
     with pages.installation() as installation:
         write = installation.archive.write_report
-        write("fleet.json", fleet_json(fleet(states, as_of=pages.now)))
+        write("fleet.json", fleet_json(fleet(map(fleet_entry, states), as_of=pages.now)))
         write("demo/leader-balance.json", leader_balance_json(balance()))
     decide(pages, pages.propose("demo"), "bob")
     pages.propose("demo")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise import controls
-from counterpoise.analysis.fleets import fleet
+from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.model.approval import Approval, Decision, Question
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.fleet import ClusterState
@@ -47,7 +47,7 @@ clusters:
 
 def analyse(pages: Pages, *states: ClusterState) -> None:
     """Write the document of the fleet, as `kafka_leader_balance` does."""
-    text = fleet_json(fleet(states, as_of=pages.now))
+    text = fleet_json(fleet(map(fleet_entry, states), as_of=pages.now))
     with pages.installation() as installation:
         installation.archive.write_report("fleet.json", text)
 

@@ -1,6 +1,6 @@
 from .balance import broker_loads, leader_balance, uneven_snapshots, wanted_goal
 from .flapping import elections, flapping
-from .fleets import as_of_now, fleet
+from .fleets import as_of_now, fleet, fleet_entry, with_age
 from .inflow import observed_inflow, with_inflow
 from .load import cluster_load, typical_bytes_in
 from .partitions import busy_partitions
@@ -36,6 +36,7 @@ __all__ = [
     "files_read",
     "flapping",
     "fleet",
+    "fleet_entry",
     "has_snapshot",
     "latest_snapshot_id",
     "leader_balance",
@@ -49,5 +50,6 @@ __all__ = [
     "typical_bytes_in",
     "uneven_snapshots",
     "wanted_goal",
+    "with_age",
     "with_inflow",
 ]

@@ -1,7 +1,7 @@
 """All clusters side by side, the worst first, and why.
 
-    states = [ClusterState("demo", age, balance=balance, load=load, wanted=wanted)]
-    fleet(states, as_of=now).rows[0].worst.words
+    entry = fleet_entry(ClusterState("demo", age, balance=balance, load=load, wanted=wanted))
+    fleet([entry], as_of=now).clusters[0].worst.words
 
 The order is by the gravest concern of each cluster (`Concern` lists them from grave to mild), then
 by its weight, then by the number of other concerns, then by name. There is no score: a cluster
@@ -15,17 +15,14 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from counterpoise.model.balance import LeaderBalance
+from counterpoise.model.balance import LeaderBalance, LeftOut
 from counterpoise.model.fleet import (
     DEFAULT_PATIENCE,
-    ClusterConcern,
     ClusterState,
     Concern,
-    Fleet,
-    FleetRow,
 )
-from counterpoise.model.fleet_document import EntryConcern, FleetEntry
-from counterpoise.model.load import ClusterLoad, DiskForecast
+from counterpoise.model.fleet_document import EntryConcern, FleetDocument, FleetEntry
+from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook
 from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_seconds
@@ -37,30 +34,97 @@ _MAX_MISSED_INTERVALS: Final = 2.5  # times the usual time between two snapshots
 _MIN_PATIENCE: Final = timedelta(hours=1)
 _INTERVALS: Final = 20
 _IDS_SHOWN: Final = 3
+_NEVER: Final = 1e12  # seconds: longer ago than any snapshot
 
 
-def fleet(states: Iterable[ClusterState], *, as_of: datetime) -> Fleet:
-    """Return one row per cluster, the worst first; the ages in `states` are those at `as_of`."""
-    rows = [FleetRow(state, _concerns(state), _patience(state.balance)) for state in states]
-    return Fleet(as_of, tuple(sorted(rows, key=_worst_first)))
+def fleet(entries: Iterable[FleetEntry], *, as_of: datetime) -> FleetDocument:
+    """Return the entries, the worst first; their ages are those at `as_of`."""
+    return FleetDocument(as_of, tuple(sorted(entries, key=_worst_first)))
 
 
-def _worst_first(row: FleetRow) -> tuple[float | str, ...]:
-    worst = row.worst
-    gravity = list(Concern).index(worst.concern) if worst else len(Concern)
+def _worst_first(entry: FleetEntry) -> tuple[float | str, ...]:
+    worst = entry.worst
     weight = worst.weight if worst else 0.0
-    return gravity, -weight, -len(row.concerns), row.state.cluster
+    return _gravity(worst), -weight, -len(entry.concerns), entry.cluster
 
 
-def _concerns(state: ClusterState) -> tuple[ClusterConcern, ...]:
-    concerns = [
-        *_missing_snapshots(state),
-        *_of_balance(state),
-        *_of_load(state.load),
-        *_left_out(state),
-    ]
+def _gravity(found: EntryConcern | None) -> int:
+    if found is None:
+        return len(Concern)
     gravity = list(Concern)
-    return tuple(sorted(concerns, key=lambda found: gravity.index(found.concern)))
+    return gravity.index(Concern(found.concern)) if found.concern in gravity else 0
+
+
+def fleet_entry(state: ClusterState) -> FleetEntry:
+    """Return what the fleet's pages tell of a cluster."""
+    figures = _figures(state) if state.balance else FleetEntry(state.cluster)
+    concerns = [*_of_balance(state), *_of_load(state.load)]
+    patience = _patience(state.balance).total_seconds()
+    entry = replace(figures, concerns=tuple(concerns), overdue_after_seconds=patience)
+    return with_age(entry, state.age, state.left_out)
+
+
+def with_age(entry: FleetEntry, age: timedelta | None, left_out: tuple[LeftOut, ...]) -> FleetEntry:
+    """Return an entry with the age of the cluster's newest snapshot, and with those that cannot be
+    analysed, as both are now.
+    """
+    own = (Concern.SILENT, Concern.NOT_ANALYSED, Concern.LEFT_OUT)
+    patience = timedelta(seconds=entry.overdue_after_seconds or 0) or DEFAULT_PATIENCE
+    concerns = [
+        *_overdue(age, patience),
+        *_not_analysed(entry, age),
+        *(found for found in entry.concerns if found.concern not in own),
+        *_left_out(left_out),
+    ]
+    concerns.sort(key=_gravity)
+    return replace(
+        entry,
+        age_seconds=None if age is None else age.total_seconds(),
+        concerns=tuple(concerns),
+        worst_concern=concerns[0].concern if concerns else "",
+        left_out=left_out,
+        snapshots_left_out=len(left_out),
+    )
+
+
+def _figures(state: ClusterState) -> FleetEntry:
+    balance, load = state.balance, state.load
+    assert balance is not None
+    latest = balance.latest
+    first_full = load.first_full if load else None
+    bytes_in_evenness = load.leaders if load else None
+    disks = load.disks if load else ()
+    known_disks = [disk for disk in disks if disk.outlook is not Outlook.NOT_KNOWN]
+    return FleetEntry(
+        cluster=state.cluster,
+        snapshot_id=latest.snapshot_id,
+        observed_at=latest.observed_at,
+        brokers=len(balance.brokers),
+        live_brokers=len(balance.live_brokers),
+        idle_brokers=len(balance.idle_broker_ids),
+        leaders=latest.leaders.total,
+        leaders_max_minus_min=latest.leaders.max_minus_min,
+        leaders_best_max_minus_min=latest.leaders.best_max_minus_min,
+        leaders_max_over_mean=latest.leaders.max_over_mean,
+        share_not_preferred=latest.share_not_preferred,
+        replicas=latest.replicas.total,
+        replicas_max_over_mean=latest.replicas.max_over_mean,
+        bytes=latest.bytes.total,
+        bytes_max_over_mean=latest.bytes.max_over_mean,
+        bytes_in_per_second=load.bytes_in.now if load else None,
+        bytes_in_p95_per_second=load.bytes_in.p95 if load else None,
+        bytes_in_max_over_mean=bytes_in_evenness.max_over_mean if bytes_in_evenness else None,
+        growth_bytes_per_day=load.bytes_per_day if load else None,
+        first_full_broker=first_full.broker_id if first_full else None,
+        first_full_days=first_full.days_left if first_full else None,
+        wanted_goal=str(state.wanted.goal) if state.wanted else None,
+        live_leaders=tuple(broker.leaders for broker in balance.live_brokers),
+        bytes_in_is_at_least=load.bytes_in.is_at_least if load else False,
+        bytes_in_trace=load.bytes_in_trace if load else None,
+        disks=len(disks),
+        disks_not_known=len(disks) - len(known_disks),
+        first_disk=known_disks[0] if known_disks else None,
+    )
 
 
 def as_of_now(
@@ -91,12 +155,10 @@ def _as_of_now(
     concerns = [found for found in entry.concerns if found.concern != Concern.SILENT]
     if critical_count:
         words = pluralize(critical_count, "critical finding")
-        concerns.append(EntryConcern(str(Concern.CRITICAL), words))
-    gravity = [str(concern) for concern in Concern]
-    concerns.sort(key=lambda found: gravity.index(found.concern) if found.concern in gravity else 0)
+        concerns.append(EntryConcern(Concern.CRITICAL, words, critical_count))
+    concerns.sort(key=_gravity)
     overdue = _overdue(age, timedelta(seconds=entry.overdue_after_seconds or 0) or DEFAULT_PATIENCE)
-    known = [EntryConcern(str(found.concern), found.words) for found in overdue]
-    all_concerns = (*known, *concerns)
+    all_concerns = (*overdue, *concerns)
     return replace(
         entry,
         age_seconds=None if age is None else age.total_seconds(),
@@ -112,18 +174,17 @@ def _weight_now(entry: FleetEntry, worst: str, critical: Mapping[str, int]) -> f
     return critical.get(entry.cluster, 0) if worst == Concern.CRITICAL else 0
 
 
-def _missing_snapshots(state: ClusterState) -> Iterator[ClusterConcern]:
-    yield from _overdue(state.age, _patience(state.balance))
-    if state.age is not None and state.balance is None:
-        yield ClusterConcern(Concern.NOT_ANALYSED, "has snapshots, but none is analysed yet", 1.0)
+def _not_analysed(entry: FleetEntry, age: timedelta | None) -> Iterator[EntryConcern]:
+    if age is not None and entry.snapshot_id is None:
+        yield EntryConcern(Concern.NOT_ANALYSED, "has snapshots, but none is analysed yet", 1.0)
 
 
-def _overdue(age: timedelta | None, patience: timedelta) -> Iterator[ClusterConcern]:
+def _overdue(age: timedelta | None, patience: timedelta) -> Iterator[EntryConcern]:
     if age is None:
-        yield ClusterConcern(Concern.SILENT, "has no snapshot yet", float("inf"))
+        yield EntryConcern(Concern.SILENT, "has no snapshot yet", _NEVER)
     elif age > patience:
         seconds = age.total_seconds()
-        yield ClusterConcern(Concern.SILENT, f"no snapshot for {format_seconds(seconds)}", seconds)
+        yield EntryConcern(Concern.SILENT, f"no snapshot for {format_seconds(seconds)}", seconds)
 
 
 def _patience(balance: LeaderBalance | None) -> timedelta:
@@ -138,7 +199,7 @@ def _patience(balance: LeaderBalance | None) -> timedelta:
     return max(_MIN_PATIENCE, timedelta(seconds=_MAX_MISSED_INTERVALS * usual_seconds))
 
 
-def _of_balance(state: ClusterState) -> Iterator[ClusterConcern]:
+def _of_balance(state: ClusterState) -> Iterator[EntryConcern]:
     balance = state.balance
     if balance is None:
         return
@@ -146,25 +207,25 @@ def _of_balance(state: ClusterState) -> Iterator[ClusterConcern]:
     changes = latest.changes
     if changes and changes.offline_partitions:
         words = f"{pluralize(changes.offline_partitions, 'partition')} without a leader"
-        yield ClusterConcern(Concern.OFFLINE, words, changes.offline_partitions)
+        yield EntryConcern(Concern.OFFLINE, words, changes.offline_partitions)
     dead = [broker.broker_id for broker in balance.brokers if broker.is_fenced]
     if dead:
         words = _count_and_ids("dead broker", dead)
         if changes:
             words += f"; {changes.under_replicated_partitions} partitions under-replicated"
-        yield ClusterConcern(Concern.DEAD, words, len(dead))
+        yield EntryConcern(Concern.DEAD, words, len(dead))
     idle = balance.idle_broker_ids
     if idle and latest.replicas.total >= latest.replicas.broker_count:
-        yield ClusterConcern(Concern.IDLE, _count_and_ids("idle broker", idle), len(idle))
+        yield EntryConcern(Concern.IDLE, _count_and_ids("idle broker", idle), len(idle))
     if state.wanted and state.wanted.goal is Goal.LEADERS:
         yield _uneven(balance)
     share = latest.share_not_preferred
     if share > MAX_SHARE_NOT_PREFERRED:
         words = f"{share * 100:.0f} % of partitions not led by their preferred leader"
-        yield ClusterConcern(Concern.NOT_PREFERRED, words, share)
+        yield EntryConcern(Concern.NOT_PREFERRED, words, share)
 
 
-def _uneven(balance: LeaderBalance) -> ClusterConcern:
+def _uneven(balance: LeaderBalance) -> EntryConcern:
     """Return the concern about the measure farther from its best: leaders, or preferred leaders."""
     measures = (
         ("leaders", balance.latest.leaders),
@@ -175,10 +236,10 @@ def _uneven(balance: LeaderBalance) -> ClusterConcern:
     )
     mean = worst.total / max(1, worst.broker_count)
     words = f"{worst.minimum} to {worst.maximum} {name} per broker"
-    return ClusterConcern(Concern.UNEVEN, words, worst.max_minus_min / max(1.0, mean))
+    return EntryConcern(Concern.UNEVEN, words, worst.max_minus_min / max(1.0, mean))
 
 
-def _of_load(load: ClusterLoad | None) -> Iterator[ClusterConcern]:
+def _of_load(load: ClusterLoad | None) -> Iterator[EntryConcern]:
     if load is None:
         return
     soon_full = [disk for disk in load.disks if _is_full_soon(disk)]
@@ -188,24 +249,24 @@ def _of_load(load: ClusterLoad | None) -> Iterator[ClusterConcern]:
         if len(soon_full) > 1:
             others = pluralize(len(soon_full) - 1, "other disk")
             words += f", {others} within {SOON_DAYS} days"
-        yield ClusterConcern(Concern.DISK, words, -(first.days_left or 0.0))
+        yield EntryConcern(Concern.DISK, words, -(first.days_left or 0.0))
     if load.leaders and load.leaders.max_over_mean >= MAX_OVER_SHARE:
         busiest = max(
             load.brokers, key=lambda broker: (broker.as_leader.now or 0, -broker.broker_id)
         )
         words = f"broker {busiest.broker_id} takes in {load.leaders.max_over_mean:.1f} × its share"
-        yield ClusterConcern(Concern.BUSY, words, load.leaders.max_over_mean)
+        yield EntryConcern(Concern.BUSY, words, load.leaders.max_over_mean)
 
 
 def _is_full_soon(disk: DiskForecast) -> bool:
     return disk.days_left is not None and disk.days_left <= SOON_DAYS
 
 
-def _left_out(state: ClusterState) -> Iterator[ClusterConcern]:
-    if state.left_out:
-        count = len(state.left_out)
+def _left_out(left_out: Sequence[LeftOut]) -> Iterator[EntryConcern]:
+    if left_out:
+        count = len(left_out)
         words = f"{pluralize(count, 'snapshot')} could not be analysed"
-        yield ClusterConcern(Concern.LEFT_OUT, words, count)
+        yield EntryConcern(Concern.LEFT_OUT, words, count)
 
 
 def _count_and_ids(what: str, broker_ids: Sequence[int]) -> str:

@@ -1,11 +1,10 @@
-"""All clusters side by side, the worst first: the values that `analysis` orders and `reporting`
-draws.
+"""What is known of each cluster of the fleet, and what can be the matter with it.
 
-fleet.rows[0].state.cluster, fleet.rows[0].worst
+ClusterState("demo", age, balance=balance, load=load, wanted=wanted)
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -36,18 +35,6 @@ class Concern(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterConcern:
-    """One concern in a few words.
-
-    Of two clusters with the same one, the larger `weight` is worse.
-    """
-
-    concern: Concern
-    words: str
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterState:
     """What is known of one cluster by now."""
 
@@ -57,20 +44,3 @@ class ClusterState:
     load: ClusterLoad | None = None
     wanted: WantedRebalance | None = None  # what would help; None: the policy asks for nothing
     left_out: tuple[LeftOut, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FleetRow:
-    state: ClusterState
-    concerns: tuple[ClusterConcern, ...]  # gravest first; none: all is well
-    overdue_after: timedelta = DEFAULT_PATIENCE  # without a new snapshot
-
-    @property
-    def worst(self) -> ClusterConcern | None:
-        return self.concerns[0] if self.concerns else None
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    as_of: datetime  # UTC
-    rows: tuple[FleetRow, ...]  # worst first

@@ -1,11 +1,12 @@
 """The fleet as a document: a flat entry per cluster, the worst first, with what small charts need.
 
-    entries = [entry_of(row) for row in fleet.rows]
-    read_fleet(text, where="reports/fleet.json").clusters[0].cluster
+    read_fleet(text, where="reports/fleet.json").clusters[0].worst
+    read_entry(entry_text(entry))
 
 The pages of all clusters are drawn from entries, whether these were just made or read again.
 
-Limits: a document of an earlier release has no charts, and does not say when a snapshot is overdue.
+Limits: a document of an earlier release has no charts and no weights, and does not say when a
+snapshot is overdue.
 """
 
 from dataclasses import asdict, dataclass, fields
@@ -13,9 +14,11 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from counterpoise.errors import InputError
-from counterpoise.model.fleet import ClusterConcern, Concern, FleetRow
+from counterpoise.model.balance import LeftOut
+from counterpoise.model.fleet import Concern
 from counterpoise.model.json_values import json_keys, read_json
-from counterpoise.model.load import DiskForecast, Outlook, Trace
+from counterpoise.model.load import DiskForecast, Trace
+from counterpoise.model.safe_text import for_json
 
 FORMAT: Final = "counterpoise-fleet/1"
 # Not figures, but what charts and words are made of: left out of tables.
@@ -27,16 +30,21 @@ _PARTS: Final = (
     "disks",
     "disks_not_known",
     "first_disk",
+    "left_out",
     "overdue_after_seconds",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class EntryConcern:
-    """One concern of a cluster, by its name in `Concern`, in a few words."""
+    """One concern of a cluster, by its name in `Concern`, in a few words.
+
+    Of two clusters with the same one, the larger `weight` is worse.
+    """
 
     concern: str
     words: str
+    weight: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,7 @@ class FleetEntry:
     disks: int = 0
     disks_not_known: int = 0  # without a forecast
     first_disk: DiskForecast | None = None  # to fill, of those with a forecast
+    left_out: tuple[LeftOut, ...] = ()
     overdue_after_seconds: float | None = None
 
     @property
@@ -97,52 +106,6 @@ class FleetDocument:
     clusters: tuple[FleetEntry, ...]  # worst first
 
 
-def entry_of(row: FleetRow) -> FleetEntry:
-    """Return the entry of a cluster."""
-    state = row.state
-    balance, load = state.balance, state.load
-    latest = balance.latest if balance else None
-    first_full = load.first_full if load else None
-    bytes_in_evenness = load.leaders if load else None
-    disks = load.disks if load else ()
-    known_disks = [disk for disk in disks if disk.outlook is not Outlook.NOT_KNOWN]
-    return FleetEntry(
-        cluster=state.cluster,
-        worst_concern=str(row.worst.concern) if row.worst else "",
-        age_seconds=None if state.age is None else state.age.total_seconds(),
-        snapshot_id=latest.snapshot_id if latest else None,
-        observed_at=latest.observed_at if latest else None,
-        brokers=len(balance.brokers) if balance else None,
-        live_brokers=len(balance.live_brokers) if balance else None,
-        idle_brokers=len(balance.idle_broker_ids) if balance else None,
-        leaders=latest.leaders.total if latest else None,
-        leaders_max_minus_min=latest.leaders.max_minus_min if latest else None,
-        leaders_best_max_minus_min=latest.leaders.best_max_minus_min if latest else None,
-        leaders_max_over_mean=latest.leaders.max_over_mean if latest else None,
-        share_not_preferred=latest.share_not_preferred if latest else None,
-        replicas=latest.replicas.total if latest else None,
-        replicas_max_over_mean=latest.replicas.max_over_mean if latest else None,
-        bytes=latest.bytes.total if latest else None,
-        bytes_max_over_mean=latest.bytes.max_over_mean if latest else None,
-        bytes_in_per_second=load.bytes_in.now if load else None,
-        bytes_in_p95_per_second=load.bytes_in.p95 if load else None,
-        bytes_in_max_over_mean=bytes_in_evenness.max_over_mean if bytes_in_evenness else None,
-        growth_bytes_per_day=load.bytes_per_day if load else None,
-        first_full_broker=first_full.broker_id if first_full else None,
-        first_full_days=first_full.days_left if first_full else None,
-        wanted_goal=str(state.wanted.goal) if state.wanted else None,
-        snapshots_left_out=len(state.left_out),
-        concerns=tuple(map(_entry_concern, row.concerns)),
-        live_leaders=tuple(broker.leaders for broker in balance.live_brokers) if balance else (),
-        bytes_in_is_at_least=load.bytes_in.is_at_least if load else False,
-        bytes_in_trace=load.bytes_in_trace if load else None,
-        disks=len(disks),
-        disks_not_known=len(disks) - len(known_disks),
-        first_disk=known_disks[0] if known_disks else None,
-        overdue_after_seconds=row.overdue_after.total_seconds(),
-    )
-
-
 def figures_of(entry: FleetEntry) -> dict[str, Any]:
     """Return the flat figures of a cluster by name, as JSON and CSV have them."""
     names = (field.name for field in fields(entry) if field.name not in _PARTS)
@@ -158,6 +121,7 @@ def document_of(entry: FleetEntry) -> dict[str, Any]:
     parts = {name: getattr(entry, name) for name in _PARTS if name != "concerns"} | {
         "bytes_in_trace": None if trace is None else _trace(trace),
         "first_disk": None if disk is None else asdict(disk) | {"held": _trace(disk.held)},
+        "left_out": list(map(asdict, entry.left_out)),
     }
     return figures_of(entry) | parts | {"findings": list(map(asdict, entry.concerns))}
 
@@ -174,5 +138,11 @@ def read_fleet(text: str, *, where: str) -> FleetDocument:
         raise InputError(f"{where} is no document of the fleet: {error}") from None
 
 
-def _entry_concern(found: ClusterConcern) -> EntryConcern:
-    return EntryConcern(str(found.concern), found.words)
+def entry_text(entry: FleetEntry) -> str:
+    """Return everything of an entry as JSON, for `read_entry`."""
+    return for_json(document_of(entry)) + "\n"
+
+
+def read_entry(text: str) -> FleetEntry:
+    """Return the entry. Raises ValueError for a text that is none."""
+    return read_json(FleetEntry, text)

@@ -11,6 +11,7 @@ Limits: addresses are XComs, as those of all links of Airflow: whoever may write
 them.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -90,12 +91,17 @@ def show_audit(ti: Any, cluster: str) -> str:
     return show_page(ti, REPORT, f"reports/{audit_report_name(cluster)}")
 
 
-def show_balance(ti: Any, cluster: str) -> None:
-    """Have the running task show a cluster and its newest balance report."""
+def show_balances(ti: Any, clusters: Sequence[str]) -> None:
+    """Have the running task show a cluster and its newest balance report; the report over all
+    clusters, where it is about several.
+    """
     from counterpoise.archive import balance_report_name
 
-    show_cluster(ti, cluster)
-    show_page(ti, REPORT, f"reports/{balance_report_name(cluster)}")
+    if len(clusters) > 1:
+        show_fleet(ti)
+        return
+    show_cluster(ti, clusters[0])
+    show_page(ti, REPORT, f"reports/{balance_report_name(clusters[0])}")
 
 
 def show_fleet(ti: Any) -> None:

@@ -37,7 +37,13 @@ from .planning import (
     undo_plan,
 )
 from .proposing import propose, unneeded_proposal
-from .reports import report_balance, report_fleet, write_balance_report
+from .reports import (
+    ReportedClusters,
+    report_balance,
+    report_balances,
+    report_fleet,
+    write_balance_report,
+)
 from .self_check import self_check
 from .snapshots import checked_snapshot, due_clusters, fresh_snapshot, snapshot, write_data_docs
 from .verifying import (
@@ -62,6 +68,7 @@ __all__ = [
     "NothingToMove",
     "Place",
     "PlannedRun",
+    "ReportedClusters",
     "WatchReport",
     "adopt_run",
     "analyse",
@@ -100,6 +107,7 @@ __all__ = [
     "rebuild_views",
     "removal_verdict",
     "report_balance",
+    "report_balances",
     "report_fleet",
     "report_run",
     "round_by_hand",

@@ -2,6 +2,7 @@
 
 propose(installation, "orders-eu")
 unneeded_proposal(installation, "orders-eu")
+nothing_to_ask(installation, analysed)          # both at once, of what is known already
 """
 
 from typing import Any
@@ -26,8 +27,11 @@ def propose(installation: Installation, cluster: str) -> dict[str, Any] | None:
     the same question waits already, or was answered with a no lately: a person is asked once,
     however often it is found again.
     """
-    analysed = cluster_analysis(installation, cluster, with_load=False)
-    wanted = analysed.wanted
+    return _proposal(installation, cluster_analysis(installation, cluster, with_load=False))
+
+
+def _proposal(installation: Installation, analysed: ClusterAnalysis) -> dict[str, Any] | None:
+    cluster, wanted = analysed.balance.cluster, analysed.wanted
     if (
         wanted is None
         or _is_frozen(installation, cluster)
@@ -51,11 +55,29 @@ def unneeded_proposal(installation: Installation, cluster: str) -> tuple[Run, st
     """Return the run that the analysis asked for, waits for an answer and is no longer needed, and
     why. None without one, and while the cluster is frozen.
     """
+    run = _own_proposal(installation, cluster)
+    if run is None:
+        return None
+    return _unneeded(installation, run, cluster_analysis(installation, cluster, with_load=False))
+
+
+def nothing_to_ask(installation: Installation, analysed: ClusterAnalysis) -> bool:
+    """Return whether there is nothing to propose for a cluster, and nothing to withdraw."""
+    run = _own_proposal(installation, analysed.balance.cluster)
+    is_unneeded = run is not None and _unneeded(installation, run, analysed) is not None
+    return not is_unneeded and _proposal(installation, analysed) is None
+
+
+def _own_proposal(installation: Installation, cluster: str) -> Run | None:
     waiting = installation.ledger.runs(cluster=cluster, states={RunState.PROPOSED})
     own = [run for run in waiting if run.requester == Person.of_analysis()]
-    if not own or _is_frozen(installation, cluster):
-        return None
-    run, wanted = own[0], cluster_analysis(installation, cluster, with_load=False).wanted
+    return own[0] if own and not _is_frozen(installation, cluster) else None
+
+
+def _unneeded(
+    installation: Installation, run: Run, analysed: ClusterAnalysis
+) -> tuple[Run, str] | None:
+    wanted = analysed.wanted
     if wanted is None:
         return run, "no live broker is idle, and leaders are even enough"
     if _is_about(installation, run, wanted):

@@ -1,31 +1,56 @@
 """The reports of the analysis: of a cluster, and of the fleet.
 
 report_balance(installation, "orders-eu", period=timedelta(days=30))
+report_balances(installation, ["orders-eu", "orders-us"])      # reads less of the store for each
 report_fleet(installation)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from counterpoise import analysis, history, reporting
 from counterpoise.archive import balance_report_name, fleet_report_name
-from counterpoise.errors import CounterpoiseError, RefusedError
+from counterpoise.errors import CounterpoiseError, RefusedError, list_complaints
 from counterpoise.installation import Installation
-from counterpoise.model.balance import PlanSize
+from counterpoise.model.balance import LeftOut, PlanSize
 from counterpoise.model.fleet import ClusterState
+from counterpoise.model.fleet_document import FleetEntry
 from counterpoise.model.movement import busiest_link_bytes
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.words import pluralize
 from counterpoise.pipeline.cluster_analysis import (
     PERIOD,
     ClusterAnalysis,
     cluster_analysis,
     with_both_periods,
 )
+from counterpoise.pipeline.proposing import nothing_to_ask
 from counterpoise.planning import plan_from
-from counterpoise.results import Results
+from counterpoise.results import Results, StoredViews, results_of_many
 
 _LOGGER = safe_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedClusters:
+    """What became of the reports of several clusters."""
+
+    failures: Mapping[str, Exception]  # by cluster
+    nothing_to_ask: tuple[str, ...]  # clusters of which `propose` would do nothing
+
+    def check(self) -> None:
+        """Raise CounterpoiseError with each cluster whose report is not complete, and why."""
+        if not self.failures:
+            return
+        count = pluralize(len(self.failures), "report")
+        complaints = [f"{cluster}: {error}" for cluster, error in self.failures.items()]
+        failure = CounterpoiseError(list_complaints(f"{count} not complete", complaints))
+        errors = self.failures.values()
+        failure.retryable = any(getattr(error, "retryable", True) for error in errors)
+        raise failure
 
 
 def report_balance(
@@ -53,9 +78,45 @@ def write_balance_report(
     report is that of the day on which the period ended.
     """
     analysed = cluster_analysis(installation, cluster, period=period, until=until)
-    analysed = with_both_periods(analysed)
+    return _write_report(installation, with_both_periods(analysed))
+
+
+def report_balances(
+    installation: Installation,
+    clusters: Iterable[str],
+    limit: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> ReportedClusters:
+    """Write the reports of clusters, and of each what the fleet's report tells of it. What they
+    share is read once.
+
+    Whatever a report fails with, the others are written; `limit` ends one that takes too long.
+    """
+    failures: dict[str, Exception] = {}
+    quiet = []
+    with results_of_many(installation.archive.store) as results:
+        for cluster in clusters:
+            try:
+                with limit():
+                    analysed = cluster_analysis(installation, cluster, results=results)
+                    analysed = with_both_periods(analysed)
+                    _write_report(installation, analysed)
+                    state = _state(analysed, timedelta(0), ())
+                    results.write_fleet_entry(analysis.fleet_entry(state))
+                    if nothing_to_ask(installation, analysed):
+                        quiet.append(cluster)
+            except Exception as error:
+                failures[cluster] = error
+                is_ours = isinstance(error, CounterpoiseError)
+                _LOGGER.warning(
+                    "the report of %s is not complete: %s", cluster, error, exc_info=not is_ours
+                )
+    return ReportedClusters(failures, tuple(quiet))
+
+
+def _write_report(installation: Installation, analysed: ClusterAnalysis) -> str:
+    cluster = analysed.balance.cluster
     plan_size = _plan_size(installation, analysed)
-    left_out = installation.results.left_out(cluster)
+    left_out = analysed.known.results.left_out(cluster)
 
     def render(renderer: Callable[..., str]) -> str:
         return renderer(
@@ -116,10 +177,11 @@ def _plan_size(installation: Installation, analysed: ClusterAnalysis) -> PlanSiz
 
 def report_fleet(installation: Installation) -> str:
     """Write the report over all clusters, worst first; return the URI of the page."""
-    results = installation.results  # for all of them, since all rounds are read for it
     clusters = sorted(installation.settings.clusters)
-    states = [_state(installation, cluster, results) for cluster in clusters]
-    fleet = analysis.fleet(states, as_of=installation.clock())
+    with results_of_many(installation.archive.store) as results:
+        stored = results.stored_views()
+        entries = [_fleet_entry(installation, cluster, results, stored) for cluster in clusters]
+    fleet = analysis.fleet(entries, as_of=installation.clock())
     write = installation.archive.write_report
     write(fleet_report_name(suffix="md"), reporting.fleet_markdown(fleet))
     write(fleet_report_name(suffix="json"), reporting.fleet_json(fleet))
@@ -127,19 +189,32 @@ def report_fleet(installation: Installation) -> str:
     return write(fleet_report_name(), reporting.fleet_report(fleet))
 
 
-def _state(installation: Installation, cluster: str, results: Results) -> ClusterState:
-    """Return what the fleet's report needs of one cluster; little before the first analysis."""
-    left_out = results.left_out(cluster)
+def _fleet_entry(
+    installation: Installation, cluster: str, results: Results, stored: StoredViews
+) -> FleetEntry:
+    """Return what the fleet's report tells of one cluster; little before the first analysis.
+
+    The report of the cluster has left it, where that is of the newest snapshot.
+    """
+    left_out = results.left_out(cluster, stored)
     known_ids = {
         installation.ledger.last_snapshot_id(cluster),
         *results.of_cluster(cluster),
     }
     scheduled = [history.scheduled_at_of(known_id) for known_id in known_ids if known_id]
     age = installation.clock() - max(scheduled) if scheduled else None
+    entry = results.fleet_entry(cluster, stored)
+    if entry is not None:
+        return analysis.with_age(entry, age, left_out)
     try:
         analysed = cluster_analysis(installation, cluster, results=results)
     except RefusedError:
-        return ClusterState(cluster, age, left_out=left_out)
-    return ClusterState(
-        cluster, age, analysed.balance, analysed.load, analysed.wanted, left_out=left_out
-    )
+        return analysis.fleet_entry(ClusterState(cluster, age, left_out=left_out))
+    return analysis.fleet_entry(_state(analysed, age, left_out))
+
+
+def _state(
+    analysed: ClusterAnalysis, age: timedelta | None, left_out: tuple[LeftOut, ...]
+) -> ClusterState:
+    balance = analysed.balance
+    return ClusterState(balance.cluster, age, balance, analysed.load, analysed.wanted, left_out)

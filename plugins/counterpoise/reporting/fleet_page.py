@@ -1,7 +1,7 @@
 """The page of all clusters, the worst first, each with a link to its own page; and the same as
 text.
 
-    fleet_report(fleet([state, ...], as_of=now))
+    fleet_report(fleet([entry, ...], as_of=now))
     fleet_rows(entries, link=lambda cluster: f"clusters/{cluster}")   # for a page with more on it
 
 Links of the report are relative: `<cluster>/leader-balance.html`. A cluster that was never analysed
@@ -16,13 +16,13 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from counterpoise.model.fleet import ClusterState, Concern, Fleet, FleetRow
+from counterpoise.model.fleet import Concern
 from counterpoise.model.fleet_document import (
     FORMAT,
     EntryConcern,
+    FleetDocument,
     FleetEntry,
     document_of,
-    entry_of,
     figures_of,
 )
 from counterpoise.model.safe_text import for_json, for_markdown
@@ -59,15 +59,14 @@ class ClusterRow:
     last_snapshot: str
 
 
-def fleet_report(fleet: Fleet) -> str:
+def fleet_report(fleet: FleetDocument) -> str:
     """Return one self-contained HTML page."""
-    entries = [entry_of(row) for row in fleet.rows]
     return render(
         "fleet.html",
         fleet=fleet,
-        tiles=fleet_tiles(entries),
-        rows=fleet_rows(entries, link=_page_of),
-        without_concern=sum(not row.concerns for row in fleet.rows),
+        tiles=fleet_tiles(fleet.clusters),
+        rows=fleet_rows(fleet.clusters, link=_page_of),
+        without_concern=sum(not entry.concerns for entry in fleet.clusters),
     )
 
 
@@ -113,10 +112,9 @@ def fleet_tiles(entries: Sequence[FleetEntry]) -> tuple[Tile, ...]:
     )
 
 
-def fleet_markdown(fleet: Fleet) -> str:
+def fleet_markdown(fleet: FleetDocument) -> str:
     """Return one table, the worst cluster first, with names escaped."""
-    entries = [entry_of(row) for row in fleet.rows]
-    rows = ((entry.cluster, _all_words(entry), *_figures(entry)) for entry in entries)
+    rows = ((entry.cluster, _all_words(entry), *_figures(entry)) for entry in fleet.clusters)
     heads = (
         "Cluster",
         "Why",
@@ -130,42 +128,32 @@ def fleet_markdown(fleet: Fleet) -> str:
     parts = [
         "# All clusters",
         for_markdown(f"As of {when(fleet.as_of)}. Worst first."),
-        table(heads, rows) if fleet.rows else "No cluster is configured yet.",
+        table(heads, rows) if fleet.clusters else "No cluster is configured yet.",
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def fleet_json(fleet: Fleet) -> str:
+def fleet_json(fleet: FleetDocument) -> str:
     """Return one JSON object with sorted keys: bytes, bytes per second, seconds, shares 0 to 1;
     null is not known.
     """
     document = {
         "format": FORMAT,
         "as_of": fleet.as_of.astimezone(UTC).isoformat(),
-        "clusters": [
-            document_of(entry_of(row))
-            | {
-                "left_out": [
-                    {"snapshot_id": left_out.snapshot_id, "reason": left_out.reason}
-                    for left_out in row.state.left_out
-                ]
-            }
-            for row in fleet.rows
-        ],
+        "clusters": list(map(document_of, fleet.clusters)),
     }
     return for_json(document, indent=1) + "\n"
 
 
-def fleet_csv(fleet: Fleet) -> str:
+def fleet_csv(fleet: FleetDocument) -> str:
     """Return one row per cluster, the worst first, under a row of names; an empty cell is not
     known.
 
     A text that a spreadsheet would take for a formula gets a quote before it.
     """
-    entries = [entry_of(row) for row in fleet.rows]
-    rows = [figures_of(entry) | {"why": _all_words(entry)} for entry in entries]
-    empty = entry_of(FleetRow(ClusterState("", None), ()))  # an empty row has all the names
-    names = ["cluster", "why", *(name for name in figures_of(empty) if name != "cluster")]
+    rows = [figures_of(entry) | {"why": _all_words(entry)} for entry in fleet.clusters]
+    all_names = figures_of(FleetEntry(""))
+    names = ["cluster", "why", *(name for name in all_names if name != "cluster")]
     return csv_table(names, ([row[name] for name in names] for row in rows))
 
 

@@ -76,6 +76,10 @@ class WorkingCopy:
                 self._store.download(path, self._folder / path)
             self._fetched.add(path)
 
+    def has(self, path: str) -> bool:
+        """Return whether a file of the store was fetched."""
+        return path in self._fetched
+
     def small_files(self, paths: Iterable[str], max_bytes: int) -> dict[str, bytes]:
         """Return the contents of those files that were fetched and are small."""
         if self._folder is None:
