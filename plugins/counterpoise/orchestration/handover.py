@@ -355,6 +355,7 @@ def end_unanswered(
     except RunConflictError as error:  # answered, or superseded, since
         _LOGGER.info("not rejected: %s", error)
         return
+    tell_about_run(installation, run_id)
     raise RefusedError(f"the plan of run {run_id} is rejected: {reason}")
 
 
