@@ -21,8 +21,10 @@ from sqlalchemy import select
 
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import Run, RunState
+from counterpoise.orchestration import handover
 from counterpoise.web import airflow_questions
 from tests.support.web import browser, token_on
 
@@ -128,6 +130,26 @@ def test_a_no_on_the_page_ends_it(
     assert rebalance(answer, {"goal": "add-brokers", "broker_ids": [3]}) == "success"
     (run,) = installation.ledger.runs()
     assert run.state is RunState.REJECTED and run.reason == "not now"
+
+
+def test_a_no_on_the_page_ends_a_run_whose_dag_run_has_ended(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    rebalance: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one that its last task could not end: the ledger did not answer, say."""
+    monkeypatch.setattr(handover, "end_unanswered", lambda *_: None)
+    kafka.denied[REASSIGN] = "CLUSTER_AUTHORIZATION_FAILED"
+    assert rebalance(lambda _run: None, {"goal": "add-brokers", "broker_ids": [3]}) == "failed"
+    (run,) = installation.ledger.runs()
+    assert run.state is RunState.PROPOSED
+    with browser(environment_of(installation), "bob", role="user") as client:
+        page = client.get(f"/runs/{run.run_id}/plan").text
+        assert "This plan must not run." in page and "may not" in page
+        assert send(client, run, answer="reject", reason="no rights").status_code == 303
+    (run,) = installation.ledger.runs()
+    assert (run.state, run.reason) == (RunState.REJECTED, "no rights")
 
 
 def test_the_second_yes_on_the_page_comes_from_another_person(

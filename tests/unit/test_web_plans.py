@@ -24,7 +24,7 @@ from counterpoise.web.airflow_questions import answer_question
 from tests.support import hostile
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
-from tests.support.web import browser, token_on
+from tests.support.web import browser, set_dag_run_state, token_on
 
 POLICY = "{access: {approve: [alice, bob, rita]}, approval: {max_rate: 50MB/s}}"
 PICTURE = "\n".join(f"orders-{p}: 1 2 3 size=3000000" for p in range(9))
@@ -81,6 +81,7 @@ def answering(
 
     with browser(environment, user) as client:
         client.app.dependency_overrides[answer_question] = lambda: answer  # type: ignore[attr-defined]
+        set_dag_run_state(client, "running")
         yield client, answers
 
 

@@ -60,6 +60,12 @@ class Journal:
             rows = [_submission(row) for row in connection.execute(query)]
         return {row.topic_partition: row for row in rows}
 
+    def has_submissions(self) -> bool:
+        """Return whether the run has submitted anything."""
+        query = sa.select(moves.c.run_id).where(moves.c.run_id == self.run_id).limit(1)
+        with self._transactions.reading() as connection:
+            return connection.scalar(query) is not None
+
     def unfinished_submissions(self) -> dict[TopicPartition, Submission]:
         """Return what was submitted last of each partition that was not observed to be done."""
         query = sa.select(moves).where(moves.c.run_id == self.run_id, moves.c.done_at.is_(None))

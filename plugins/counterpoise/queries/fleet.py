@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from counterpoise import access, analysis, approval
+from counterpoise import analysis
 from counterpoise.archive import fleet_report_name
-from counterpoise.errors import CounterpoiseError, RefusedError
+from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
 from counterpoise.ledger.overview import LedgerState
 from counterpoise.model.audit_point import AuditPoint
@@ -29,7 +29,7 @@ from counterpoise.model.severity import Severity
 from counterpoise.queries import freezes
 from counterpoise.queries.audits import newest_points
 from counterpoise.queries.file_cache import FileCache
-from counterpoise.queries.running import why_not_approve
+from counterpoise.queries.running import people_asked, why_not_approve
 from counterpoise.queries.viewing import Viewing
 
 _LOGGER = safe_logger(__name__)
@@ -132,17 +132,11 @@ def waiting_runs(
 
 def _waiting(installation: Installation, viewing: Viewing, run: Run, now: datetime) -> WaitingRun:
     settings = viewing.settings
-    policy = settings.clusters[run.cluster].policy
     approvals = installation.ledger.approvals_of(run.run_id)
-    approved_by = approval.approvers_in_force(approvals)
-    why_nobody = ""
-    try:
-        by = access.people_to_ask(policy, settings.people, run.requester, approved_by)
-    except RefusedError as error:
-        by, why_nobody = (), str(error)
+    asked = people_asked(settings, run, approvals)
     may_answer = not why_not_approve(settings, run, viewing.person, approvals)
     is_mine = viewing.viewer.may_change and may_answer
-    return WaitingRun(run, now - run.opened_at, is_mine, by, why_nobody)
+    return WaitingRun(run, now - run.opened_at, is_mine, asked.names, asked.why_nobody)
 
 
 def _fleet_document(installation: Installation) -> FleetDocument | None:

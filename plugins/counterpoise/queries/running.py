@@ -34,6 +34,7 @@ from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action, MovementPolicy
 from counterpoise.model.run import (
     UNDER_WAY_STATES,
+    WAITING_STATES,
     Event,
     Run,
     RunState,
@@ -43,7 +44,12 @@ from counterpoise.model.run import (
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.queries import Viewer, may_view
 from counterpoise.queries.viewing import MAY_NOT_VIEW, MayNotViewError, policy_refusal, who_may
-from counterpoise.rule_approvals import validated_at
+from counterpoise.rule_approvals import (
+    MUST_NOT_RUN,
+    NOT_VALIDATED,
+    is_refused_by_validation,
+    validated_at,
+)
 from counterpoise.settings import Settings
 from counterpoise.storage import Store
 from counterpoise.undoing import check_undoable
@@ -84,7 +90,11 @@ class RunDetails:
     who_may: Mapping[Action, str]  # who may, in words
     why_not_approve: str  # why the viewer's yes would not count; "" where it would
     may_reject: bool
+    is_requester: bool  # the viewer, of the plan
+    why_nobody: str  # may approve, of those whom the policy names; "" where somebody may
+    may_approve: tuple[str, ...]  # names of those whose yes is missing; () where everybody may
     is_requester_excluded: bool  # from those who may approve
+    has_moved: bool  # it has submitted something
     superseded_by: str | None  # the id of the run of the newer plan
     person: Person  # the viewer
     now: datetime
@@ -113,6 +123,16 @@ class RunDetails:
         return self.run.state is RunState.PROPOSED or is_open
 
     @property
+    def may_be_rejected(self) -> bool:
+        """Return whether a no ends the run: it waits for an answer, or has not started."""
+        return self.run.state in WAITING_STATES
+
+    @property
+    def was_started(self) -> bool:
+        """Return whether the run was under way, so that the cluster may have changed."""
+        return self.is_under_way or self.run_progress is not None or bool(self.touched)
+
+    @property
     def validated_at(self) -> datetime | None:
         """Return when rules and data were last checked, and nothing spoke against the plan."""
         return validated_at(self.run, self.events)
@@ -120,6 +140,23 @@ class RunDetails:
     @property
     def why_requested(self) -> str:
         return why_requested(self.events)
+
+    @property
+    def is_refused_by_validation(self) -> bool:
+        """Return whether the last check of rules and data found that the plan must not run."""
+        return is_refused_by_validation(self.run, self.events)
+
+    @property
+    def must_not_run(self) -> bool:
+        """Return whether the plan of a run that has not started was refused by validation."""
+        has_not_started = self.run.state in (RunState.PROPOSED, RunState.REJECTED)
+        return has_not_started and not self.was_started and self.is_refused_by_validation
+
+    @property
+    def why_refused_by_validation(self) -> str:
+        """Return what that check found; "" where an earlier release made it."""
+        found = [event for event in self.events if event.kind in (NOT_VALIDATED, MUST_NOT_RUN)]
+        return found[-1].text if found and found[-1].kind == MUST_NOT_RUN else ""
 
     @property
     def refused_answer(self) -> str:
@@ -167,6 +204,8 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
     limits = cluster.policy.movement if cluster else MovementPolicy()
     rules = cluster.policy.approval if cluster else None
     person = settings.people.airflow_user(viewer.user_id, viewer.user_name)
+    people_needed = approval.people_needed(plan, rules) if plan else 1
+    asked = people_asked(settings, run, approvals, people_needed)
     return RunDetails(
         run=run,
         plan=plan,
@@ -178,12 +217,16 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         touched=journal.touched(),
         events=journal.events(),
         reports=_reports(installation, run),
-        people_needed=approval.people_needed(plan, rules) if plan else 1,
+        people_needed=people_needed,
         why_two_people=approval.why_two_people(plan, rules) if plan else "",
         refusals=MappingProxyType(_refusals(settings, run.cluster, person)),
         who_may=MappingProxyType(_who_may(settings, run.cluster)),
         why_not_approve=why_not_approve(settings, run, person, approvals),
         may_reject=_may_reject(settings, run, person),
+        is_requester=access.is_requester(settings.people, person, run.requester),
+        why_nobody=asked.why_nobody,
+        may_approve=asked.names,
+        has_moved=journal.has_submissions(),
         is_requester_excluded=cluster is not None and not cluster.policy.requester_may_approve,
         superseded_by=_superseded_by(installation, run),
         person=person,
@@ -274,12 +317,40 @@ def why_not_approve(
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class PeopleAsked:
+    """Who may still approve a plan: () is everybody, unless `why_nobody` says why nobody may."""
+
+    names: tuple[str, ...] = ()
+    why_nobody: str = ""
+
+
+def people_asked(
+    settings: Settings, run: Run, approvals: Sequence[Approval], needed: int = 1
+) -> PeopleAsked:
+    """Return whom the policy names for the yes that is missing, of as many as are needed."""
+    if run.cluster not in settings.clusters:
+        return PeopleAsked()
+    policy = settings.clusters[run.cluster].policy
+    approved_by = approval.approvers_in_force(approvals)
+    try:
+        names = access.check_can_be_approved(
+            policy, settings.people, run.requester, needed=needed, approved_by=approved_by
+        )
+    except RefusedError as error:
+        return PeopleAsked(why_nobody=str(error))
+    return PeopleAsked(names)
+
+
 def _may_reject(settings: Settings, run: Run, person: Person) -> bool:
     if run.cluster not in settings.clusters:
         return False
     policy, people = settings.clusters[run.cluster].policy, settings.people
-    return access.may(policy, people, person, Action.APPROVE) or (
-        access.is_requester(people, person, run.requester) and not person.is_claimed
+    is_cancel = run.state is RunState.APPROVED
+    return (
+        access.may(policy, people, person, Action.APPROVE)
+        or (is_cancel and access.may(policy, people, person, Action.OPERATE))
+        or (access.is_requester(people, person, run.requester) and not person.is_claimed)
     )
 
 

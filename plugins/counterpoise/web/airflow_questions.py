@@ -87,7 +87,8 @@ def _waiting_task(session: Any, dag_run_id: str, fingerprint: str) -> str:
         return str(task_instance.task_id)
     raise RefusedError(
         "the Dag run does not wait for an answer now: it is about to ask, somebody has answered, "
-        "or it has ended; open the page again in some seconds"
+        "or it has ended; open the page again in some seconds. Where it has ended, reject the plan "
+        "and start a new Dag run"
     )
 
 

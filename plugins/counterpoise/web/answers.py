@@ -8,7 +8,7 @@ records it in the ledger, which decides.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -22,6 +22,7 @@ from counterpoise.queries import Viewer, running
 from counterpoise.queries.running import RunDetails
 from counterpoise.units import parse_rate
 from counterpoise.web.airflow_questions import AnswerInAirflow, AnswerQuestion
+from counterpoise.web.airflow_runs import DagRunStateOf, StateInAirflow, has_ended
 from counterpoise.web.forms import check_form, limited, sent_mark
 from counterpoise.web.plans import Shown, TypedAnswer, plan_response, why_not_here
 from counterpoise.web.requests_of_people import back_to
@@ -33,6 +34,14 @@ _OPTIONS: Final[Mapping[Decision, str]] = {  # as Airflow's ApprovalOperator nam
     Decision.REJECTED: "Reject",
 }
 _ANSWERS: Final = {"approve": Decision.GRANTED, "reject": Decision.REJECTED}
+
+
+@dataclass(frozen=True, slots=True)
+class _Airflow:
+    """What Airflow is told, and asked, as the user who answers."""
+
+    answer: AnswerQuestion
+    state_of: DagRunStateOf
 
 
 def answer_routes(open_installation: OpenInstallation) -> APIRouter:
@@ -47,6 +56,7 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
         run_id: str,
         viewer: CurrentViewer,
         answer_in_airflow: AnswerInAirflow,
+        state_in_airflow: StateInAirflow,
         answer: Annotated[str, Form()] = "check",
         rate: Annotated[str, Form()] = "",
         reason: Annotated[str, Form()] = "",
@@ -57,7 +67,8 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
             run = running.run_to_view(installation, run_id, viewer)
             decision = _ANSWERS.get(answer)
             answer_count = len(installation.ledger.approvals_of(run_id))
-            shown = _answered(installation, run, viewer, decision, typed, answer_in_airflow)
+            airflow = _Airflow(answer_in_airflow, state_in_airflow)
+            shown = _answered(installation, run, viewer, decision, typed, airflow)
             if not shown.is_sent:
                 return plan_response(request, installation, run, viewer, shown, may_change=True)
         mark = sent_mark(viewer, run.run_id, answer_count)
@@ -72,7 +83,7 @@ def _answered(
     viewer: Viewer,
     decision: Decision | None,
     typed: TypedAnswer,
-    answer_in_airflow: AnswerQuestion,
+    airflow: _Airflow,
 ) -> Shown:
     """Hand an answer on, or check a rate (no `decision`); return what the page then shows.
 
@@ -82,15 +93,16 @@ def _answered(
     _check_may_answer(details, decision)
     shown = Shown(typed=typed, rate_bytes_per_second=_usable_rate(typed))
     try:
-        _check_open(details, typed)
+        _check_open(details, decision, typed)
         if decision is None:
             _check_has_plan(details)
             _check_rate(installation, details, typed)
             return replace(shown, is_checked=True)
         if decision is Decision.GRANTED:
             _check_has_plan(details)
+            _check_validation(details)
         _check_answer(installation, details, decision, typed)
-        _hand_on(installation, details, decision, typed, answer_in_airflow)
+        _hand_on(installation, details, decision, typed, airflow)
     except (InputError, RefusedError) as error:
         return replace(shown, status=status_of(error), problem=str(error))
     return replace(shown, is_sent=True)
@@ -110,7 +122,7 @@ def _usable_rate(typed: TypedAnswer) -> int | None:
         return None
 
 
-def _check_open(details: RunDetails, typed: TypedAnswer) -> None:
+def _check_open(details: RunDetails, decision: Decision | None, typed: TypedAnswer) -> None:
     """Raise StalePlanError, RefusedError where an answer can decide nothing."""
     run = details.run
     if typed.plan != run.fingerprint:
@@ -118,7 +130,8 @@ def _check_open(details: RunDetails, typed: TypedAnswer) -> None:
             f"this page was of another plan than {run.fingerprint}, which the run has: open the "
             "page again and read it"
         )
-    if not details.waits_for_answer:
+    may_end = decision is Decision.REJECTED and details.may_be_rejected
+    if not details.waits_for_answer and not may_end:
         raise RefusedError(f"run {run.run_id} is {run.state}, so it waits for no answer any more")
 
 
@@ -128,6 +141,12 @@ def _check_has_plan(details: RunDetails) -> None:
             f"the store does not have the plan of run {details.run.run_id}, so nobody can approve "
             "it; bring the file back, or reject the plan"
         )
+
+
+def _check_validation(details: RunDetails) -> None:
+    if details.is_refused_by_validation:
+        why = details.why_refused_by_validation or "the log of the task validate says why"
+        raise RefusedError(f"this plan must not run: {why}. Make a new plan, and reject this one")
 
 
 def _check_rate(installation: Any, details: RunDetails, typed: TypedAnswer) -> None:
@@ -161,14 +180,16 @@ def _hand_on(
     details: RunDetails,
     decision: Decision,
     typed: TypedAnswer,
-    answer_in_airflow: AnswerQuestion,
+    airflow: _Airflow,
 ) -> None:
-    """Give an answer to the question of the Dag run; a no to a run without one is recorded here."""
+    """Give an answer to the question of the Dag run; a no that no question waits for is recorded
+    here: to a run without a Dag run, to one whose Dag run has ended, and to one that is approved.
+    """
     run = details.run
     problem = why_not_here(details)
-    if not problem and run.dag_run_id:
+    if not problem and (decision is Decision.GRANTED or _is_asked(details, airflow)):
         params = {"rate": typed.rate, "reason": typed.reason.strip(), "plan": typed.plan}
-        answer_in_airflow(run.dag_run_id, _OPTIONS[decision], params)
+        airflow.answer(run.dag_run_id or "", _OPTIONS[decision], params)
         return
     if decision is Decision.GRANTED:
         raise RefusedError(problem)
@@ -181,3 +202,11 @@ def _hand_on(
         reason=typed.reason,
         rate=None,
     )
+
+
+def _is_asked(details: RunDetails, airflow: _Airflow) -> bool:
+    """Return whether the Dag run still takes an answer about a plan."""
+    run = details.run
+    if not details.waits_for_answer:
+        return False
+    return not has_ended(airflow.state_of(run.dag_id or "", run.dag_run_id or ""))

@@ -129,7 +129,7 @@ def plan_response(
     """Return the page of a plan as one person sees it."""
     details = running.run_details(installation, run, viewer)
     if details.plan is None:
-        return _without_plan(request, details, shown)
+        return _without_plan(request, viewer, details, shown, may_change=may_change)
     view = running.plan_to_approve(installation, run, shown.rate_bytes_per_second)
     typed = shown.typed
     if typed == TypedAnswer():
@@ -159,7 +159,9 @@ def plan_response(
     return response
 
 
-def _without_plan(request: Request, details: RunDetails, shown: Shown) -> Response:
+def _without_plan(
+    request: Request, viewer: Viewer, details: RunDetails, shown: Shown, *, may_change: bool
+) -> Response:
     """Return what the ledger knows of a run whose plan the store does not have."""
     return page(
         request,
@@ -167,7 +169,10 @@ def _without_plan(request: Request, details: RunDetails, shown: Shown) -> Respon
         status=shown.status,
         details=details,
         problem=shown.problem,
+        reason=shown.typed.reason,
         plan_path=details.run.plan_uri,
+        may_change=may_change,
+        form_token=form_token(viewer),
     )
 
 

@@ -16,7 +16,7 @@ from counterpoise import controls
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.policy import Action
 from counterpoise.model.request_words import CLUSTER_FIELD, UNDO_FIELD
-from counterpoise.model.run import ENDED_STATES, Run
+from counterpoise.model.run import LOOKED_AFTER_STATES, Run
 from counterpoise.queries import running
 from counterpoise.queries.running import RunDetails
 from counterpoise.queries.viewing import airflow_refusal
@@ -83,7 +83,8 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
 
 def may_ask_undo(details: RunDetails, *, may_change: bool) -> bool:
     """Return whether the page of a run shows the way to its undo plan."""
-    return details.run.state in ENDED_STATES and not undo_refusal(details, may_change=may_change)
+    has_left_something = details.run.state in LOOKED_AFTER_STATES and details.has_moved
+    return has_left_something and not undo_refusal(details, may_change=may_change)
 
 
 def undo_refusal(details: RunDetails, *, may_change: bool) -> str:
