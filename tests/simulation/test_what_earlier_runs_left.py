@@ -4,13 +4,16 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from counterpoise import controls, pipeline
 from counterpoise.errors import HaltedError, NotApprovedError
 from counterpoise.installation import Installation
+from counterpoise.kafka_admin.port import NO_RESPONSE
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.ledger import Journal
 from counterpoise.model.approval import Decision
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -18,6 +21,7 @@ from counterpoise.model.kafka import (
     LEADER_RATE,
     LEADER_REPLICAS,
     RATE_KEYS,
+    CallResults,
     ConfigChange,
     ConfigOperation,
 )
@@ -28,7 +32,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState, TouchedKey
 from tests.support.installations import installation_over
 from tests.support.pictures import simulated
-from tests.support.runs import START, own_configs
+from tests.support.runs import START, at_broker, let_step_locks_run_out, own_configs
 
 CLUSTERS = """
 clusters:
@@ -116,6 +120,17 @@ def change_late(
 ) -> None:
     """Apply once more what a run sent."""
     kafka.alter_configs([ConfigChange(t.resource, t.key, operation, t.written_value) for t in keys])
+
+
+def rate_of_a_dead_call(
+    installation: Installation, run: pipeline.PlannedRun
+) -> tuple[Journal, TouchedKey]:
+    """Return a rate of a halted run: a process died in a call of its that nobody answered."""
+    journal = installation.ledger.journal(run["run_id"])
+    (rate,) = (key for key in journal.touched() if key.key == FOLLOWER_RATE)
+    with journal.step() as step:
+        step.sending([rate])
+    return journal, rate
 
 
 def submitted_move(installation: Installation, run: pipeline.PlannedRun) -> Move:
@@ -297,3 +312,90 @@ def test_a_move_of_a_rejected_run_that_comes_late_is_cancelled(
     assert own_configs(kafka) == {}
     with pytest.raises(NotApprovedError, match="rejected by alice"):
         pipeline.open_run(installation, *run_of(run))
+
+
+def set_by_somebody_else(kafka: SimulatedCluster) -> None:
+    kafka.alter_configs([ConfigChange(at_broker(3), FOLLOWER_RATE, ConfigOperation.SET, "777777")])
+
+
+@pytest.mark.parametrize("is_noted", [False, True], ids=["unanswered", "noted by its process"])
+def test_a_rate_of_ours_that_comes_late_gives_way_to_what_somebody_set_meanwhile(
+    installation: Installation, kafka: SimulatedCluster, *, is_noted: bool
+) -> None:
+    run = halted_while_moving(installation, kafka)
+    journal, rate = rate_of_a_dead_call(installation, run)
+    set_by_somebody_else(kafka)
+    pipeline.watch_throttles(installation, "demo", print)
+    change_late(kafka, [rate], ConfigOperation.SET)
+    if is_noted:
+        journal.note_late_call("config change")
+    for _ in range(2):
+        pipeline.watch_throttles(installation, "demo", print)
+        assert own_configs(kafka) == {at_broker(3): {FOLLOWER_RATE: "777777"}}
+
+
+def test_a_watch_that_was_stopped_before_its_call_leaves_what_somebody_set_meanwhile(
+    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = halted_while_moving(installation, kafka)
+    _, rate = rate_of_a_dead_call(installation, run)
+    change_late(kafka, [rate], ConfigOperation.SET)
+    read = kafka.describe_configs
+
+    def read_and_stop(*args: Any, **more: Any) -> Any:
+        patch.undo()
+        found = read(*args, **more)
+        let_step_locks_run_out(installation.ledger)
+        set_by_somebody_else(kafka)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka, "describe_configs", read_and_stop)
+        pipeline.watch_throttles(installation, "demo", print)
+    pipeline.watch_throttles(installation, "demo", print)
+    assert own_configs(kafka) == {at_broker(3): {FOLLOWER_RATE: "777777"}}
+
+
+def test_a_restore_of_the_watch_that_nobody_answered_is_on_record_until_all_brokers_answer(
+    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = halted_while_moving(installation, kafka)
+    journal = installation.ledger.journal(run["run_id"])
+    (rate,) = (key for key in journal.touched() if key.key == FOLLOWER_RATE)
+    change_late(kafka, [rate], ConfigOperation.SET)
+    with journal.step() as step:
+        step.reopen_keys()
+
+    def held_back(changes: Any, **_: Any) -> Any:
+        return CallResults((), {change.resource: NO_RESPONSE for change in changes})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka, "alter_configs", held_back)
+        assert pipeline.watch_throttles(installation, "demo", print).pending_keys
+    pipeline.watch_throttles(installation, "demo", print)
+    assert own_configs(kafka) == {}
+    assert [key.key for key in journal.touched() if key.has_unanswered_call] == [FOLLOWER_RATE]
+    kafka.advance(60)
+    pipeline.watch_throttles(installation, "demo", print)
+    assert not [key for key in journal.touched() if key.has_unanswered_call]
+
+
+def test_a_watch_that_was_stopped_within_its_call_notes_that_it_came_late(
+    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = halted_while_moving(installation, kafka)
+    journal, rate = rate_of_a_dead_call(installation, run)
+    change_late(kafka, [rate], ConfigOperation.SET)
+    alter = kafka.alter_configs
+
+    def stop_and_alter(changes: Any, **more: Any) -> Any:
+        let_step_locks_run_out(installation.ledger)
+        with installation.ledger.step("demo"):  # of somebody else
+            return alter(changes, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka, "alter_configs", stop_and_alter)
+        pipeline.watch_throttles(installation, "demo", print)
+    assert [late.call for late in journal.late_calls()] == ["config change"]
+    assert pipeline.watch_throttles(installation, "demo", print).settled_runs
+    assert journal.late_calls() == ()

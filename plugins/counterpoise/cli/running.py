@@ -31,6 +31,7 @@ from counterpoise.errors import (
     LedgerError,
     NotApprovedError,
     RefusedError,
+    StepExpiredError,
     StepLockHeldError,
 )
 from counterpoise.installation import Installation
@@ -143,7 +144,7 @@ def _run_to_the_end(installation: Installation, run: Run, console: Console) -> N
                 opened(installation, run_id, fingerprint, display.log, seen=run)
             ),
             display.log,
-            passing=(StepLockHeldError,),
+            passing=(StepLockHeldError, StepExpiredError),
         )
 
         def displayed(step: Callable[[], float | None]) -> Callable[[], float | None]:

@@ -9,16 +9,16 @@ step's deadline: a copy that was frozen and wakes late neither calls nor writes.
 the call itself, it notes that the call was late, and the run is settled once more.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Final
 
-from counterpoise.errors import ClusterError, RunConflictError, UnknownOutcomeError
+from counterpoise.errors import ClusterError, UnknownOutcomeError
 from counterpoise.execution.commands import (
     Cancel,
     CancelLate,
     Command,
     Elect,
+    KeyChange,
     MarkRestored,
     Restore,
     RestoreOrder,
@@ -28,16 +28,16 @@ from counterpoise.execution.commands import (
 )
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.observe import changed_moves
+from counterpoise.execution.recorded_calls import AnyResults, RecordedCalls, name_of
 from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
 from counterpoise.execution.throttling.restore import keys_touched_by
 from counterpoise.execution.throttling.targets import default_rate, list_entries
-from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_answer
+from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
-from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
+from counterpoise.model.kafka import ConfigChange, ConfigResource
 from counterpoise.model.plan import Move
-from counterpoise.model.run import TouchedKey
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
@@ -55,10 +55,8 @@ _OVERTAKEN: Final = ("UNKNOWN_TOPIC_OR_PARTITION", "NO_REASSIGNMENT_IN_PROGRESS"
 # Or a broker stopped since the observation: the next one shows it, and knows how long to wait.
 _PASSES: Final = (NO_RESPONSE, NOT_SENT, *_OVERTAKEN)
 _NOT_ELECTABLE: Final = "PREFERRED_LEADER_NOT_AVAILABLE"
-_MAX_ERRORS_NAMED: Final = 20
 
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]
-AnyResults = CallResults[TopicPartition] | CallResults[ConfigResource]
 
 
 class CommandExecutor:
@@ -75,6 +73,7 @@ class CommandExecutor:
         `may_resize` lifts the cluster's guard over the number of replicas (KIP-860).
         """
         self._admin, self._journal, self._log, self._may_resize = admin, journal, log, may_resize
+        self._calls = RecordedCalls(admin, journal, log)
 
     def apply(self, command: Command, observation: Observation, rate: int, step: "Step") -> float:
         """Apply one command; return the seconds after which to observe again.
@@ -112,8 +111,7 @@ class CommandExecutor:
 
     def record_event(self, kind: str, text: str, step: "Step") -> None:
         """Write what is about to be done to the ledger, and to the log."""
-        step.event(kind, text)
-        self._log(f"{kind}: {text}")
+        self._calls.record_event(kind, text, step)
 
     def record_once(self, kind: str, text: str, step: "Step") -> None:
         """Record an event unless this run has recorded the same before."""
@@ -203,13 +201,13 @@ class CommandExecutor:
                 targets, may_change_replication_factor=self._may_resize, deadline=step.deadline
             )
         except UnknownOutcomeError as error:
-            with self._noting_a_late_call("reassignment"), step.together():
+            with self._calls.noting_a_late_call("reassignment"), step.together():
                 step.unanswered(targets, error.broker_id)
                 self.record_event("no answer", str(error), step)
             return OBSERVE_AGAIN_SECONDS
-        with self._noting_a_late_call("reassignment"), step.together():
+        with self._calls.noting_a_late_call("reassignment"), step.together():
             step.answered(targets)
-            self._record_errors("reassignment", results, step)
+            self._calls.record_errors("reassignment", results, step)
         _raise_if_refused("reassignment", results, harmless=_OVERTAKEN)
         return OBSERVE_AGAIN_SECONDS if not results.errors else OBSERVE_AGAIN_SECONDS * 2
 
@@ -229,7 +227,7 @@ class CommandExecutor:
         except UnknownOutcomeError as error:  # the next observation shows what became of it
             self.record_event("no answer", str(error), step)
             return OBSERVE_AGAIN_SECONDS
-        self._record_errors("reassignment", results, step)
+        self._calls.record_errors("reassignment", results, step)
         _raise_if_refused("reassignment", results, harmless=_OVERTAKEN)
         return OBSERVE_AGAIN_SECONDS
 
@@ -244,57 +242,21 @@ class CommandExecutor:
         except UnknownOutcomeError as error:  # harmless: the next observation shows who leads
             self._log(str(error))
             return
-        self._record_errors("election", results, step)
+        self._calls.record_errors("election", results, step)
         _raise_if_refused("election", results, harmless=(_NOT_ELECTABLE, *_OVERTAKEN))
 
-    def _restore(self, keys: Sequence[tuple[TouchedKey, ConfigChange]], step: "Step") -> float:
-        with step.together(is_current=True):
-            self.record_event("restoring", pluralize(len(keys), "config key"), step)
-            call = step.sending([touched for touched, _ in keys])
-        self._alter_configs([change for _, change in keys], call, step)
+    def _restore(self, keys: Sequence[KeyChange], step: "Step") -> float:
+        results = self._calls.restore(keys, step)
+        _raise_if_refused("config change", results, harmless=_PASSES)
         return READ_BACK_SECONDS
 
     def _alter_configs(
         self, changes: Sequence[ConfigChange], call: str, step: "Step"
     ) -> Set[ConfigResource]:
-        """Change configs in one call; the call stays on record until each broker has answered it.
-
-        Returns the resources that were certainly changed. No answer is harmless: the next
-        observation reads every key, and what a broker that does not respond may apply later, when
-        it wakes, is looked for then.
-        """
-        try:
-            results = self._admin.alter_configs(changes, deadline=step.deadline)
-        except UnknownOutcomeError as error:
-            resources = {change.resource for change in changes}
-            unanswered = resources & error.subjects or {r for r in resources if r.is_topic}
-            with self._noting_a_late_call("config change"), step.together():
-                step.answer_received(call, except_for=unanswered)
-                self.record_event("no answer", str(error), step)
-            return frozenset()
-        unanswered = without_answer(results.errors)
-        with self._noting_a_late_call("config change"), step.together():
-            step.answer_received(call, except_for=unanswered)
-            self._record_errors("config change", results, step)
+        """Change configs in one call; return the resources that were certainly changed."""
+        results = self._calls.alter_configs(changes, call, step)
         _raise_if_refused("config change", results, harmless=_PASSES)
         return frozenset(results.accepted)
-
-    @contextmanager
-    def _noting_a_late_call(self, call: str) -> Iterator[None]:
-        """Note the call where the step turns out to have gone to another copy of the run."""
-        try:
-            yield
-        except RunConflictError:
-            self._journal.note_late_call(call)
-            raise
-
-    def _record_errors(self, what: str, results: AnyResults, step: "Step") -> None:
-        """Record errors of single partitions or resources; the next observation shows the rest."""
-        if not results.errors:
-            return
-        with step.together():
-            for subject, reason in list(results.errors.items())[:_MAX_ERRORS_NAMED]:
-                self.record_event(f"{what} refused", f"{_name(subject)}: {reason}", step)
 
 
 def _raise_if_refused(what: str, results: AnyResults, *, harmless: tuple[str, ...] = ()) -> None:
@@ -307,15 +269,9 @@ def _raise_if_refused(what: str, results: AnyResults, *, harmless: tuple[str, ..
         subject, reason = errors[0]
         all_of_them = f"all {len(errors)}, for example " if len(errors) > 1 else ""
         raise ClusterError(
-            f"{what}: the cluster refused {all_of_them}{_name(subject)}: {reason}; correct the "
+            f"{what}: the cluster refused {all_of_them}{name_of(subject)}: {reason}; correct the "
             "cause, then execute the plan again"
         )
-
-
-def _name(subject: object) -> str:
-    if isinstance(subject, ConfigResource):
-        return f"{subject.type} {subject.name}"
-    return str(subject)
 
 
 def _count(moves: Sequence[Move]) -> str:

@@ -38,7 +38,7 @@ from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.kafka import ConfigResource
-from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 
 _KEY_COLUMNS = ("run_id", "resource_type", "resource_name", "key")
@@ -222,14 +222,23 @@ class Step:
         with self._writing() as connection:
             self._update_key(connection, touched, outcome=outcome)
 
-    def reopen_keys(self) -> None:
-        """Record that keys which were restored have to be looked at again: a call came late."""
+    def reopen_keys(self, keys: Iterable[TouchedKey] | None = None) -> None:
+        """Record that keys which were restored have to be restored again, since a call came late:
+        all of the run, or these.
+
+        What somebody else had set since is their value of before.
+        """
+        key = touched_keys.c
+        was_changed = key.restored_at.is_not(None) & (key.outcome == CHANGED_BY_SOMEBODY_ELSE)
+        before_value = sa.case((was_changed, key.after_value), else_=key.before_value)
+        values: dict[str, object] = {"before_value": before_value, "outcome": ""}
+        values |= dict.fromkeys(("restored_at", "after_value", "during_value"))
         with self._writing() as connection:
-            connection.execute(
-                touched_keys.update()
-                .where(touched_keys.c.run_id == self.run_id)
-                .values(restored_at=None, after_value=None, during_value=None, outcome="")
-            )
+            if keys is not None:
+                self._update_keys(connection, keys, **values)
+                return
+            is_of_run = key.run_id == self.run_id
+            connection.execute(touched_keys.update().where(is_of_run).values(**values))
 
     def note_late_call(self, call: str) -> None:
         """Note a call of this run that came after its end, so that it is settled once more."""

@@ -54,6 +54,8 @@ TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
 
 # An event of a run: why its plan was requested, as somebody typed it or an asset event had it.
 WHY_REQUESTED: Final = "reason"
+# The outcome of a config key in which nothing of ours was left, and that is not as before.
+CHANGED_BY_SOMEBODY_ELSE: Final = "changed by somebody else; left as it is"
 
 # How long a step lock lasts; longer than any one call to the cluster may take.
 STEP_LOCK_SECONDS: Final = 30
@@ -128,6 +130,15 @@ class TouchedKey:
     @property
     def resource_key(self) -> ResourceKey:
         return self.resource, self.key
+
+    @property
+    def value_to_restore(self) -> str | None:
+        """Return what the key goes back to while it holds our value: what was there before.
+
+        Where a call of ours came late, over what somebody else had set since: their value.
+        """
+        was_changed = self.restored_at is not None and self.outcome == CHANGED_BY_SOMEBODY_ELSE
+        return self.after_value if was_changed else self.before_value
 
 
 @dataclass(frozen=True, slots=True)

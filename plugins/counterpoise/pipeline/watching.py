@@ -252,7 +252,7 @@ def _restore_pending(
 ) -> tuple[list[TouchedKey], list[TouchedKey]]:
     try:
         return restore_pending_of(installation, admin, cluster)
-    except StepLockHeldError as error:
+    except RunConflictError as error:  # another process is at work, or this one was stopped
         log(f"{error}; what is pending is restored by the next watch")
         return [], []
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from counterpoise.execution.decision_inputs import QUIET_SECONDS
 from counterpoise.execution.observation import Observation
+from counterpoise.execution.recorded_calls import RecordedCalls
 from counterpoise.execution.throttling.restore import restored_value, restoring_change
 from counterpoise.execution.throttling.targets import Configs, dynamic_value, is_topic_gone
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.kafka import ClusterDescription, ResourceKey
-from counterpoise.model.run import TouchedKey
+from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, TouchedKey
 from counterpoise.model.words import pluralize
 
 if TYPE_CHECKING:
@@ -40,30 +41,29 @@ def restore_pending(
         return (), ()
     configs = _read_keys(admin, keys)
     topic_ids = _read_topic_ids(admin, keys)
-    changes = [
-        change
+    changes = tuple(
+        (touched, change)
         for touched in keys
         if not is_topic_gone(touched, topic_ids) and (change := restoring_change(touched, configs))
-    ]
+    )
     if changes:
-        step.check()
-        admin.alter_configs(changes, deadline=step.deadline)
+        RecordedCalls(admin, journal).restore(changes, step)
         configs = _read_keys(admin, keys)
-    changed = {change.resource_key for change in changes}
-    restored, pending = [], []
-    for touched in keys:
-        is_unread = touched.resource not in configs
-        is_gone = is_topic_gone(touched, topic_ids)
-        if is_gone or (not is_unread and restoring_change(touched, configs) is None):
-            mark_restored(step, [touched], configs, topic_ids)
-        else:
-            if touched.restored_at is None:
-                pending.append(touched)
-            continue
-        if touched.restored_at is None or touched.resource_key in changed:
-            restored.append(touched)
+        keys = [touched for touched in journal.touched() if is_pending_restore(touched)]
+    as_it_should_be = [
+        touched
+        for touched in keys
+        if is_topic_gone(touched, topic_ids)
+        or (touched.resource in configs and restoring_change(touched, configs) is None)
+    ]
+    mark_restored(step, as_it_should_be, configs, topic_ids, journal.pending_restores())
     cluster = admin.describe_cluster()
-    pending = [_explained(touched, cluster.registered_broker_ids, step) for touched in pending]
+    restored = [touched for touched in as_it_should_be if touched.restored_at is None]
+    pending = [
+        _explained(touched, cluster.registered_broker_ids, step)
+        for touched in keys
+        if touched.restored_at is None and touched not in restored
+    ]
     _clear_calls(admin, keys, {touched.resource_key for touched in pending}, cluster, step)
     return tuple(restored), tuple(pending)
 
@@ -130,9 +130,12 @@ def _outcome(touched: TouchedKey, value: str | None, pending: Iterable[TouchedKe
         for other in pending
         if (other.resource_key, other.topic_id) == (touched.resource_key, touched.topic_id)
     )
-    if restored_value(value, of_same_key) == touched.before_value:
+    restored = restored_value(value, of_same_key)
+    if restored == touched.before_value:
         return "as before, but for what an earlier run left: the watch restores it"
-    return "changed by somebody else; left as it is"
+    if restored != value:
+        return "changed by somebody else, and by an earlier run, which the watch restores"
+    return CHANGED_BY_SOMEBODY_ELSE
 
 
 def is_pending_restore(touched: TouchedKey) -> bool:

@@ -185,13 +185,15 @@ def _restoring_change_of(touched: TouchedKey, present: str | None) -> ConfigChan
 
 
 def _restoring_rate(touched: TouchedKey, present: str | None) -> ConfigChange | None:
-    if present not in list_entries(touched.written_value) or present == touched.before_value:
+    value = touched.value_to_restore
+    if present not in list_entries(touched.written_value) or present == value:
         return None
-    return _set_or_delete(touched, touched.before_value)
+    return _set_or_delete(touched, value)
 
 
 def _restoring_list(touched: TouchedKey, present: str | None) -> ConfigChange | None:
-    if present is None or present == touched.before_value:
+    value = touched.value_to_restore
+    if present is None or present == value:
         return None
     present_entries, written_entries = (
         list_entries(present),
@@ -199,10 +201,10 @@ def _restoring_list(touched: TouchedKey, present: str | None) -> ConfigChange | 
     )
     other_entries = [entry for entry in present_entries if entry not in written_entries]
     has_ours = other_entries != present_entries
-    if has_ours and set(other_entries) == set(list_entries(touched.before_value)):
+    if has_ours and set(other_entries) == set(list_entries(value)):
         # Nobody else changed it: exactly as it was.
-        return _set_or_delete(touched, touched.before_value)
-    if not other_entries and touched.before_value is None:
+        return _set_or_delete(touched, value)
+    if not other_entries and value is None:
         # Set but empty: what a SUBTRACT leaves.
         return _set_or_delete(touched, None)
     if has_ours:

@@ -1,0 +1,98 @@
+"""Config changes of a run: recorded before they are sent, and until each broker has answered.
+
+    calls = RecordedCalls(admin, journal, log)
+    results = calls.restore(keys, step)             # keys of the run, each with its change
+    results = calls.alter_configs(changes, call, step)
+
+Whoever was stopped for longer than a step holds sends nothing; whoever was stopped within the call
+itself notes that it was late, and the run is settled once more.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from counterpoise.errors import RunConflictError, UnknownOutcomeError
+from counterpoise.execution.commands import KeyChange
+from counterpoise.kafka_admin.port import ClusterAdmin, without_answer
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
+from counterpoise.model.words import pluralize
+
+if TYPE_CHECKING:
+    from counterpoise.ledger import Journal, Step
+
+_MAX_ERRORS_NAMED: Final = 20
+
+AnyResults = CallResults[TopicPartition] | CallResults[ConfigResource]
+
+
+class RecordedCalls:
+    def __init__(
+        self, admin: ClusterAdmin, journal: "Journal", log: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._admin, self._journal, self._log = admin, journal, log
+
+    def restore(self, keys: Sequence[KeyChange], step: "Step") -> CallResults[ConfigResource]:
+        """Restore keys in one call.
+
+        Raises StepExpiredError where what was read of them may be old.
+        """
+        with step.together(is_current=True):
+            self.record_event("restoring", pluralize(len(keys), "config key"), step)
+            step.reopen_keys(touched for touched, _ in keys if touched.restored_at is not None)
+            call = step.sending([touched for touched, _ in keys])
+        return self.alter_configs([change for _, change in keys], call, step)
+
+    def alter_configs(
+        self, changes: Sequence[ConfigChange], call: str, step: "Step"
+    ) -> CallResults[ConfigResource]:
+        """Change configs in one call; the call stays on record until each broker has answered it.
+
+        Returns nothing accepted where the answer was lost. That is harmless: the next observation
+        reads every key, and what a broker that does not respond may apply later, when it wakes, is
+        looked for then.
+        """
+        try:
+            results = self._admin.alter_configs(changes, deadline=step.deadline)
+        except UnknownOutcomeError as error:
+            resources = {change.resource for change in changes}
+            unanswered = resources & error.subjects or {r for r in resources if r.is_topic}
+            with self.noting_a_late_call("config change"), step.together():
+                step.answer_received(call, except_for=unanswered)
+                self.record_event("no answer", str(error), step)
+            return CallResults((), {})
+        unanswered = without_answer(results.errors)
+        with self.noting_a_late_call("config change"), step.together():
+            step.answer_received(call, except_for=unanswered)
+            self.record_errors("config change", results, step)
+        return results
+
+    @contextmanager
+    def noting_a_late_call(self, call: str) -> Iterator[None]:
+        """Note the call where the step turns out to have gone to another copy of the run."""
+        try:
+            yield
+        except RunConflictError:
+            self._journal.note_late_call(call)
+            raise
+
+    def record_event(self, kind: str, text: str, step: "Step") -> None:
+        """Write what is about to be done to the ledger, and to the log."""
+        step.event(kind, text)
+        self._log(f"{kind}: {text}")
+
+    def record_errors(self, what: str, results: AnyResults, step: "Step") -> None:
+        """Record errors of single partitions or resources; the next observation shows the rest."""
+        if not results.errors:
+            return
+        with step.together():
+            for subject, reason in list(results.errors.items())[:_MAX_ERRORS_NAMED]:
+                self.record_event(f"{what} refused", f"{name_of(subject)}: {reason}", step)
+
+
+def name_of(subject: object) -> str:
+    """Return `broker 4`, `topic orders` or `orders-0`."""
+    if isinstance(subject, ConfigResource):
+        return f"{subject.type} {subject.name}"
+    return str(subject)
