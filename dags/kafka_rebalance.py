@@ -56,7 +56,7 @@ def kafka_rebalance() -> None:
     @setup
     @task(**RETRIES)
     def open_run(ti: Any = None) -> None:
-        handover.call_stage("open_run", ti)
+        handover.open_run(ti)
 
     @task(**RETRIES)
     def verify(ti: Any = None) -> None:

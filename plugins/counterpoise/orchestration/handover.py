@@ -185,6 +185,21 @@ def call_stage(stage: str, ti: Any) -> None:
         getattr(pipeline, stage)(installation, run["run_id"], run["fingerprint"])
 
 
+def open_run(ti: Any) -> None:
+    """Start the run, as `pipeline.open_run` does.
+
+    Each clearing of a task gives it its first try anew; the tries after that are retries.
+    """
+    from counterpoise import pipeline
+
+    first_try = ti.max_tries - ti.task.retries + 1
+    was_cleared = 1 < ti.try_number == first_try
+    with airflow_installation() as installation:
+        run = planned_run(installation, ti)
+        run_id, fingerprint = run["run_id"], run["fingerprint"]
+        pipeline.open_run(installation, run_id, fingerprint, was_cleared=was_cleared)
+
+
 def wanted_rebalance(
     people: People, dag_run: Any, params: Mapping[str, Any], events: Sequence[Any]
 ) -> Wanted:

@@ -7,6 +7,7 @@ execute_step(installation, run_id, fingerprint, log)     # seconds to wait; None
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Final
 
 from counterpoise import access
 from counterpoise.approval import (
@@ -32,17 +33,24 @@ from counterpoise.rule_approvals import check_still_holds
 
 Log = Callable[[str], None]
 
+_CLEARED: Final = "cleared"  # an event of the run
 
-def open_run(installation: Installation, run_id: str, fingerprint: str) -> None:
+
+def open_run(
+    installation: Installation, run_id: str, fingerprint: str, *, was_cleared: bool = False
+) -> None:
     """Start an approved run for its Dag run, as `opened_run` does.
 
-    Airflow does not say who cleared a task, so where the policy names who may operate, a run that
-    has halted (cancelled by one of them, say) goes on after another yes. Raises NotApprovedError.
+    A run that has halted (cancelled by somebody, say) goes on after another yes, or where somebody
+    has cleared the task since: a retry alone, or a task that is late, does not revive it. Airflow
+    does not say who cleared a task, so where the policy names who may operate, it takes a yes.
+    Raises NotApprovedError.
     """
     run = installation.ledger.run(run_id)
-    policy = installation.cluster(run.cluster).policy
-    if run.state is RunState.HALTED and access.named_entries(policy, Action.OPERATE):
-        _check_approved_since(installation, run)
+    if run.state is RunState.HALTED:
+        if was_cleared:
+            installation.ledger.journal(run_id).event(_CLEARED, "its Dag run is to go on with it")
+        _check_wanted_since(installation, run)
     with opened_run(installation, run_id, fingerprint, seen=run):
         pass
 
@@ -116,16 +124,24 @@ def _check_requested_rate(installation: Installation, run: Run, approval: Approv
         ) from None
 
 
-def _check_approved_since(installation: Installation, run: Run) -> None:
-    """Raise NotApprovedError where nobody has approved a run since it halted."""
+def _check_wanted_since(installation: Installation, run: Run) -> None:
+    """Raise NotApprovedError where nobody who may has asked for a run to go on since it halted."""
     *_, last = installation.ledger.approvals_of(run.run_id)
-    if run.closed_at is None or last.at > run.closed_at:
+    is_granted = last.decision is Decision.GRANTED  # else the check of the approval says so
+    if not is_granted or run.closed_at is None or last.at >= run.closed_at:
         return
-    raise NotApprovedError(
-        f"run {run.run_id} has halted ({run.reason}), and the policy names who may operate: "
-        "one of them goes on with it (`counterpoise execute PLAN`), or it is approved again (clear "
-        "`approve`)"
-    )
+    if access.named_entries(installation.cluster(run.cluster).policy, Action.OPERATE):
+        raise NotApprovedError(
+            f"run {run.run_id} has halted ({run.reason}), and the policy names who may operate: "
+            "one of them goes on with it (`counterpoise execute PLAN`), or it is approved again "
+            "(clear `approve`)"
+        )
+    events = installation.ledger.journal(run.run_id).events()
+    if not any(event.kind == _CLEARED and event.at >= run.closed_at for event in events):
+        raise NotApprovedError(
+            f"run {run.run_id} has halted ({run.reason}), and nobody has asked since for it to go "
+            "on: clear `execute`, or type `counterpoise execute PLAN`, if it should"
+        )
 
 
 def _restore_pending(installation: Installation, cluster: str) -> None:

@@ -1,0 +1,111 @@
+"""The task `open_run`, and a run that somebody cancelled meanwhile."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.exceptions import AirflowFailException
+
+from counterpoise import controls, pipeline
+from counterpoise.errors import ClusterUnreachableError, HaltedError
+from counterpoise.installation import Installation
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.approval import Decision
+from counterpoise.model.person import Person
+from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.request import Goal
+from counterpoise.model.run import RunState
+from tests.dags.test_recorded_approval import planned
+
+ROOT = Path(__file__).parents[2]
+ALICE = Person("alice")
+UNREACHABLE = ClusterUnreachableError((("simulated", "no broker responds"),))
+
+
+@pytest.fixture
+def run(installation: Installation) -> pipeline.PlannedRun:
+    """An approved run of a Dag run."""
+    run = planned(installation, RebalanceRequest(Goal.ADD_BROKERS, (3,)))
+    controls.record_decision(
+        installation,
+        run["run_id"],
+        run["fingerprint"],
+        decision=Decision.GRANTED,
+        by=ALICE,
+        reason="broker 3 joined",
+        rate="1MB/s",
+    )
+    return run
+
+
+@pytest.fixture(scope="module")
+def open_run() -> Any:
+    return DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"].get_task("open_run")
+
+
+def cancelled_elsewhere(installation: Installation, run: pipeline.PlannedRun) -> None:
+    """Execute the run as the command line does, and have it cancelled."""
+    run_id, fingerprint = run["run_id"], run["fingerprint"]
+    with pipeline.opened_run(installation, run_id, fingerprint):
+        controls.cancel(installation, run_id, by=ALICE, why="month end")
+    with pytest.raises(HaltedError):
+        pipeline.execute_step(installation, run_id, fingerprint, print)
+    while pipeline.settle_step(installation, run_id, print) is not None:
+        pass
+    assert installation.ledger.run(run_id).state is RunState.HALTED
+
+
+def try_to_open(task: Any, try_number: int, *, last_cleared_after: int = 0) -> None:
+    """Do a try of the task as Airflow counts them: clearing gives it all its tries anew."""
+    ti = SimpleNamespace(
+        dag_id="kafka_rebalance",
+        run_id="manual__1",
+        task_id="open_run",
+        task=task,
+        try_number=try_number,
+        max_tries=last_cleared_after + task.retries,
+        xcom_push=lambda **_: None,
+    )
+    task.python_callable(ti=ti)
+
+
+def test_a_retry_does_not_start_what_somebody_cancelled_after_the_first_try(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    run: pipeline.PlannedRun,
+    open_run: Any,
+) -> None:
+    kafka.fail_next("describe_cluster", UNREACHABLE)
+    with pytest.raises(ClusterUnreachableError):
+        try_to_open(open_run, 1)
+    cancelled_elsewhere(installation, run)
+    with pytest.raises(AirflowFailException, match="nobody has asked since for it to go on"):
+        try_to_open(open_run, 2)
+    assert installation.ledger.run(run["run_id"]).state is RunState.HALTED
+
+
+def test_a_first_try_that_is_late_does_not_start_what_somebody_cancelled_meanwhile(
+    installation: Installation, run: pipeline.PlannedRun, open_run: Any
+) -> None:
+    cancelled_elsewhere(installation, run)
+    with pytest.raises(AirflowFailException, match="nobody has asked since for it to go on"):
+        try_to_open(open_run, 1)
+
+
+def test_a_task_that_somebody_cleared_since_goes_on_with_a_halted_run_also_by_a_retry(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    run: pipeline.PlannedRun,
+    open_run: Any,
+) -> None:
+    cancelled_elsewhere(installation, run)
+    kafka.fail_next("describe_cluster", UNREACHABLE)
+    with pytest.raises(ClusterUnreachableError):
+        try_to_open(open_run, 2, last_cleared_after=1)
+    try_to_open(open_run, 3, last_cleared_after=1)
+    assert installation.ledger.run(run["run_id"]).state is RunState.RUNNING
+    cancelled_elsewhere(installation, run)
+    with pytest.raises(AirflowFailException, match="nobody has asked since for it to go on"):
+        try_to_open(open_run, 4, last_cleared_after=1)
