@@ -21,6 +21,7 @@ from counterpoise.model.run import RunState
 from counterpoise.settings import parse_settings
 from tests.support.installations import DEMO, installation_over
 from tests.support.pictures import simulated
+from tests.support.runs import change_state
 
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
 
@@ -151,6 +152,24 @@ def test_a_no_to_the_same_plan_of_somebody_counts_but_not_that_they_withdraw_it(
     assert proposed(installation) == ("add-brokers", [3])
     decide(installation, asked_for(installation, by=BOB), by=ALICE)
     assert proposed(installation) is None
+
+
+def test_a_no_to_a_run_that_had_halted_counts_when_it_was_settled_once_more(
+    installation: Installation,
+) -> None:
+    analyse_by_hand(installation)
+    run = asked_for(installation)
+    decide(installation, run, Decision.GRANTED)
+    for state in (RunState.RUNNING, RunState.SETTLING, RunState.HALTED):
+        change_state(installation.ledger, run["run_id"], state)
+    assert proposed(installation) == ("add-brokers", [3])
+    decide(installation, run)
+    after(installation, timedelta(days=6))
+    for state in (RunState.SETTLING, RunState.HALTED):
+        change_state(installation.ledger, run["run_id"], state)
+    assert proposed(installation) is None
+    after(installation, timedelta(days=2))
+    assert proposed(installation) == ("add-brokers", [3]), "the days count from the no"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ unneeded_proposal(installation, "orders-eu")
 nothing_to_ask(installation, analysed)          # both at once, of what is known already
 """
 
+from datetime import datetime
 from typing import Any
 
 from counterpoise import access, analysis
@@ -14,7 +15,7 @@ from counterpoise.model.balance import WantedRebalance
 from counterpoise.model.control import find_active_requests
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, Scope
-from counterpoise.model.run import OPEN_STATES, Run, RunState
+from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES, Run, RunState
 from counterpoise.pipeline.cluster_analysis import ClusterAnalysis, cluster_analysis
 from counterpoise.rule_approvals import is_refused_by_validation
 
@@ -120,18 +121,20 @@ def _was_rejected_lately(installation: Installation, cluster: str, wanted: Wante
     return any(
         run.closed_at is not None
         and run.closed_at > since
-        and (_has_no_of_another(installation, run) or _must_not_run(installation, run))
+        and (_has_no_of_another(installation, run, since) or _must_not_run(installation, run))
         and _is_about(installation, run, wanted)
-        for run in installation.ledger.runs(cluster=cluster, states={RunState.REJECTED})
+        for run in installation.ledger.runs(cluster=cluster, states=LOOKED_AFTER_STATES)
     )
 
 
-def _has_no_of_another(installation: Installation, run: Run) -> bool:
-    return any(
-        approval.decision is Decision.REJECTED
-        and not access.is_requester(installation.people, approval.person, run.requester)
-        for approval in installation.ledger.approvals_of(run.run_id)
-    )
+def _has_no_of_another(installation: Installation, run: Run, since: datetime) -> bool:
+    """Return whether the last word on a run was a no of somebody else than its requester.
+
+    A run that had halted before is halted again where something of it had to be settled since.
+    """
+    (*_, last) = installation.ledger.approvals_of(run.run_id)
+    is_own = access.is_requester(installation.people, last.person, run.requester)
+    return last.decision is Decision.REJECTED and last.at > since and not is_own
 
 
 def _must_not_run(installation: Installation, run: Run) -> bool:
