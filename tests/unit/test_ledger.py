@@ -3,6 +3,7 @@ that is migrated.
 """
 
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -215,6 +216,16 @@ def test_what_cannot_be_opened_says_where_and_why_without_a_password(tmp_path: P
     with pytest.raises(LedgerError) as caught:
         Ledger.open("postgresql+psycopg://me:hunter2@127.0.0.1:1/x", lambda: NOW)
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_right_url_without_its_driver_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)  # as in an environment without the extra
+    with pytest.raises(InputError) as refused:
+        Ledger.open("postgresql+psycopg://me@127.0.0.1:1/x", lambda: NOW)
+    assert "not a database URL" not in str(refused.value)
+    assert "pip install 'counterpoise[postgres]'" in str(refused.value)
 
 
 def test_a_ledger_that_is_moved_away_is_not_made_anew_nor_written_to_and_goes_on_when_it_is_back(

@@ -3,6 +3,7 @@ and without a cluster.
 """
 
 import contextlib
+import importlib.util
 import json
 import os
 import socket
@@ -157,6 +158,22 @@ def test_every_table_of_a_ledger_in_postgres_is_as_before(
     with psycopg.connect(host=str(postgres.folder), dbname="ledger", user="postgres") as connection:
         rows = connection.execute("SELECT count(*) FROM runs").fetchone()
     assert rows == (0,)
+
+
+def test_spark_and_java_are_left_out_where_neither_pyspark_nor_airflow_is(
+    command: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "pyspark" else find(name)
+    )
+    found = checks(command)
+    assert found["spark"]["state"] == found["java"]["state"] == "left out"
+    assert "the extra `spark`" in found["spark"]["detail"]
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "LocalExecutor")
+    found = checks(command, "--timeout", "2s")
+    assert found["java"]["state"] == "failed"
+    assert found["spark"]["state"] == "failed"
 
 
 def test_clocks_that_differ_are_red(command: CommandLine) -> None:

@@ -132,9 +132,15 @@ def _engine(url: str) -> tuple[sa.URL, sa.Engine]:
         raise InputError(
             "ledger: not a database URL; write it like postgresql+psycopg://user@host:5432/name"
         ) from None
-    except (sa.exc.NoSuchModuleError, ImportError) as error:
+    except sa.exc.NoSuchModuleError as error:
         raise InputError(
             f"ledger: not a database URL ({error}); write it like sqlite:///var/ledger.db"
+        ) from None
+    except ImportError as error:
+        raise InputError(
+            f"ledger: the driver for {parsed.drivername} is not installed ({error}); for Postgres "
+            "pip install 'counterpoise[postgres]', and write the URL like "
+            "postgresql+psycopg://user@host:5432/name"
         ) from None
     except sa.exc.ArgumentError:  # its own words show the URL
         raise InputError(

@@ -34,16 +34,20 @@ _ASK_WHERE_DATABASE_IS: Final = (
 
 def check_airflow(timeout_seconds: float) -> Iterable[CheckResult]:
     """Return what this environment's Airflow says."""
-    if importlib.util.find_spec("airflow") is None:
-        return [left_out("airflow", "not installed here; the command line needs none")]
-    if not _is_configured():
-        reason = "no Airflow is configured here (AIRFLOW_HOME); the command line needs none"
-        return [left_out("airflow", reason)]
+    if reason := why_no_airflow():
+        return [left_out("airflow", f"{reason}; the command line needs none")]
     found = _facts(timeout_seconds)
     if found is None:
         remedy = "run `airflow version` and `airflow dags list` to see why"
         return [failed("airflow", f"cannot be asked within {timeout_seconds:g} s", remedy)]
     return [*_version(found), *_plugin(found), *_dags(found), *_components(found)]
+
+
+def why_no_airflow() -> str:
+    """Return why there is no Airflow to check in this environment; "" where there is one."""
+    if importlib.util.find_spec("airflow") is None:
+        return "not installed here"
+    return "" if _is_configured() else "no Airflow is configured here (AIRFLOW_HOME)"
 
 
 def _is_configured() -> bool:

@@ -4,15 +4,17 @@
         print(result.what, result.state, result.detail, result.remedy)
 
 All checks run at once, each in a thread; one that has not ended in time has failed. Nothing is
-kept: the store gets a file that is deleted again, ledger and clusters are asked and not changed.
+kept: the store gets files that are deleted again, ledger and clusters are asked and not changed.
 What other commands know (`where`, `doctor`, `preflight`) comes from the functions behind them.
 """
 
+import importlib.util
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -20,19 +22,28 @@ from typing import Final
 from counterpoise import __version__
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
+from counterpoise.model.provider import profile_of
 from counterpoise.model.self_check import CheckResult, failed, left_out, passed
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
-from counterpoise.pipeline.airflow_check import check_airflow
+from counterpoise.pipeline.airflow_check import check_airflow, why_no_airflow
 from counterpoise.pipeline.approving import refused_to_operator
 from counterpoise.pipeline.diagnosing import Examination, examine
 from counterpoise.pipeline.places import place_of_ledger, place_of_store
+from counterpoise.storage import Store, working_copy
 
 Check = Callable[[], Iterable[CheckResult]]
 
 _MAX_CLOCK_SECONDS: Final = 5
 _SPARK_JOB: Final = "one_row.py"
 _LEFT_FOR_LATE_SECONDS: Final = 5.0  # of the time, for what ends its child processes itself
+_SPARK_REMEDY: Final = (
+    "see what Spark says; check COUNTERPOISE_SPARK_MASTER and COUNTERPOISE_SPARK_CONF, whether "
+    "workers see the store, and whether programs may run from temporary directories (no noexec)"
+)
+_NO_SPARK: Final = (
+    "pyspark is not installed here (the extra `spark`); only `analyse` and `compact` need it"
+)
 _WRITE_SETTINGS: Final = "write the file (docs/deploying.md, clusters.yaml), or name another one in"
 
 
@@ -171,22 +182,30 @@ def _check_ledger(installation: Installation) -> Iterable[CheckResult]:
         yield passed("ledger clock", clock)
 
 
-def _check_store(installation: Installation) -> Iterable[CheckResult]:
-    place = place_of_store(installation)
-    started_at = time.monotonic()
-    store = installation.archive.store
+@contextmanager
+def _temporary_path(store: Store, suffix: str) -> Iterator[str]:
+    """Yield the path of a file that goes after the block, and its folder."""
     name = uuid.uuid4().hex
     # Of a folder in an object store a marker stays: one for all checks.
     folder = f"self-check-{name}" if store.is_local else "self-check"
-    path = f"{folder}/{name}.txt"
+    path = f"{folder}/{name}{suffix}"
     try:
-        store.write_text(path, name)
-        wrong = [] if store.read_text(path) == name else ["what was read is not what was written"]
-        wrong += [] if path in store.list(folder) else ["a file that was written is not listed"]
+        yield path
     finally:
         store.delete(path)
         if store.is_local:
             store.delete_folder(folder)
+
+
+def _check_store(installation: Installation) -> Iterable[CheckResult]:
+    place = place_of_store(installation)
+    started_at = time.monotonic()
+    store = installation.archive.store
+    with _temporary_path(store, ".txt") as path:
+        folder = path.partition("/")[0]
+        store.write_text(path, path)
+        wrong = [] if store.read_text(path) == path else ["what was read is not what was written"]
+        wrong += [] if path in store.list(folder) else ["a file that was written is not listed"]
     wrong += ["a file that was deleted is still listed"] if path in store.list(folder) else []
     if wrong:
         remedy = "use a store that shows a file as soon as it is written, to every component"
@@ -200,6 +219,9 @@ def _check_store(installation: Installation) -> Iterable[CheckResult]:
 def _check_java() -> Iterable[CheckResult]:
     from counterpoise.java_runtime import OVERRIDE, NoJavaError, find_java
 
+    if not _needs_spark():
+        yield left_out("java", f"only Spark needs it, and {_NO_SPARK}")
+        return
     try:
         java = find_java()
     except NoJavaError as error:
@@ -208,25 +230,40 @@ def _check_java() -> Iterable[CheckResult]:
     yield passed("java", f"{java.version}, {java.executable}")
 
 
+def _needs_spark() -> bool:
+    """Return whether analyses are to run here: beside Airflow, or where there is a Spark."""
+    return importlib.util.find_spec("pyspark") is not None or not why_no_airflow()
+
+
 def _check_spark(installation: Installation, timeout_seconds: float) -> Iterable[CheckResult]:
+    import pyarrow as pa
+
     from counterpoise.spark_submit import SparkJobError, run_job
 
-    locations = installation.locations
-    started_at = time.monotonic()
-    try:
-        run_job(
-            locations.spark_jobs / _SPARK_JOB,
-            [],
-            master=locations.spark_master,
-            conf=locations.spark_conf,
-            pass_on=locations.spark_environment,
-            log=lambda _line: None,
-            timeout_seconds=timeout_seconds,
-        )
-    except SparkJobError as error:
-        remedy = "see what Spark says; check COUNTERPOISE_SPARK_MASTER and COUNTERPOISE_SPARK_CONF"
-        yield failed("spark", f"{locations.spark_master}: {error}", remedy)
+    if not _needs_spark():
+        yield left_out("spark", _NO_SPARK)
         return
+    locations, store = installation.locations, installation.archive.store
+    started_at = time.monotonic()
+    with (
+        _temporary_path(store, ".parquet") as path,
+        working_copy(store, locations.spark_master) as copy,
+    ):
+        store.write_table(path, pa.table({"number": [1]}))
+        copy.fetch([path])
+        try:
+            run_job(
+                locations.spark_jobs / _SPARK_JOB,
+                [f"{copy.root}/{path}"],
+                master=locations.spark_master,
+                conf=locations.spark_conf,
+                pass_on=locations.spark_environment,
+                log=lambda _line: None,
+                timeout_seconds=timeout_seconds,
+            )
+        except SparkJobError as error:
+            yield failed("spark", f"{locations.spark_master}: {error}", _SPARK_REMEDY)
+            return
     seconds = round(time.monotonic() - started_at)
     yield passed("spark", f"{locations.spark_master}: a job of one row took {seconds} s")
 
@@ -240,6 +277,10 @@ def _check_kafka(subject: str, installation: Installation, name: str) -> Iterabl
         yield failed(subject, summary, f"`{by_hand}` says which step fails, and what to do")
         return
     yield passed(subject, _connected(examined, by_hand))
+    profile = profile_of(installation.cluster(name).policy.provider)
+    if not profile.may_execute:
+        yield left_out(f"{subject} changes", f"{profile.name}: {profile.why_no_runs}")
+        return
     if refused := refused_to_operator(installation, name):
         operations = "; ".join(f"{what}: {reason}" for what, reason in refused.items())
         yield failed(
