@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from counterpoise import pipeline
 from counterpoise.errors import ConfigurationError
+from counterpoise.installation import open_installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.provider import Provider, profile_of, provider_at
 from counterpoise.pipeline.emergency_stop import stop_from_plan
 from counterpoise.settings import parse_settings
+from tests.support.audits import connectivity, snapshot_of
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.runs import own_configs
@@ -53,7 +56,7 @@ def test_an_unknown_provider_is_named_with_its_line() -> None:
     with pytest.raises(ConfigurationError) as refused:
         parse_settings(content, where="clusters.yaml")
     assert "line 5" in str(refused.value)
-    assert "there are: msk, confluent-cloud, aiven, strimzi" in str(refused.value)
+    assert "there are: msk, msk-serverless, confluent-cloud, aiven, strimzi" in str(refused.value)
 
 
 def test_without_a_provider_everything_is_open() -> None:
@@ -100,6 +103,21 @@ def test_an_emergency_stop_on_msk_cancels_10_at_once(
     assert max(sizes_of_calls(kafka)) <= 10
 
 
+@pytest.mark.parametrize("provider", [Provider.CONFLUENT_CLOUD, Provider.MSK_SERVERLESS])
+def test_self_check_is_not_red_for_runs_that_the_provider_does_not_open(
+    shell: CommandLine, kafka: SimulatedCluster, provider: Provider
+) -> None:
+    kafka.denied = {"reassign partitions": "CLUSTER_AUTHORIZATION_FAILED"}
+    configure(shell, provider)
+    with open_installation(environment=shell.environment) as installation:
+        installation.connectivity_checker = lambda _: connectivity(snapshot_of(kafka))
+        found = {each.what: each for each in pipeline.self_check(installation, timeout_seconds=240)}
+    assert found["kafka demo"].state == "ok"
+    changes = found["kafka demo changes"]
+    assert changes.state == "left out"
+    assert "reports and audits only" in changes.detail
+
+
 def test_confluent_cloud_is_for_reports_only(shell: CommandLine, kafka: SimulatedCluster) -> None:
     configure(shell, "confluent-cloud")
     plan = plan_of(shell)
@@ -137,7 +155,7 @@ def test_plans_for_strimzi_say_what_to_pause(shell: CommandLine) -> None:
     ("address", "provider"),
     [
         ("b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com:9098", Provider.MSK),
-        ("boot-x.c1.kafka-serverless.eu-west-1.amazonaws.com:9098", Provider.MSK),
+        ("boot-x.c1.kafka-serverless.eu-west-1.amazonaws.com:9098", Provider.MSK_SERVERLESS),
         ("pkc-4r000.europe-west1.gcp.confluent.cloud:9092", Provider.CONFLUENT_CLOUD),
         ("kafka-demo.aivencloud.com:12691", Provider.AIVEN),
         ("demo-kafka-bootstrap.kafka.svc:9093", Provider.STRIMZI),

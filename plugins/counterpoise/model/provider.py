@@ -8,6 +8,8 @@ Sources, as read in November 2026:
 - Amazon MSK: "Best practices for Standard brokers" (no more than 10 partitions in one call of
   kafka-reassign-partitions) and "Intelligent rebalancing for clusters" (no other tool can reassign
   partitions of Express brokers before that is paused), docs.aws.amazon.com/msk.
+- Amazon MSK Serverless: "What is MSK Serverless?" (it fully manages the placement of partitions),
+  same place.
 - Confluent Cloud: "ACL operations" (ALTER on the cluster is for ACLs alone) and "Cluster types"
   (fully managed replica placement), docs.confluent.io/cloud.
 - Aiven: "Access control lists in Aiven for Apache Kafka" (a DENY of either kind of ACL is
@@ -15,7 +17,7 @@ Sources, as read in November 2026:
 - Strimzi: "Unidirectional topic operator" (changes made beside a KafkaTopic are reverted), and
   KafkaNodeConfigurationDiff (the operator compares the configs of brokers), strimzi.io.
 
-Limits: none of the four services was tried; docs/hosted.md says what was, on brokers with the same
+Limits: none of the services was tried; docs/hosted.md says what was, on brokers with the same
 restrictions.
 """
 
@@ -30,6 +32,7 @@ MAX_PARTITIONS_PER_CALL: Final = 1_000  # one huge request hurts the controller
 
 class Provider(StrEnum):
     MSK = "msk"
+    MSK_SERVERLESS = "msk-serverless"
     CONFLUENT_CLOUD = "confluent-cloud"
     AIVEN = "aiven"
     STRIMZI = "strimzi"
@@ -75,7 +78,7 @@ _PROFILES: Final[Mapping[Provider, ProviderProfile]] = {
     Provider.MSK: ProviderProfile(
         "Amazon MSK",
         max_partitions_per_call=10,
-        address="*.kafka*.amazonaws.com*:*",
+        address="*.kafka.*.amazonaws.com*:*",
         before_a_run=(
             "Express brokers: intelligent rebalancing has to be paused first, or nobody else can "
             "reassign partitions; standard brokers have none"
@@ -85,6 +88,15 @@ _PROFILES: Final[Mapping[Provider, ProviderProfile]] = {
             "--rebalancing Status=PAUSED",
         ),
         owned_configs="an MSK configuration (aws kafka update-cluster-configuration)",
+    ),
+    Provider.MSK_SERVERLESS: ProviderProfile(
+        "Amazon MSK Serverless",
+        why_no_runs=(
+            "AWS places the partitions itself; this cluster is for snapshots, reports and audits "
+            "only"
+        ),
+        address="*.kafka-serverless.*.amazonaws.com*:*",
+        owned_configs="AWS (topics: kafka-configs.sh)",
     ),
     Provider.CONFLUENT_CLOUD: ProviderProfile(
         "Confluent Cloud",
