@@ -2,7 +2,10 @@
 ours.
 """
 
+import json
 from pathlib import Path
+
+import pytest
 
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
@@ -15,7 +18,16 @@ from counterpoise.model.kafka import (
     ConfigOperation,
 )
 from counterpoise.model.run import RunState, TouchedKey
-from tests.support.runs import SimulatedRun, at_broker, of_topic, own_configs
+from tests.support.command_line import CommandLine, let_commands_reach
+from tests.support.pictures import simulated
+from tests.support.runs import (
+    FOUR_BROKERS,
+    SKEWED,
+    SimulatedRun,
+    at_broker,
+    of_topic,
+    own_configs,
+)
 
 ORDERS = of_topic("orders")
 THEIRS = {
@@ -81,3 +93,43 @@ def test_a_list_set_anew_at_a_topic_made_again_begins_with_what_is_set_there(
     (anew,) = [t for t in lists_of(run, "orders") if t.key == LEADER_REPLICAS]
     assert leaders.topic_id != anew.topic_id == "made-again"
     assert (anew.before_value, anew.written_value) == ("9:9", "0:1")
+
+
+# -- brokers that give no ids (inter-broker protocol before 2.8)
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
+    made = simulated(SKEWED, racks=FOUR_BROKERS)
+    made.topic_ids = dict.fromkeys(made.topic_ids, "")
+    let_commands_reach(made, monkeypatch)
+    return made
+
+
+def test_without_ids_plans_run_and_say_that_a_topic_made_again_is_not_recognised(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    shell.configure("simulated:9092")
+    plan = shell.folder / "plan.json"
+    goal = ("--goal", "add-brokers", "--brokers", "4")
+    assert shell.type("plan", "--cluster", "demo", *goal, "--out", plan).code == 0
+    document = json.loads(plan.read_text())
+    assert {topic["topic_id"] for topic in document["moves"]} == {""}
+    (said,) = (warning for warning in document["warnings"] if "ids" in warning)
+    assert said.startswith("the brokers give no ids of 2 topics (inter-broker protocol before 2.8)")
+    assert "not recognised as another" in said
+    yes = ("--rate", "100MB/s", "--reason", "broker 4 is new")
+    assert shell.type("approve", plan, *yes).code == 0
+    executed = shell.type("execute", plan)
+    assert executed.code == 0, executed.err
+    assert own_configs(kafka) == {}
+
+
+def test_an_imported_plan_says_it_too(shell: CommandLine) -> None:
+    shell.configure("simulated:9092")
+    wanted, plan = shell.folder / "wanted.json", shell.folder / "imported.json"
+    row = {"topic": "orders", "partition": 0, "replicas": [1, 2, 4]}
+    wanted.write_text(json.dumps({"version": 1, "partitions": [row]}))
+    typed = shell.type("import", wanted, "--cluster", "demo", "--out", plan)
+    assert typed.code == 0, typed.err
+    assert "no ids of 1 topic " in json.loads(plan.read_text())["warnings"][0]

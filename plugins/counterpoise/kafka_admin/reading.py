@@ -142,12 +142,18 @@ def _sorted_topics(topics: Sequence[Any]) -> tuple[TopicDescription, ...]:
     return tuple(
         TopicDescription(
             topic=topic.name,
-            topic_id=str(topic.topic_id),
+            topic_id=_id_of(topic),
             is_internal=bool(topic.is_internal),
             partitions=partitions_of(topic),
         )
         for topic in by_name
     )
+
+
+def _id_of(topic: Any) -> str:
+    """Return a topic's id; "" where brokers give none, of every topic the same: all zeros."""
+    topic_id = topic.topic_id
+    return str(topic_id) if topic_id is not None and topic_id.int else ""
 
 
 # -- reassignments and log dirs

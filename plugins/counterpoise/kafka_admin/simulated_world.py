@@ -132,7 +132,8 @@ class SimulatedWorld:
 
     def _add_topic(self, row: Mapping[str, Any]) -> None:
         name = row["topic"]
-        self.topic_ids[name] = row["topic_id"] or str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+        made_up = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+        self.topic_ids[name] = made_up if row["topic_id"] is None else row["topic_id"]
         configs = {
             key: str(row[column])
             for column, key in TOPIC_CONFIGS.items()

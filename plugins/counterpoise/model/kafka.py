@@ -71,7 +71,7 @@ class PartitionDescription:
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
     topic: str
-    topic_id: str
+    topic_id: str  # "": brokers give none (inter-broker protocol before 2.8, KIP-516)
     is_internal: bool
     partitions: tuple[PartitionDescription, ...]  # by partition
 

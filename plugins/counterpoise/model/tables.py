@@ -48,7 +48,7 @@ BROKERS: Final = pa.schema(
 TOPICS: Final = pa.schema(
     [
         required("topic", TEXT),
-        optional("topic_id", TEXT),
+        optional("topic_id", TEXT),  # "": brokers give none; null: the document does not tell
         required("is_internal", BOOL),
         required("partition_count", INT32),
         optional("min_insync_replicas", INT32),

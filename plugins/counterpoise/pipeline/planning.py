@@ -251,7 +251,8 @@ def plan_of_assignment(
         )
         raise RefusedError(f"the reassignment breaks rules that every plan keeps:\n{lines}")
     broken = (violation.message for violation in overridden)
-    return replace(new_plan, warnings=(*profile_of(provider).plan_warnings, *broken))
+    warnings = (*profile_of(provider).plan_warnings, *broken, *new_plan.warnings)
+    return replace(new_plan, warnings=warnings)
 
 
 def undo_or_reason(

@@ -12,11 +12,15 @@ from typing import Final
 import numpy as np
 
 from counterpoise.model.columns import Flags
-from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.words import list_brokers, name_brokers, pluralize, verb
 from counterpoise.planning.explanation.evenness_warnings import EVENNESS_WARNINGS
 from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.explanation.topic_warnings import (
+    coordinators,
+    tiered,
+    without_topic_ids,
+)
 from counterpoise.units import format_bytes, format_rate
 
 IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
@@ -30,10 +34,13 @@ _USUAL_REPLICATION_FACTOR = 3
 
 
 def warnings_of(result: PlanningResult) -> tuple[str, ...]:
-    """Return all sentences that apply; an imported plan is as somebody wanted it, so none do."""
-    if result.request.goal is Goal.IMPORTED:
-        return ()
-    return tuple(filter(None, (warning(result) for warning in WARNINGS)))
+    """Return all sentences that apply.
+
+    An imported plan is as somebody wanted it: nothing is said of what it reaches.
+    """
+    is_imported = result.request.goal is Goal.IMPORTED
+    warnings = (without_topic_ids,) if is_imported else WARNINGS
+    return tuple(filter(None, (warning(result) for warning in warnings)))
 
 
 def list_undone(result: PlanningResult, *kinds: tuple[Flags, str]) -> str:
@@ -168,35 +175,6 @@ def _min_insync_is_all(result: PlanningResult) -> str:
         f"one slow broker stops its producers; {help_}",
         "of the plan need as many in-sync replicas as they have (min.insync.replicas); "
         f"one slow broker stops their producers; {help_}",
-    )
-
-
-def _coordinators(result: PlanningResult) -> str:
-    cluster = result.cluster
-    names = [name for name in cluster.topic_names if name in COORDINATOR_TOPICS]
-    numbers = [cluster.topic_names.index(name) for name in names]
-    is_touched = result.assignment.is_in_plan & np.isin(cluster.topic_numbers, numbers)
-    count = int(is_touched.sum())
-    if not count:
-        return ""
-    topics = ", ".join(names)
-    touched = pluralize(count, f"partition of {topics} is", f"partitions of {topics} are")
-    return (
-        f"{touched} touched: where their leader changes, groups and transactions find a new "
-        "coordinator, which takes clients a moment"
-    )
-
-
-def _tiered(result: PlanningResult) -> str:
-    cluster, tiered = result.cluster, result.snapshot.tiered_topics
-    if not tiered:
-        return ""
-    is_tiered = np.array([name in tiered for name in cluster.topic_names], dtype=np.bool_)
-    is_copied = result.assignment.is_added.any(axis=1) & is_tiered[cluster.topic_numbers]
-    return result.name_partitions(
-        np.flatnonzero(is_copied),
-        "has tiered storage: bytes, time and disks are of what is local, the rest stays remote",
-        "have tiered storage: bytes, time and disks are of what is local, the rest stays remote",
     )
 
 
@@ -337,10 +315,11 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     left_to_repair,
     _few_replicas,
     _unknown_sizes,
+    without_topic_ids,
     *EVENNESS_WARNINGS,
     _min_insync_is_all,
-    _coordinators,
-    _tiered,
+    coordinators,
+    tiered,
     _deferred_by_budget,
     _goal_not_reached,
     _not_proven,
