@@ -16,6 +16,8 @@ from counterpoise.model.run import RunState
 from tests.support.postgres import Postgres
 from tests.support.runs import SimulatedRun, let_step_locks_run_out
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "upgrading.md"
+
 
 def begun(tmp_path: Path, ledger: Ledger | None) -> SimulatedRun:
     """A run that moves, in a ledger."""
@@ -66,23 +68,34 @@ def test_a_dump_of_postgres_that_was_made_during_a_run(tmp_path: Path, postgres:
     probe.ledger.close()
     with postgres.new_database() as name, postgres.new_database() as restored_name:
         run = begun(tmp_path, Ledger.open(postgres.url(name), probe.clock))
-        dump = tmp_path / "ledger.dump"
-        tool(postgres, "pg_dump", "--format=custom", f"--file={dump}", name)
-        tool(postgres, "pg_restore", "--exit-on-error", f"--dbname={restored_name}", dump)
+        typed(postgres, tmp_path, command_of("pg_dump"), COUNTERPOISE_LEDGER=postgres.url(name))
+        restore = command_of("pg_restore").replace("=counterpoise ", f"={restored_name} ")
+        typed(postgres, tmp_path, restore, PGHOST=str(postgres.folder), PGUSER="postgres")
         ended_although_restored(run, Ledger.open(postgres.url(restored_name), run.clock))
 
 
-def tool(postgres: Postgres, program: str, *arguments: str | Path) -> None:
+def command_of(program: str) -> str:
+    """The line of the document that starts with a program."""
+    (line,) = (
+        line.strip()
+        for line in DOCUMENT.read_text().splitlines()
+        if line.startswith(f"    {program} ")
+    )
+    return line
+
+
+def typed(postgres: Postgres, folder: Path, line: str, **variables: str) -> None:
+    path = f"{postgres.programs}{os.pathsep}{os.environ['PATH']}"
     done = local_processes.run(
-        [postgres.programs / program, *arguments],
-        name=program,
+        ["bash", "-c", line],
+        name=line,
         timeout_seconds=400,
-        env={"PATH": os.environ["PATH"], "PGHOST": str(postgres.folder), "PGUSER": "postgres"},
+        env={"PATH": path, **variables},
+        cwd=folder,
     )
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", ["pg_dump", "pg_restore", "sqlite3"])
 def test_the_document_has_the_commands(name: str) -> None:
-    document = Path(__file__).parents[2] / "docs" / "upgrading.md"
-    assert f"\n    {name} " in document.read_text()
+    assert command_of(name)
