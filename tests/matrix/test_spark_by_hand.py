@@ -23,6 +23,7 @@ from benchmarks.standalone import CONF, QUICK, standalone_cluster
 from counterpoise.archive import Archive
 from counterpoise.java_runtime import spark_java_home
 from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.storage import Store
 from local_processes import free_ports, start, wait_until
 from tests.spark.scenarios import LOG_DIRS
@@ -40,6 +41,8 @@ KEYS = {
 BUCKET = "bucket"
 Expected = Callable[[str], dict[str, pa.Table]]  # the tables of a job
 JOBS = ("leader_balance", "partition_load", "analysis_round")
+COMPACTION = "history_compaction"
+KEPT = ", ".join(f"{name}: 9999d" for name in ("keep_all", "keep_hourly", "keep_daily"))
 SPECS = [
     SnapshotSpec(
         cluster,
@@ -128,11 +131,11 @@ def write_history(place: Place) -> None:
         Archive(Store(place.store)).write_snapshot(spec.as_snapshot())
 
 
-def commands() -> tuple[list[str], list[str]]:
-    """Return the two commands that docs/deploying.md gives, as words."""
+def commands(export: str) -> tuple[list[str], list[str]]:
+    """Return the two commands that docs/deploying.md gives for an export, as words."""
     text = (ROOT / "docs" / "deploying.md").read_text()
     found = re.search(
-        r"^    (counterpoise history export-round .*)\n    (.*\\\n.*)$", text, re.MULTILINE
+        rf"^    (counterpoise history {export} .*)\n    (.*\\\n.*)$", text, re.MULTILINE
     )
     assert found is not None, "docs/deploying.md has the commands"
     return shlex.split(found[1]), shlex.split(found[2].replace("\\\n", " "))
@@ -140,16 +143,20 @@ def commands() -> tuple[list[str], list[str]]:
 
 def run_by_hand(place: Place, job: str, name: str, folder: Path, spark: Sequence[str]) -> None:
     """Run what the docs say, for this store and job; `spark` are further options."""
-    export, submit = commands()
+    export, submit = commands("export-compaction" if job == COMPACTION else "export-round")
     assert submit[:2] == ["PYTHONPATH=plugins", "spark-submit"]
-    replaced = {
-        "file:///var/lib/counterpoise": place.spark_store,
-        "by-hand": name,
-        "snapshots.json": str(folder / "snapshots.json"),
-        "spark_jobs/leader_balance.py": f"spark_jobs/{job}.py",
-    }
+    replaced = {"file:///var/lib/counterpoise": place.spark_store}
+    if job == COMPACTION:
+        replaced |= {"work/by-hand": f"work/{name}", "plan.json": str(folder / "plan.json")}
+    else:
+        replaced |= {
+            "by-hand": name,
+            "snapshots.json": str(folder / "snapshots.json"),
+            "spark_jobs/leader_balance.py": f"spark_jobs/{job}.py",
+        }
     assert replaced.keys() <= {*submit}
-    clusters = "".join(f"  {spec.cluster}: {{connection: none}}\n" for spec in SPECS[::3])
+    settings = f"{{connection: none, policy: {{history: {{{KEPT}}}}}}}"
+    clusters = "".join(f"  {spec.cluster}: {settings}\n" for spec in SPECS[::3])
     (folder / "clusters.yaml").write_text(f"clusters:\n{clusters}")
     environment = {
         **os.environ,
@@ -184,6 +191,16 @@ def tables(place: Place, name: str) -> dict[str, pa.Table]:
             rows = pa.concat_tables([store.read_table(path) for path in paths]).to_pylist()
             found[table] = sorted(rows, key=str)
     return found
+
+
+def compacted(place: Place, name: str) -> dict[str, list[str]]:
+    """Return the rows of each table that the compaction made by hand, in an order of their own."""
+    store = Store(place.store)
+    found: dict[str, list[str]] = {}
+    for path in store.list(f"work/{name}", suffix=".parquet"):
+        rows = found.setdefault(path.split("/")[2], [])
+        rows += map(str, store.read_table(path).to_pylist())
+    return {table: sorted(rows) for table, rows in found.items()}
 
 
 @pytest.fixture(scope="module")
@@ -238,3 +255,26 @@ def test_a_standalone_cluster_over_an_object_store_writes_the_same(
         run_by_hand(object_store, job, f"c-{job}", tmp_path, options)
         assert tables(object_store, f"c-{job}") == expected(job)
     assert not cluster.open_ports
+
+
+def test_the_compaction_by_hand_has_each_row_of_the_history(
+    directory: Place, tmp_path: Path
+) -> None:
+    run_by_hand(directory, COMPACTION, "d", tmp_path, conf_options(QUICK))
+    expected = {
+        table: sorted(
+            str(row | {"snapshot_id": spec.snapshot_id})
+            for spec in SPECS
+            for row in spec.as_snapshot().tables[table].to_pylist()
+        )
+        for table in SNAPSHOT_TABLES
+    }
+    assert compacted(directory, "d") == {table: rows for table, rows in expected.items() if rows}
+
+
+def test_the_compaction_over_an_object_store_writes_the_same(
+    object_store: Place, directory: Place, tmp_path: Path
+) -> None:
+    run_by_hand(object_store, COMPACTION, "s", tmp_path, [*packages(), *conf_options(QUICK)])
+    run_by_hand(directory, COMPACTION, "t", tmp_path, conf_options(QUICK))
+    assert compacted(object_store, "s") == compacted(directory, "t")

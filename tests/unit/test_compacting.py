@@ -234,6 +234,38 @@ def test_hundreds_of_tables_of_a_day_are_one_job_with_the_memory_that_their_rows
     assert jobs == [(251, memory)]
 
 
+def test_the_plan_of_a_compaction_is_written_for_a_job_that_is_run_by_hand(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan.json"
+    words = ["history", "export-compaction", "--out", str(out), "--json"]
+    assert main(words) == 2
+    assert "nothing to compact" in capsys.readouterr().err
+    noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+    day = [snapshot(noon - timedelta(days=3, hours=hour)) for hour in (2, 1)]
+    for one in day:
+        Archive(store).write_snapshot(one)
+    loads_of_a_day(store, {"demo": 2, "other": 1}, noon - timedelta(days=3))
+    before = store.list("")
+
+    assert main(words) == 0
+
+    told, plan = json.loads(capsys.readouterr().out), json.loads(out.read_text())
+    assert told == {"store": store.root_uri, "files": 4, "tables_of_days": 2}, (
+        "the others have no rows"
+    )
+    ids = {
+        one for merge in plan["merges"] for file in merge["files"] for one in file["snapshot_ids"]
+    }
+    assert ids <= {one.snapshot_id for one in day}
+    found = {merge["table"] for merge in plan["merges"]}
+    assert found == {"brokers", "partitions", "replicas", "topics"}
+    assert {entry["table"] for entry in plan["daily"]} == {"partition_load"}
+    assert store.list("") == before, "nothing is compacted"
+    assert main([*words, "--cluster", "other"]) == 0
+    assert json.loads(capsys.readouterr().out)["tables_of_days"] == 1
+
+
 @dataclass(frozen=True)
 class Input:
     row_count: int

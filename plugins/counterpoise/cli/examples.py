@@ -58,6 +58,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "compact": ("counterpoise compact",),
     "history export-round": ("counterpoise history export-round --all --out snapshots.json",),
+    "history export-compaction": ("counterpoise history export-compaction --out plan.json",),
     "rebuild": ("counterpoise rebuild --cluster orders-eu",),
     "doctor": (
         "counterpoise doctor --bootstrap kafka-1:9092,kafka-2:9092",

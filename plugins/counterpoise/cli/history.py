@@ -1,4 +1,6 @@
-"""Commands over the history: report, compact, rebuild, history export-round."""
+"""Commands over the history: report, compact, rebuild, history export-round and
+export-compaction.
+"""
 
 import argparse
 import json
@@ -172,6 +174,18 @@ def _add_history(commands: Commands) -> None:
     )
     _add_arguments(export)
     export.set_defaults(run=_export_round)
+    export = actions.add_parser(
+        "export-compaction",
+        help="write the plan that the Spark job of the compaction reads",
+        description="Writes the file for `--plan` of the Spark job `history_compaction`: the files "
+        "of days, and the tables of a day, that a compaction would make now. Nothing is compacted. "
+        "docs/deploying.md says how to run the job with it.",
+    )
+    add_output_argument(
+        export, "--out", required=True, metavar="PLAN.json", help="write the plan here"
+    )
+    _add_arguments(export)
+    export.set_defaults(run=_export_compaction)
 
 
 def _export_round(arguments: argparse.Namespace, console: Console) -> int:
@@ -193,5 +207,28 @@ def _export_round(arguments: argparse.Namespace, console: Console) -> int:
         print_json({"store": store, "snapshots": count, "rows": round_.row_count})
         return 0
     words = f"{pluralize(count, 'snapshot')} of {store} to analyse: {arguments.out}"
+    console.print(words, markup=False, soft_wrap=True)
+    return 0
+
+
+def _export_compaction(arguments: argparse.Namespace, console: Console) -> int:
+    with open_installation() as installation:
+        given = arguments.cluster
+        names = (
+            [installation.cluster(given).name] if given else list(installation.settings.clusters)
+        )
+        plan = pipeline.compaction_by_hand(installation, names)
+        store = installation.archive.store.root_uri
+    files, tables_of_days = len(plan["merges"]), len(plan["daily"])
+    if not files and not tables_of_days:
+        raise InputError("nothing to compact: no day that is over for a day is left as it was")
+    write_text(arguments.out, json.dumps(plan, indent=1, sort_keys=True) + "\n", "plan")
+    if arguments.json:
+        print_json({"store": store, "files": files, "tables_of_days": tables_of_days})
+        return 0
+    words = (
+        f"{pluralize(files, 'file')} and {pluralize(tables_of_days, 'table')} of a day of {store} "
+        f"to make: {arguments.out}"
+    )
     console.print(words, markup=False, soft_wrap=True)
     return 0

@@ -9,7 +9,7 @@ from .approving import (
     validate,
 )
 from .auditing import audit, audit_page, failure_of
-from .compacting import CompactionReport, compact
+from .compacting import CompactionReport, compact, compaction_by_hand
 from .comparing import MAX_NEW_BROKERS, ComparedPlan, compare, plan_from, with_new_brokers
 from .dag_runs import (
     DagTask,
@@ -80,6 +80,7 @@ __all__ = [
     "check_plans_first",
     "checked_snapshot",
     "compact",
+    "compaction_by_hand",
     "compare",
     "due_clusters",
     "examine",

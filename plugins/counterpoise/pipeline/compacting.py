@@ -13,9 +13,10 @@ the next compaction goes on. Snapshots and rounds of the last day stay as they a
 locked: two compactions at once make the same files twice.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,8 +27,8 @@ from counterpoise.installation import Installation
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.model.words import pluralize
-from counterpoise.pipeline.compacting_results import ResultsReport, compact_results
-from counterpoise.pipeline.spark_compaction import WORK, in_jobs, make_files
+from counterpoise.pipeline.compacting_results import ResultsReport, compact_results, tables_of_days
+from counterpoise.pipeline.spark_compaction import WORK, in_jobs, make_files, plan_of_job
 
 Log = Callable[[str], None]
 _LOGGER = safe_logger(__name__)
@@ -113,6 +114,25 @@ def compact(
         except CounterpoiseError as error:
             report.problem = report.problem or str(error)
     return CompactionReport(tuple(reports.values()), compact_results(installation, now, log))
+
+
+def compaction_by_hand(
+    installation: Installation, clusters: Iterable[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the `--plan` of the job `history_compaction`, run by hand: the files of days of these
+    clusters that a compaction makes now, and the tables of their days.
+
+    Nothing is written. Rounds are not merged by it: that follows from what else a compaction does.
+    """
+    now, names = installation.clock(), sorted(clusters)
+    merges = []
+    for name in names:
+        files = installation.archive.manifest_files(name)
+        policy = installation.cluster(name).policy.history
+        for plan in history.plan_days(name, files, policy, now):
+            merges += [merge for merge in plan.merges if merge.row_count]
+    dailies = tables_of_days(installation, now)
+    return plan_of_job(merges, [daily for daily in dailies if daily.plan.cluster in names])
 
 
 def _is_readable(installation: Installation, plan: DayPlan, report: ClusterReport) -> bool:

@@ -9,7 +9,7 @@ only a day after they were finished.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time
 from functools import cache, partial
@@ -87,10 +87,14 @@ def _finish_merges(store: Store) -> list[dict[str, Any]]:
     These are deleted now, in case an interrupted compaction left them.
     """
     documents = _documents(store)
-    merged = {name for document in documents.values() for name in document.get("merged", ())}
+    merged = _merged_names(documents)
     for name in sorted(merged & documents.keys()):
         store.delete(document_path(name))
     return [document for name, document in sorted(documents.items()) if name not in merged]
+
+
+def _merged_names(documents: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    return {name for document in documents.values() for name in document.get("merged", ())}
 
 
 def _documents(store: Store) -> dict[str, dict[str, Any]]:
@@ -116,6 +120,32 @@ def _make_daily(
     now: datetime,
     log: Log,
 ) -> int:
+    dailies = _daily_tables(installation, rounds, existing_ids, now)
+    for some in in_jobs(dailies):
+        make_files(installation, (), _with_series(installation, some), log)
+    for table in DAILY_TABLES:
+        for cluster in installation.settings.clusters:
+            copy_days(installation.archive.store, table, cluster)
+    return len(dailies)
+
+
+def tables_of_days(installation: Installation, now: datetime) -> list[Daily]:
+    """Return the tables of a day that a compaction makes now; nothing is written."""
+    documents = _documents(installation.archive.store)
+    merged = _merged_names(documents)
+    rounds = [document for name, document in sorted(documents.items()) if name not in merged]
+    manifests = installation.archive.manifests(installation.archive.clusters())
+    existing_ids = frozenset(manifests["snapshot_id"].to_pylist())
+    dailies = _daily_tables(installation, rounds, existing_ids, now)
+    return _with_series(installation, dailies)
+
+
+def _daily_tables(
+    installation: Installation,
+    rounds: list[dict[str, Any]],
+    existing_ids: frozenset[str],
+    now: datetime,
+) -> list[Daily]:
     clusters = installation.settings.clusters.items()
     policies = {name: cluster.policy.history for name, cluster in clusters}
     store = installation.archive.store
@@ -138,12 +168,7 @@ def _make_daily(
                     counts_of(path).get(one, 0) for path, ids in files.items() for one in ids
                 )
                 dailies.append(Daily(plan, files, row_count))
-    for some in in_jobs(dailies):
-        make_files(installation, (), _with_series(installation, some), log)
-    for table in DAILY_TABLES:
-        for cluster in policies:
-            copy_days(store, table, cluster)
-    return len(dailies)
+    return dailies
 
 
 def _loses_results(plan: DailyPlan, existing_ids: frozenset[str]) -> bool:
