@@ -142,6 +142,7 @@ def build_topic_load_daily(loads: DataFrame) -> DataFrame:
         F.col(name) for name in ("bytes_in_per_second", "growth_bytes_per_second", "lasted")
     )
     step = F.when(rate > 0, F.floor(F.log(rate) / F.log(F.lit(_RATE_STEP)))).when(rate == 0, -1)
+    has_unknown = rate.isNotNull() & (F.col("rates_unknown") > 0)
     day = ("output", "cluster", "date", "topic")
     by_step = (
         loads.withColumn("step", step)
@@ -153,6 +154,7 @@ def build_topic_load_daily(loads: DataFrame) -> DataFrame:
             F.sum(growth * seconds).alias("growth_bytes"),
             F.sum(F.when(growth.isNotNull(), seconds)).alias("growth_seconds"),
             F.max(F.when(seconds.isNotNull(), F.col("rates_at_least"))).alias("rates_at_least"),
+            F.sum(F.when(has_unknown, seconds)).alias("unknown_seconds"),
         )
     )
     entry = F.struct((F.col("bytes") / F.col("seconds")).alias("rate"), "seconds")
@@ -165,6 +167,7 @@ def build_topic_load_daily(loads: DataFrame) -> DataFrame:
             F.sum("growth_bytes").alias("growth_bytes"),
             F.sum("growth_seconds").alias("growth_seconds"),
             F.max("rates_at_least").alias("rates_at_least"),
+            F.sum("unknown_seconds").alias("unknown_seconds"),
         )
         .select(*TOPIC_LOAD_DAILY.names, "output")
     )

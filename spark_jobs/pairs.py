@@ -45,8 +45,8 @@ def build_pairs(
     `columns` are columns of partitions and those that `with_state` adds; `<column>_before` is the
     same of the snapshot before. The rows also have `is_known_before` (the snapshot before has a
     partition of that name) and, of its topic: `is_same_topic`, `is_recreated` (the same name with
-    another id; neither where one of the two ids is not known), and `is_compacted`, null where the
-    cleanup policy is not known.
+    another id; neither where one of the two ids is not known), and `is_compacted`, also where
+    the cleanup policy is not known: it may be.
     """
     columns_now = [name for name in columns if not name.endswith(_BEFORE)]
     compared = [name.removesuffix(_BEFORE) for name in columns if name.endswith(_BEFORE)]
@@ -57,7 +57,6 @@ def build_pairs(
         *(F.col(name).alias(f"{name}{_BEFORE}") for name in compared),
         F.lit(True).alias("is_paired"),
     )
-    is_special = F.col("is_same_topic").isNotNull()
     return (
         now.transform(with_state)
         .select(*columns_now)
@@ -73,7 +72,7 @@ def build_pairs(
             F.col("is_paired").isNotNull().alias("is_known_before"),
             F.coalesce("is_same_topic", F.lit(True)).alias("is_same_topic"),
             F.coalesce("is_recreated", F.lit(False)).alias("is_recreated"),
-            F.when(is_special, F.col("is_compacted")).otherwise(F.lit(False)).alias("is_compacted"),
+            F.coalesce("is_compacted", F.lit(False)).alias("is_compacted"),
         )
     )
 
@@ -132,5 +131,7 @@ def build_special_topics(snapshots: Snapshots, topics: DataFrame) -> DataFrame:
         "topic",
         (change == "same").alias("is_same_topic"),
         (change == "recreated").alias("is_recreated"),
-        F.contains("cleanup_policy", F.lit("compact")).alias("is_compacted"),
+        F.coalesce(F.contains("cleanup_policy", F.lit("compact")), F.lit(True)).alias(
+            "is_compacted"
+        ),
     )

@@ -12,9 +12,12 @@ Bytes-in between two snapshots is the number of new records (the growth of the l
 the average size of the records that are kept (bytes of the leader's replica / offsets kept).
 Transaction markers take an offset each and are in the sizes too, so the average covers them. Where
 nothing was deleted from the log in between, its growth is exact and is used instead. A compacted
-log loses records unnoticed, so there both are only lower bounds; sums count how many of them they
-have (`rates_at_least`). How far below the truth they are cannot be known: where compaction keeps
-one record of a hundred, a hundredth of the bytes may be told.
+log loses records unnoticed: the larger of the two is told, and sums count how many of them they
+have (`rates_at_least`). Its growth is a lower bound. The records' bytes are one where new records
+are as large as those that are kept; where they are smaller, too much may be told, by as many times
+at most. How far below the truth they are cannot be known: where compaction keeps one record of a
+hundred, a hundredth of the bytes may be told. A log whose cleanup policy is not known may be
+compacted, and is taken for one that is.
 
 Example: offsets 100 to 500 are kept in 4,000 bytes, so a record has 10 bytes. The latest offset was
 380 a minute before: 120 records, 1,200 bytes in 60 s, 20 bytes per second.
@@ -22,9 +25,9 @@ Example: offsets 100 to 500 are kept in 4,000 bytes, so a record has 10 bytes. T
 Plain DataFrame API, no UDFs.
 
 Limits: sizes are those on disk, so of compressed batches. Records that were written and deleted
-between two snapshots count with the average of those that stayed. Where the cleanup policy is not
-known, records are counted. DeleteRecords moves the begin of a log into a segment whose bytes stay
-until all of it is deleted: until then a record seems larger than it is.
+between two snapshots count with the average of those that stayed. DeleteRecords moves the begin of
+a log into a segment whose bytes stay until all of it is deleted: until then a record seems larger
+than it is.
 """
 
 import sys
@@ -107,7 +110,7 @@ def with_how(pairs: DataFrame) -> DataFrame:
         .when(~is_same_topic | F.col("records_bytes").isNull(), F.lit("unknown"))
         .when(F.col("new_records") == 0, F.lit("records"))
         .when(is_compacted, F.lit("at_least"))
-        .when(~is_compacted & has_kept_all & (F.col("growth_bytes") > 0), F.lit("growth"))
+        .when(has_kept_all & (F.col("growth_bytes") > 0), F.lit("growth"))
         .otherwise(F.lit("records"))
     )
     return pairs.withColumn("how", how)
@@ -148,6 +151,7 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
         F.count(F.when(leads, rate)).alias("rates_known"),
         F.count(F.when(leads & rate.isNull(), F.lit(1))).alias("rates_unknown"),
         F.count_if(leads & is_at_least).alias("rates_at_least"),
+        F.count_if(~leads & rate.isNull()).alias("follower_rates_unknown"),
         F.count_if(~leads & is_at_least).alias("follower_rates_at_least"),
     )
     load = (
@@ -177,6 +181,7 @@ def build_topic_load(snapshots: Snapshots, loads: DataFrame) -> DataFrame:
         F.max(rate).alias("hottest_bytes_in_per_second"),
         F.coalesce(F.sum("size_bytes"), F.lit(0)).alias("size_bytes"),
         F.sum("growth_bytes_per_second").alias("growth_bytes_per_second"),
+        F.count_if(rate.isNull()).alias("rates_unknown"),
         F.count_if(F.col("how") == "at_least").alias("rates_at_least"),
     )
     return snapshots.select(load, TOPIC_LOAD)

@@ -172,14 +172,9 @@ def _how(
     by_records = float(records) * new["size_bytes"] / kept
     growth = _growth(now, previous, old, new)
     policy = now.topic(new["topic"])[1]
-    if policy is not None and "compact" in policy:
+    if policy is None or "compact" in policy:
         return "at_least", max(by_records, -1.0 if growth is None else growth)
-    if (
-        policy is not None
-        and growth is not None
-        and growth > 0
-        and old["earliest_offset"] == new["earliest_offset"]
-    ):
+    if growth is not None and growth > 0 and old["earliest_offset"] == new["earliest_offset"]:
         return "growth", float(growth)
     return "records", by_records
 
@@ -252,6 +247,7 @@ def _broker_load(now: SnapshotSpec, previous: SnapshotSpec | None) -> Iterator[R
             "rates_unknown": sum(rate is None for rate in led),
             "rates_at_least": sum(hows[_key(row)] == "at_least" for row in led_rows),
             "follower_rates_at_least": sum(hows[_key(row)] == "at_least" for row in follows),
+            "follower_rates_unknown": sum(rates[_key(row)] is None for row in follows),
         }
 
 
@@ -279,6 +275,7 @@ def _topic_load(now: SnapshotSpec, previous: SnapshotSpec | None) -> Iterator[Ro
             "size_bytes": sum(row["size_bytes"] or 0 for row in rows),
             "growth_bytes_per_second": _sum(row["growth_bytes_per_second"] for row in rows),
             "rates_at_least": sum(row["how"] == "at_least" for row in rows),
+            "rates_unknown": len(rows) - len(rated),
         }
 
 

@@ -299,7 +299,7 @@ def test_bytes_in_of_the_cluster(page: ReportPage, truth: Truth) -> None:
     assert_rates([row[2] for row in rows], truth.all_followed_rates)
     now, note = page.tile("Bytes in")
     assert now == rows[0][1]
-    assert note == "from producers; a lower bound, with compacted topics"
+    assert note == "from producers; a lower bound"
     assert page.tile("Bytes in, 95 % of the time ≤") == (
         rows[2][1],
         f"highest {rows[3][1]}",

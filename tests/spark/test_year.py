@@ -34,6 +34,7 @@ DAYS = 365
 BEGIN = TODAY - timedelta(days=DAYS)
 BROKERS = (1, 2, 3)
 TOPICS = ("clicks", "orders")
+UNKNOWN_EVERY = {"clicks": 30, "orders": 3}  # so many snapshots: the rate of one partition
 GAP = (600, 640)  # snapshots that nobody made: ten days
 PERIOD = timedelta(days=DAYS)
 RECENT = timedelta(days=100)
@@ -128,6 +129,7 @@ def rows(one: Snapshot) -> dict[str, list[dict[str, Any]]]:
             | {"bytes_in_per_second": rate and rate * (place + 1), "hottest_partition": 0}
             | {"hottest_bytes_in_per_second": rate}
             | {"growth_bytes_per_second": None if rate is None else one.number % 7 + place}
+            | {"rates_unknown": int(one.number % UNKNOWN_EVERY[topic] == 3)}
             for place, topic in enumerate(TOPICS)
         ],
         "topic_balance": [
@@ -322,6 +324,10 @@ def test_they_are_what_happened(told: Told) -> None:
             expected = (place + 1) * percentile(part)
             assert hot[topic][name] == pytest.approx(expected, rel=EXACT_TO)
         assert hot[topic]["highest"] == (place + 1) * max(rates)
+    for document in (told.before, told.after):
+        for topic in document["load"]["hot_topics"]:
+            is_often = UNKNOWN_EVERY[topic["topic"]] < 20  # more than a twentieth of the year
+            assert topic["bytes_in"]["is_period_at_least"] == is_often
     assert told.after["churn"]["failovers"] == sum(one.failovers for one in ALL)
     (gap,) = [event for event in told.after["events"] if event["kind"] == "gap"]
     assert gap["count"] == GAP[1] - GAP[0]

@@ -122,6 +122,7 @@ def loads_of(told: Story, *, topic_count: int = 40, seed: int = 3) -> Tables:
             "size_bytes": rate.ravel() * 86_400,
             "growth_bytes_per_second": rate.ravel() // 40 - 20_000,
             "rates_at_least": np.zeros(rate.size, np.int64),
+            "rates_unknown": np.zeros(rate.size, np.int64),
         },
         TOPIC_LOAD,
     )

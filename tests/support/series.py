@@ -34,6 +34,8 @@ class Broker:
     bytes: int = 1000
     bytes_in: int | None = None
     at_least: int = 0  # partitions that it leads whose rate is a lower bound
+    unknown: int = 0  # partitions that it leads whose rate is not known, where `bytes_in` is
+    follower_unknown: int = 0  # the same of those that it follows
 
 
 def rows(
@@ -78,8 +80,9 @@ def _row(broker: Broker) -> dict[str, Any]:
         "leader_bytes_in_per_second": broker.bytes_in,
         "follower_bytes_in_per_second": None if broker.bytes_in is None else 2 * broker.bytes_in,
         "rates_known": 0 if broker.bytes_in is None else broker.leaders,
-        "rates_unknown": 0 if broker.bytes_in is not None else broker.leaders,
+        "rates_unknown": broker.leaders if broker.bytes_in is None else broker.unknown,
         "rates_at_least": broker.at_least,
+        "follower_rates_unknown": broker.follower_unknown,
     }
 
 
@@ -233,6 +236,7 @@ def _table(
         "rates_unknown": np.zeros(len(at), np.int64),
         "rates_at_least": np.zeros(len(at), np.int64),
         "follower_rates_at_least": np.zeros(len(at), np.int64),
+        "follower_rates_unknown": np.zeros(len(at), np.int64),
         "leaders_lost": np.zeros(len(at), np.int64),
         "leaders_handed_back": np.zeros(len(at), np.int64),
         "cluster_id": pa.array(["Kafka-Id"]).take(pa.array(np.zeros(len(at), np.int64))),

@@ -22,6 +22,7 @@ from counterpoise.model.result_tables import (
     TOPIC_LOAD_DAILY,
 )
 from counterpoise.model.tables import PARTITIONS
+from counterpoise.reporting.load_text import load_markdown
 from tests.support.loads import loads_of, log_dirs, partitions, topics
 from tests.support.series import NOON, Broker, rows, story
 
@@ -104,10 +105,61 @@ def test_a_sum_with_a_lower_bound_in_it_is_one() -> None:
         [Broker(1, bytes_in=100), Broker(2, bytes_in=300, at_least=1)],
     )
     load = loaded(series(brokers(None, None), second, first))
-    assert load.bytes_in == Rates(400, 400, 400, 400, is_at_least=True)
+    assert load.bytes_in == Rates(400, 400, 400, 400, is_at_least=True, is_period_at_least=True)
     assert [broker.as_leader.is_at_least for broker in load.brokers] == [False, True]
     assert [broker.as_follower.is_at_least for broker in load.brokers] == [False, False]
     assert not loaded(series(brokers(None, None), first)).bytes_in.is_at_least
+
+
+@pytest.mark.parametrize("partial_hours", [1, 2, 3])
+def test_a_sum_without_the_rates_of_some_partitions_is_a_lower_bound(partial_hours: int) -> None:
+    """Each of two brokers leads 12 partitions of 100 B/s, in one rack each. In the last hours the
+    rates of six that broker 2 leads are not known: it really takes in 1,200 B/s.
+    """
+    whole = [Broker(1, "a", leaders=12, bytes_in=1200), Broker(2, "b", leaders=12, bytes_in=1200)]
+    partial = [whole[0], Broker(2, "b", leaders=12, bytes_in=600, unknown=6)]
+    hours = [*[whole] * (40 - partial_hours), *[partial] * partial_hours]
+    load = loaded(series(brokers(None, None), *hours))
+
+    is_often = partial_hours > 2  # of 40 hours: more than a twentieth
+    assert load.bytes_in.now == 1800
+    for rates in (load.bytes_in, load.brokers[1].as_leader, load.racks[1].as_leader):
+        assert (rates.is_at_least, rates.is_period_at_least) == (True, is_often)
+    for rates in (load.brokers[0].as_leader, load.racks[0].as_leader, load.replicated_in):
+        assert not (rates.is_at_least or rates.is_period_at_least)
+    markdown = load_markdown(load)
+    assert "≥ 1.8 kB/s" in markdown
+    assert ("≥ 2.4 kB/s" in markdown) == is_often
+    assert "Rates of some partitions are not known" in markdown
+    again = loaded(series(brokers(None, None), *hours, whole)).bytes_in
+    assert (again.now, again.is_at_least, again.is_period_at_least) == (2400, False, is_often)
+    copies = [Broker(1, bytes_in=100, follower_unknown=1)]
+    assert loaded(series(brokers(None), copies)).replicated_in.is_at_least
+
+
+@pytest.mark.parametrize(("partial_hours", "is_often"), [(1, False), (2, True)])
+def test_a_topic_without_the_rates_of_some_partitions_is_a_lower_bound(
+    partial_hours: int, is_often: bool
+) -> None:
+    """Yesterday's rates are in the table of the day, those of today by the hour."""
+    hours = range(-12, 5)
+    table = pa.concat_tables([rows(hour, brokers(100)) for hour in (-14, *hours)])
+    now = topics(4, [("a", 600, 1, None), ("b", 90, 1, None)])
+    place = now.schema.get_field_index("rates_unknown")
+    now = now.set_column(place, "rates_unknown", pa.array([6, 0], pa.int64()))
+    before = [topics(hour, [("a", 1200, 1, None), ("b", 90, 1, None)]) for hour in range(-12, 4)]
+    day = {"cluster": "demo", "date": (NOON - timedelta(days=1)).date(), "topic": "a"}
+    day |= {"rates": [{"rate": 1200.0, "seconds": 10 * 3600.0}], "max_bytes_in_per_second": 1200}
+    day |= {"unknown_seconds": 3600.0 * (partial_hours - 1)}
+    daily = pa.Table.from_pylist([day], schema=TOPIC_LOAD_DAILY)
+    load = cluster_load(
+        table, pa.concat_tables([*before, now]), *NOTHING[1:], daily, cluster="demo"
+    )
+    assert load is not None
+    found = {hot.topic: hot.bytes_in for hot in load.hot_topics}
+    assert (found["a"].now, found["a"].is_at_least) == (600, True)
+    assert found["a"].is_period_at_least == is_often, "of 27 hours: more than a twentieth"
+    assert not (found["b"].is_at_least or found["b"].is_period_at_least)
 
 
 def test_a_topic_with_a_lower_bound_in_the_period_is_marked_whichever_table_has_it() -> None:
@@ -123,6 +175,8 @@ def test_a_topic_with_a_lower_bound_in_the_period_is_marked_whichever_table_has_
     load = cluster_load(table, load_rows, *NOTHING[1:], daily, cluster="demo")
     assert load is not None
     found = {hot.topic: hot.bytes_in.is_at_least for hot in load.hot_topics}
+    assert found == {"a": True, "b": False, "c": True}
+    found = {hot.topic: hot.bytes_in.is_period_at_least for hot in load.hot_topics}
     assert found == {"a": True, "b": False, "c": True}
 
 

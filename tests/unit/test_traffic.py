@@ -185,9 +185,10 @@ def test_leaders_are_exchanged_for_traffic_and_their_numbers_stay() -> None:
 @pytest.mark.parametrize(
     ("policies", "says"),
     [
-        (("delete", None), ""),
-        (("compact,delete", "delete"), "the rate of 1 partition of a compacted topic is a lower"),
-        (("compact", "compact"), "the rates of 2 partitions of compacted topics are lower"),
+        (("delete", "delete"), ""),
+        (("compact,delete", "delete"), "the rate of 1 partition is a lower bound: its topic is"),
+        (("compact", "compact"), "the rates of 2 partitions are lower bounds: their topics are"),
+        ((None, "compact"), "the rates of 2 partitions are lower bounds: their topics are"),
     ],
 )
 def test_a_plan_by_rates_of_compacted_topics_says_that_these_are_lower_bounds(
@@ -195,7 +196,7 @@ def test_a_plan_by_rates_of_compacted_topics_says_that_these_are_lower_bounds(
 ) -> None:
     rows = [
         row | {"cleanup_policy": policy}
-        for row, policy in zip_longest(HOT.topics.to_pylist(), policies)
+        for row, policy in zip_longest(HOT.topics.to_pylist(), policies, fillvalue="delete")
     ]
     tables = {**HOT.tables, "topics": pa.Table.from_pylist(rows, schema=TOPICS)}
     plan = make_plan(replace(HOT, tables=tables), REBALANCE)

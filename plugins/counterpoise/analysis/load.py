@@ -9,6 +9,7 @@ How the rates of a broker are found:
     rates = a matrix, brokers x snapshots, from the rows of SERIES
     0 where a broker leads nothing, NaN where its rate is not known, -inf where it is not registered
     seconds = per snapshot, the time since the one before: a rate is a mean over that time
+    a sum is only a lower bound where rates in it are, or are not known
     percentiles per row, each rate weighed by its seconds
 
 A rate over a gap does not count. A null is not zero: where the rate of one leading broker is not
@@ -37,7 +38,7 @@ from counterpoise.analysis.topics import (
     rates_of_groups,
     topic_history,
 )
-from counterpoise.analysis.weighing import means
+from counterpoise.analysis.weighing import is_often, means
 from counterpoise.model.columns import (
     Flags,
     Floats,
@@ -84,9 +85,9 @@ def cluster_load(
     if not columns.snapshot_count:
         return None
     period = Period(columns)
-    traffic = _read_traffic(_of_cluster(series, cluster), period)
-    brokers = _brokers(period, traffic)
-    bytes_in, replicated_in = map(_sum_over_brokers, (traffic.as_leader, traffic.as_follower))
+    as_leader, as_follower = _read_traffic(_of_cluster(series, cluster), period)
+    bytes_in, replicated_in = as_leader.total(), as_follower.total()
+    brokers = _brokers(period, as_leader, as_follower)
     topics = topic_history(series, topic_load, topic_daily, cluster, since, until)
     loads_now = period.rows_now(_of_cluster(partition_load, cluster))
     growth = growth_of(_of_cluster(log_dir_load, cluster), columns)
@@ -96,13 +97,13 @@ def cluster_load(
         observed_at=columns.times[-1],
         since=columns.times[columns.first],
         snapshot_count=columns.snapshot_count - columns.first,
-        bytes_in=_cluster_rates(bytes_in, period, traffic.is_leader_at_least),
-        replicated_in=_cluster_rates(replicated_in, period, traffic.is_follower_at_least),
-        bytes_in_trace=TimeAxis(columns, columns.first).trace(bytes_in),
+        bytes_in=_rates(bytes_in, period)[0],
+        replicated_in=_rates(replicated_in, period)[0],
+        bytes_in_trace=TimeAxis(columns, columns.first).trace(bytes_in.rates[0]),
         leaders=_known_evenness([b.as_leader.now for b in brokers if not b.is_fenced]),
         followers=_known_evenness([b.as_follower.now for b in brokers if not b.is_fenced]),
         brokers=brokers,
-        racks=_racks(period, traffic),
+        racks=_racks(period, as_leader),
         unknown=_unknown_reasons(loads_now),
         hot_partitions=_hot_partitions(loads_now),
         hot_topics=hot_topics(topics, wanted_topics),
@@ -136,18 +137,43 @@ def _of_cluster(table: pa.Table, cluster: str) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Traffic:
-    """Rates of brokers x snapshots in bytes per second; NaN: not known, -inf: not registered."""
+    """Rates of things (brokers, or sums of them) x snapshots in bytes per second; NaN: not known,
+    -inf: not registered.
+    """
 
-    broker_ids: Ints  # of the rows, ascending
-    as_leader: Floats
-    as_follower: Floats
-    # Per broker: whether a rate of it in the period is only a lower bound.
-    is_leader_at_least: Flags
-    is_follower_at_least: Flags
+    broker_ids: Ints  # of the rows, ascending; none for sums
+    rates: Floats
+    # Of the same shape: whether the rate of a partition in the sum is only a lower bound, or is not
+    # known.
+    has_bound: Flags
+    has_unknown: Flags
+
+    def of(self, wanted: Ints | Flags) -> "_Traffic":
+        """Return these rows."""
+        return _Traffic(
+            self.broker_ids[wanted],
+            self.rates[wanted],
+            self.has_bound[wanted],
+            self.has_unknown[wanted],
+        )
+
+    def total(self) -> "_Traffic":
+        """Return the sum of all rows as one row; NaN where the rate of a registered broker is not
+        known.
+
+        [[700, NaN], [300, 5], [-inf, 2]] gives [[1000, NaN]]: at first there are only two brokers.
+        """
+        is_registered = ~np.isneginf(self.rates)
+        sums = np.where(is_registered, self.rates, 0.0).sum(axis=0, keepdims=True)
+        sums = np.where(is_registered.any(axis=0), sums, np.nan)
+        has_bound, has_unknown = (
+            np.asarray(flags.any(axis=0))[None, :] for flags in (self.has_bound, self.has_unknown)
+        )
+        return _Traffic(np.empty(0, np.int64), sums, has_bound, has_unknown)
 
 
-def _read_traffic(series: pa.Table, period: Period) -> _Traffic:
-    """Put the rates of SERIES into matrices of brokers x snapshots.
+def _read_traffic(series: pa.Table, period: Period) -> tuple[_Traffic, _Traffic]:
+    """Put the rates of SERIES into matrices of brokers x snapshots: as leader, and as follower.
 
     A broker that leads nothing takes in 0 as leader, as soon as the snapshot knows any rate; one
     that follows nothing, or is dead, fetches 0. Example with two brokers and two snapshots:
@@ -158,7 +184,7 @@ def _read_traffic(series: pa.Table, period: Period) -> _Traffic:
         1       1         2        700
         2       1         0        null                          # leads nothing
 
-    gives as_leader = [[NaN, 700], [NaN, 0]].
+    gives the rates [[NaN, 700], [NaN, 0]] as leader.
     """
     broker_ids = np.unique(period.columns.broker_ids)
     snapshots = period.snapshot_indexes(series)
@@ -175,88 +201,68 @@ def _read_traffic(series: pa.Table, period: Period) -> _Traffic:
     leader_counts = floats_of(series["leaders"])
     follower_counts = floats_of(series["replicas"]) - leader_counts
     follower_counts[floats_of(series["is_fenced"]) == 1] = 0.0
-    as_leader = matrix(floats_of(series["leader_bytes_in_per_second"]), _NOT_REGISTERED)
-    as_follower = matrix(floats_of(series["follower_bytes_in_per_second"]), _NOT_REGISTERED)
-    knows_rates = np.isfinite(as_leader).any(axis=0)
-    leads_nothing = matrix(leader_counts, -1.0) == 0
-    follows_nothing = matrix(follower_counts, -1.0) == 0
-    as_leader[leads_nothing & knows_rates] = 0.0
-    as_follower[follows_nothing & knows_rates] = 0.0
+    knows_rates = np.isfinite(matrix(floats_of(series["leader_bytes_in_per_second"]), np.nan))
 
-    def is_at_least(name: str) -> Flags:
-        counts = matrix(np.nan_to_num(floats_of(series[name])), 0.0)
-        return np.asarray((counts > 0).any(axis=1))
+    def side(role: str, counts: Floats, prefix: str) -> _Traffic:
+        rates = matrix(floats_of(series[f"{role}_bytes_in_per_second"]), _NOT_REGISTERED)
+        has_bound, has_unknown = (
+            (matrix(np.nan_to_num(floats_of(series[prefix + name])), 0.0) > 0) & np.isfinite(rates)
+            for name in ("rates_at_least", "rates_unknown")
+        )
+        rates[(matrix(counts, -1.0) == 0) & knows_rates.any(axis=0)] = 0.0
+        return _Traffic(broker_ids, rates, has_bound, has_unknown)
 
-    bounds = is_at_least("rates_at_least"), is_at_least("follower_rates_at_least")
-    return _Traffic(broker_ids, as_leader, as_follower, *bounds)
+    return side("leader", leader_counts, ""), side("follower", follower_counts, "follower_")
 
 
-def _sum_over_brokers(rates: Floats) -> Floats:
-    """Return the sum per snapshot; NaN where the rate of a registered broker is not known.
-
-    [[700, NaN], [300, 5], [-inf, 2]] gives [1000, NaN]: at first there are only two brokers.
-    """
-    is_registered = ~np.isneginf(rates)
-    sums = np.where(is_registered, rates, 0.0).sum(axis=0)
-    return np.where(is_registered.any(axis=0), sums, np.nan)
-
-
-def _rates(rates: Floats, seconds: Floats, is_at_least: Flags) -> tuple[Rates, ...]:
-    """Return, for each row of `rates` (things x snapshots), the latest rate and the percentiles."""
+def _rates(traffic: _Traffic, period: Period) -> tuple[Rates, ...]:
+    """Return, for each row, the latest rate and the percentiles."""
+    rates = traffic.rates
     row_count, snapshot_count = rates.shape
     rows = np.repeat(np.arange(row_count, dtype=np.int64), snapshot_count)
-    row_seconds = np.tile(seconds, row_count)
-    return rates_of_groups(rates[:, -1], rates.ravel(), row_seconds, rows, is_at_least)
+    seconds = np.tile(period.seconds, row_count)
+    has_bounds = traffic.has_bound.any(axis=1)
+    unknown = np.where(np.isfinite(rates), traffic.has_unknown, np.nan).ravel()
+    return rates_of_groups(
+        rates[:, -1],
+        rates.ravel(),
+        seconds,
+        rows,
+        has_bounds | traffic.has_unknown[:, -1],
+        has_bounds | is_often(unknown, seconds, rows, group_count=row_count),
+    )
 
 
-def _cluster_rates(rates: Floats, period: Period, is_at_least: Flags) -> Rates:
-    (found,) = _rates(rates[None, :], period.seconds, np.array([is_at_least.any()]))
-    return found
-
-
-def _brokers(period: Period, traffic: _Traffic) -> tuple[BrokerTraffic, ...]:
+def _brokers(
+    period: Period, as_leader: _Traffic, as_follower: _Traffic
+) -> tuple[BrokerTraffic, ...]:
     """Return the traffic of every broker that is registered in the latest snapshot, by id."""
     latest = period.columns.latest
-    matrix_rows = np.searchsorted(traffic.broker_ids, numbers_of(latest["broker_id"]))
-    figures = zip(
-        latest.to_pylist(),
-        _rates(
-            traffic.as_leader[matrix_rows],
-            period.seconds,
-            traffic.is_leader_at_least[matrix_rows],
-        ),
-        _rates(
-            traffic.as_follower[matrix_rows],
-            period.seconds,
-            traffic.is_follower_at_least[matrix_rows],
-        ),
-        strict=True,
-    )
+    wanted = np.searchsorted(as_leader.broker_ids, numbers_of(latest["broker_id"]))
+    led, followed = (_rates(side.of(wanted), period) for side in (as_leader, as_follower))
     return tuple(
         BrokerTraffic(
             broker_id=row["broker_id"],
             rack=row["rack"],
             is_fenced=row["is_fenced"],
-            as_leader=as_leader,
-            as_follower=as_follower,
+            as_leader=own,
+            as_follower=fetched,
             rates_known=row["rates_known"] or 0,
             rates_unknown=row["rates_unknown"] or 0,
         )
-        for row, as_leader, as_follower in figures
+        for row, own, fetched in zip(latest.to_pylist(), led, followed, strict=True)
     )
 
 
-def _racks(period: Period, traffic: _Traffic) -> tuple[RackTraffic, ...]:
+def _racks(period: Period, as_leader: _Traffic) -> tuple[RackTraffic, ...]:
     """Return the traffic of the racks of the latest snapshot."""
     by_rack: Mapping[str | None, list[int]] = grouped(
         rows_of(period.columns.latest, "rack", "broker_id")
     )
     found = []
     for rack in sorted(by_rack, key=lambda rack: (rack is None, rack or "")):
-        is_own = np.isin(traffic.broker_ids, by_rack[rack])
-        rates = _sum_over_brokers(traffic.as_leader[is_own])
-        own_rates = _cluster_rates(rates, period, traffic.is_leader_at_least[is_own])
-        found.append(RackTraffic(rack, own_rates))
+        brokers = as_leader.of(np.isin(as_leader.broker_ids, by_rack[rack]))
+        found.append(RackTraffic(rack, _rates(brokers.total(), period)[0]))
     return tuple(found)
 
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from counterpoise.analysis.columns import read_series
 from counterpoise.analysis.forecast import DAY_SECONDS, WINDOW
 from counterpoise.analysis.period import Period, start_of_day
-from counterpoise.analysis.weighing import by_group, means
+from counterpoise.analysis.weighing import by_group, is_often, means
 from counterpoise.model.columns import Flags, Floats, Ints, floats_of, positions_in
 from counterpoise.model.load import HotTopic, Rates, TopicGrowth
 from counterpoise.model.result_tables import TOPIC_LOAD_DAILY
@@ -100,8 +100,10 @@ class TopicHistory:
         np.maximum.at(highest, groups[is_known], of_days[is_known])
         return np.where(np.isfinite(highest), highest, np.nan)
 
-    def is_at_least(self, topics: pa.Array) -> Flags:
-        """Return for each of these topics whether a rate of the period is only a lower bound."""
+    def has_bounds(self, topics: pa.Array) -> Flags:
+        """Return for each of these topics whether a rate of a partition in the period is only a
+        lower bound.
+        """
         raw = self._raw("rates_at_least", topics)
         counts = [
             (raw.topics, raw.values),
@@ -114,6 +116,25 @@ class TopicHistory:
         for groups, at_least in counts:
             found[groups[(groups >= 0) & (np.nan_to_num(at_least) > 0)]] = True
         return found
+
+    def has_unknown(self, topics: pa.Array) -> Flags:
+        """Return for each of these topics whether rates of some of its partitions were not known
+        for so long that percentiles are only lower bounds.
+        """
+        rates, unknown = (
+            self._raw(name, topics) for name in ("bytes_in_per_second", "rates_unknown")
+        )
+        is_partial = np.where(np.isfinite(rates.values), np.nan_to_num(unknown.values) > 0, np.nan)
+        days = self._days
+        groups = positions_in(days["topic"], topics)
+        partial = np.nan_to_num(floats_of(days["unknown_seconds"]))
+        known = _seconds_of_entries(days) - partial
+        samples = _joined(
+            _Samples(rates.topics, is_partial, rates.seconds),
+            _Samples(groups, np.ones(len(groups)), partial),
+            _Samples(groups, np.zeros(len(groups)), known),
+        )
+        return is_often(samples.values, samples.seconds, samples.topics, group_count=len(topics))
 
     def growth(self, topics: pa.Array) -> _Samples:
         """Return growth in bytes per second over the last two weeks, in whole days."""
@@ -172,16 +193,23 @@ def rates_of_groups(
     seconds: Floats,
     groups: Ints,
     is_at_least: Flags,
+    is_period_at_least: Flags,
     highest: Floats | None = None,
 ) -> tuple[Rates, ...]:
-    """Return rates for each group: those of `now`, and percentiles of `values`, weighed by time."""
+    """Return rates for each group: those of `now`, and percentiles of `values`, weighed by time;
+    whether each is only a lower bound is given.
+    """
     percentiles = by_group(values, seconds, groups, group_count=len(now), shares=_SHARES)
     if highest is not None:
         percentiles[:, -1] = highest
     return tuple(
-        Rates(_whole(latest), _whole(p50), _whole(p95), _whole(most), is_at_least=is_bound)
-        for latest, (p50, p95, most), is_bound in zip(
-            now.tolist(), percentiles.tolist(), is_at_least.tolist(), strict=True
+        Rates(_whole(latest), _whole(p50), _whole(p95), _whole(most), is_bound, is_period_bound)
+        for latest, (p50, p95, most), is_bound, is_period_bound in zip(
+            now.tolist(),
+            percentiles.tolist(),
+            is_at_least.tolist(),
+            is_period_at_least.tolist(),
+            strict=True,
         )
     )
 
@@ -201,12 +229,15 @@ def hot_topics(history: TopicHistory, wanted: Sequence[str] | None = None) -> tu
     samples = history.rates(topics)
     now = floats_of(hottest["bytes_in_per_second"])
     is_known = wanted is None or history.has_latest
+    has_bounds = history.has_bounds(topics)
+    is_partial = np.isfinite(now) & (np.nan_to_num(floats_of(hottest["rates_unknown"])) > 0)
     rates = rates_of_groups(
         now if is_known else np.full_like(now, np.nan),
         samples.values,
         samples.seconds,
         samples.topics,
-        history.is_at_least(topics),
+        has_bounds | is_partial,
+        has_bounds | history.has_unknown(topics),
         history.max_rates(topics),
     )
     return tuple(
@@ -240,6 +271,14 @@ def growing_topics(history: TopicHistory) -> tuple[TopicGrowth, ...]:
     ]
     growing.sort(key=lambda topic: (-topic.bytes_per_day, topic.topic))
     return tuple(growing[:SHOWN])
+
+
+def _seconds_of_entries(days: pa.Table) -> Floats:
+    """Return for each row of TOPIC_LOAD_DAILY how long its rates lasted."""
+    entries = days["rates"].combine_chunks()
+    day_of_entry = pc.list_parent_indices(entries).to_numpy(zero_copy_only=False)
+    seconds = floats_of(pa.chunked_array([entries.flatten().field("seconds")]))
+    return np.bincount(day_of_entry, weights=seconds, minlength=days.num_rows).astype(np.float64)
 
 
 def _joined(*parts: _Samples) -> _Samples:

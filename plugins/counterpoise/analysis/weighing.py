@@ -16,6 +16,7 @@ import numpy as np
 
 from counterpoise.model.columns import Flags, Floats, Ints
 
+_SELDOM: Final = 0.05  # of the time: what lasts no longer changes no 95 % of it
 _ROUNDING: Final = 1e-9  # of a group's time: sums of floats differ by less
 
 
@@ -59,6 +60,14 @@ def means(values: Floats, seconds: Floats, groups: Ints, *, group_count: int) ->
     found = np.full(group_count, np.nan)
     np.divide(sums, total_seconds, out=found, where=total_seconds > 0)
     return found
+
+
+def is_often(flags: Floats, seconds: Floats, groups: Ints, *, group_count: int) -> Flags:
+    """Return for each group whether `flags` (1 or 0, NaN where not known) were 1 for more than a
+    twentieth of the time.
+    """
+    shares = means(flags, seconds, groups, group_count=group_count)
+    return np.nan_to_num(shares) > _SELDOM
 
 
 def _is_known(values: Floats, seconds: Floats, groups: Ints) -> Flags:

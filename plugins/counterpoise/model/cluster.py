@@ -101,9 +101,11 @@ class ClusterSnapshot:
 
     @cached_property
     def compacted_topics(self) -> frozenset[str]:
-        """Return the topics whose logs lose records to compaction."""
+        """Return the topics whose logs lose records to compaction, or may: those whose cleanup
+        policy is not known.
+        """
         rows = rows_of(self.topics, "topic", "cleanup_policy")
-        return frozenset(topic for topic, policy in rows if policy and "compact" in policy)
+        return frozenset(topic for topic, policy in rows if policy is None or "compact" in policy)
 
     @cached_property
     def idle_broker_ids(self) -> tuple[int, ...]:

@@ -18,8 +18,10 @@ from counterpoise.model.evenness import Evenness
 class Rates:
     """One rate in the latest snapshot, and over the period.
 
-    `is_at_least`: some of the rates that it is made of are only lower bounds (of compacted topics),
-    and so are these; how much is missing is not known.
+    A sum is only a lower bound where rates in it are (of compacted topics), and where some rates
+    are not known: how much is missing is not known then. `is_at_least` says that of `now`, and
+    `is_period_at_least` of the others: there hours with unknown rates count once they are more
+    than a twentieth of the time.
     """
 
     now: int | None
@@ -27,6 +29,7 @@ class Rates:
     p95: int | None
     highest: int | None
     is_at_least: bool = False
+    is_period_at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,9 +105,10 @@ SNAPSHOT_CHANGES: Final = pa.schema(
 
 # One row per snapshot and partition. `how` says where bytes_in_per_second comes from: records
 # (their number times the average size of those kept), growth (of a log of which nothing was
-# deleted), at_least (a compacted log: no less than this); or why it is null: first, rebuilt,
-# recreated, reset (the log became shorter), gap (too long since the snapshot before, by
-# model/intervals.py, or its clock is not before ours), unknown (an offset, a size or a topic id is
+# deleted), at_least (a log that is or may be compacted: no less than this, where new records are as
+# large as those that are kept); or why it is null: first, rebuilt, recreated, reset (the log became
+# shorter), gap (too long since the snapshot before, by model/intervals.py, or its clock is not
+# before ours), unknown (an offset, a size or a topic id is
 # missing).
 PARTITION_LOAD: Final = pa.schema(
     [
@@ -137,6 +138,7 @@ BROKER_LOAD: Final = pa.schema(
         # partitions whose rate is only a lower bound, and the sum with it: led, and followed
         optional("rates_at_least", INT64),
         optional("follower_rates_at_least", INT64),
+        optional("follower_rates_unknown", INT64),  # partitions that it follows
     ]
 )
 
@@ -164,6 +166,7 @@ TOPIC_LOAD: Final = pa.schema(
         required("size_bytes", INT64),  # of one copy
         optional("growth_bytes_per_second", INT64),
         optional("rates_at_least", INT64),  # partitions whose rate is only a lower bound
+        optional("rates_unknown", INT64),  # partitions without a rate
     ]
 )
 
@@ -200,6 +203,8 @@ TOPIC_LOAD_DAILY: Final = pa.schema(
         optional("growth_bytes", _FLOAT64),  # over the seconds in which the growth is known
         optional("growth_seconds", _FLOAT64),
         optional("rates_at_least", INT64),  # of TOPIC_LOAD, at most
+        # of `rates`: how long the rate of some partition was not known
+        optional("unknown_seconds", _FLOAT64),
     ]
 )
 

@@ -51,7 +51,14 @@ _BROKERS_COMPARED: Final = 60  # of more, only 95 % stands beside the period bef
 _MUCH_OVER_SHARE: Final = 1.5
 _RATE_NAMES: Final = ("now", "50 % of the time at most", "95 % of the time at most", "highest")
 _P95: Final = 2  # its place among these
-AT_LEAST: Final = "a lower bound, with compacted topics"
+AT_LEAST: Final = "a lower bound"
+ABOUT_BOUNDS: Final = (
+    "≥: a lower bound. Rates of some partitions are not known; or they are of topics that are "
+    "compacted, or may be: compaction removes records unnoticed, so more may have come in, how "
+    "much is not known. Of these it is an estimate where new records are smaller than those that "
+    "are kept: then it may be too high. So a share of the sum is at most (≤) what is shown, and "
+    "that of such a topic is not known (–)."
+)
 _WHY_UNKNOWN: Final = {
     "first": "nothing to compare with yet",
     "rebuilt": "the cluster was rebuilt",
@@ -72,6 +79,7 @@ class LoadSection:
     shows_median: bool  # where the rates of the latest snapshot are not known
     unknown_broker_ids: tuple[int, ...]  # live brokers whose rate is not known now
     unknown: tuple[str, ...]  # why rates of partitions are not known
+    about_bounds: str  # "" where every figure is what came in
     bytes_in: Picture | None  # over time
     # Each with its share of all bytes in, in words and as a picture.
     hot_partitions: tuple[tuple[HotPartition, str, Markup], ...]
@@ -105,6 +113,7 @@ def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSect
         unknown=tuple(
             f"{format_count(number)}: {_WHY_UNKNOWN.get(why, why)}" for why, number in load.unknown
         ),
+        about_bounds=about_bounds(load),
         bytes_in=_bytes_in_over_time(load, bands),
         hot_partitions=tuple(
             (hot, share, _share_picture(hot.share, share))
@@ -125,6 +134,13 @@ def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSect
     )
 
 
+def about_bounds(load: ClusterLoad) -> str:
+    """Return what the sign ≥ says; "" where there is none."""
+    shown = (load.bytes_in, load.replicated_in, *(hot.bytes_in for hot in load.hot_topics))
+    has_bounds = any(rates.is_at_least or rates.is_period_at_least for rates in shown)
+    return ABOUT_BOUNDS if has_bounds else ""
+
+
 def load_tiles_beside(load: ClusterLoad) -> tuple[Tile, ...]:
     """Return the main figures, and beside them those of the period before, or of its end."""
     return beside(load_tiles(load), load_tiles(load.before) if load.before else ())
@@ -134,6 +150,7 @@ def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
     """Return the main figures."""
     leaders, first = load.leaders, load.first_full
     is_at_least = load.bytes_in.is_at_least
+    is_period_at_least = load.bytes_in.is_period_at_least
     known, all_ = load.rates_known, load.rates_known + load.rates_unknown
     coverage = (
         "from producers"
@@ -149,8 +166,8 @@ def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
         ),
         Tile(
             "Bytes in, 95 % of the time ≤",
-            known_rate(load.bytes_in.p95, is_at_least=is_at_least),
-            f"highest {known_rate(load.bytes_in.highest, is_at_least=is_at_least)}",
+            known_rate(load.bytes_in.p95, is_at_least=is_period_at_least),
+            f"highest {known_rate(load.bytes_in.highest, is_at_least=is_period_at_least)}",
             number=load.bytes_in.p95,
         ),
         Tile(
@@ -201,7 +218,7 @@ def busy_rows(load: ClusterLoad) -> list[tuple[BusyPartition, Figure, str, str]]
         old_rate = old.mean_bytes_in_per_second if old else None
         old_mean = known_rate(old_rate, is_at_least=old.is_at_least) if old else ""
         told = trend(one.mean_bytes_in_per_second, old_rate, mean, old_mean) if was else ""
-        bound = "≤ " if busy.is_at_least else ""
+        bound = "≤ " if busy.is_at_least or load.bytes_in.is_period_at_least else ""
         share = "–" if one.is_at_least else f"{bound}{percent(one.share)}"
         rows.append((one, Figure(mean, told), highest, share))
     return rows
@@ -272,10 +289,14 @@ def _figures(
     figures = []
     for name in ("now", "p50", "p95", "highest"):
         rate, old_rate = getattr(rates, name), getattr(was, name)
-        text = known_rate(rate, is_at_least=rates.is_at_least) if rate is not None else unknown
-        old = "" if old_rate is None else known_rate(old_rate, is_at_least=was.is_at_least)
+        text = unknown if rate is None else known_rate(rate, is_at_least=_is_bound(rates, name))
+        old = "" if old_rate is None else known_rate(old_rate, is_at_least=_is_bound(was, name))
         figures.append(Figure(text, trend(rate, old_rate, text, old) if is_compared else ""))
     return tuple(figures)
+
+
+def _is_bound(rates: Rates, name: str) -> bool:
+    return rates.is_at_least if name == "now" else rates.is_period_at_least
 
 
 def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
@@ -298,9 +319,10 @@ def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
     pictures = []
     for name, title, rates_of in wanted:
         found = [(broker, rates_of(broker)) for broker in load.brokers]
-        if any(rates.is_at_least for _, rates in found):
+        shown = "now" if has_now else "p50"
+        if any(_is_bound(rates, shown) for _, rates in found):
             title = f"{title} (lower bounds)"
-        known = [(broker, rates.now if has_now else rates.p50) for broker, rates in found]
+        known = [(broker, getattr(rates, shown)) for broker, rates in found]
         pictures.append((title, _rate_bars(known, racks, name, title)))
     return tuple(pictures), not has_now
 

@@ -13,6 +13,7 @@ from counterpoise.model.safe_text import for_markdown
 from counterpoise.reporting.disk_words import other_disks
 from counterpoise.reporting.load_section import (
     DISKS_SHOWN,
+    about_bounds,
     busy_rows,
     known_bytes,
     known_rate,
@@ -43,6 +44,8 @@ def load_markdown(load: ClusterLoad) -> str:
     tiles = ((tile.title, tile.value, tile.note, tile.before) for tile in load_tiles_beside(load))
     heads = ("Figure", "Value", "", "Period before")
     parts = ["## Load", table(heads, tiles), _brokers_table(load)]
+    if about := about_bounds(load):
+        parts.append(for_markdown(about))
     parts += ["### Bytes in per rack", _racks_table(load)]
     if load.hot_topics:
         parts += ["### Hottest topics", _hot_topics_table(load)]
@@ -136,10 +139,9 @@ def load_document(load: ClusterLoad) -> dict[str, Any]:
 
 
 def _rate_cells(rates: Rates) -> tuple[str, str]:
-    is_at_least = rates.is_at_least
     return (
-        known_rate(rates.now, is_at_least=is_at_least),
-        known_rate(rates.p95, is_at_least=is_at_least),
+        known_rate(rates.now, is_at_least=rates.is_at_least),
+        known_rate(rates.p95, is_at_least=rates.is_period_at_least),
     )
 
 

@@ -101,7 +101,9 @@ def _bytes_outside_band(result: PlanningResult) -> str:
 
 
 def _traffic_at_least(result: PlanningResult) -> str:
-    """Return a warning of rates, by which this plan weighs, that are lower bounds."""
+    """Return a warning of rates of topics that are or may be compacted, by which this plan weighs:
+    they are lower bounds.
+    """
     by_rates = result.evens_traffic or (
         result.request.policy.leader_weight is LeaderWeight.BYTES_IN
         and result.cluster.is_rate_known.any()
@@ -109,12 +111,14 @@ def _traffic_at_least(result: PlanningResult) -> str:
     count = int(result.cluster.is_rate_at_least.sum())
     if not by_rates or not count:
         return ""
-    subject = "rate of 1 partition of a compacted topic is a lower bound"
+    subject = "rate of 1 partition is a lower bound: its topic is compacted, or may be"
     if count > 1:
-        subject = f"rates of {count} partitions of compacted topics are lower bounds"
+        subject = (
+            f"rates of {count} partitions are lower bounds: their topics are compacted, or may be"
+        )
     return (
-        f"the {subject}, since compaction removes records unnoticed: brokers "
-        "that lead or follow them may take in more than the plan says"
+        f"the {subject} (where the cleanup policy is not known). Compaction removes records "
+        "unnoticed, so brokers that lead or follow them may take in more than the plan says"
     )
 
 
