@@ -11,8 +11,8 @@ Partitions are joined by snapshot, topic and partition, exactly. Spark chooses h
 runs, it takes a hash join where each task's share of one side is small, else it sorts and merges,
 which needs no memory for a whole side.
 
-Limits: what is special about topics (compacted, recreated, new) is sent to every task: some 100
-bytes per such topic and snapshot.
+What is special about topics (compacted, recreated, new) is sent to every task, some 100 bytes per
+such topic and snapshot; where a round has a million topics or more, Spark chooses for it, too.
 """
 
 from collections.abc import Sequence
@@ -20,24 +20,28 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
-from rounds import Round
+from rounds import Round, row_count
 from snapshots import Snapshots
 
 _KEY: Final = ("snapshot", "topic", "partition")
+_MAX_TOPICS_SENT: Final = 1_000_000
 _BEFORE: Final = "_before"  # ends the name of a column of the snapshot before
 
 
 def read_pairs(round_: Round, columns: Sequence[str]) -> DataFrame:
     """Return the pairs of a round with these `columns`, the key among them; see `build_pairs`."""
     now, before = (round_.read("partitions", numbers) for numbers in (round_.new, round_.befores))
-    return build_pairs(round_.snapshots, now, before, round_.read("topics"), columns)
+    special_topics = build_special_topics(round_.snapshots, round_.read("topics"))
+    if row_count(round_.manifests, "topics") < _MAX_TOPICS_SENT:
+        special_topics = F.broadcast(special_topics)
+    return build_pairs(round_.snapshots, now, before, special_topics, columns)
 
 
 def build_pairs(
     snapshots: Snapshots,
     now: DataFrame,
     before: DataFrame,
-    topics: DataFrame,
+    special_topics: DataFrame,
     columns: Sequence[str],
 ) -> DataFrame:
     """Return a row for each partition of `now`, beside it the partition in the snapshot before.
@@ -62,11 +66,7 @@ def build_pairs(
         .select(*columns_now)
         .withColumn("compared_with", snapshots.column("compared_with"))
         .join(earlier, on=["compared_with", "topic", "partition"], how="left")
-        .join(
-            F.broadcast(build_special_topics(snapshots, topics)),
-            on=["snapshot", "topic"],
-            how="left",
-        )
+        .join(special_topics, on=["snapshot", "topic"], how="left")
         .select(
             *columns,
             F.col("is_paired").isNotNull().alias("is_known_before"),

@@ -187,14 +187,14 @@ def unusable_file(message: str) -> str | None:
 
 def open_round(job: str, store: str, name: str, manifests: Sequence[Mapping[str, Any]]) -> Round:
     """Start Spark and return the round; a shuffle has at most as many tasks as its rows need."""
-    tasks = max(_MIN_TASKS, -(-partition_count(manifests) // _ROWS_PER_TASK))
+    tasks = max(_MIN_TASKS, -(-row_count(manifests, "partitions") // _ROWS_PER_TASK))
     settings = {**_SETTINGS, _SHUFFLE_TASKS: str(tasks)}
     return Round(open_session(job, settings), store, name, manifests)
 
 
-def partition_count(manifests: Sequence[Mapping[str, Any]]) -> int:
+def row_count(manifests: Sequence[Mapping[str, Any]], table: str) -> int:
     files = [file for row in manifests for file in row["files"]]
-    return sum(file["row_count"] for file in files if file["table"] == "partitions")
+    return sum(file["row_count"] for file in files if file["table"] == table)
 
 
 def load_manifests(path: Path) -> list[dict[str, Any]]:

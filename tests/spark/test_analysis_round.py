@@ -225,6 +225,25 @@ def test_the_size_of_a_task_decides_how_partitions_are_joined(
     assert re.search(rf"Final Plan.*{join}.*Initial Plan", plan, re.DOTALL), plan
 
 
+def test_what_is_special_about_topics_is_sent_to_every_task_only_where_that_is_little(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    few = write_history(tmp_path, DRAWN[:4])
+    many = [
+        row | {"files": [file | {"row_count": file["row_count"] * 10**6} for file in row["files"]]}
+        for row in few
+    ]
+    columns = ["snapshot", "topic", "partition", "is_compacted"]
+    found = []
+    for listed in (few, many):
+        pairs = read_pairs(a_round(spark, tmp_path, "r", listed), columns[:3]).select(*columns)
+        logical = pairs._jdf.queryExecution().logical().toString()
+        found.append((sorted(pairs.collect()), logical.count("strategy=broadcast")))
+    (rows, sent), (same_rows, fewer_sent) = found
+    assert rows == same_rows
+    assert sent == fewer_sent + 1
+
+
 def _paired(specs: Sequence[SnapshotSpec]) -> set[tuple[Any, ...]]:
     """Each partition of each snapshot with its leader, and the leader in the snapshot before."""
     found = set()
