@@ -70,7 +70,6 @@ def load(*bytes_in: int, full_in: Sequence[float | None] = ()) -> ClusterLoad:
         held_bytes=None,
         bytes_per_day=None,
         growth_watched_seconds=0.0,
-        held_trace=NO_TRACE,
         growing_topics=(),
         disks=tuple(disks),
     )

@@ -119,7 +119,6 @@ class Growth:
     held_bytes: int | None  # in the latest snapshot
     bytes_per_day: int | None
     observed_seconds: float
-    trace: Trace  # of the bytes held, over the whole period
     disks: tuple[DiskForecast, ...]  # the first to fill first
 
 
@@ -129,13 +128,11 @@ def growth_of(log_dir_load: pa.Table, columns: SeriesColumns) -> Growth:
     pairs = read_pairs(columns)
     rate, observed_seconds = cluster_growth(held, pairs)
     latest = held.bytes[-1]
-    whole_period = TimeAxis(columns, columns.first)
     window = TimeAxis(columns, window_start(columns), SMALL_TRACE_POINTS)
     return Growth(
         held_bytes=round(float(np.nansum(latest))) if np.isfinite(latest).any() else None,
         bytes_per_day=None if rate is None else round(rate * DAY_SECONDS),
         observed_seconds=observed_seconds,
-        trace=whole_period.trace(held.total),
         disks=disk_forecasts(held, pairs, window),
     )
 

@@ -110,7 +110,6 @@ def cluster_load(
         held_bytes=growth.held_bytes,
         bytes_per_day=growth.bytes_per_day,
         growth_watched_seconds=growth.observed_seconds,
-        held_trace=growth.trace,
         growing_topics=growing_topics(topics),
         disks=growth.disks,
     )

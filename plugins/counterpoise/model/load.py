@@ -179,7 +179,6 @@ class ClusterLoad:
     held_bytes: int | None  # over all log dirs
     bytes_per_day: int | None  # how fast the log dirs grow, all together; moves and gaps left out
     growth_watched_seconds: float  # that it was told by
-    held_trace: Trace
     growing_topics: tuple[TopicGrowth, ...]  # fastest first, only the first ones
     disks: tuple[DiskForecast, ...]  # all, the one that is full first first
     busy_partitions: BusyPartitions | None = None  # None: nobody asked
