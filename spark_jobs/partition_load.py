@@ -58,7 +58,6 @@ LOAD_INPUTS = (
 )
 # The columns that the tables (but for log dirs) are made of.
 LOAD_COLUMNS = ("snapshot", *row_columns(PARTITION_LOAD), "replicas")
-_MAX_PARTITIONS = 2**22  # of a topic, for the order of partitions that are equally hot
 
 
 def with_load(pairs: DataFrame, snapshots: Snapshots) -> DataFrame:
@@ -153,6 +152,7 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
         F.count_if(leads & is_at_least).alias("rates_at_least"),
         F.count_if(~leads & rate.isNull()).alias("follower_rates_unknown"),
         F.count_if(~leads & is_at_least).alias("follower_rates_at_least"),
+        F.count_if(~leads & rate.isNull()).alias("follower_rates_unknown"),
     )
     load = (
         brokers.join(carried, on=["snapshot", "broker_id"], how="left")
@@ -173,7 +173,7 @@ def build_topic_load(snapshots: Snapshots, loads: DataFrame) -> DataFrame:
     Of partitions that are equally hot the first one is named.
     """
     rate = F.col("bytes_in_per_second")
-    heat = rate.cast("double") + (F.lit(1.0) - F.col("partition") / F.lit(_MAX_PARTITIONS))
+    heat = F.when(rate.isNotNull(), F.struct(rate, -F.col("partition")))
     load = loads.groupBy("snapshot", "topic").agg(
         F.count(F.lit(1)).alias("partition_count"),
         F.sum(rate).alias("bytes_in_per_second"),
@@ -183,6 +183,7 @@ def build_topic_load(snapshots: Snapshots, loads: DataFrame) -> DataFrame:
         F.sum("growth_bytes_per_second").alias("growth_bytes_per_second"),
         F.count_if(rate.isNull()).alias("rates_unknown"),
         F.count_if(F.col("how") == "at_least").alias("rates_at_least"),
+        F.count_if(rate.isNull()).alias("rates_unknown"),
     )
     return snapshots.select(load, TOPIC_LOAD)
 

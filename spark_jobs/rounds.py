@@ -67,10 +67,6 @@ _SETTINGS: Final = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.files.maxPartitionBytes": _READ_PER_TASK,
-    # A round of many clusters reads hundreds of small files. Otherwise each is listed by a task of
-    # its own, and eight are the most that a task reads: a fifth of the CPU time of such a round.
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
-    "spark.sql.files.openCostInBytes": "64k",
     # A join of shuffled rows may build a hash table of a task's share up to this size; where one is
     # larger, all of it is sorted and merged, which spills.
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
