@@ -33,9 +33,11 @@ from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, 
 from local_kafka.load import MB
 from tests.support.kafka_facts import (
     ON_A_SHARED_DISK,
+    configs,
     ongoing_reassignments,
     placement,
     throttle_lines,
+    throttles,
 )
 
 pytestmark = pytest.mark.timeout(2400)
@@ -168,7 +170,7 @@ def rebalance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rebalance]:
                 [ConfigChange(NEW_BROKER, FOLLOWER_RATE, ConfigOperation.SET, FOREIGN_RATE)]
             )
         reader = stack.enter_context(installation.reader(CLUSTER))
-        before = throttle_lines(kafka)
+        before = throttles(configs(kafka))
         assert len(before) == 1
         yield Rebalance(kafka, airflow, api, installation, reader, started(api, airflow), before)
 
@@ -287,7 +289,7 @@ def check_the_end(ended: Rebalance) -> None:
     for move in queries.plan_of(ended.installation, ended.run.run_id).moves:
         assert now[str(move.topic_partition)] == (move.replicas_after, move.replicas_after[0])
     assert ongoing_reassignments(ended.kafka) == ""
-    assert throttle_lines(ended.kafka) == ended.throttles_before
+    assert throttles(configs(ended.kafka)) == ended.throttles_before
 
 
 def check_what_a_watch_tells(ended: Rebalance) -> None:
@@ -296,4 +298,4 @@ def check_what_a_watch_tells(ended: Rebalance) -> None:
     assert ended.api.wait_for_run(WATCH, watch, END_TIMEOUT_SECONDS).state == "success"
     told = ended.api.task_log(WATCH, watch, "watch", map_index=0)
     assert f"broker 4: {FOLLOWER_RATE} = '{FOREIGN_RATE}'" in told
-    assert throttle_lines(ended.kafka) == ended.throttles_before
+    assert throttles(configs(ended.kafka)) == ended.throttles_before

@@ -18,13 +18,15 @@ from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, 
 from local_processes import wait_until
 from tests.support.command_line import CommandLine
 from tests.support.kafka_facts import (
-    CONFIGS,
     ON_A_SHARED_DISK,
+    configs,
+    configs_now,
+    is_copying,
     leaders_per_broker,
     ongoing_reassignments,
     placement,
     replicas_per_broker,
-    throttle_lines,
+    throttles,
     times_added,
 )
 
@@ -55,14 +57,6 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: LocalKafka)
         f"127.0.0.1:1,{kafka.bootstrap_string}", extra=f"    policy: {{{ON_A_SHARED_DISK}}}\n"
     )
     return shell
-
-
-def configs(kafka: LocalKafka) -> str:
-    """All dynamic configs of topics and brokers, as kafka-configs prints them."""
-    where = ("--bootstrap-server", kafka.bootstrap_string, "--describe")
-    return "".join(
-        kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout for kind in ("topics", "brokers")
-    )
 
 
 def test_a_no_leaves_the_cluster_untouched_and_the_plan_cannot_run(
@@ -161,8 +155,8 @@ def test_a_run_killed_twice_ends_at_the_plan_with_configs_as_before(
     # What is in flight goes on while nobody drives the run: longer than its step lock holds.
     assert shell.type("approve", plan, "--rate", "400kB/s", "--reason", "broker 4 joined").code == 0
     conditions = [
-        ("throttles are set", lambda: bool(throttle_lines(kafka))),
-        ("partitions move", lambda: bool(ongoing_reassignments(kafka))),
+        ("throttles are set", lambda: bool(throttles(configs_now(kafka)))),
+        ("partitions move", lambda: is_copying(kafka, 3)),
     ]
     for what, condition in conditions:
         with start(shell, "execute", plan) as process:
@@ -170,7 +164,7 @@ def test_a_run_killed_twice_ends_at_the_plan_with_configs_as_before(
                 wait_until(condition, what, 240)
             finally:
                 process.send_signal(signal.SIGKILL)
-    assert throttle_lines(kafka), "what a killed run leaves behind, until it is run again"
+    assert throttles(configs(kafka)), "what a killed run leaves behind, until it is run again"
     assert shell.type("rate", plan, "50MB/s", "--why", "to see the end of it").code == 0
     done = shell.type("execute", plan, "--json")
     assert done.code == 0, done.err
@@ -196,7 +190,7 @@ def check_outcome(kafka: LocalKafka, plan: dict[str, list[dict[str, object]]]) -
     leaders, replicas = leaders_per_broker(kafka), replicas_per_broker(kafka)
     assert max(leaders.values()) - min(leaders.values()) <= 1
     assert max(replicas.values()) - min(replicas.values()) <= 1
-    assert throttle_lines(kafka) == []
+    assert throttles(configs(kafka)) == []
     assert not ongoing_reassignments(kafka)
     added = times_added(kafka, 4)
     assert len(added) == 12

@@ -9,8 +9,8 @@ import local_kafka
 from counterpoise.model.run import RunState
 from local_kafka import LocalKafka, brokers_in_racks
 from local_processes import wait_until
-from tests.support.faults import BROKER_PROPERTIES, NOTICED_SOON, Ground, configs, throttles
-from tests.support.kafka_facts import placement
+from tests.support.faults import BROKER_PROPERTIES, NOTICED_SOON, Ground
+from tests.support.kafka_facts import configs, placement, throttles
 
 PATIENT = "{dead_broker_patience: 5m}"
 IMPATIENT = "{dead_broker_patience: 3s}"
@@ -51,16 +51,18 @@ def restored_at_last(ground: Ground) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def before(kafka: LocalKafka, ground: Ground) -> str:
+def before(kafka: LocalKafka, ground: Ground) -> list[str]:
     """Configs before any run, with the topics of all tests there."""
     for name in ("returning", "lost", "led", "governed", "rolled"):
         ground.create_topic(name, [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
-    text = configs(kafka)
-    assert throttles(text) == []
-    return text
+    lines = configs(kafka)
+    assert throttles(lines) == []
+    return lines
 
 
-def test_a_destination_dies_and_returns(kafka: LocalKafka, ground: Ground, before: str) -> None:
+def test_a_destination_dies_and_returns(
+    kafka: LocalKafka, ground: Ground, before: list[str]
+) -> None:
     ground.movement = PATIENT
     run = ground.approved(
         {"returning-0": (4, 2, 3), "returning-1": (2, 4, 1), "returning-2": (3, 1, 4)}
@@ -80,7 +82,7 @@ def test_a_destination_dies_and_returns(kafka: LocalKafka, ground: Ground, befor
 
 
 def test_a_destination_dies_for_good_and_its_keys_are_restored_later(
-    kafka: LocalKafka, ground: Ground, before: str
+    kafka: LocalKafka, ground: Ground, before: list[str]
 ) -> None:
     ground.movement = IMPATIENT
     run = ground.approved({"lost-0": (4, 2, 3), "lost-1": (2, 4, 1)})
@@ -105,7 +107,7 @@ def test_a_destination_dies_for_good_and_its_keys_are_restored_later(
 
 
 def test_the_leader_of_moving_partitions_dies(
-    kafka: LocalKafka, ground: Ground, before: str
+    kafka: LocalKafka, ground: Ground, before: list[str]
 ) -> None:
     ground.movement = PATIENT
     run = ground.approved({"led-1": (2, 4, 1), "led-2": (4, 1, 2)})
@@ -124,7 +126,7 @@ def test_the_leader_of_moving_partitions_dies(
     assert not ground.reassignments()
 
 
-def test_the_active_controller_dies(kafka: LocalKafka, ground: Ground, before: str) -> None:
+def test_the_active_controller_dies(kafka: LocalKafka, ground: Ground, before: list[str]) -> None:
     ground.movement = PATIENT
     run = ground.approved(
         {"governed-0": (4, 2, 3), "governed-1": (2, 4, 1), "governed-2": (3, 1, 4)}
@@ -147,7 +149,7 @@ def test_the_active_controller_dies(kafka: LocalKafka, ground: Ground, before: s
 
 
 def test_all_brokers_restart_one_after_another(
-    kafka: LocalKafka, ground: Ground, before: str
+    kafka: LocalKafka, ground: Ground, before: list[str]
 ) -> None:
     ground.movement = PATIENT
     run = ground.approved(

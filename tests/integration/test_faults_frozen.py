@@ -13,8 +13,8 @@ from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
 from local_kafka import LocalKafka
 from local_processes import wait_until
-from tests.support.faults import FAST, KB, SLOW, Ground, configs, throttles
-from tests.support.kafka_facts import placement
+from tests.support.faults import FAST, KB, SLOW, Ground
+from tests.support.kafka_facts import configs, placement, throttles
 
 CALL_SECONDS = 3.0  # shorter than a broker's session: it counts as live all the while
 
@@ -63,10 +63,10 @@ def ground(tmp_path_factory: pytest.TempPathFactory, kafka: LocalKafka) -> Itera
 
 
 @pytest.fixture(scope="module")
-def before(kafka: LocalKafka, ground: Ground) -> str:
-    text = configs(kafka)
-    assert throttles(text) == []
-    return text
+def before(kafka: LocalKafka, ground: Ground) -> list[str]:
+    lines = configs(kafka)
+    assert throttles(lines) == []
+    return lines
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def approved(ground: Ground, topic: str, rate: str) -> PlannedRun:
 
 
 def test_whoever_is_asked_to_change_the_cluster_freezes(
-    kafka: LocalKafka, ground: Ground, before: str, freezer: Freezer
+    kafka: LocalKafka, ground: Ground, before: list[str], freezer: Freezer
 ) -> None:
     freezer.points += [
         "alter_configs while throttling",
@@ -120,7 +120,7 @@ def test_whoever_is_asked_to_change_the_cluster_freezes(
 
 
 def test_whoever_is_asked_to_cancel_and_restore_freezes(
-    kafka: LocalKafka, ground: Ground, before: str, freezer: Freezer
+    kafka: LocalKafka, ground: Ground, before: list[str], freezer: Freezer
 ) -> None:
     run = approved(ground, "stopped", SLOW)
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
@@ -142,7 +142,7 @@ def test_whoever_is_asked_to_cancel_and_restore_freezes(
 
 
 def test_a_broker_wakes_with_a_move_in_hand_after_the_run_has_ended(
-    kafka: LocalKafka, ground: Ground, before: str, freezer: Freezer
+    kafka: LocalKafka, ground: Ground, before: list[str], freezer: Freezer
 ) -> None:
     """The move comes, or does not: in the end it is throttled to its end or taken back, and nothing
     is left.
@@ -175,7 +175,7 @@ def test_a_broker_wakes_with_a_move_in_hand_after_the_run_has_ended(
 
 
 def test_a_bystander_wakes_with_throttle_keys_in_hand_after_the_run_has_ended(
-    kafka: LocalKafka, ground: Ground, before: str, freezer: Freezer
+    kafka: LocalKafka, ground: Ground, before: list[str], freezer: Freezer
 ) -> None:
     """It was only asked to pass them on; the run went on through others and put everything back."""
     freezer.thaws, freezer.victim = False, 3

@@ -23,8 +23,8 @@ from counterpoise.pipeline import PlannedRun
 from local_kafka import LocalKafka
 from local_processes import wait_until
 from tests.support.fault_points import Trap
-from tests.support.faults import KB, Ground, configs
-from tests.support.kafka_facts import ongoing_reassignments, placement
+from tests.support.faults import KB, Ground
+from tests.support.kafka_facts import configs, ongoing_reassignments, placement
 from tests.support.soak import TWO_AT_A_TIME, Travel, killed_at
 
 # Each row is one run, to broker 4 or back: its process is killed at each of the points.

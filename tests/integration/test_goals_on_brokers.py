@@ -31,11 +31,12 @@ from tests.support.faults import steps
 from tests.support.kafka_facts import (
     CLUSTER_TOOL,
     ON_A_SHARED_DISK,
+    configs,
     leaders_per_broker,
     ongoing_reassignments,
     placement,
     replicas_per_broker,
-    throttle_lines,
+    throttles,
 )
 
 MB = 1_000_000
@@ -95,7 +96,7 @@ def installation(
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_behind(kafka: LocalKafka) -> Iterator[None]:
     yield
-    assert throttle_lines(kafka) == []
+    assert throttles(configs(kafka)) == []
     assert not ongoing_reassignments(kafka)
 
 

@@ -23,6 +23,7 @@ from local_kafka import (
     kafka_jars,
 )
 from local_processes import ChildFailedError, free_ports, wait_until
+from tests.support.kafka_facts import CONFIGS, configs, configs_by_tool, throttles
 
 ROOT = Path(__file__).parents[2]
 TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -101,6 +102,30 @@ def test_brokers_are_what_was_asked_for(kafka: LocalKafka) -> None:
     )
     described = kafka.tool("kafka.admin.ConfigCommand", *arguments, "--describe", "--all")
     assert "num.io.threads=3 " in described.stdout
+
+
+def test_configs_are_those_that_kafkas_own_tool_shows(kafka: LocalKafka) -> None:
+    where = ("--bootstrap-server", kafka.bootstrap_string, "--alter", "--entity-type")
+    rate, replicas = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
+    changes = [
+        ("topics", "--entity-name", "orders", f"{replicas}=[0:1,1:2]"),
+        ("brokers", "--entity-name", "2", f"{rate}=2000"),
+        ("brokers", "--entity-default", f"{rate}=1000"),
+    ]
+    for kind, *entity, config in changes:
+        kafka.tool(CONFIGS, *where, kind, *entity, "--add-config", config)
+    found = configs(kafka)
+    assert found == configs_by_tool(kafka)
+    assert "topic orders: retention.ms=-1" in found
+    assert throttles(found) == [
+        f"broker 2: {rate}=2000",
+        f"every broker: {rate}=1000",
+        f"topic orders: {replicas}=0:1,1:2",
+    ]
+    for kind, *entity, config in changes:
+        key = config.partition("=")[0]
+        kafka.tool(CONFIGS, *where, kind, *entity, "--delete-config", key)
+    assert throttles(configs(kafka)) == []
 
 
 def test_topics_and_bytes_lie_where_they_were_put(kafka: LocalKafka) -> None:

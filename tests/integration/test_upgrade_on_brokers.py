@@ -17,9 +17,11 @@ import pytest
 import counterpoise
 from local_kafka import LocalKafka
 from local_processes import Process, run, start, wait_until
-from tests.support.faults import Ground, configs
+from tests.support.faults import Ground
 from tests.support.kafka_facts import (
     ON_A_SHARED_DISK,
+    configs,
+    is_copying,
     ongoing_reassignments,
     placement,
     times_added,
@@ -92,11 +94,9 @@ class Installation:
         self.type("rate", self.plan, FAST, "--why", "test", *BY_ALICE)
 
     def wait_for_moves(self, *processes: Process) -> None:
-        wait_until(
-            lambda: bool(ongoing_reassignments(self.kafka)), "moves in flight", SECONDS, processes
-        )
+        wait_until(lambda: is_copying(self.kafka, 3), "moves in flight", SECONDS, processes)
 
-    def check_ended(self, before: str) -> None:
+    def check_ended(self, before: list[str]) -> None:
         """Check that the run is done, as planned, and that configs are as before."""
         status = json.loads(self.type("status", self.plan, "--json").stdout)
         assert status["state"] == "done", status
@@ -117,7 +117,7 @@ def installation(tmp_path: Path, kafka: LocalKafka) -> Installation:
     return Installation.made(tmp_path, kafka)
 
 
-def create_topic(installation: Installation, name: str) -> str:
+def create_topic(installation: Installation, name: str) -> list[str]:
     """Make a topic of which broker 4 has nothing; the configs of the cluster then."""
     ground = Ground(installation.kafka, installation.folder)
     ground.create_topic(name, [(1, 2, 3)] * 6)

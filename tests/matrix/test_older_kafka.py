@@ -16,8 +16,8 @@ from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, 
 from local_processes import wait_until
 from tests.support.command_line import CommandLine, Typed
 from tests.support.kafka_facts import (
-    CONFIGS,
     ON_A_SHARED_DISK,
+    configs_by_tool,
     leaders_per_broker,
     ongoing_reassignments,
     placement,
@@ -65,14 +65,6 @@ def done(typed: Typed) -> str:
     return typed.out
 
 
-def configs(kafka: LocalKafka) -> str:
-    """All dynamic configs of topics and brokers, as kafka-configs prints them."""
-    where = ("--bootstrap-server", kafka.bootstrap_string, "--describe")
-    return "".join(
-        kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout for kind in ("topics", "brokers")
-    )
-
-
 def test_a_snapshot_says_what_kafka_says(kafka: LocalKafka, shell: CommandLine) -> None:
     document = shell.folder / "snapshot.json"
     done(shell.type("snapshot", "--cluster", "demo", "--out", document))
@@ -101,7 +93,11 @@ def test_the_doctor_finds_nothing_that_stops_a_run(kafka: LocalKafka, shell: Com
 def test_a_new_broker_gets_its_share_and_gives_it_back(
     kafka: LocalKafka, shell: CommandLine
 ) -> None:
-    plan, before, configs_before = shell.folder / "plan.json", placement(kafka), configs(kafka)
+    plan, before, configs_before = (
+        shell.folder / "plan.json",
+        placement(kafka),
+        configs_by_tool(kafka),
+    )
     words = ("plan", "--cluster", "demo", "--goal", "add-brokers", "--brokers", "4")
     figures = json.loads(done(shell.type(*words, "--out", plan, "--json")))
     assert figures["copied_replicas"] == COPIED
@@ -111,7 +107,7 @@ def test_a_new_broker_gets_its_share_and_gives_it_back(
     leaders, replicas = leaders_per_broker(kafka), replicas_per_broker(kafka)
     assert max(leaders.values()) - min(leaders.values()) <= 1
     assert set(replicas.values()) == {COPIED}
-    assert configs(kafka) == configs_before
+    assert configs_by_tool(kafka) == configs_before
     undo = shell.folder / "undo.json"
     done(shell.type("undo", plan, "--out", undo, "--why", "as before"))
     done(shell.type("approve", undo, "--rate", "20MB/s", "--reason", "as before"))

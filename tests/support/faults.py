@@ -21,7 +21,6 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -55,7 +54,7 @@ from tests.support.fault_points import (
     Watched,
     WatchedLedger,
 )
-from tests.support.kafka_facts import CONFIGS, ON_A_SHARED_DISK, Placement, placement
+from tests.support.kafka_facts import ON_A_SHARED_DISK, Placement, placement
 
 # Throttles act within two seconds instead of ten; fetches are small, so that a low rate is kept to.
 BROKER_PROPERTIES: Final = {
@@ -345,22 +344,6 @@ class Ground:
         while not (is_true := fact(placement(self.kafka))) and time.monotonic() < give_up_at:
             time.sleep(LONGEST_PAUSE_SECONDS)
         return is_true
-
-
-def configs(kafka: LocalKafka) -> str:
-    """All dynamic configs of topics and brokers, as kafka-configs prints them."""
-    where = ("--bootstrap-server", kafka.bootstrap_string, "--describe")
-    with ThreadPoolExecutor(2) as pool:
-        outputs = pool.map(
-            lambda kind: kafka.tool(CONFIGS, *where, "--entity-type", kind).stdout,
-            ("topics", "brokers"),
-        )
-        return "".join(outputs)
-
-
-def throttles(text: str) -> list[str]:
-    """Of what `configs` printed, the lines that a run could have left behind."""
-    return [line.strip() for line in text.splitlines() if "throttled" in line]
 
 
 def steps(installation: Installation, run: PlannedRun, log: Tell) -> Iterator[None]:

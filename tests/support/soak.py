@@ -37,8 +37,8 @@ from counterpoise.pipeline import PlannedRun
 from local_kafka import brokers_in_racks
 from local_processes import wait_until
 from tests.support.fault_points import Trap
-from tests.support.faults import BROKER_PROPERTIES, FAST, KB, SLOW, Ground, configs
-from tests.support.kafka_facts import placement, times_added
+from tests.support.faults import BROKER_PROPERTIES, FAST, KB, SLOW, Ground
+from tests.support.kafka_facts import additions, configs, placement
 
 TOPIC: Final = "travels"
 Assignment = tuple[tuple[int, ...], ...]
@@ -78,7 +78,7 @@ class Travel:
 
     ground: Ground
     is_away: bool = False
-    before: str = ""
+    before: list[str] = field(default_factory=list)
     added: Counter[tuple[int, int]] = field(default_factory=Counter)  # (broker, partition)
     last: PlannedRun | None = None
 
@@ -166,10 +166,9 @@ class Travel:
             quorum = reader.describe_quorum()
         assert quorum is not None
         seen: Counter[tuple[int, int]] = Counter()
-        for broker_id in (1, 2, 3, 4):
-            added = times_added(self.ground.kafka, broker_id, [quorum.leader_id])
-            for (_, partition), times in added.items():
-                seen[broker_id, partition] += times
+        added = additions(self.ground.kafka, [quorum.leader_id])
+        for (broker_id, _, partition), times in added.items():
+            seen[broker_id, partition] += times
         return seen
 
     def moved_twice(self) -> list[str]:
