@@ -45,7 +45,9 @@ from local_kafka.jars import (
     WRITES_ARCHIVE,
     class_archive_of,
     class_archive_options,
+    features_of,
     kafka_jars,
+    keep,
     locked,
     options_to_write_archive,
 )
@@ -307,18 +309,19 @@ class LocalKafka:
         self._homes.update({home.spec.broker_id: home for home in homes})
 
     def _format(self, homes: Sequence[BrokerHome]) -> None:
-        """Format storage: that of a cluster's first broker by Kafka's tool, of all others like it.
+        """Format storage: the first on a machine by Kafka's tool, all others like it.
 
         The tool is a JVM, and what it writes differs in ids alone.
         """
-        formatted = next(iter(self._homes.values()), None)
-        if formatted is None:
+        features = features_of(kafka_jars(self.version))
+        if not features.exists():
             formatted, *homes = homes
             arguments = ["--cluster-id", self.cluster_id]
             arguments += ["--config", str(formatted.properties_file)]
             self.tool("kafka.tools.StorageTool", "format", *arguments)
+            keep(formatted.features_file, features)
         for home in homes:
-            home.format_like(formatted, self.cluster_id)
+            home.format(features, self.cluster_id)
 
     def _launch(self, broker_id: int) -> None:
         home = self._homes[broker_id]

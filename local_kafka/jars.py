@@ -8,6 +8,8 @@ at all. Set COUNTERPOISE_MAVEN_REPOSITORY to the address of a mirror to fetch fr
 Beside the jars is an archive of Kafka's classes as a JVM loads them (class data sharing, JEP 350):
 with it a broker starts on little more than half of the processor time. A broker that was started
 with `options_to_write_archive` writes it at an orderly stop; without it everything works as well.
+And there are the first records of a cluster's metadata log, which Kafka's tool has written for the
+first cluster of this version: they are the same for each.
 
 Limits: Kafka 3.9 and 4.x, whose output goes to log4j 2; no Kafka Connect; one class archive per
 Java and version of Kafka.
@@ -161,7 +163,18 @@ def _ivy_jar() -> Path:
     return jars[-1]
 
 
-# -- the class archive
+# -- what is made from them once
+
+
+def features_of(jars: Path) -> Path:
+    """Return where the features' levels of a new cluster are kept, as Kafka's tool writes them."""
+    return jars / "bootstrap.checkpoint"
+
+
+def keep(file: Path, path: Path) -> None:
+    """Copy a file to where it is seen complete or not at all."""
+    with tempfile.TemporaryDirectory(prefix=".kept-", dir=path.parent) as scratch:
+        Path(shutil.copy(file, scratch)).replace(path)
 
 
 def class_archive_options(jars: Path) -> list[str]:
