@@ -15,11 +15,20 @@ production.
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import ClassVar
 
 import httpx
 
 from local_airflow.api import REQUEST_TIMEOUT_SECONDS, AirflowApi
-from local_airflow.components import COMMANDS, HOST, MIGRATE, USERS, AirflowHome, environment
+from local_airflow.components import (
+    COMMANDS,
+    HOST,
+    MIGRATE,
+    USERS,
+    AirflowHome,
+    MigratedHome,
+    environment,
+)
 from local_processes import ChildFailedError, Process, free_ports, start, wait_until
 
 __all__ = ["USERS", "AirflowApi", "LocalAirflow"]
@@ -40,6 +49,9 @@ class LocalAirflow:
     own settings. `users` maps names to roles of the SimpleAuthManager; each gets a new password.
     `prefix` is the path under which it answers, like "/airflow".
     """
+
+    # What this process has migrated first: all new ones are the same.
+    _migrated: ClassVar[MigratedHome | None] = None
 
     def __init__(
         self,
@@ -155,6 +167,7 @@ class LocalAirflow:
 
     def _start(self) -> None:
         self.home.directory.mkdir(parents=True, exist_ok=True)
+        self.home.write_local_settings()
         self._passwords = self.home.write_passwords(self._users)
         (port,) = free_ports(1)
         self.base_url = f"http://{HOST}:{port}{self._prefix}"
@@ -188,6 +201,10 @@ class LocalAirflow:
         )
 
     def _migrate(self, variables: Mapping[str, str]) -> None:
+        is_own = str(self.home.database) in variables["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+        if is_own and not self.home.database.exists() and self._migrated:
+            self._migrated.copy_to(self.home)
+            return
         log_path = self.home.component_log("migrate")
         process = start(MIGRATE, env=variables, log_path=log_path, name="airflow db migrate")
         try:
@@ -198,6 +215,8 @@ class LocalAirflow:
             raise ChildFailedError(
                 f"airflow db migrate ended with {code}:\n{process.last_log_lines()}"
             )
+        if is_own and not self._migrated:
+            LocalAirflow._migrated = MigratedHome.read(self.home)
 
     def _is_healthy(self) -> bool:
         url = f"{self.base_url}/api/v2/monitor/health"

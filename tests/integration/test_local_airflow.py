@@ -19,6 +19,7 @@ pytestmark = pytest.mark.timeout(1800)
 SECONDS = 300.0
 PLUGINS = Path(__file__).parents[2] / "plugins"
 HELLO = """\
+import sys
 from airflow.sdk import dag, task
 
 @dag(schedule=None)
@@ -26,6 +27,7 @@ def hello():
     @task
     def greet(params=None):
         print("good morning,", params["name"])
+        print("libraries are loaded:", "pyarrow.dataset" in sys.modules)
 
     greet()
 
@@ -59,7 +61,9 @@ def check_a_run(api: AirflowApi) -> None:
     run_id = api.trigger("hello", conf={"name": "Kafka"})
     assert api.wait_for_run("hello", run_id, SECONDS).state == "success"
     assert api.task_states("hello", run_id) == {"greet": "success"}
-    assert "good morning, Kafka" in api.task_log("hello", run_id, "greet")
+    log = api.task_log("hello", run_id, "greet")
+    assert "good morning, Kafka" in log
+    assert "libraries are loaded: True" in log
     assert [run.run_id for run in api.dag_runs("hello")] == [run_id]
 
 
