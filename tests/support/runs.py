@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,7 @@ class SimulatedRun:
         approve: bool = True,
         limits: MovementPolicy | None = None,
     ) -> "SimulatedRun":
-        plan = plan or make_plan(
-            cluster(picture, racks=racks), request or PlanRequest(Goal.ADD_BROKERS, (4,))
-        )
+        plan = plan or _made_plan(picture, racks, request or PlanRequest(Goal.ADD_BROKERS, (4,)))
         made = cls(simulated(picture, racks=racks), None, plan, limits=limits or MovementPolicy())  # type: ignore[arg-type]
         made.ledger = open_ledger(folder, made.clock)
         made.run_id = made.ledger.propose(plan, "plans/x.json", requested_by="alice").run_id
@@ -163,6 +162,12 @@ class SimulatedRun:
             str(m.topic_partition): (m.replicas_after, m.replicas_after[0]) for m in self.plan.moves
         }
         return self.placement() | planned
+
+
+@cache
+def _made_plan(picture: str, racks: str, request: PlanRequest) -> RebalancePlan:
+    """Make a plan once: a test that crashes at each write has as many runs of it."""
+    return make_plan(cluster(picture, racks=racks), request)
 
 
 def open_ledger(folder: Path, clock: Callable[[], datetime]) -> Ledger:
