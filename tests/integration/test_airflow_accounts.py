@@ -170,24 +170,42 @@ def replicas_of(*clusters: LocalKafka | None) -> dict[str, tuple[int, ...]]:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("accounts")
-    with ExitStack() as stack:
-        kafka = stack.enter_context(LocalKafka(folder / "kafka", brokers_in_racks(*"abcd")))
+    with (
+        LocalKafka(folder / "kafka", brokers_in_racks(*"abcd")) as kafka,
+        LocalKafka(folder / "other", brokers_in_racks(*"ab")) as other,
+    ):
         pairs = [(1, 2), (2, 3), (3, 4), (4, 1)]
         create_topics(kafka.bootstrap_string, [TopicSpec("payments", pairs * 2)])
         fill(kafka.bootstrap_string, "payments", dict.fromkeys(range(8), 8 * MB))
-        other = stack.enter_context(LocalKafka(folder / "other", brokers_in_racks(*"ab")))
         create_topics(other.bootstrap_string, [TopicSpec("returns", [(1,), (2,)] * 2)])
-        variables = configure(folder, demo=kafka, other=other)
+        with running_place(folder, USERS, kafka, other) as place:
+            yield place
+
+
+@contextmanager
+def running_place(
+    folder: Path,
+    users: Mapping[str, str],
+    kafka: LocalKafka,
+    other: LocalKafka | None = None,
+    *,
+    prefix: str = "",
+) -> Iterator[Place]:
+    """Start an Airflow beside clusters that run, with accounts of these names and roles."""
+    clusters = {"demo": kafka} | ({"other": other} if other else {})
+    variables = configure(folder, **clusters)
+    with ExitStack() as stack:
         airflow = LocalAirflow(
             folder / "airflow",
             dags=ROOT / "dags",
             plugins=ROOT / "plugins",
             environment=variables,
-            users=USERS,
+            users=users,
+            prefix=prefix,
         )
         stack.enter_context(airflow)
         installation = stack.enter_context(open_installation(environment=variables))
-        accounts = {user: stack.enter_context(account(airflow, user)) for user in USERS}
+        accounts = {user: stack.enter_context(account(airflow, user)) for user in users}
         accounts["admin"].api.pause(ANALYSIS)
         yield Place(kafka, airflow, installation, accounts, replicas_of(kafka, other), other)
 

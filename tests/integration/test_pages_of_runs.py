@@ -4,28 +4,21 @@ steers, with the login that a browser has.
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from typing import Any
 
 import httpx
 import pytest
 
-from counterpoise.installation import open_installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import Run, RunState
-from local_airflow import LocalAirflow
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_kafka.load import MB
 from tests.integration.test_airflow_accounts import (
-    ANALYSIS,
     DAG,
     REMOVE,
-    ROOT,
     WAIT_SECONDS,
     Place,
-    account,
-    configure,
-    replicas_of,
+    running_place,
 )
 from tests.support.web import token_on
 
@@ -38,25 +31,13 @@ SLOW = "100kB/s"  # minutes, in which a run can be steered
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("pages")
-    with ExitStack() as stack:
-        kafka = stack.enter_context(LocalKafka(folder / "kafka", brokers_in_racks(*"abcd")))
+    with LocalKafka(folder / "kafka", brokers_in_racks(*"abcd")) as kafka:
         create_topics(
             kafka.bootstrap_string, [TopicSpec("payments", [(1, 2), (2, 3), (3, 4), (4, 1)])]
         )
         fill(kafka.bootstrap_string, "payments", dict.fromkeys(range(4), 24 * MB))
-        variables = configure(folder, demo=kafka)
-        airflow = LocalAirflow(
-            folder / "airflow",
-            dags=ROOT / "dags",
-            plugins=ROOT / "plugins",
-            environment=variables,
-            users=USERS,
-        )
-        stack.enter_context(airflow)
-        installation = stack.enter_context(open_installation(environment=variables))
-        accounts = {user: stack.enter_context(account(airflow, user)) for user in USERS}
-        accounts["admin"].api.pause(ANALYSIS)
-        yield Place(kafka, airflow, installation, accounts, replicas_of(kafka))
+        with running_place(folder, USERS, kafka) as place:
+            yield place
 
 
 def in_a_browser(place: Place, user: str) -> httpx.Client:

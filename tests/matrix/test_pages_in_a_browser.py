@@ -7,33 +7,26 @@ COUNTERPOISE_PICTURES names a folder for the pictures.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from typing import Final
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from counterpoise import pipeline, queries
-from counterpoise.installation import open_installation
 from counterpoise.model.run import Run, RunState
 from counterpoise.queries import running
-from local_airflow import LocalAirflow
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_kafka.load import MB
 from tests.integration.test_airflow_accounts import (
-    ROOT,
     WAIT_SECONDS,
     Place,
-    account,
-    configure,
-    replicas_of,
+    running_place,
 )
 from tests.support.browser import Visitor, chromium
 
 pytestmark = pytest.mark.timeout(1800)
 USERS: Final = {"admin": "admin", "alice": "user", "bob": "user", "oscar": "op", "victor": "viewer"}
 PREFIX: Final = "/airflow"
-BALANCE: Final = "kafka_leader_balance"
 SCRIPT: Final = "<img src=x onerror=alert(1)><script>alert(1)</script>"
 REPLICAS: Final = [(1, 2), (2, 3), (3, 1)] * 3
 SLOW: Final = "300kB/s"  # there is time to steer a run, also on a busy machine
@@ -52,28 +45,13 @@ def place(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterato
     browser gets that far.
     """
     folder = tmp_path_factory.mktemp("browser")
-    with ExitStack() as stack:
-        kafka = stack.enter_context(LocalKafka(folder / "kafka", brokers_in_racks(*"abcd")))
+    with LocalKafka(folder / "kafka", brokers_in_racks(*"abcd")) as kafka:
         create_topics(kafka.bootstrap_string, [TopicSpec("payments", REPLICAS)])
         sizes = {partition: size * MB for partition, size in enumerate(SIZES_MB)}
         fill(kafka.bootstrap_string, "payments", sizes)
-        variables = configure(folder, demo=kafka)
-        airflow = LocalAirflow(
-            folder / "airflow",
-            dags=ROOT / "dags",
-            plugins=ROOT / "plugins",
-            environment=variables,
-            users=USERS,
-            prefix=PREFIX,
-        )
-        stack.enter_context(airflow)
-        installation = stack.enter_context(open_installation(environment=variables))
-        pipeline.snapshot(installation, "demo", installation.clock())
-        accounts = {user: stack.enter_context(account(airflow, user)) for user in USERS}
-        # It would follow the snapshot after each run, with a Spark of its own.
-        paused = accounts["admin"].send("PATCH", f"dags/{BALANCE}", {"is_paused": True})
-        assert paused == 200
-        yield Place(kafka, airflow, installation, accounts, replicas_of(kafka))
+        with running_place(folder, USERS, kafka, prefix=PREFIX) as place:
+            pipeline.snapshot(place.installation, "demo", place.installation.clock())
+            yield place
 
 
 @pytest.fixture
