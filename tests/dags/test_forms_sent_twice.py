@@ -1,7 +1,10 @@
-"""A form of our pages that is sent twice, as by a double click, starts one Dag run of Airflow."""
+"""A form of our pages starts a Dag run of Airflow with all that was typed; sent twice, as by a
+double click, it starts one.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,28 +27,54 @@ PATH = "/clusters/demo/start/snapshot"
 
 @pytest.fixture
 def started() -> Iterator[Callable[[], set[str]]]:
-    """Airflow knows the Dag, and starts its runs; yield what tells the new ones, which are deleted
-    at the end.
-    """
+    """Airflow knows the Dag, and starts its runs; yield what tells the new ones."""
+    with starting(DAG_ID) as new_runs:
+        yield new_runs
+
+
+@contextmanager
+def starting(dag_id: str) -> Iterator[Callable[[], set[str]]]:
+    """Let Airflow start runs of a Dag; those that are new are deleted at the end."""
     init_auth_manager()
     DagBundlesManager().sync_bundles_to_db()
-    bag = DagBag(dag_folder=ROOT / "dags" / f"{DAG_ID}.py", bundle_name="dags-folder")
-    assert DAG_ID in bag.dags
+    bag = DagBag(dag_folder=ROOT / "dags" / f"{dag_id}.py", bundle_name="dags-folder")
+    assert dag_id in bag.dags
     sync_bag_to_db(bag, "dags-folder", None)
     with create_session(scoped=False) as session:
-        session.get_one(DagModel, DAG_ID).is_paused = False
-    earlier = _dag_run_ids()  # of other tests
-    yield lambda: _dag_run_ids() - earlier
+        session.get_one(DagModel, dag_id).is_paused = False
+    earlier = _dag_run_ids(dag_id)  # of other tests
+    yield lambda: _dag_run_ids(dag_id) - earlier
     with create_session(scoped=False) as session:
-        for dag_run in session.scalars(select(DagRun).where(DagRun.dag_id == DAG_ID)):
+        for dag_run in session.scalars(select(DagRun).where(DagRun.dag_id == dag_id)):
             if dag_run.run_id not in earlier:
                 session.delete(dag_run)
-        session.get_one(DagModel, DAG_ID).is_paused = True
+        session.get_one(DagModel, dag_id).is_paused = True
 
 
-def _dag_run_ids() -> set[str]:
+def _dag_run_ids(dag_id: str) -> set[str]:
     with create_session(scoped=False) as session:
-        return set(session.scalars(select(DagRun.run_id).where(DagRun.dag_id == DAG_ID)))
+        return set(session.scalars(select(DagRun.run_id).where(DagRun.dag_id == dag_id)))
+
+
+def test_the_task_that_makes_the_plan_gets_the_reason(installation: Installation) -> None:
+    """It sees no note of its Dag run."""
+    path = "/clusters/demo/plan"
+    with (
+        starting("kafka_rebalance") as new_runs,
+        browser(environment_of(installation), "alice", role="user") as client,
+    ):
+        typed = {"do": "start", "goal": "leaders", "reason": "broker 3 leads most"}
+        form = {"form_token": token_on(client.get(path).text), **typed}
+        sent = client.post(path, data=form)
+        assert sent.status_code == 303, sent.text
+        (run_id,) = new_runs()
+        with create_session(scoped=False) as session:
+            query = select(DagRun).where(DagRun.run_id == run_id)
+            assert session.scalars(query).one().conf == {
+                "cluster": "demo",
+                "goal": "leaders",
+                "reason": "broker 3 leads most",
+            }
 
 
 def test_a_double_click_starts_one_dag_run(

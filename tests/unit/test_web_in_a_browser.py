@@ -59,6 +59,7 @@ PAGES = {
     "ledger": "/ledger",
     "verify": "/ledger/verify",
     "reports": "/reports",
+    "reports-of-one": f"/reports?cluster={LARGE}",
     "report": f"/reports/{LARGE}/leader-balance.html",
     "waiver": "/clusters/other/audit/waive",
     "audit": "/clusters/other/audit",

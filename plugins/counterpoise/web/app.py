@@ -15,7 +15,6 @@ from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from counterpoise.errors import CounterpoiseError
 from counterpoise.queries.viewing import keep_settings
 from counterpoise.web.answers import answer_routes
 from counterpoise.web.api import api_routes, cluster_api_routes
@@ -44,7 +43,8 @@ def warm_up(open_installation: OpenInstallation) -> None:
     are kept for as long as their file stays as it is. Whatever fails here is told by the page.
     """
     compile_templates()
-    with suppress(CounterpoiseError), open_installation() as installation:
+    # Of any type: it must not keep the api-server of all of Airflow from starting.
+    with suppress(Exception), open_installation() as installation:
         keep_settings(installation)
 
 
