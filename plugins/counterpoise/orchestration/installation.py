@@ -87,8 +87,11 @@ def failing_at_deadline() -> Iterator[None]:
     """
     try:
         yield
-    except AirflowTaskTimeout as error:
-        raise AirflowFailException(f"{error}; the next Dag run tries again") from None
+    except AirflowTaskTimeout:
+        raise AirflowFailException(
+            "the task did not end before its deadline (execution_timeout); the next Dag run tries "
+            "again"
+        ) from None
 
 
 def log_entries(logger: SafeLogger, level: int, found: Mapping[str, tuple[str, ...]]) -> None:
