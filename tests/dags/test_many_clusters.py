@@ -117,12 +117,6 @@ def test_a_task_that_hangs_ends_at_its_deadline_for_good_and_the_others_are_kept
         assert sorted(known) == list(ALIVE)
 
 
-def test_a_watch_that_hangs_ends_before_the_next_one_is_due() -> None:
-    dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_throttle_watch"]
-    watch = dag.get_task("watch")
-    assert watch.retries == 0 and watch.execution_timeout < timedelta(minutes=10)
-
-
 @pytest.mark.parametrize(("dag_id", "task_id"), MAPPED.items())
 def test_each_cluster_has_a_deadline_and_its_purpose_a_pool(
     dag_id: str, task_id: str, monkeypatch: pytest.MonkeyPatch
