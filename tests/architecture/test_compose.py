@@ -31,6 +31,7 @@ SECRETS = (
 # lie.
 ON_TOP = re.compile(
     r"AWS_\w+|AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC|AIRFLOW_CONN_\w+|COUNTERPOISE_\w+"
+    r"|TMPDIR"
 )
 
 
@@ -92,7 +93,7 @@ def test_brokers_lie_on_different_racks_and_the_fourth_waits_behind_its_profile(
 
 
 def mount_points(service: dict[str, Any]) -> list[str]:
-    return [volume.split(":")[1] for volume in service["volumes"]]
+    return [volume.split(":")[1] for volume in service.get("volumes", [])]
 
 
 def test_brokers_write_to_their_volume(services: dict[str, Any]) -> None:
@@ -101,19 +102,45 @@ def test_brokers_write_to_their_volume(services: dict[str, Any]) -> None:
         assert mount_points(services[name]) == [log_dirs]
 
 
-def test_spark_workers_write_to_their_volume_which_the_image_makes(
+def test_spark_writes_to_volumes_of_its_own_which_the_image_makes(
     services: dict[str, Any],
 ) -> None:
-    command = services["spark-worker"]["command"]
+    worker, scheduler = services["spark-worker"], services["scheduler"]
+    command, variables = worker["command"], worker["environment"]
     work_dir = command[command.index("--work-dir") + 1]
-    assert work_dir in mount_points(services["spark-worker"])
+    assert work_dir in mount_points(worker)
+    assert variables["SPARK_LOCAL_DIRS"] == work_dir
+    assert variables["JAVA_TOOL_OPTIONS"] == f"-Djava.io.tmpdir={work_dir}"
+    driver_dir = scheduler["environment"]["TMPDIR"]
+    assert driver_dir in mount_points(scheduler)
     (made,) = re.findall(r"install --directory --owner=counterpoise (.*)", DOCKERFILE.read_text())
-    assert work_dir in made.split()
+    assert {work_dir, driver_dir} <= set(made.split())
 
 
-def test_spark_reaches_neither_brokers_nor_databases(services: dict[str, Any]) -> None:
-    spark = {*services["spark-master"]["networks"], *services["spark-worker"]["networks"]}
-    assert spark.isdisjoint({*services["broker-1"]["networks"], *services["postgres"]["networks"]})
+def on_network(services: dict[str, Any], network: str) -> set[str]:
+    return {name for name, service in services.items() if network in service["networks"]}
+
+
+def test_each_network_has_those_who_need_it(services: dict[str, Any]) -> None:
+    brokers = {f"broker-{number}" for number in range(1, 5)}
+    assert on_network(services, "kafka") == {*brokers, "scheduler", "smoke"}
+    assert on_network(services, "spark") == {"spark-master", "spark-worker", "scheduler"}
+    assert "spark-worker" not in on_network(services, "airflow")
+    assert "object-store" not in on_network(services, "airflow")
+
+
+def test_every_service_has_limits(services: dict[str, Any]) -> None:
+    without = {n for n, each in services.items() if not {"mem_limit", "cpus"} <= each.keys()}
+    assert without == set()
+
+
+def test_only_workers_and_airflow_have_the_store(services: dict[str, Any]) -> None:
+    having = {
+        name
+        for name, service in services.items()
+        if "/var/lib/counterpoise" in mount_points(service)
+    }
+    assert having == {*COMMANDS, "migrate", "spark-worker"}
 
 
 def test_ledger_and_airflow_have_roles_of_their_own_and_none_is_the_superuser(

@@ -68,6 +68,12 @@ def test_spark_reaches_no_broker_and_no_database(compose: ComposeRun) -> None:
         assert compose.run("scheduler", "bash", "-c", script).returncode == 0
 
 
+def test_only_tasks_reach_the_brokers(compose: ComposeRun) -> None:
+    for service in ("api-server", "dag-processor", "triggerer"):
+        script = "exec 3<>/dev/tcp/broker-1/9092"
+        assert compose.run(service, "bash", "-c", script).returncode != 0
+
+
 def test_the_smoke_job_goes_through_the_main_job(compose: ComposeRun) -> None:
     done = compose.run("smoke")
     assert done.returncode == 0, done.stdout + done.stderr

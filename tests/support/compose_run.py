@@ -157,7 +157,7 @@ class ComposeRun:
         jars = [] if is_ours or service == "postgres" else [str(kafka_jars())]
         path = {"PATH": f"{_POSTGRES}:{_IMAGE['PATH']}"} if service == "postgres" else {}
         # A read-only root is what the file says of ours; images of others have a /tmp.
-        tmpfs = declared["tmpfs"] if is_ours else ["/tmp"]
+        tmpfs = declared["tmpfs"] if is_ours else ["/tmp:exec"]
         return {
             "root": str(root),
             "hostname": service,

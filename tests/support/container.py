@@ -13,6 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+# What Docker mounts a tmpfs with, unless the file says otherwise: nothing on it can be executed,
+# nor mapped as a native library.
+TMPFS_OPTIONS = "mode=1777,noexec,nosuid,nodev"
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 
@@ -58,13 +61,15 @@ def make_kernel_folders(root: Path, spec: dict[str, Any]) -> None:
     for folder in ("proc", "dev", "dev/shm", spec["workdir"].lstrip("/")):
         (root / folder).mkdir(parents=True, exist_ok=True)
     mount("-t", "proc", "proc", root / "proc")
-    mount("-t", "tmpfs", "-o", "mode=1777,size=64m", "tmpfs", root / "dev" / "shm")
+    mount("-t", "tmpfs", "-o", f"{TMPFS_OPTIONS},size=64m", "tmpfs", root / "dev" / "shm")
     for name in DEVICES:
         bind(Path("/dev", name), root / "dev" / name, may_write=True)
     (root / "dev" / "fd").symlink_to("/proc/self/fd")
-    for path in spec["tmpfs"]:
+    for declared in spec["tmpfs"]:
+        path, _, options = declared.partition(":")
         (root / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
-        mount("-t", "tmpfs", "-o", "mode=1777", "tmpfs", root / path.lstrip("/"))
+        joined = ",".join(filter(None, (TMPFS_OPTIONS, options)))
+        mount("-t", "tmpfs", "-o", joined, "tmpfs", root / path.lstrip("/"))
 
 
 def main() -> None:
