@@ -26,6 +26,7 @@ SECRETS = (
     "AIRFLOW_API_SECRET_KEY",
     "AIRFLOW_JWT_SECRET",
     "AIRFLOW_FERNET_KEY",
+    "SPARK_SECRET",
 )
 # What a place with containers has to say on top: databases over a network, and where our own things
 # lie.
@@ -115,6 +116,22 @@ def test_spark_writes_to_volumes_of_its_own_which_the_image_makes(
     assert driver_dir in mount_points(scheduler)
     (made,) = re.findall(r"install --directory --owner=counterpoise (.*)", DOCKERFILE.read_text())
     assert {work_dir, driver_dir} <= set(made.split())
+
+
+def test_spark_authenticates_with_a_secret_that_stands_in_no_command(
+    services: dict[str, Any],
+) -> None:
+    secret = "${SPARK_SECRET:?see docker/example.env}"
+    having = {name for name, each in services.items() if secret in str(each["environment"])}
+    assert having == {"spark-master", "spark-worker", "scheduler"}
+    for name in ("spark-master", "spark-worker"):
+        variables = services[name]["environment"]
+        assert variables["_SPARK_AUTH_SECRET"] == secret
+        assert variables["SPARK_DAEMON_JAVA_OPTS"] == "-Dspark.authenticate=true"
+    # Of the driver: they reach Spark in a file that only its user may read.
+    settings = services["scheduler"]["environment"]["COUNTERPOISE_SPARK_CONF"]
+    assert f"spark.authenticate=true spark.authenticate.secret={secret}" in settings
+    assert not any(secret in str(each.get("command", "")) for each in services.values())
 
 
 def on_network(services: dict[str, Any], network: str) -> set[str]:

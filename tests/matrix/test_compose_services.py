@@ -74,6 +74,16 @@ def test_only_tasks_reach_the_brokers(compose: ComposeRun) -> None:
         assert compose.run(service, "bash", "-c", script).returncode != 0
 
 
+def test_who_lacks_the_secret_gets_no_spark(compose: ComposeRun) -> None:
+    settings = compose.services["scheduler"]["environment"]["COUNTERPOISE_SPARK_CONF"]
+    guessed = settings.replace(compose.variables["SPARK_SECRET"], "guessed")
+    words = ("self-check", "--json", "--timeout", "90s")
+    given = f"COUNTERPOISE_SPARK_CONF={guessed}"
+    done = compose.run("scheduler", "env", given, "counterpoise", *words)
+    (spark,) = (each for each in json.loads(done.stdout)["checks"] if each["what"] == "spark")
+    assert spark["state"] == "failed"
+
+
 def test_the_smoke_job_goes_through_the_main_job(compose: ComposeRun) -> None:
     done = compose.run("smoke")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -74,6 +74,7 @@ class ComposeRun:
 
     def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
         self.folder = folder
+        self.variables = variables
         self.file: dict[str, Any] = _interpolated(yaml.safe_load(COMPOSE.read_text()), variables)
         self.services: dict[str, Any] = self.file["services"]
         self._networks: dict[str, Process] = {}  # a process that keeps each service's network stack
