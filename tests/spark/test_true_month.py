@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +23,8 @@ from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from tests.support.month_truth import TrueRates, Truth
-from tests.support.report_page import ReportPage, beside, is_bound_of, is_near
-from tests.support.true_cluster import TICKS_PER_HOUR
+from tests.support.report_page import Number, ReportPage, beside, is_bound_of, is_near
+from tests.support.true_cluster import TICK_SECONDS, TICKS_PER_HOUR
 from tests.support.true_month import (
     BEGIN,
     CLUSTER,
@@ -371,7 +372,7 @@ def assert_busy_partitions(rows: Sequence[Sequence[str]], truth: Truth) -> None:
     for name, mean, highest, share in rows:
         topic, _, number = name.rpartition("-")
         one = real[topic, int(number)]
-        told = beside(mean)[0]
+        told, highest, share = (beside(text)[0] for text in (mean, highest, share))
         if one.is_compacted:
             assert is_bound_of(told, one.mean, 0, SAMPLED), (name, told, one)
             assert is_bound_of(highest, one.highest, 0, SAMPLED), (name, highest, one)
@@ -399,10 +400,7 @@ def test_topics_led_unevenly_over_the_period(page: ReportPage, truth: Truth) -> 
     for topic, mean, highest, share in rows:
         assert_excess(topic, mean, truth)
         assert int(highest) == truth.max_excess_seen[topic]
-        excess = truth.excess[topic]
-        allowed = 100 * truth.hours_of_change(topic) * TICKS_PER_HOUR / len(excess)
-        real = 100 * sum(map(bool, excess)) / len(excess)
-        assert float(share.removesuffix(" %")) == pytest.approx(real, abs=allowed + 0.05)
+        assert_uneven_share(topic, share, truth)
     told = [float(row[1]) for row in rows]
     assert told == sorted(told, reverse=True)
     note = page.sentence("were led less evenly than whole partitions allow at some time")
@@ -415,6 +413,13 @@ def assert_excess(topic: str, text: str, truth: Truth) -> None:
     # An election moves it by two at most, for an hour at most.
     allowed = 2 * truth.hours_of_change(topic) * TICKS_PER_HOUR / len(excess)
     assert float(text) == pytest.approx(sum(excess) / len(excess), abs=allowed + 0.005), topic
+
+
+def assert_uneven_share(topic: str, text: str, truth: Truth) -> None:
+    excess = truth.excess[topic]
+    allowed = 100 * truth.hours_of_change(topic) * TICKS_PER_HOUR / len(excess)
+    real = 100 * sum(map(bool, excess)) / len(excess)
+    assert float(text.removesuffix(" %")) == pytest.approx(real, abs=allowed + 0.05), topic
 
 
 # -- the period before
@@ -575,11 +580,20 @@ def test_hot_topics_and_partitions_stand_beside_those_of_the_period_before(weeks
     rows = weeks.page.table("Hottest partitions of the period")
     assert_busy_partitions(rows, weeks.now)
     compared = 0
-    for name, mean, _, _ in rows:
+    real = weeks.before.rates_by_name
+    known = sum(each.total for each in real.values() if not each.is_compacted)
+    total = sum(each.total for each in real.values())
+    for name, mean, highest, share in rows:
         topic, _, number = name.rpartition("-")
-        one = weeks.before.rates_by_name[topic, int(number)]
+        one = real[topic, int(number)]
         if not one.is_compacted:
             assert is_near(beside(mean)[2], one.mean, SAMPLED), (name, mean, one)
+            assert is_near(beside(highest)[2], one.highest, SAMPLED), (name, highest, one)
+            was = beside(share)[2]
+            assert was[:2] == "≤ "
+            told = float(was[2:].removesuffix(" %"))
+            assert 100 * one.total / total * (1 - SAMPLED) - 0.05 <= told
+            assert told <= 100 * one.total / known * (1 + SAMPLED) + 0.05
             compared += 1
     assert compared > 5
 
@@ -587,14 +601,148 @@ def test_hot_topics_and_partitions_stand_beside_those_of_the_period_before(weeks
 def test_uneven_topics_stand_beside_the_period_before(weeks: Weeks) -> None:
     rows = weeks.page.table("Topics led most unevenly over the period")
     assert rows
-    for topic, mean, _, _ in rows:
+    for topic, mean, highest, share in rows:
         told, sign, was = beside(mean)
         assert_excess(topic, told, weeks.now)
-        if topic in weeks.before.excess:
+        is_known = topic in weeks.before.excess
+        old = weeks.before.max_excess_seen.get(topic, 0) if is_known else None
+        assert_beside(highest, weeks.now.max_excess_seen[topic], old)
+        assert_uneven_share(topic, beside(share)[0], weeks.now)
+        if is_known:
             assert_excess(topic, was, weeks.before)
             assert sign == arrow(float(told), float(was))
+            assert_uneven_share(topic, beside(share)[2], weeks.before)
         else:
             assert (sign, was) == ("?", "not known")
+            assert beside(share)[1:] == ("?", "not known")
+
+
+def assert_beside(text: str, now: float, before: float | None, within: float = 0.0) -> None:
+    """Compare a figure, and that of the period before (None: there was none)."""
+    told, sign, was = beside(text)
+    assert is_near(told, now, within), (text, now)
+    if before is None:
+        assert (sign, was) == ("?", "not known"), text
+        return
+    assert is_near(was, before, within), (text, before)
+    assert sign == ("=" if told == was else arrow(now, before)), (text, now, before)
+
+
+def test_brokers_and_racks_stand_beside_the_end_of_the_period_before(weeks: Weeks) -> None:
+    now, before = weeks.now, weeks.before
+
+    def share(truth: Truth, broker_id: int) -> float:
+        return truth.leaders_of(broker_id) * len(truth.live) / len(truth.last.leaders)
+
+    def spread(truth: Truth, brokers: Sequence[int]) -> int:
+        led = [truth.leaders_of(broker_id) for broker_id in brokers]
+        return max(led) - min(led)
+
+    of_broker = (
+        Truth.leaders_of,
+        Truth.not_preferred_of,
+        Truth.preferred_of,
+        Truth.replicas_of,
+        Truth.held_by,
+        share,
+    )
+    assert set(now.live) == set(before.live)
+    for broker_id in now.live:
+        _, *texts = weeks.page.row("Every broker", str(broker_id))
+        for text, figure in zip(texts, of_broker, strict=True):
+            assert_beside(text, figure(now, broker_id), figure(before, broker_id))
+    for rack in "abc":
+        texts = weeks.page.row("Racks", rack)
+        figures = [
+            [
+                len(brokers),
+                sum(map(truth.leaders_of, brokers)),
+                spread(truth, brokers),
+                sum(map(truth.replicas_of, brokers)),
+                sum(map(truth.held_by, brokers)),
+            ]
+            for truth in (now, before)
+            for brokers in [[b for b in truth.live if truth.last.brokers[b] == rack]]
+        ]
+        for text, *pair in zip(texts, *figures, strict=True):
+            assert_beside(text, *pair)
+
+
+def test_uneven_topics_stand_beside_the_end_of_the_period_before(weeks: Weeks) -> None:
+    rows = weeks.page.table("Topics with the largest leader skew")
+    assert rows
+    for topic, *texts in rows:
+        led = weeks.now.topic_leaders(topic)
+        figures = [sum(led), max(led), min(led), weeks.now.topic_bytes(topic)]
+        was: list[float | None] = [None] * len(figures)
+        if topic in weeks.before.last.topic_ids:
+            led = weeks.before.topic_leaders(topic)
+            was = [sum(led), max(led), min(led), weeks.before.topic_bytes(topic)]
+        for text, figure, old in zip(texts, figures, was, strict=True):
+            assert_beside(text, figure, old)
+
+
+def test_flapping_partitions_stand_beside_the_period_before(weeks: Weeks) -> None:
+    rows = weeks.page.table("Leaders that flap")
+    assert rows
+    then = Counter(election.partition.name for election in weeks.before.elections)
+    for name, text in rows:
+        topic, _, number = name.rpartition("-")
+        key = topic, int(number)
+        assert_beside(text, weeks.now.flapping[key], then[key])
+
+
+def grown_on_disk(truth: Truth, broker_id: int) -> float:
+    """Return how much a broker's replicas grew a day while none of them moved, in the last two
+    weeks.
+    """
+    grown = seconds = 0.0
+    start = truth.seen[0].tick
+    for earlier, later in pairwise(truth.seen):
+        is_known = later.hour - earlier.hour <= 2  # no gap
+        is_there = broker_id in earlier.brokers.keys() - earlier.dead
+        is_still = not earlier.moving and not later.moving and earlier.replicas == later.replicas
+        if not (is_known and is_there and is_still):
+            continue
+        ticks = slice(earlier.tick - start, later.tick - start)
+        change = (truth.written - truth.removed)[ticks].sum(axis=0)
+        held = [later.indexes[name] for name, on in later.replicas.items() if broker_id in on]
+        grown += sum(change[index] for index in held)
+        seconds += (later.tick - earlier.tick) * TICK_SECONDS
+    return grown * 86_400 / seconds
+
+
+def test_growth_and_disks_stand_beside_the_end_of_the_period_before(weeks: Weeks) -> None:
+    now, before = weeks.now, weeks.before
+    was_there = before.seen[0].topic_ids.items() & before.last.topic_ids.items()
+    compared = 0
+    for topic, size, per_day in weeks.page.table("Fastest growing topics"):
+        is_known = topic in before.last.topic_ids
+        assert_beside(size, now.topic_bytes(topic), before.topic_bytes(topic) if is_known else None)
+        if topic not in dict(was_there):
+            continue  # made anew meanwhile: its growth is of the time since
+        compared += 1
+        told, _, was = beside(per_day)
+        is_removed = topic == DELETED_RECORDS or now.has_retention(topic)
+        for text, truth in ((told, now), (was, before)):
+            copies = truth.topic_indexes(topic)
+            grown = truth.grown_per_day(copies)
+            written = truth.written_per_day(copies) if is_removed else grown
+            allowed = GROWN * max(abs(grown), written)
+            number = Number.read(text)
+            assert abs(number.value - grown) <= allowed + number.half_digit, (topic, text, grown)
+    assert compared > 3
+    for broker_id, _, _, used, free, per_day, _ in weeks.page.table("When disks are full"):
+        left, left_before = (
+            DISK_BYTES - OTHER_FILES_BYTES - truth.held_by(int(broker_id))
+            for truth in (now, before)
+        )
+        assert_beside(used, 100 * (1 - left / DISK_BYTES), 100 * (1 - left_before / DISK_BYTES))
+        assert_beside(free, left, left_before)
+        told, _, was = beside(per_day)
+        # Topics that come and go in the period are left out of the truth, but not on the page.
+        for text, truth in ((told, now), (was, before)):
+            assert is_near(text, grown_on_disk(truth, int(broker_id)), 2 * GROWN), (broker_id, text)
 
 
 # -- growth and disks

@@ -12,13 +12,22 @@ from counterpoise import history, pipeline
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeaderBalance
 from counterpoise.model.result_tables import RESULT_TABLES
-from counterpoise.pipeline.cluster_analysis import cluster_analysis, with_both_periods
+from counterpoise.pipeline.cluster_analysis import (
+    ClusterAnalysis,
+    cluster_analysis,
+    with_both_periods,
+)
+from counterpoise.reporting import leader_balance_markdown
 from counterpoise.settings import FileConnections, Locations, parse_settings
 
 NOW = datetime(2026, 11, 21, 15, tzinfo=UTC)
 
 
 def balance_of(times: Sequence[datetime], period: timedelta) -> LeaderBalance:
+    return analysed_of(times, period).balance
+
+
+def analysed_of(times: Sequence[datetime], period: timedelta) -> ClusterAnalysis:
     locations = Locations.from_environment(
         {
             "COUNTERPOISE_STORE": f"memory://{uuid.uuid4().hex}",
@@ -37,7 +46,7 @@ def balance_of(times: Sequence[datetime], period: timedelta) -> LeaderBalance:
         rows = [{"snapshot_id": i, "cluster": "demo", "previous_snapshot_id": None} for i in ids]
         installation.results.finish_round("r", NOW, rows, is_by_cluster=True)
         pipeline.rebuild_views(installation, "demo")
-        return with_both_periods(cluster_analysis(installation, "demo", period=period)).balance
+        return with_both_periods(cluster_analysis(installation, "demo", period=period))
 
 
 def test_the_period_before_is_told_where_only_a_snapshot_of_months_ago_was_before_it() -> None:
@@ -56,3 +65,26 @@ def test_the_period_before_may_have_snapshots_only_of_the_day_in_which_the_perio
     before = balance_of(times, timedelta(days=30)).before
     assert before is not None
     assert before.latest.observed_at == times[1]
+
+
+def test_what_a_report_shows_is_known_of_the_period_before_too() -> None:
+    """Topics that grow, partitions that flap, disks, brokers: each row has its figure there."""
+    times = [NOW - timedelta(hours=hours) for hours in range(5 * 24, -1, -1)]
+    analysed = analysed_of(times, timedelta(days=2))
+    balance, load = analysed.balance, analysed.load
+    assert load is not None and load.before is not None
+    assert balance.before is not None
+    assert [one.topic for one in load.before.growing_topics] == ["orders"]
+    assert len(load.before.disks) == len(load.disks) > 0
+    assert balance.flapping is not None and balance.before.flapping is not None
+    (flaps,) = balance.flapping.partitions
+    (flapped,) = balance.before.flapping.partitions
+    assert (flaps.topic, flaps.partition) == (flapped.topic, flapped.partition)
+    assert flapped.elections > 2 * 24
+    text = leader_balance_markdown(balance, load=load)
+    for heading in (
+        *("Brokers", "Leaders that flap", "Over the period", "Bytes in per broker"),
+        *("Bytes in per rack", "Hottest topics", "Fastest growing topics", "Disks"),
+    ):
+        section = text.split(f"# {heading}\n")[1].split("\n#")[0]
+        assert "as before" in section or " from " in section, heading

@@ -26,7 +26,8 @@ from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC
 from counterpoise.reporting import small
 from counterpoise.reporting.fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
 from counterpoise.reporting.html import render
-from counterpoise.reporting.load_section import DISKS_SHOWN, load_section
+from counterpoise.reporting.load_rows import DISKS_SHOWN
+from counterpoise.reporting.load_section import load_section
 from counterpoise.reporting.load_text import load_document, load_markdown
 from counterpoise.reporting.timelines import event_bands
 from tests.support.loads import loads_of
@@ -359,3 +360,24 @@ def test_the_chart_of_bytes_in_has_no_event_from_before_a_rebuild() -> None:
     assert chart == load_section(load, [band for band in lately if band.spans]).bytes_in
     assert chart is not None
     assert not [label for label in before if label in str(chart)]
+
+
+def test_the_fleet_stands_beside_the_period_before() -> None:
+    one = state("a")
+    assert one.balance is not None and one.load is not None
+    old_rates = replace(one.load.bytes_in, p95=1)
+    before = replace(
+        one.balance,
+        latest=replace(one.balance.latest, share_not_preferred=0.5),
+    )
+    beside = replace(
+        one,
+        balance=replace(one.balance, before=before),
+        load=replace(one.load, before=replace(one.load, bytes_in=old_rates)),
+    )
+    for page in (fleet_report(fleet_of(beside)), fleet_markdown(fleet_of(beside))):
+        assert "↓ from 50.0 %" in page
+        assert "↑ from 1 B/s" in page
+        assert "as before" in page
+    alone = fleet_markdown(fleet_of(one))
+    assert "from 50.0" not in alone and "before" not in alone

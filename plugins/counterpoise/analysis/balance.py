@@ -10,7 +10,7 @@ Limits: it compares counts of leaders, not their traffic. Whether the replica se
 leaders is for the planner to find out: it answers "nothing to do" where they do not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -55,9 +55,12 @@ def leader_balance(
     cluster: str,
     since: datetime | None = None,
     until: datetime | None = None,
+    wanted_topics: Collection[str] | None = None,
 ) -> LeaderBalance | None:
     """Return the balance of `cluster` from a table of SERIES, and of TOPIC_BALANCE with (at least)
     its latest snapshot, or the latest that is kept.
+
+    `wanted_topics`: these instead of those with the largest skew.
 
     The period is since <= observed_at < until. None when it has no snapshot: "not enough data" is
     an answer.
@@ -71,12 +74,15 @@ def leader_balance(
     all_topics = _topics(topics, cluster, topics_point)
     skewed_topics = [topic for topic in all_topics if topic.excess > 0]
     skewed_topics.sort(key=lambda topic: (-topic.excess, -topic.size_bytes, topic.topic))
+    shown = skewed_topics[:_TOPICS_SHOWN]
+    if wanted_topics is not None:
+        shown = [topic for topic in all_topics if topic.topic in set(wanted_topics)]
     return LeaderBalance(
         cluster=cluster,
         latest=points[-1],
         brokers=brokers,
         racks=_racks([broker for broker in brokers if not broker.is_fenced]),
-        topics=tuple(skewed_topics[:_TOPICS_SHOWN]),
+        topics=tuple(shown),
         topic_count=len(all_topics),
         skewed_topic_count=len(skewed_topics),
         topics_at=topics_point.observed_at,

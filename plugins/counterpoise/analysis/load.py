@@ -19,7 +19,7 @@ Limits: rates are means between two snapshots, so peaks in between do not show; 
 the sum of the known rates of its partitions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -53,8 +53,10 @@ from counterpoise.model.load import (
     BrokerTraffic,
     ClusterLoad,
     HotPartition,
+    HotTopic,
     RackTraffic,
     Rates,
+    TopicGrowth,
 )
 from counterpoise.model.tables import rows_of
 
@@ -74,12 +76,12 @@ def cluster_load(
     cluster: str,
     since: datetime | None = None,
     until: datetime | None = None,
-    wanted_topics: Sequence[str] | None = None,
+    after: ClusterLoad | None = None,
 ) -> ClusterLoad | None:
     """Return the load of `cluster` over its snapshots with since <= observed_at < until, if any.
 
     All tables are of that period, PARTITION_LOAD of its latest snapshot at least, `topic_daily` of
-    days that `topic_load` does not have. `wanted_topics`: these instead of the hottest.
+    days that `topic_load` does not have. `after` is of the period after: its topics are wanted.
     """
     columns = read_series(series, cluster=cluster, since=since, until=until)
     if not columns.snapshot_count:
@@ -106,13 +108,17 @@ def cluster_load(
         racks=_racks(period, as_leader),
         unknown=_unknown_reasons(loads_now),
         hot_partitions=_hot_partitions(loads_now),
-        hot_topics=hot_topics(topics, wanted_topics),
+        hot_topics=hot_topics(topics, _names(after.hot_topics) if after else None),
         held_bytes=growth.held_bytes,
         bytes_per_day=growth.bytes_per_day,
         growth_watched_seconds=growth.observed_seconds,
-        growing_topics=growing_topics(topics),
+        growing_topics=growing_topics(topics, _names(after.growing_topics) if after else None),
         disks=growth.disks,
     )
+
+
+def _names(topics: Iterable[HotTopic | TopicGrowth]) -> list[str]:
+    return [topic.topic for topic in topics]
 
 
 def typical_bytes_in(partition_load: pa.Table, partitions: pa.Table) -> pa.Array:

@@ -253,9 +253,11 @@ def hot_topics(history: TopicHistory, wanted: Sequence[str] | None = None) -> tu
     )
 
 
-def growing_topics(history: TopicHistory) -> tuple[TopicGrowth, ...]:
+def growing_topics(
+    history: TopicHistory, wanted: Sequence[str] | None = None
+) -> tuple[TopicGrowth, ...]:
     """Return the topics of the latest snapshot that grow, by their mean growth over the last two
-    weeks.
+    weeks (`wanted`: these, however they grow, as far as it is known).
     """
     now = history.now
     topics = now["topic"].combine_chunks()
@@ -267,10 +269,13 @@ def growing_topics(history: TopicHistory) -> tuple[TopicGrowth, ...]:
         for topic, size_bytes, per_day in zip(
             topics.to_pylist(), now["size_bytes"].to_pylist(), bytes_per_day.tolist(), strict=True
         )
-        if per_day >= _MIN_BYTES_PER_DAY
+        if (per_day >= _MIN_BYTES_PER_DAY if wanted is None else np.isfinite(per_day))
     ]
     growing.sort(key=lambda topic: (-topic.bytes_per_day, topic.topic))
-    return tuple(growing[:SHOWN])
+    if wanted is None:
+        return tuple(growing[:SHOWN])
+    names = set(wanted)
+    return tuple(topic for topic in growing if topic.topic in names)
 
 
 def _seconds_of_entries(days: pa.Table) -> Floats:

@@ -77,6 +77,10 @@ class FleetEntry:
     first_full_broker: int | None = None
     first_full_days: float | None = None
     wanted_goal: str | None = None
+    # At the end of the period before; None where that is not known.
+    leaders_max_minus_min_before: int | None = None
+    share_not_preferred_before: float | None = None
+    bytes_in_p95_per_second_before: int | None = None  # over that period
     snapshots_left_out: int = 0
     concerns: tuple[EntryConcern, ...] = ()  # the gravest first
     live_leaders: tuple[int, ...] = ()  # of each live broker

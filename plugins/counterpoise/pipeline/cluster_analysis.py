@@ -110,15 +110,16 @@ def _analysis_of(
     known: KnownOfCluster,
     since: datetime,
     until: datetime | None,
-    compared: ClusterLoad | None = None,
+    after: tuple[LeaderBalance, ClusterLoad | None] | None = None,
     *,
     with_load: bool = True,
 ) -> ClusterAnalysis | None:
     """Return what the results say of since <= observed_at < until; None without a snapshot.
 
-    `compared` is the load of the period after, whose topics are wanted.
+    `after` is what they say of the period after, whose topics are wanted.
     """
-    balance = _balance(known, since, until)
+    balance_after, compared = after or (None, None)
+    balance = _balance(known, since, until, balance_after)
     if balance is None:
         return None
     policy = known.installation.cluster(known.cluster).policy
@@ -133,14 +134,22 @@ def _analysis_of(
 
 
 def _balance(
-    known: KnownOfCluster, since: datetime, until: datetime | None
+    known: KnownOfCluster,
+    since: datetime,
+    until: datetime | None,
+    after: LeaderBalance | None = None,
 ) -> LeaderBalance | None:
     series = known.series
     if analysis.latest_snapshot_id(series, until) is None:
         return None
     topic_balance = known.results.table("topic_balance", _latest_with_results(known, until))
     return analysis.leader_balance(
-        series, topic_balance, cluster=known.cluster, since=since, until=until
+        series,
+        topic_balance,
+        cluster=known.cluster,
+        since=since,
+        until=until,
+        wanted_topics=[topic.topic for topic in after.topics] if after else None,
     )
 
 
@@ -155,7 +164,7 @@ def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
     begin = since - length
     if not analysis.reaches(series, balance.cluster, begin, until):
         return replace(analysed, balance=balance, load=load)
-    before = _analysis_of(known, begin, since, load)
+    before = _analysis_of(known, begin, since, (balance, load))
     if before is None:
         return replace(analysed, balance=balance, load=load)
     midnight = analysis.begin_of_days(series, balance.cluster, since, until)
@@ -224,5 +233,5 @@ def _load(
         cluster=cluster,
         since=since,
         until=until,
-        wanted_topics=[hot.topic for hot in compared.hot_topics] if compared else None,
+        after=compared,
     )

@@ -7,7 +7,7 @@ Days that are over have them in the tables of a day, whatever became of their sn
 in the results. So a period has whole days (UTC) here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise import analysis, history
-from counterpoise.model.balance import LeaderBalance
+from counterpoise.model.balance import FlappingPartition, LeaderBalance
 from counterpoise.model.load import ClusterLoad
+from counterpoise.model.tables import rows_of
 from counterpoise.results import Results
 
 
@@ -27,6 +28,7 @@ class ComparedWith:
 
     topics: tuple[str, ...]
     partitions: frozenset[tuple[str, int]]
+    flapping: tuple[tuple[str, int], ...]
 
 
 def with_period_figures(
@@ -46,9 +48,12 @@ def with_period_figures(
     window = days.series_around
     leader_changes = days.tables("leader_changes")
     elections = analysis.elections(leader_changes)
+    flapping = analysis.flapping(elections, length, snapshot_count=leader_changes.snapshot_count)
+    if compared_with is not None:
+        flapping = replace(flapping, partitions=_elections_of(elections, compared_with.flapping))
     balance = replace(
         balance,
-        flapping=analysis.flapping(elections, length, snapshot_count=leader_changes.snapshot_count),
+        flapping=flapping,
         topic_skew=analysis.topic_skew(
             days.tables("topic_balance"),
             analysis.seconds_of_rates(window, balance.cluster),
@@ -67,10 +72,23 @@ def compared_with(balance: LeaderBalance, load: ClusterLoad | None) -> ComparedW
     """Return the topics and partitions that a report shows."""
     skewed = balance.topic_skew.topics if balance.topic_skew else ()
     busy = load.busy_partitions.partitions if load and load.busy_partitions else ()
+    flapping = balance.flapping.partitions if balance.flapping else ()
     return ComparedWith(
         tuple(topic.topic for topic in skewed),
         frozenset((one.topic, one.partition) for one in busy),
+        tuple((one.topic, one.partition) for one in flapping),
     )
+
+
+def _elections_of(
+    elections: pa.Table, wanted: Iterable[tuple[str, int]]
+) -> tuple[FlappingPartition, ...]:
+    """Return the elections of these partitions: none where the table has no row."""
+    counts = {
+        (topic, partition): count
+        for topic, partition, count in rows_of(elections, "topic", "partition", "elections")
+    }
+    return tuple(FlappingPartition(*one, counts.get(one, 0)) for one in wanted)
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,7 @@ def _fleet_entry(
         analysed = cluster_analysis(installation, cluster, results=results)
     except RefusedError:
         return analysis.fleet_entry(ClusterState(cluster, age, left_out=left_out))
-    return analysis.fleet_entry(_state(analysed, age, left_out))
+    return analysis.fleet_entry(_state(with_both_periods(analysed), age, left_out))
 
 
 def _state(

@@ -30,11 +30,11 @@ from counterpoise.reporting.leader_balance import (
     EVENTS_SHOWN,
     FAIR_SHARE,
     TOPIC_COLUMNS,
-    cells,
-    part_of_fair_share,
+    broker_rows,
     plan_command,
     plan_size_rows,
     tiles_beside,
+    topic_rows,
 )
 from counterpoise.reporting.load_text import load_document, load_markdown
 from counterpoise.reporting.markdown import csv_table, table
@@ -219,7 +219,10 @@ def _flapping_parts(balance: LeaderBalance) -> list[str]:
     parts = ["## Leaders that flap"]
     if flapping.partitions:
         parts += [
-            table(("Partition", "Leader elections"), flapping_rows(flapping)),
+            table(
+                ("Partition", "Leader elections"),
+                ((name, figure.in_line) for name, figure in flapping_rows(balance)),
+            ),
             table(("Topic", "Partitions that flap"), flapping_topics(flapping)),
         ]
     return [*parts, flapping_note(balance)]
@@ -227,13 +230,8 @@ def _flapping_parts(balance: LeaderBalance) -> list[str]:
 
 def _broker_parts(balance: LeaderBalance) -> list[str]:
     rows = [
-        (
-            _broker_name(broker),
-            broker.rack or "",
-            *cells(broker, BROKER_COLUMNS),
-            part_of_fair_share(broker, balance),
-        )
-        for broker in balance.brokers
+        (_broker_name(broker), broker.rack or "", *(figure.in_line for figure in figures))
+        for broker, figures in broker_rows(balance)
     ]
     heads = ("Broker", "Rack", *(title for title, _, _ in BROKER_COLUMNS), FAIR_SHARE)
     return ["## Brokers", table(heads, rows)]
@@ -247,7 +245,9 @@ def _broker_name(broker: BrokerBalance) -> str:
 def _topic_parts(balance: LeaderBalance) -> list[str]:
     if not balance.topics:
         return []
-    rows = ((topic.topic, *cells(topic, TOPIC_COLUMNS)) for topic in balance.topics)
+    rows = (
+        (topic, *(figure.in_line for figure in figures)) for topic, figures in topic_rows(balance)
+    )
     heads = ("Topic", *(title for title, _, _ in TOPIC_COLUMNS))
     return ["## Topics with the largest leader skew", table(heads, rows)]
 
@@ -256,10 +256,9 @@ def _skew_parts(balance: LeaderBalance) -> list[str]:
     if balance.topic_skew is None:
         return []
     rows = [
-        (topic, mean.text, mean.before, highest, share)
-        for topic, mean, highest, share in skew_rows(balance)
+        (topic, *(figure.in_line for figure in figures)) for topic, *figures in skew_rows(balance)
     ]
-    heads = ("Topic", "Mean excess", "Period before", "Highest", "Of the time")
+    heads = ("Topic", "Mean excess", "Highest", "Of the time")
     shown = [table(heads, rows)] if rows else []
     return [
         "## Topics led most unevenly over the period",
@@ -276,6 +275,9 @@ def _before(before: LeaderBalance) -> dict[str, Any]:
         "churn": _churn(before),
         "flapping": None if before.flapping is None else asdict(before.flapping),
         "topic_skew": None if before.topic_skew is None else asdict(before.topic_skew),
+        "brokers": [_values(broker) for broker in before.brokers],
+        "racks": [_values(rack) for rack in before.racks],
+        "topics": [_values(topic) for topic in before.topics],
     }
 
 

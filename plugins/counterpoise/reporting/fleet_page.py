@@ -9,7 +9,7 @@ has no page, and no link.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from typing import Final
 from urllib.parse import quote
@@ -29,9 +29,9 @@ from counterpoise.model.safe_text import for_json, for_markdown
 from counterpoise.reporting import small
 from counterpoise.reporting.disk_words import disk_alerts
 from counterpoise.reporting.html import percent, render, when
-from counterpoise.reporting.load_section import known_rate
+from counterpoise.reporting.load_rows import known_rate
 from counterpoise.reporting.markdown import csv_table, table
-from counterpoise.reporting.parts import Tile
+from counterpoise.reporting.parts import Figure, Tile
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
 _NOT_URGENT: Final = (Concern.NOT_PREFERRED, Concern.BUSY, Concern.LEFT_OUT)  # not urgent
@@ -48,10 +48,11 @@ class ClusterRow:
     others: tuple[EntryConcern, ...]
     brokers: str
     leaders: Markup
-    spread: str
-    not_preferred: str
+    spread: Figure
+    not_preferred: Figure
     traffic: Markup
-    bytes_in: str
+    bytes_in: Figure
+    bytes_in_p95: Figure | None
     disk: Markup
     forecast: str
     is_full_soon: bool
@@ -114,7 +115,7 @@ def fleet_tiles(entries: Sequence[FleetEntry]) -> tuple[Tile, ...]:
 
 def fleet_markdown(fleet: FleetDocument) -> str:
     """Return one table, the worst cluster first, with names escaped."""
-    rows = ((entry.cluster, _all_words(entry), *_figures(entry)) for entry in fleet.clusters)
+    rows = ((entry.cluster, _all_words(entry), *_in_line(entry)) for entry in fleet.clusters)
     heads = (
         "Cluster",
         "Why",
@@ -122,6 +123,7 @@ def fleet_markdown(fleet: FleetDocument) -> str:
         "Leaders, max − min",
         "Not preferred",
         "Bytes in",
+        "95 % of the time ≤",
         "First disk",
         "Last snapshot",
     )
@@ -159,7 +161,7 @@ def fleet_csv(fleet: FleetDocument) -> str:
 
 def _row(entry: FleetEntry, link: str) -> ClusterRow:
     name, worst, first = entry.cluster, entry.worst, entry.first_disk
-    brokers, spread, not_preferred, bytes_in, forecast, last_snapshot = _figures(entry)
+    brokers, spread, not_preferred, bytes_in, p95, forecast, last_snapshot = _figures(entry)
     is_analysed, unknown = entry.brokers is not None, entry.disks_not_known
     trace = entry.bytes_in_trace
     return ClusterRow(
@@ -170,14 +172,15 @@ def _row(entry: FleetEntry, link: str) -> ClusterRow:
         others=entry.concerns[1:],
         brokers=f"{brokers} {'broker' if brokers == '1' else 'brokers'}" if is_analysed else "",
         leaders=small.brokers(
-            entry.live_leaders, label=f"Leaders per live broker of {name}: {spread}"
+            entry.live_leaders, label=f"Leaders per live broker of {name}: {spread.text}"
         ),
-        spread=f"max − min {spread}" if is_analysed else spread,
+        spread=replace(spread, text=f"max − min {spread.text}") if is_analysed else spread,
         not_preferred=not_preferred,
         traffic=small.spark(trace, label=f"Bytes in of {name} over the period")
         if trace
         else Markup(""),
         bytes_in=bytes_in,
+        bytes_in_p95=p95 if entry.bytes_in_p95_per_second is not None else None,
         disk=small.disk(first, label=f"Disk of broker {first.broker_id} of {name}")
         if first
         else Markup(""),
@@ -188,28 +191,51 @@ def _row(entry: FleetEntry, link: str) -> ClusterRow:
     )
 
 
-def _figures(entry: FleetEntry) -> tuple[str, str, str, str, str, str]:
-    """Return brokers, spread of leaders, share not preferred, bytes in, the first disk, age: as the
-    page prints them.
+def _in_line(entry: FleetEntry) -> tuple[str, ...]:
+    return tuple(it.in_line if isinstance(it, Figure) else it for it in _figures(entry))
+
+
+def _figures(entry: FleetEntry) -> tuple[str, Figure, Figure, Figure, Figure, str, str]:
+    """Return brokers, spread of leaders, share not preferred, bytes in now and 95 % of the time,
+    the first disk, age: as the page prints them.
     """
-    brokers = spread = not_preferred = bytes_in = forecast = "–"
+    brokers = forecast = "–"
+    spread = not_preferred = bytes_in = p95 = Figure("–")
     if entry.brokers is not None and entry.live_brokers is not None:
         brokers = format_count(entry.brokers)
         if entry.live_brokers != entry.brokers:
             brokers = f"{format_count(entry.live_brokers)} of {brokers}"
         spread = _spread(entry)
     if entry.share_not_preferred is not None:
-        not_preferred = percent(entry.share_not_preferred)
+        old_share = entry.share_not_preferred_before
+        not_preferred = _beside(entry.share_not_preferred, old_share, percent)
     if entry.bytes_in_trace is not None:
-        is_at_least = entry.bytes_in_is_at_least
-        bytes_in = known_rate(entry.bytes_in_per_second, is_at_least=is_at_least)
+        bytes_in = Figure(_rate(entry, entry.bytes_in_per_second))
+        old_rate = entry.bytes_in_p95_per_second_before
+        p95 = _beside(entry.bytes_in_p95_per_second, old_rate, lambda rate: _rate(entry, rate))
         forecast = _forecast(entry)
-    return brokers, spread, not_preferred, bytes_in, forecast, _ago(entry.age)
+    return brokers, spread, not_preferred, bytes_in, p95, forecast, _ago(entry.age)
 
 
-def _spread(entry: FleetEntry) -> str:
-    spread, best = entry.leaders_max_minus_min, entry.leaders_best_max_minus_min
-    return f"{format_count(spread or 0)} (best {best or 0})"
+def _beside(now: float | None, before: float | None, write: Callable[[float], str]) -> Figure:
+    """Return a figure beside that of the period before, where that is known."""
+    return Figure.of(
+        now,
+        before,
+        lambda value: "not known" if value is None else write(value),
+        is_compared=before is not None,
+    )
+
+
+def _rate(entry: FleetEntry, rate: float | None) -> str:
+    whole = None if rate is None else int(rate)
+    return known_rate(whole, is_at_least=entry.bytes_in_is_at_least)
+
+
+def _spread(entry: FleetEntry) -> Figure:
+    spread, best = entry.leaders_max_minus_min or 0, entry.leaders_best_max_minus_min or 0
+    told = _beside(spread, entry.leaders_max_minus_min_before, format_count)
+    return replace(told, text=f"{told.text} (best {best})")
 
 
 def _forecast(entry: FleetEntry) -> str:

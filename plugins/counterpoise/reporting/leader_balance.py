@@ -16,14 +16,13 @@ from counterpoise.model.balance import (
     TopicLeaderSkew,
     WantedRebalance,
 )
-from counterpoise.model.evenness import Evenness
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.words import list_brokers
 from counterpoise.reporting.charts import Bar, Unit, broker_bars
 from counterpoise.reporting.html import percent, render, times
-from counterpoise.reporting.load_section import load_section
-from counterpoise.reporting.parts import Picture, Tile, bar_picture, beside, rack_indexes
+from counterpoise.reporting.load_section import BROKERS_COMPARED, load_section
+from counterpoise.reporting.parts import Figure, Picture, Tile, bar_picture, beside, rack_indexes
 from counterpoise.reporting.period_rows import (
     before_words,
     churn_rows,
@@ -58,6 +57,12 @@ TOPIC_COLUMNS: Final[Columns] = (
     ("Max leaders", "most_leaders", format_count),
     ("Min leaders", "fewest_leaders", format_count),
     ("Size", "size_bytes", format_bytes),
+)
+_RACK_COLUMNS: Final[Columns] = (
+    ("Live brokers", "broker_count", format_count),
+    ("Leaders", "leaders", format_count),
+    ("Replicas", "replicas", format_count),
+    ("Bytes", "bytes", format_bytes),
 )
 _CARDS: Final[Columns] = (
     ("Preferred leaders", "preferred_leaders", format_count),
@@ -102,15 +107,15 @@ def leader_balance_report(
         churn_rows=churn_rows(balance),
         skew_rows=skew_rows(balance),
         skew_note=skew_note(balance.topic_skew) if balance.topic_skew else "",
-        flapping_rows=flapping_rows(balance.flapping),
+        flapping_rows=flapping_rows(balance),
         flapping_topics=flapping_topics(balance.flapping),
         flapping_note=flapping_note(balance),
         load=load_section(load, event_bands(balance.events)) if load else None,
         racks=_rack_rows(balance, racks),
         broker_heads=[title for title, _, _ in BROKER_COLUMNS] + [FAIR_SHARE],
-        broker_rows=_broker_rows(balance, racks),
+        broker_rows=_coloured_brokers(balance, racks),
         topic_heads=[title for title, _, _ in TOPIC_COLUMNS],
-        topic_rows=[(topic.topic, cells(topic, TOPIC_COLUMNS)) for topic in balance.topics],
+        topic_rows=topic_rows(balance),
         broker_table_open=len(balance.brokers) <= _BROKERS_IN_FULL,
         partition_count=sum(broker.preferred_leaders for broker in balance.brokers),
         has_hatching=any(broker.leaders_not_preferred for broker in balance.brokers),
@@ -120,32 +125,79 @@ def leader_balance_report(
     )
 
 
-def _broker_rows(
+def _coloured_brokers(
     balance: LeaderBalance, racks: Mapping[str | None, int | None]
-) -> list[tuple[BrokerBalance, str, list[str]]]:
+) -> list[tuple[BrokerBalance, str, list[Figure]]]:
     """Return each broker with the colour of its rack and its figures."""
+    rows = broker_rows(balance, max_compared=BROKERS_COMPARED)
+    return [(broker, _css_colour(racks[broker.rack]), figures) for broker, figures in rows]
+
+
+def broker_rows(
+    balance: LeaderBalance, *, max_compared: int | None = None
+) -> list[tuple[BrokerBalance, list[Figure]]]:
+    """Return each broker's figures, and its leaders as a multiple of the fair share, beside those
+    at the end of the period before; of more brokers than `max_compared` only the multiple is.
+    """
+    was = balance.before
+    before = {broker.broker_id: broker for broker in was.brokers} if was else {}
+    is_whole = max_compared is None or len(balance.brokers) <= max_compared
+    rows = []
+    for broker in balance.brokers:
+        old = before.get(broker.broker_id)
+        share = Figure.of(
+            _part_of_fair_share(broker, balance),
+            _part_of_fair_share(old, was) if old and was else None,
+            lambda value: "–" if value is None else times(value),
+            is_compared=was is not None,
+        )
+        is_compared = was is not None and is_whole
+        figures = _figures(broker, old, BROKER_COLUMNS, is_compared=is_compared)
+        rows.append((broker, [*figures, share]))
+    return rows
+
+
+def topic_rows(balance: LeaderBalance) -> list[tuple[str, list[Figure]]]:
+    """Return the topics with the largest skew, beside what they were at the end of the period
+    before.
+    """
+    was = balance.before
+    before = {topic.topic: topic for topic in was.topics} if was else {}
     return [
         (
-            broker,
-            _css_colour(racks[broker.rack]),
-            [*cells(broker, BROKER_COLUMNS), part_of_fair_share(broker, balance)],
+            topic.topic,
+            _figures(topic, before.get(topic.topic), TOPIC_COLUMNS, is_compared=was is not None),
         )
-        for broker in balance.brokers
+        for topic in balance.topics
     ]
 
 
-def cells(row: BrokerBalance | TopicLeaderSkew, columns: Columns) -> list[str]:
-    """Return the values of a row as text; `not known` for None."""
-    values = [(getattr(row, name), write) for _, name, write in columns]
-    return ["not known" if value is None else write(value) for value, write in values]
+def _figures(
+    row: BrokerBalance | TopicLeaderSkew | RackBalance,
+    before: BrokerBalance | TopicLeaderSkew | RackBalance | None,
+    columns: Columns,
+    *,
+    is_compared: bool,
+) -> list[Figure]:
+    """Return the values of a row, `not known` for None."""
+
+    def figure(name: str, write: Unit) -> Figure:
+        return Figure.of(
+            getattr(row, name),
+            getattr(before, name) if before else None,
+            lambda value: "not known" if value is None else write(value),
+            is_compared=is_compared,
+        )
+
+    return [figure(name, write) for _, name, write in columns]
 
 
-def part_of_fair_share(broker: BrokerBalance, balance: LeaderBalance) -> str:
-    """Return a broker's leaders as a multiple of the fair share; `–` for a dead one."""
+def _part_of_fair_share(broker: BrokerBalance, balance: LeaderBalance) -> float | None:
+    """Return a broker's leaders as a multiple of the fair share; None for a dead one."""
     leaders = balance.latest.leaders
     if broker.is_fenced or not leaders.total:
-        return "–"
-    return times(broker.leaders * leaders.broker_count / leaders.total)
+        return None
+    return broker.leaders * leaders.broker_count / leaders.total
 
 
 def plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
@@ -164,16 +216,30 @@ def plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
 
 def _rack_rows(
     balance: LeaderBalance, racks: Mapping[str | None, int | None]
-) -> list[tuple[RackBalance, str, Evenness | None]]:
-    """Return each rack with its colour, and how evenly its own brokers lead."""
-    return [
-        (rack, _css_colour(racks[rack.rack]), _rack_spread(balance, rack)) for rack in balance.racks
-    ]
+) -> list[tuple[RackBalance, str, list[Figure]]]:
+    """Return each rack with its colour and its figures: live brokers, leaders, how evenly its own
+    brokers lead, replicas, bytes; beside those at the end of the period before.
+    """
+    was = balance.before
+    before = {rack.rack: rack for rack in was.racks} if was else {}
+    rows = []
+    for rack in balance.racks:
+        spread = Figure.of(
+            _rack_spread(balance, rack.rack),
+            _rack_spread(was, rack.rack) if was else None,
+            lambda value: "" if value is None else format_count(value),
+            is_compared=was is not None,
+        )
+        old = before.get(rack.rack)
+        figures = _figures(rack, old, _RACK_COLUMNS, is_compared=was is not None)
+        rows.append((rack, _css_colour(racks[rack.rack]), [*figures[:2], spread, *figures[2:]]))
+    return rows
 
 
-def _rack_spread(balance: LeaderBalance, rack: RackBalance) -> Evenness | None:
-    """Return how evenly the rack's own brokers lead."""
-    return next((point.leaders for point in balance.latest.racks if point.rack == rack.rack), None)
+def _rack_spread(balance: LeaderBalance, rack: str | None) -> int | None:
+    """Return max - min of the leaders of the rack's own brokers."""
+    own = (point.leaders.max_minus_min for point in balance.latest.racks if point.rack == rack)
+    return next(own, None)
 
 
 def plan_command(cluster: str, wanted: WantedRebalance) -> str:

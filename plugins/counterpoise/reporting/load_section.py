@@ -32,7 +32,21 @@ from counterpoise.reporting.disk_words import (
     other_disks,
     why_no_disk_fills,
 )
-from counterpoise.reporting.html import percent, times
+from counterpoise.reporting.html import times
+from counterpoise.reporting.load_rows import (
+    DISKS_SHOWN,
+    broker_rows,
+    busy_rows,
+    disk_rows,
+    growing_rows,
+    hot_topic_rows,
+    is_bound,
+    known_bytes,
+    known_rate,
+    period_rows,
+    rack_rows,
+    share_of_bytes_in,
+)
 from counterpoise.reporting.parts import (
     Figure,
     Picture,
@@ -40,17 +54,14 @@ from counterpoise.reporting.parts import (
     bar_picture,
     beside,
     rack_indexes,
-    trend,
 )
 from counterpoise.reporting.svg import AFTER
-from counterpoise.units import format_bytes, format_count, format_rate
+from counterpoise.units import format_count, format_rate
 
-DISKS_SHOWN: Final = 20
 _BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
-_BROKERS_COMPARED: Final = 60  # of more, only 95 % stands beside the period before
+# Of more, few figures stand beside the period before: all of them would make the page too large.
+BROKERS_COMPARED: Final = 60
 _MUCH_OVER_SHARE: Final = 1.5
-_RATE_NAMES: Final = ("now", "50 % of the time at most", "95 % of the time at most", "highest")
-_P95: Final = 2  # its place among these
 AT_LEAST: Final = "a lower bound"
 ABOUT_BOUNDS: Final = (
     "≥: a lower bound. Rates of some partitions are not known; or they are of topics that are "
@@ -84,13 +95,15 @@ class LoadSection:
     # Each with its share of all bytes in, in words and as a picture.
     hot_partitions: tuple[tuple[HotPartition, str, Markup], ...]
     hot_topics: tuple[tuple[HotTopic, Figure, Figure, str, Markup], ...]  # now, and 95 %
-    # Of the period: mean and highest.
-    busy_partitions: tuple[tuple[BusyPartition, Figure, str, str, Markup], ...]
+    # Of the period: mean, highest, and share.
+    busy_partitions: tuple[tuple[BusyPartition, Figure, Figure, Figure, Markup], ...]
+    growing_topics: tuple[tuple[str, Figure, Figure], ...]  # size, and growth per day
     # Now, and over the period: 50 %, 95 % and highest.
     period_rows: tuple[tuple[str, Figure, Figure], ...]  # from producers, to followers
     racks: tuple[tuple[RackTraffic, tuple[Figure, ...]], ...]
     brokers: tuple[tuple[BrokerTraffic, tuple[Figure, ...]], ...]  # as leader, as follower
-    disks: tuple[tuple[DiskForecast, Markup, bool], ...]  # those shown; whether one is full soon
+    # Those shown: used, free, growth per day; whether one is full soon.
+    disks: tuple[tuple[DiskForecast, tuple[Figure, ...], Markup, bool], ...]
     other_disks: str
     broker_table_open: bool
 
@@ -101,7 +114,6 @@ def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSect
     `bands` are the events that are drawn below the chart over time.
     """
     bars, shows_median = _bars(load)
-    shown = load.disks[:DISKS_SHOWN]
     return LoadSection(
         cluster_load=load,
         tiles=load_tiles_beside(load),
@@ -120,15 +132,22 @@ def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSect
             for hot in load.hot_partitions
             for share in [share_of_bytes_in(load, hot.share, hot.is_at_least)]
         ),
-        hot_topics=_hot_topics(load),
+        hot_topics=tuple(
+            (hot, now, p95, share, _share_picture(hot.share, share))
+            for hot, now, p95, share in hot_topic_rows(load)
+        ),
         busy_partitions=tuple(
-            (busy, mean, highest, share, _share_picture(busy.share, share))
+            (busy, mean, highest, share, _share_picture(busy.share, share.text))
             for busy, mean, highest, share in busy_rows(load)
         ),
-        period_rows=_period_rows(load),
-        racks=_racks(load),
-        brokers=_brokers(load),
-        disks=tuple((disk, _disk_picture(disk), disk_alerts(disk)) for disk in shown),
+        growing_topics=growing_rows(load),
+        period_rows=period_rows(load),
+        racks=rack_rows(load),
+        brokers=broker_rows(load, max_compared=BROKERS_COMPARED),
+        disks=tuple(
+            (disk, figures, _disk_picture(disk), disk_alerts(disk))
+            for disk, figures in disk_rows(load)
+        ),
         other_disks=other_disks(load.disks[DISKS_SHOWN:]),
         broker_table_open=len(load.brokers) <= _BROKERS_IN_FULL,
     )
@@ -194,111 +213,6 @@ def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
     )
 
 
-def known_rate(rate: int | None, *, is_at_least: bool = False) -> str:
-    """Return `2 kB/s`, `≥ 2 kB/s` for a lower bound, or `not known`."""
-    return "not known" if rate is None else _at_least(rate, is_at_least)
-
-
-def known_bytes(size: int | None) -> str:
-    return "not known" if size is None else format_bytes(size)
-
-
-def busy_rows(load: ClusterLoad) -> list[tuple[BusyPartition, Figure, str, str]]:
-    """Return the hottest partitions of the period: mean, highest, and share of all bytes in."""
-    busy = load.busy_partitions
-    if busy is None:
-        return []
-    was = load.before.busy_partitions if load.before else None
-    before = {(one.topic, one.partition): one for one in was.partitions} if was else {}
-    rows = []
-    for one in busy.partitions:
-        mean = known_rate(one.mean_bytes_in_per_second, is_at_least=one.is_at_least)
-        highest = known_rate(one.highest_bytes_in_per_second, is_at_least=one.is_at_least)
-        old = before.get((one.topic, one.partition))
-        old_rate = old.mean_bytes_in_per_second if old else None
-        old_mean = known_rate(old_rate, is_at_least=old.is_at_least) if old else ""
-        told = trend(one.mean_bytes_in_per_second, old_rate, mean, old_mean) if was else ""
-        bound = "≤ " if busy.is_at_least or load.bytes_in.is_period_at_least else ""
-        share = "–" if one.is_at_least else f"{bound}{percent(one.share)}"
-        rows.append((one, Figure(mean, told), highest, share))
-    return rows
-
-
-def _hot_topics(load: ClusterLoad) -> tuple[tuple[HotTopic, Figure, Figure, str, Markup], ...]:
-    before = {hot.topic: hot.bytes_in for hot in load.before.hot_topics} if load.before else {}
-    rows = []
-    for hot in load.hot_topics:
-        share = share_of_bytes_in(load, hot.share, hot.bytes_in.is_at_least)
-        figures = _figures(hot.bytes_in, before.get(hot.topic), is_compared=bool(load.before))
-        rows.append((hot, figures[0], figures[2], share, _share_picture(hot.share, share)))
-    return tuple(rows)
-
-
-def _period_rows(load: ClusterLoad) -> tuple[tuple[str, Figure, Figure], ...]:
-    ours, copies = (
-        (load.before.bytes_in, load.before.replicated_in) if load.before else (None, None)
-    )
-    is_compared = load.before is not None
-    figures = (
-        _figures(load.bytes_in, ours, is_compared=is_compared),
-        _figures(load.replicated_in, copies, is_compared=is_compared),
-    )
-    return tuple(zip(_RATE_NAMES, *figures, strict=True))
-
-
-def _racks(load: ClusterLoad) -> tuple[tuple[RackTraffic, tuple[Figure, ...]], ...]:
-    before = {rack.rack: rack.as_leader for rack in load.before.racks} if load.before else {}
-    return tuple(
-        (
-            rack,
-            _figures(rack.as_leader, before.get(rack.rack), "–", is_compared=bool(load.before)),
-        )
-        for rack in load.racks
-    )
-
-
-def _brokers(load: ClusterLoad) -> tuple[tuple[BrokerTraffic, tuple[Figure, ...]], ...]:
-    is_compared = load.before is not None
-    # Of many brokers all figures would make the page too large: the JSON has them.
-    is_whole = len(load.brokers) <= _BROKERS_COMPARED
-    before = {broker.broker_id: broker for broker in load.before.brokers} if load.before else {}
-    rows = []
-    for broker in load.brokers:
-        was = before.get(broker.broker_id)
-        led = _figures(
-            broker.as_leader, was.as_leader if was else None, "–", is_compared=is_compared
-        )
-        followed = _figures(
-            broker.as_follower, was.as_follower if was else None, "–", is_compared=is_compared
-        )
-        figures = led + followed
-        if not is_whole:
-            figures = tuple(
-                figure if number % len(_RATE_NAMES) == _P95 else Figure(figure.text)
-                for number, figure in enumerate(figures)
-            )
-        rows.append((broker, figures))
-    return tuple(rows)
-
-
-def _figures(
-    rates: Rates, before: Rates | None, unknown: str = "not known", *, is_compared: bool = True
-) -> tuple[Figure, ...]:
-    """Return the rates of `_RATE_NAMES`, each beside that of the period before."""
-    was = before or Rates(None, None, None, None)
-    figures = []
-    for name in ("now", "p50", "p95", "highest"):
-        rate, old_rate = getattr(rates, name), getattr(was, name)
-        text = unknown if rate is None else known_rate(rate, is_at_least=_is_bound(rates, name))
-        old = "" if old_rate is None else known_rate(old_rate, is_at_least=_is_bound(was, name))
-        figures.append(Figure(text, trend(rate, old_rate, text, old) if is_compared else ""))
-    return tuple(figures)
-
-
-def _is_bound(rates: Rates, name: str) -> bool:
-    return rates.is_at_least if name == "now" else rates.is_period_at_least
-
-
 def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
     """Return title and picture of each chart, and whether they show the median because the latest
     rates are not known.
@@ -320,7 +234,7 @@ def _bars(load: ClusterLoad) -> tuple[tuple[tuple[str, Picture], ...], bool]:
     for name, title, rates_of in wanted:
         found = [(broker, rates_of(broker)) for broker in load.brokers]
         shown = "now" if has_now else "p50"
-        if any(_is_bound(rates, shown) for _, rates in found):
+        if any(is_bound(rates, shown) for _, rates in found):
             title = f"{title} (lower bounds)"
         known = [(broker, getattr(rates, shown)) for broker, rates in found]
         pictures.append((title, _rate_bars(known, racks, name, title)))
@@ -373,22 +287,9 @@ def _bytes_in_over_time(load: ClusterLoad, bands: Sequence[EventBand]) -> Pictur
     )
 
 
-def share_of_bytes_in(load: ClusterLoad, share: float, is_at_least: bool) -> str:
-    """Return the share of all bytes in: at most so much where the sum is only a lower bound, and
-    `–`, not known, where the rate is one itself.
-    """
-    if is_at_least:
-        return "–"
-    return f"{'≤ ' if load.bytes_in.is_at_least else ''}{percent(share)}"
-
-
 def _share_picture(share: float, words: str) -> Markup:
     return Markup() if words == "–" else small.level(share, label=f"{words} of all bytes in")
 
 
 def _disk_picture(disk: DiskForecast) -> Markup:
     return small.disk(disk, label=f"Disk of broker {disk.broker_id}: {disk.in_words}")
-
-
-def _at_least(rate: int, is_at_least: bool) -> str:
-    return f"{'≥ ' if is_at_least else ''}{format_rate(rate)}"

@@ -8,21 +8,24 @@ from dataclasses import asdict, replace
 from datetime import UTC
 from typing import Any, Final
 
-from counterpoise.model.load import BusyPartition, ClusterLoad, DiskForecast, Rates
+from counterpoise.model.load import BusyPartition, ClusterLoad
 from counterpoise.model.safe_text import for_markdown
 from counterpoise.reporting.disk_words import other_disks
-from counterpoise.reporting.load_section import (
+from counterpoise.reporting.load_rows import (
     DISKS_SHOWN,
-    about_bounds,
+    broker_rows,
     busy_rows,
+    disk_rows,
+    growing_rows,
+    hot_topic_rows,
     known_bytes,
     known_rate,
-    load_tiles_beside,
-    share_of_bytes_in,
+    period_rows,
+    rack_rows,
 )
+from counterpoise.reporting.load_section import about_bounds, load_tiles_beside
 from counterpoise.reporting.markdown import table
 from counterpoise.reporting.parts import Figure
-from counterpoise.units import format_bytes
 
 # What the JSON has of the period before.
 _OF_PERIOD: Final = (
@@ -34,6 +37,8 @@ _OF_PERIOD: Final = (
     "brokers",
     "racks",
     "hot_topics",
+    "growing_topics",
+    "disks",
     "busy_partitions",
     "bytes_per_day",
 )
@@ -43,7 +48,8 @@ def load_markdown(load: ClusterLoad) -> str:
     """Return the same figures as tables, with names escaped."""
     tiles = ((tile.title, tile.value, tile.note, tile.before) for tile in load_tiles_beside(load))
     heads = ("Figure", "Value", "", "Period before")
-    parts = ["## Load", table(heads, tiles), _brokers_table(load)]
+    parts = ["## Load", table(heads, tiles), "### Over the period", _period_table(load)]
+    parts += ["### Bytes in per broker", _brokers_table(load)]
     if about := about_bounds(load):
         parts.append(for_markdown(about))
     parts += ["### Bytes in per rack", _racks_table(load)]
@@ -56,7 +62,7 @@ def load_markdown(load: ClusterLoad) -> str:
     if load.growing_topics:
         parts += ["### Fastest growing topics", _growing_topics_table(load)]
     if load.disks:
-        parts += ["### Disks", _disks_table(load.disks)]
+        parts += ["### Disks", _disks_table(load)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -68,26 +74,31 @@ def _brokers_table(load: ClusterLoad) -> str:
         "As follower",
         "95 % of the time ≤",
     )
+    # Now and 95 %, of each four.
     rows = (
-        (str(b.broker_id), *_rate_cells(b.as_leader), *_rate_cells(b.as_follower))
-        for b in load.brokers
+        (str(broker.broker_id), *(figure.in_line for figure in figures[::2]))
+        for broker, figures in broker_rows(load)
     )
     return table(heads, rows)
 
 
+def _period_table(load: ClusterLoad) -> str:
+    rows = ((name, ours.in_line, copies.in_line) for name, ours, copies in period_rows(load))
+    return table(("Bytes in, all brokers", "From producers", "To followers"), rows)
+
+
 def _racks_table(load: ClusterLoad) -> str:
-    rows = ((rack.rack or "no rack", *_rate_cells(rack.as_leader)) for rack in load.racks)
+    rows = (
+        (rack.rack or "no rack", *(figure.in_line for figure in figures[::2]))
+        for rack, figures in rack_rows(load)
+    )
     return table(("Rack", "Bytes in", "95 % of the time ≤"), rows)
 
 
 def _hot_topics_table(load: ClusterLoad) -> str:
     rows = (
-        (
-            hot.topic,
-            *_rate_cells(hot.bytes_in),
-            share_of_bytes_in(load, hot.share, hot.bytes_in.is_at_least),
-        )
-        for hot in load.hot_topics
+        (hot.topic, now.in_line, p95.in_line, share)
+        for hot, now, p95, share in hot_topic_rows(load)
     )
     return table(("Topic", "Bytes in", "95 % of the time ≤", "Share"), rows)
 
@@ -104,20 +115,17 @@ def _hot_partitions_table(load: ClusterLoad) -> str:
     return table(("Partition", "Leader", "Bytes in"), rows)
 
 
-def _busy_partitions_table(rows: Sequence[tuple[BusyPartition, Figure, str, str]]) -> str:
-    heads = ("Partition", "Mean bytes in", "Period before", "Highest", "Share")
+def _busy_partitions_table(rows: Sequence[tuple[BusyPartition, Figure, Figure, Figure]]) -> str:
+    heads = ("Partition", "Mean bytes in", "Highest", "Share")
     cells = (
-        (f"{busy.topic}-{busy.partition}", mean.text, mean.before, highest, share)
-        for busy, mean, highest, share in rows
+        (f"{busy.topic}-{busy.partition}", *(figure.in_line for figure in figures))
+        for busy, *figures in rows
     )
     return table(heads, cells)
 
 
 def _growing_topics_table(load: ClusterLoad) -> str:
-    rows = (
-        (topic.topic, format_bytes(topic.size_bytes), format_bytes(topic.bytes_per_day))
-        for topic in load.growing_topics
-    )
+    rows = ((topic, size.in_line, growth.in_line) for topic, size, growth in growing_rows(load))
     return table(("Topic", "One copy", "Per day"), rows)
 
 
@@ -138,24 +146,18 @@ def load_document(load: ClusterLoad) -> dict[str, Any]:
     return document
 
 
-def _rate_cells(rates: Rates) -> tuple[str, str]:
-    return (
-        known_rate(rates.now, is_at_least=rates.is_at_least),
-        known_rate(rates.p95, is_at_least=rates.is_period_at_least),
-    )
-
-
-def _disks_table(disks: Sequence[DiskForecast]) -> str:
+def _disks_table(load: ClusterLoad) -> str:
+    disks = load.disks
     rows = [
         (
             str(disk.broker_id),
             ", ".join(disk.log_dirs),
             known_bytes(disk.held_bytes),
-            known_bytes(disk.usable_bytes),
-            known_bytes(disk.bytes_per_day),
+            free.in_line,
+            growth.in_line,
             disk.in_words,
         )
-        for disk in disks[:DISKS_SHOWN]
+        for disk, (_, free, growth) in disk_rows(load)
     ]
     shown = table(("Broker", "Log dirs", "Held", "Free", "Grows per day", "Forecast"), rows)
     others = other_disks(disks[DISKS_SHOWN:])

@@ -64,6 +64,11 @@ class Figure:
     text: str
     before: str = ""
 
+    @property
+    def in_line(self) -> str:
+        """Return `5 (↑ from 3)`, for text."""
+        return f"{self.text} ({self.before})" if self.before else self.text
+
     @classmethod
     def of(
         cls,

@@ -4,7 +4,14 @@ topics that were led unevenly; each beside the period before.
     churn_rows(balance)[0] == ("Leader changes", "12", "↑ from 3")
 """
 
-from counterpoise.model.balance import Flapping, LeaderBalance, TopicSkewOverTime
+from collections.abc import Callable
+
+from counterpoise.model.balance import (
+    Flapping,
+    LeaderBalance,
+    TopicSkew,
+    TopicSkewOverTime,
+)
 from counterpoise.model.events import Churn
 from counterpoise.model.words import pluralize
 from counterpoise.reporting.event_words import event_in_words, how_many
@@ -82,25 +89,30 @@ def before_words(balance: LeaderBalance) -> str:
     )
 
 
-def skew_rows(balance: LeaderBalance) -> list[tuple[str, Figure, str, str]]:
+def skew_rows(balance: LeaderBalance) -> list[tuple[str, Figure, Figure, Figure]]:
     """Return the topics that were led most unevenly over the period: mean excess, highest, and the
     share of the time.
     """
     if balance.topic_skew is None:
         return []
     was = balance.before.topic_skew if balance.before else None
-    before = {topic.topic: topic.mean_excess for topic in was.topics} if was else {}
+    before = {topic.topic: topic for topic in was.topics} if was else {}
+
+    def figure(topic: TopicSkew, name: str, write: Callable[[float], str]) -> Figure:
+        old = before.get(topic.topic)
+        return Figure.of(
+            getattr(topic, name),
+            getattr(old, name) if old else None,
+            lambda value: "not known" if value is None else write(value),
+            is_compared=balance.before is not None,
+        )
+
     return [
         (
             topic.topic,
-            Figure.of(
-                topic.mean_excess,
-                before.get(topic.topic),
-                _excess,
-                is_compared=balance.before is not None,
-            ),
-            format_count(topic.max_excess),
-            percent(topic.uneven_share),
+            figure(topic, "mean_excess", lambda value: f"{value:.2f}"),
+            figure(topic, "max_excess", format_count),
+            figure(topic, "uneven_share", percent),
         )
         for topic in balance.topic_skew.topics
     ]
@@ -115,14 +127,23 @@ def skew_note(skew: TopicSkewOverTime) -> str:
     )
 
 
-def _excess(value: float | None) -> str:
-    return "not known" if value is None else f"{value:.2f}"
-
-
-def flapping_rows(flapping: Flapping | None) -> list[tuple[str, str]]:
+def flapping_rows(balance: LeaderBalance) -> list[tuple[str, Figure]]:
     """Return each partition that flaps, with its number of leader elections."""
-    partitions = flapping.partitions if flapping else ()
-    return [(f"{one.topic}-{one.partition}", format_count(one.elections)) for one in partitions]
+    partitions = balance.flapping.partitions if balance.flapping else ()
+    was = balance.before.flapping if balance.before else None
+    before = {(one.topic, one.partition): one.elections for one in was.partitions} if was else {}
+    return [
+        (
+            f"{one.topic}-{one.partition}",
+            Figure.of(
+                one.elections,
+                before.get((one.topic, one.partition)),
+                known_count,
+                is_compared=was is not None,
+            ),
+        )
+        for one in partitions
+    ]
 
 
 def flapping_topics(flapping: Flapping | None) -> list[tuple[str, str]]:
