@@ -20,7 +20,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
-from tests.support.crashes import MUTATING, ends_after_crash
+from tests.support.crashes import MUTATING, ended_after_crashes
 from tests.support.runs import (
     FOUR_BROKERS,
     SKEWED,
@@ -126,15 +126,11 @@ def test_a_throttle_that_somebody_removed_is_set_again_and_recorded(tmp_path: Pa
 def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice(
     tmp_path: Path,
 ) -> None:
-    crashes = 0
-    while True:
-        folder = tmp_path / str(crashes)
-        folder.mkdir()
-        run = SimulatedRun.make(folder)
-        run.limits, run.rate = MovementPolicy(max_moves_in_flight=4), 2_000_000
-        set_config(run.cluster, ORDERS, LEADER_LIST, "7:3")
-        before = own_configs(run.cluster)
-        crashed = ends_after_crash(run, crashes)
+    made = SimulatedRun.make(tmp_path)
+    made.limits, made.rate = MovementPolicy(max_moves_in_flight=4), 2_000_000
+    set_config(made.cluster, ORDERS, LEADER_LIST, "7:3")
+    before, crashes = own_configs(made.cluster), -1
+    for crashes, run in enumerate(ended_after_crashes(made)):
         assert run.placement() == run.planned_placement(), f"crash {crashes}"
         assert own_configs(run.cluster) == before, f"crash {crashes}"
         changes = Counter(
@@ -146,9 +142,6 @@ def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice
         # Submitted again only where the answer was lost before the cluster was asked: never what
         # was under way.
         assert max(changes.values()) == 1, f"crash {crashes}"
-        if not crashed:
-            break
-        crashes += 1
     assert crashes > 30, "every write of the run was crashed at"
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
 from counterpoise.model.run import RunState
-from tests.support.runs import SimulatedRun, let_step_locks_run_out
+from tests.support.runs import Copy, SimulatedRun, let_step_locks_run_out
 
 MUTATING: Final = ("alter_configs", "alter_reassignments", "elect_preferred_leaders")
 
@@ -137,14 +137,30 @@ def crashing_run(run: SimulatedRun, countdown: Countdown) -> None:
     run.go(run.driver(admin, ledger))
 
 
-def ends_after_crash(run: SimulatedRun, writes: int) -> bool:
-    """Drive a run in a process that dies after so many writes, and go on in another one to its end;
-    return whether it died.
+class Remains(Countdown):
+    """Never crashes: keeps, at every nth tick, what a process that dies there leaves."""
+
+    def __init__(self, run: SimulatedRun, every: int) -> None:
+        super().__init__(0)
+        self.found: list[Copy] = []
+        self._run, self._every = run, every
+
+    def tick(self) -> None:
+        if self.left % self._every == 0:
+            self.found.append(Copy.of(self._run))
+        self.left += 1
+
+
+def ended_after_crashes(run: SimulatedRun, *, every: int = 1) -> Iterator[SimulatedRun]:
+    """Drive a run to its end, and yield it; then what its process would have left that dies before
+    or after a write, as another one has brought it to its end.
     """
-    try:
-        crashing_run(run, Countdown(writes))
-    except Crash:
-        let_step_locks_run_out(run.ledger)
-        assert run.run.state is RunState.DONE or run.go() is RunState.DONE
-        return True
-    return False
+    remains = Remains(run, every)
+    crashing_run(run, remains)
+    assert run.run.state is RunState.DONE
+    yield run
+    for copy in remains.found:
+        with copy.opened() as left:
+            let_step_locks_run_out(left.ledger)
+            assert left.run.state is RunState.DONE or left.go() is RunState.DONE
+            yield left

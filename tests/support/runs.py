@@ -2,11 +2,13 @@
 tests share.
 """
 
-import shutil
+import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -170,10 +172,39 @@ def _made_plan(picture: str, racks: str, request: PlanRequest) -> RebalancePlan:
     return make_plan(cluster(picture, racks=racks), request)
 
 
-def open_ledger(folder: Path, clock: Callable[[], datetime]) -> Ledger:
-    """Open a new ledger that does not wait for the disk."""
-    shutil.copy(_empty_ledger(), folder / "ledger.db")
-    ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}", clock)
+@dataclass(frozen=True)
+class Copy:
+    """A run as it was at an instant: its cluster, and all that its ledger has committed."""
+
+    run: SimulatedRun
+    cluster: SimulatedCluster
+    ledger: bytes
+
+    @classmethod
+    def of(cls, run: SimulatedRun) -> "Copy":
+        with (
+            closing(sqlite3.connect(str(run.ledger._engine.url.database))) as written,
+            closing(sqlite3.connect(":memory:")) as copied,
+        ):
+            written.backup(copied)
+            return cls(run, deepcopy(run.cluster), copied.serialize())
+
+    @contextmanager
+    def opened(self) -> Iterator[SimulatedRun]:
+        with tempfile.TemporaryDirectory() as folder:
+            run = replace(self.run, cluster=self.cluster)
+            run.ledger = open_ledger(Path(folder), run.clock, self.ledger)
+            yield run
+            run.ledger.close()
+
+
+def open_ledger(
+    folder: Path, clock: Callable[[], datetime], content: bytes | None = None
+) -> Ledger:
+    """Open a new ledger, or one with this content, that does not wait for the disk."""
+    path = folder / "ledger.db"
+    path.write_bytes(_empty_ledger().read_bytes() if content is None else content)
+    ledger = Ledger.open(f"sqlite:///{path}", clock)
 
     @sa.event.listens_for(ledger._engine, "connect")
     def _hurry(connection: Any, _record: Any) -> None:
