@@ -294,11 +294,12 @@ def _min_topic_leaders(
     topic_names: tuple[str, ...], constraints: Sequence[MinTopicLeaders]
 ) -> Ints:
     """Return, per topic, the highest number that a constraint asks for."""
-    numbers = np.zeros(len(topic_names), dtype=np.int64)
+    min_topic_leaders = np.zeros(len(topic_names), dtype=np.int64)
     for constraint in constraints:
         is_concerned = _is_member(topic_names, matching(constraint.topics, topic_names))
-        numbers[is_concerned] = np.maximum(numbers[is_concerned], constraint.leaders_per_broker)
-    return numbers
+        higher = np.maximum(min_topic_leaders[is_concerned], constraint.leaders_per_broker)
+        min_topic_leaders[is_concerned] = higher
+    return min_topic_leaders
 
 
 def _is_rate_at_least(partitions: pa.Table, snapshot: ClusterSnapshot) -> Flags:

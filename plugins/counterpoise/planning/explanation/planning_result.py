@@ -1,6 +1,6 @@
 """The result of planning: replica sets before and after, and what is derived from them.
 
-    assignment = FinalAssignment.of(placement, first, is_free=is_free, elects=True, last=demoted)
+    assignment = FinalAssignment.of(placement, leaders, is_free, is_demoted, elects=True)
     result.best_counts, result.out_of_band
 
 Moves, figures, warnings and reasons are all written from it. Where there are broker sets, what is
@@ -48,33 +48,32 @@ class FinalAssignment:
 
     @classmethod
     def of(
-        cls, placement: Placement, first: Ints, *, is_free: Flags, elects: bool, last: Flags
+        cls, placement: Placement, leaders: Ints, is_free: Flags, is_demoted: Flags, *, elects: bool
     ) -> "FinalAssignment":
         """Return the replicas with the chosen leader first; the others keep their order.
 
-        `first` leads the partitions that are free. Others that change keep their leader, if it
+        `leaders` lead the partitions that are free. Others that change keep their leader, if it
         keeps its replica. With `elects`, free partitions are in the plan too when an election is
-        all that they need. Brokers that are `last` (one flag each) come last in the rows whose
+        all that they need. Demoted brokers (`Roles.is_demoted`) come last in the rows whose
         leader changes from one of them.
 
-        Worked example: the row [1, 2, 3] with first 3 becomes [3, 1, 2]; if broker 1 is `last`, it
-        becomes [3, 2, 1].
+        Worked example: the row [1, 2, 3] with leader 3 becomes [3, 1, 2]; if broker 1 is demoted,
+        it becomes [3, 2, 1].
         """
         cluster, before, placed = placement.cluster, placement.original, placement.replicas
         leaders_now = cluster.leaders_now
-        is_last_broker = np.append(last, False)
         still_has_leader = (placed == leaders_now[:, None]).any(axis=1) & (leaders_now >= 0)
         is_changed = (placed != before).any(axis=1)
-        first = np.where(still_has_leader & is_changed & ~is_free, leaders_now, first)
+        leaders = np.where(still_has_leader & is_changed & ~is_free, leaders_now, leaders)
 
-        leader_gives_up = is_free & is_last_broker[leaders_now]
-        is_new_order = (first != placed[:, 0]) | leader_gives_up
-        is_last = is_last_broker[placed] & is_new_order[:, None]
+        leader_gives_up = is_free & is_demoted[leaders_now]
+        is_new_order = (leaders != placed[:, 0]) | leader_gives_up
+        is_last = is_demoted[placed] & is_new_order[:, None]
         width = placed.shape[1]
-        rank = np.where(placed == first[:, None], -1, np.arange(width))
-        rank = np.where(is_last, rank + width, rank)
-        rank = np.where(placed < 0, 2 * width, rank)
-        replicas = np.take_along_axis(placed, np.argsort(rank, axis=1, kind="stable"), axis=1)
+        ranks = np.where(placed == leaders[:, None], -1, np.arange(width))
+        ranks = np.where(is_last, ranks + width, ranks)
+        ranks = np.where(placed < 0, 2 * width, ranks)
+        replicas = np.take_along_axis(placed, np.argsort(ranks, axis=1, kind="stable"), axis=1)
 
         is_in_plan = (replicas != before).any(axis=1)
         if elects:

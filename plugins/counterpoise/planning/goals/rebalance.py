@@ -133,7 +133,7 @@ class EveningGoal(PlanningGoal):
         """Repeat rounds for as long as they make the cluster more even."""
         reached = _unevenness(placement, roles, request.policy)
         for _ in range(_MAX_ROUNDS):
-            earlier, was_touched = placement.replicas.copy(), placement.touched.any()
+            before, was_touched = placement.replicas.copy(), placement.touched.any()
             self.one_round(placement, roles, request)
             unevenness = _unevenness(placement, roles, request.policy)
             if unevenness < reached:
@@ -141,7 +141,7 @@ class EveningGoal(PlanningGoal):
                 if _is_even(placement, roles, unevenness):
                     return
                 continue
-            placement.reset_to(earlier)
+            placement.reset_to(before)
             if not was_touched:
                 if placement.may_replace_all or not placement.holds_back:
                     return
@@ -212,17 +212,19 @@ class Rebalance(EveningGoal):
         exchange_bytes(placement, roles, band)
 
 
-def even_out(placement: Placement, roles: Roles, request: PlanRequest, limit: Ints) -> ByteBand:
-    """Repair racks, then move replicas to their targets; destinations get no more than `limit`.
+def even_out(
+    placement: Placement, roles: Roles, request: PlanRequest, max_counts: Ints
+) -> ByteBand:
+    """Repair racks, then move replicas to their targets; none gets more than `max_counts`.
 
     Return the band that the bytes of each broker should be in.
     """
-    repair_racks(placement, roles, count_targets(placement, roles, limit), limit)
-    wanted = count_targets(placement, roles, limit)
+    repair_racks(placement, roles, count_targets(placement, roles, max_counts), max_counts)
+    wanted = count_targets(placement, roles, max_counts)
     band = byte_band(placement, roles, request.policy.bytes_tolerance_percent)
     shares = TopicShares.of(placement, roles, wanted)
     spread(placement, roles, wanted, band, shares)
-    level_counts(placement, roles, band, shares, limit)
+    level_counts(placement, roles, band, shares, max_counts)
     trade_arrivals(placement, roles, band)
     return band
 

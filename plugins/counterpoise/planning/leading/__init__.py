@@ -52,19 +52,19 @@ def with_leaders(result: PlanningResult) -> FinalAssignment:
 
     Each broker set is led by itself; what a broker has to lead in others counts for its limit.
     """
-    roles, cluster, goal = result.roles, result.cluster, result.goal
-    first, is_free = result.after.replicas[:, 0].copy(), np.zeros(cluster.partition_count, np.bool_)
+    cluster, goal = result.cluster, result.goal
+    leaders = result.after.replicas[:, 0].copy()
+    is_free = np.zeros(cluster.partition_count, dtype=np.bool_)
     for part, of_part, candidates in zip(
         result.parts, result.results_by_part, _candidates_by_part(result), strict=True
     ):
         evens_traffic = of_part.evens_traffic and goal.copies_for_traffic
-        first[part.rows] = choose_leaders(
+        leaders[part.rows] = choose_leaders(
             candidates, result.request.policy, evens_traffic=evens_traffic
         )
         is_free[part.rows] = candidates.is_free
-    demoted = roles.sharing & ~roles.leading
     return FinalAssignment.of(
-        result.after, first, is_free=is_free, elects=goal.elects, last=demoted
+        result.after, leaders, is_free, result.roles.is_demoted, elects=goal.elects
     )
 
 

@@ -8,7 +8,7 @@
         for each source: choose replicas by topic and size (`transfers`)
         assign them, largest first, to the brokers of the rack (`_Destinations`)
 
-    level_counts(placement, roles, band, shares, limit)
+    level_counts(placement, roles, band, shares, max_counts)
 
 Single moves then close what `spread` could not, which reaches its targets wherever racks are
 regular: small clusters, mixed replication factors, partitions that already gave a replica.
@@ -251,11 +251,11 @@ def _shared_partitions(placement: Placement, brokers: Ints) -> Ints:
 
 
 def level_counts(
-    placement: Placement, roles: Roles, band: ByteBand, shares: TopicShares, limit: Ints
+    placement: Placement, roles: Roles, band: ByteBand, shares: TopicShares, max_counts: Ints
 ) -> None:
-    """Move single replicas to brokers that hold at least two fewer and are below their `limit`."""
+    """Move single replicas to brokers that hold two fewer and are below their `max_counts`."""
     impossible = _pairs_across_closed_racks(placement, roles)
-    while (pair := _uneven_pair(placement, roles, limit, impossible)) is not None:
+    while (pair := _uneven_pair(placement, roles, max_counts, impossible)) is not None:
         source, destination = pair
         missing_bytes = int(band.lowest[destination] - placement.bytes_held[destination])
         if not _move_one(placement, shares, source, destination, max(0, missing_bytes)):
@@ -277,14 +277,14 @@ def _pairs_across_closed_racks(placement: Placement, roles: Roles) -> set[tuple[
 
 
 def _uneven_pair(
-    placement: Placement, roles: Roles, limit: Ints, impossible: set[tuple[int, int]]
+    placement: Placement, roles: Roles, max_counts: Ints, impossible: set[tuple[int, int]]
 ) -> tuple[int, int] | None:
     """Return the fullest source and the emptiest destination that differ by two or more.
 
     None when all such pairs have been tried in vain.
     """
     counts = placement.counts
-    destinations = np.flatnonzero(roles.destinations & (counts < limit))
+    destinations = np.flatnonzero(roles.destinations & (counts < max_counts))
     sources = np.flatnonzero(roles.sources)
     emptiest_first = destinations[np.lexsort((destinations, counts[destinations]))].tolist()
     fullest_first = sources[np.lexsort((sources, -counts[sources]))].tolist()

@@ -2,7 +2,7 @@
 
     bounds = rack_bounds(placement, roles)
     bounds.lowest, bounds.highest      # per rack, of all partitions together, when none is stacked
-    repair_racks(placement, roles, wanted, limit)
+    repair_racks(placement, roles, wanted, max_counts)
     wanted = count_targets(placement, roles)
     band = byte_band(placement, roles, tolerance_percent=10)
 
@@ -143,21 +143,21 @@ def min_stacked_pairs(replica_counts: Ints, rack_sizes: Ints) -> Ints:
     return min_pairs[replica_counts]
 
 
-def repair_racks(placement: Placement, roles: Roles, wanted: Ints, limit: Ints) -> None:
+def repair_racks(placement: Placement, roles: Roles, wanted: Ints, max_counts: Ints) -> None:
     """Move replicas that share a rack to a rack with none of their partition, while brokers can.
 
-    A destination must have fewer replicas than its `limit`. The one that is furthest below its
+    A destination must have fewer replicas than its `max_counts`. The one that is furthest below its
     `wanted` count gets the replica.
     """
     may_change = placement.cluster.may_change
     for partition in np.flatnonzero(placement.racks_missing(roles.staying)).tolist():
         if may_change[partition]:
-            while _repair_one(placement, roles, wanted, limit, partition):
+            while _repair_one(placement, roles, wanted, max_counts, partition):
                 pass
 
 
 def _repair_one(
-    placement: Placement, roles: Roles, wanted: Ints, limit: Ints, partition: int
+    placement: Placement, roles: Roles, wanted: Ints, max_counts: Ints, partition: int
 ) -> bool:
     """Move one replica of a partition to a rack that has none; False when that cannot be.
 
@@ -168,7 +168,7 @@ def _repair_one(
     racks = placement.racks_by_position
     replicas_in_rack = np.bincount(racks[held_by], minlength=int(racks.max()) + 1)
     has_room = placement.room >= placement.cluster.size_bytes[partition]
-    is_able = roles.destinations & (placement.counts < limit) & has_room
+    is_able = roles.destinations & (placement.counts < max_counts) & has_room
     is_able[held_by] = False
     able = np.flatnonzero(is_able & (replicas_in_rack[racks[:-1]] == 0))
     if not len(able):
@@ -191,10 +191,10 @@ def _repair_one(
 # -- counts and bytes per broker
 
 
-def count_targets(placement: Placement, roles: Roles, limit: Ints | None = None) -> Ints:
-    """Return replicas per broker in the end; destinations get no more than their `limit`."""
+def count_targets(placement: Placement, roles: Roles, max_counts: Ints | None = None) -> Ints:
+    """Return replicas per broker in the end; destinations get no more than their `max_counts`."""
     counts = placement.counts
-    highest = np.maximum(counts, UNBOUNDED if limit is None else limit)
+    highest = np.maximum(counts, UNBOUNDED if max_counts is None else max_counts)
     upper = np.where(roles.destinations, highest, counts)
     fixed = fixed_load(placement)
     lower = np.where(roles.sources, fixed, counts)
