@@ -262,13 +262,15 @@ def test_no_colour_reaches_a_terminal_that_wants_none(folder: Path) -> None:
 # -- signals
 
 
+# A signal that comes just before `signal.pause` would be waited for in vain.
 WAITING = """
-import signal
+import time
 from counterpoise.cli import planning
 from pathlib import Path
 def wait(path):
     Path("waits").touch()
-    signal.pause()
+    while True:
+        time.sleep(0.05)
 planning.read_plan = wait
 """
 
