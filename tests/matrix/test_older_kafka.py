@@ -27,6 +27,11 @@ from tests.support.kafka_facts import (
 
 OLDER = "3.9.2"
 MB = 1_000_000
+NOT_KNOWN = "not-answered"  # the rule
+NOTES = {  # what it says, without the number of rules that could not run
+    "kraft": {},
+    "zookeeper": {"metadata quorum": "metadata quorum: the cluster has no metadata quorum"},
+}
 COPIED = 12  # replicas: a quarter of 48 for the fourth broker
 
 
@@ -76,14 +81,17 @@ def test_a_snapshot_says_what_kafka_says(kafka: LocalKafka, shell: CommandLine) 
     assert described == placement(kafka)
 
 
-def test_the_audit_knows_what_such_a_version_cannot_tell(
-    kafka: LocalKafka, shell: CommandLine
+def test_the_audit_says_what_such_a_version_cannot_tell(
+    kafka: LocalKafka, shell: CommandLine, request: pytest.FixtureRequest
 ) -> None:
     audited = shell.type("audit", "--cluster", "demo", "--json")
     assert audited.code in (0, 1), audited.err
     report = json.loads(audited.out)
     rules = {finding["rule"] for finding in report["findings"]}
     assert {"idle-broker", "leaders-uneven"} <= rules
+    seen = {row["subject"]: row["seen"] for row in report["findings"] if row["rule"] == NOT_KNOWN}
+    mode = request.node.callspec.params["kafka"]
+    assert {subject: text.partition(";")[0] for subject, text in seen.items()} == NOTES[mode]
 
 
 def test_the_doctor_finds_nothing_that_stops_a_run(kafka: LocalKafka, shell: CommandLine) -> None:
@@ -133,3 +141,28 @@ def test_a_broker_that_dies_is_seen_and_emptied_when_it_is_back(
         kafka.restart_broker(3)
     wait_until(lambda: 3 in kafka.live_brokers, "broker 3", 240)
     assert replicas_per_broker(kafka)[3] == 0
+
+
+def test_with_an_old_inter_broker_protocol_no_topic_has_an_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with local_kafka.running(
+        tmp_path / "kafka",
+        brokers_in_racks("a", "b"),
+        properties={"inter.broker.protocol.version": "2.7"},
+        version=OLDER,
+        with_zookeeper=True,
+    ) as cluster:
+        topics = [TopicSpec("orders", [(1,)] * 4), TopicSpec("returns", [(1,)] * 4)]
+        create_topics(cluster.bootstrap_string, topics)
+        shell = CommandLine.in_folder(tmp_path, capsys)
+        policy = f"{ON_A_SHARED_DISK}, approval: {{requester_may_approve: true}}"
+        shell.configure(cluster.bootstrap_string, extra=f"    policy: {{{policy}}}\n")
+        plan = shell.folder / "plan.json"
+        done(shell.type("plan", "--cluster", "demo", "--goal", "rebalance", "--out", plan))
+        document = json.loads(plan.read_text())
+        assert {move["topic_id"] for move in document["moves"]} == {""}
+        assert any("no ids of 2 topics" in warning for warning in document["warnings"])
+        done(shell.type("approve", plan, "--rate", "20MB/s", "--reason", "even"))
+        done(shell.type("execute", plan))
+        done(shell.type("verify", plan))
