@@ -150,7 +150,6 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
         F.count(F.when(leads, rate)).alias("rates_known"),
         F.count(F.when(leads & rate.isNull(), F.lit(1))).alias("rates_unknown"),
         F.count_if(leads & is_at_least).alias("rates_at_least"),
-        F.count_if(~leads & rate.isNull()).alias("follower_rates_unknown"),
         F.count_if(~leads & is_at_least).alias("follower_rates_at_least"),
         F.count_if(~leads & rate.isNull()).alias("follower_rates_unknown"),
     )
@@ -181,7 +180,6 @@ def build_topic_load(snapshots: Snapshots, loads: DataFrame) -> DataFrame:
         F.max(rate).alias("hottest_bytes_in_per_second"),
         F.coalesce(F.sum("size_bytes"), F.lit(0)).alias("size_bytes"),
         F.sum("growth_bytes_per_second").alias("growth_bytes_per_second"),
-        F.count_if(rate.isNull()).alias("rates_unknown"),
         F.count_if(F.col("how") == "at_least").alias("rates_at_least"),
         F.count_if(rate.isNull()).alias("rates_unknown"),
     )
