@@ -381,3 +381,25 @@ def test_the_fleet_stands_beside_the_period_before() -> None:
         assert "as before" in page
     alone = fleet_markdown(fleet_of(one))
     assert "from 50.0" not in alone and "before" not in alone
+
+
+@pytest.mark.parametrize("snapshots", [30, 400])
+def test_racks_have_a_chart_over_time_whose_lines_add_up(snapshots: int) -> None:
+    load = made_up(snapshots=snapshots)
+    assert len(load.racks) > 1
+    assert {rack.trace.at for rack in load.racks} == {load.bytes_in_trace.at}
+    of_racks = zip(*(rack.trace.values for rack in load.racks), strict=True)
+    for total, values in zip(load.bytes_in_trace.values, of_racks, strict=True):
+        if total is not None:
+            known = [value for value in values if value is not None]
+            assert sum(known) == pytest.approx(total, abs=len(values))
+    drawn = load_section(load).racks_in_time
+    assert drawn is not None
+    assert [label for label, _, _ in drawn.legend] == [rack.rack for rack in load.racks]
+    assert "Bytes in per rack over time" in section(load)
+    assert all("trace" not in rack for rack in load_document(load)["racks"])
+
+
+def test_one_rack_alone_has_no_chart_over_time() -> None:
+    load = made_up()
+    assert load_section(replace(load, racks=load.racks[:1])).racks_in_time is None

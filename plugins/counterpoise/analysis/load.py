@@ -261,13 +261,14 @@ def _brokers(
 
 def _racks(period: Period, as_leader: _Traffic) -> tuple[RackTraffic, ...]:
     """Return the traffic of the racks of the latest snapshot."""
+    axis = TimeAxis(period.columns, period.columns.first)
     by_rack: Mapping[str | None, list[int]] = grouped(
         rows_of(period.columns.latest, "rack", "broker_id")
     )
     found = []
     for rack in sorted(by_rack, key=lambda rack: (rack is None, rack or "")):
-        brokers = as_leader.of(np.isin(as_leader.broker_ids, by_rack[rack]))
-        found.append(RackTraffic(rack, _rates(brokers.total(), period)[0]))
+        total = as_leader.of(np.isin(as_leader.broker_ids, by_rack[rack])).total()
+        found.append(RackTraffic(rack, _rates(total, period)[0], axis.trace(total.rates[0])))
     return tuple(found)
 
 

@@ -60,6 +60,7 @@ class RackTraffic:
 
     rack: str | None
     as_leader: Rates
+    trace: Trace = Trace((), (), 0.0)  # of what they take in, all at the times of the others
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import cycle
 from typing import Final
 
 from markupsafe import Markup
@@ -23,6 +24,7 @@ from counterpoise.model.load import (
     HotTopic,
     RackTraffic,
     Rates,
+    Trace,
 )
 from counterpoise.reporting import small
 from counterpoise.reporting.charts import Bar, EventBand, Line, over_time
@@ -55,7 +57,8 @@ from counterpoise.reporting.parts import (
     beside,
     rack_indexes,
 )
-from counterpoise.reporting.svg import AFTER
+from counterpoise.reporting.svg import AFTER, RACK_COLOURS, rack_colour
+from counterpoise.reporting.timelines import LINE_STYLES, Timeline, legend_of
 from counterpoise.units import format_count, format_rate
 
 _BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
@@ -101,6 +104,7 @@ class LoadSection:
     # Now, and over the period: 50 %, 95 % and highest.
     period_rows: tuple[tuple[str, Figure, Figure], ...]  # from producers, to followers
     racks: tuple[tuple[RackTraffic, tuple[Figure, ...]], ...]
+    racks_in_time: Timeline | None
     brokers: tuple[tuple[BrokerTraffic, tuple[Figure, ...]], ...]  # as leader, as follower
     # Those shown: used, free, growth per day; whether one is full soon.
     disks: tuple[tuple[DiskForecast, tuple[Figure, ...], Markup, bool], ...]
@@ -143,6 +147,7 @@ def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSect
         growing_topics=growing_rows(load),
         period_rows=period_rows(load),
         racks=rack_rows(load),
+        racks_in_time=_racks_over_time(load, bands),
         brokers=broker_rows(load, max_compared=BROKERS_COMPARED),
         disks=tuple(
             (disk, figures, _disk_picture(disk), disk_alerts(disk))
@@ -263,20 +268,56 @@ def _rate_bars(
 def _bytes_in_over_time(load: ClusterLoad, bands: Sequence[EventBand]) -> Picture | None:
     """Draw the rate over time; None where fewer than two points are known."""
     trace = load.bytes_in_trace
-    values = [math.nan if value is None else float(value) for value in trace.values]
+    values = _known_values(trace)
     if sum(map(math.isfinite, values)) < 2:
         return None
+    title = f"Bytes in of {load.cluster} over time"
+    return _rates_over_time(
+        load, trace, [Line("bytes in", values, AFTER)], "bytes-in-time", title, bands
+    )
+
+
+def _racks_over_time(load: ClusterLoad, bands: Sequence[EventBand]) -> Timeline | None:
+    """Draw the rate of each rack, where there are a few of them; None where fewer than two points
+    are known.
+    """
+    named = [rack for rack in load.racks if rack.rack is not None]
+    if not 2 <= len(named) <= RACK_COLOURS or len(load.brokers) > BROKERS_COMPARED:
+        return None  # of many brokers the page would become too large
+    lines = [
+        Line(str(rack.rack), _known_values(rack.trace), rack_colour(index), style)
+        for index, (rack, style) in enumerate(zip(named, cycle(LINE_STYLES), strict=False))
+    ]
+    if max(sum(map(math.isfinite, line.values)) for line in lines) < 2:
+        return None
+    title = "Bytes in per rack over time"
+    picture = _rates_over_time(load, named[0].trace, lines, "racks-in-time", title, bands)
+    return Timeline(title, picture, legend_of(lines))
+
+
+def _known_values(trace: Trace) -> list[float]:
+    return [math.nan if value is None else float(value) for value in trace.values]
+
+
+def _rates_over_time(
+    load: ClusterLoad,
+    trace: Trace,
+    lines: Sequence[Line],
+    name: str,
+    title: str,
+    bands: Sequence[EventBand],
+) -> Picture:
+    """Draw lines at the times of a trace, broken where none is known."""
     instants = [load.since + timedelta(seconds=at * trace.seconds) for at in trace.at]
-    line = Line("bytes in", values, AFTER)
+    values = zip(*(line.values for line in lines), strict=True)
+    breaks = [at + 1 for at, known in enumerate(values) if all(map(math.isnan, known))]
     # The chart begins with the cluster as it is now: what was before a rebuild has no place in it.
     since_then = [band.from_(load.since) for band in bands]
-    breaks = [at + 1 for at, value in enumerate(trace.values) if value is None]
-    title = f"Bytes in of {load.cluster} over time"
     return Picture.of(
-        "bytes-in-time",
+        name,
         lambda name, wide: over_time(
             instants,
-            [line],
+            lines,
             name=name,
             label=title,
             unit=format_rate,

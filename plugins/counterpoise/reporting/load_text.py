@@ -142,6 +142,8 @@ def load_document(load: ClusterLoad) -> dict[str, Any]:
     for disk, forecast in zip(document["disks"], load.disks, strict=True):
         disk["outlook"] = str(forecast.outlook)
         del disk["held"]
+    for rack in document["racks"]:
+        del rack["trace"]
     document["unknown"] = [{"how": why, "partitions": number} for why, number in load.unknown]
     return document
 

@@ -26,7 +26,7 @@ _HEAT_TITLES: Final = {
     "leaders": "Leaders of each broker over time",
     "bytes_in": "Bytes in of each broker over time",
 }
-_STYLES: Final = ("-", "--", ":", "-.")
+LINE_STYLES: Final = ("-", "--", ":", "-.")
 _BLUE, _ORANGE, _GREEN, _MAGENTA, _VIOLET = (rack_colour(index) for index in range(5))
 
 
@@ -186,8 +186,12 @@ def _timeline(
             times, lines, name=name, label=title, unit=unit, wide=wide, breaks=breaks, bands=bands
         ),
     )
-    legend = tuple((line.label, f"rack-{line.colour[-1]}", line.style) for line in lines)
-    return Timeline(title, picture, legend)
+    return Timeline(title, picture, legend_of(lines))
+
+
+def legend_of(lines: Sequence[Line]) -> tuple[tuple[str, str, str], ...]:
+    """Return label, colour class and style of lines in colours of racks."""
+    return tuple((line.label, f"rack-{line.colour[-1]}", line.style) for line in lines)
 
 
 def event_bands(events: Sequence[ClusterEvent]) -> list[EventBand]:
@@ -225,7 +229,7 @@ def _rack_lines(series: Sequence[BalancePoint]) -> list[Line]:
                 for point, racks in zip(series, by_name, strict=True)
             ],
             rack_colour(index),
-            _STYLES[index % len(_STYLES)],
+            LINE_STYLES[index % len(LINE_STYLES)],
         )
         for index, name in enumerate(names)
     ]
