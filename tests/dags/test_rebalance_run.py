@@ -380,14 +380,25 @@ def test_a_plan_that_nobody_could_approve_is_refused_by_the_task_that_makes_it(
     installation: Installation,
     kafka: SimulatedCluster,
     rebalance: Callable[..., Any],
-    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = installation.locations.config
+    config, plan_or_reason = installation.locations.config, pipeline.plan_or_reason
     config.write_text(config.read_text().replace("[alice, bob]", "[alice]"))
+    refusals: list[str] = []
+
+    def note_refusal(*arguments: Any, **named: Any) -> Any:
+        try:
+            return plan_or_reason(*arguments, **named)
+        except RefusedError as error:
+            refusals.append(str(error))
+            raise
+
+    monkeypatch.setattr(pipeline, "plan_or_reason", note_refusal)
     state, tasks = rebalance(YES, **ONE_REPLICA)
-    assert (state, tasks["plan"]) == ("failed", "failed")
+    assert (state, tasks["plan"], tasks["approve"]) == ("failed", "failed", "upstream_failed")
     assert installation.ledger.runs() == ()
-    assert "2 different people have to approve this plan" in caplog.text
+    (refusal,) = refusals
+    assert "2 different people have to approve this plan" in refusal
 
 
 def test_a_look_that_fails_for_a_reason_that_may_pass_is_made_again_and_costs_no_try(
