@@ -182,8 +182,9 @@ def _hand_on(
     typed: TypedAnswer,
     airflow: _Airflow,
 ) -> None:
-    """Give an answer to the question of the Dag run; a no that no question waits for is recorded
-    here: to a run without a Dag run, to one whose Dag run has ended, and to one that is approved.
+    """Give an answer to the question of the Dag run; a no that it does not take is recorded here: to
+    a run without a Dag run, to one whose Dag run has ended, to one that is approved, and of somebody
+    whom Airflow does not ask.
     """
     run = details.run
     problem = why_not_here(details)
@@ -205,8 +206,12 @@ def _hand_on(
 
 
 def _is_asked(details: RunDetails, airflow: _Airflow) -> bool:
-    """Return whether the Dag run still takes an answer about a plan."""
+    """Return whether the Dag run still takes this person's answer about a plan.
+
+    Where the policy names who may approve, Airflow asks only them: no requester, and nobody who may
+    operate alone.
+    """
     run = details.run
-    if not details.waits_for_answer:
+    if not details.waits_for_answer or (details.may_approve and details.why_not_approve):
         return False
     return not has_ended(airflow.state_of(run.dag_id or "", run.dag_run_id or ""))
