@@ -55,7 +55,7 @@ def _placements(plan: RebalancePlan, snapshot: ClusterSnapshot) -> Iterator[_Pla
         move = moves.get(TopicPartition(topic, partition))
         if move is None:
             continue
-        if move.topic_id and snapshot.topic_ids[topic] not in (None, move.topic_id):
+        if move.is_of_another_topic(snapshot.topic_ids[topic]):
             continue
         yield _Placement(move, tuple(replicas), leader, is_moving=bool(adding or removing))
 

@@ -133,3 +133,16 @@ def test_an_imported_plan_says_it_too(shell: CommandLine) -> None:
     typed = shell.type("import", wanted, "--cluster", "demo", "--out", plan)
     assert typed.code == 0, typed.err
     assert "no ids of 1 topic " in json.loads(plan.read_text())["warnings"][0]
+
+
+def test_a_topic_whose_id_brokers_do_not_tell_is_the_planned_one(tmp_path: Path) -> None:
+    """Brokers with an inter-broker protocol before 2.8 have no ids; so has a plan that told one."""
+    run = SimulatedRun.make(tmp_path)
+    run.cluster.topic_ids.update(dict.fromkeys(run.cluster.topic_ids, ""))
+    driver = run.driver()
+    driver.open()
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    planned = {move.topic_partition: move.replicas_after for move in run.plan.moves}
+    assert {key: run.cluster.partitions[key].replicas for key in planned} == planned
+    assert own_configs(run.cluster) == {}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from counterpoise import controls, pipeline
-from counterpoise.errors import HaltedError, NotApprovedError
+from counterpoise.errors import HaltedError, NotApprovedError, UnknownOutcomeError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import NO_RESPONSE
 from counterpoise.kafka_admin.simulated import SimulatedCluster
@@ -20,6 +20,7 @@ from counterpoise.model.kafka import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
+    LIST_KEYS,
     RATE_KEYS,
     CallResults,
     ConfigChange,
@@ -399,3 +400,47 @@ def test_a_watch_that_was_stopped_within_its_call_notes_that_it_came_late(
     assert [late.call for late in journal.late_calls()] == ["config change"]
     assert pipeline.watch_throttles(installation, "demo", print).settled_runs
     assert journal.late_calls() == ()
+
+
+def test_a_restore_that_is_refused_each_time_is_recorded_once(
+    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = halted_while_moving(installation, kafka)
+    journal, rate = rate_of_a_dead_call(installation, run)
+    change_late(kafka, [rate], ConfigOperation.SET)
+
+    def refused(changes: Any, **_: Any) -> Any:
+        return CallResults(
+            (), {change.resource: "CLUSTER_AUTHORIZATION_FAILED" for change in changes}
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka, "alter_configs", refused)
+        pipeline.watch_throttles(installation, "demo", print)
+        recorded = journal.events()
+        for _ in range(3):
+            pipeline.watch_throttles(installation, "demo", print)
+        assert journal.events() == recorded
+    pipeline.watch_throttles(installation, "demo", print)
+    assert own_configs(kafka) == {}
+
+
+def test_no_run_starts_while_a_restore_of_a_topic_may_still_come(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    """It would take entries out of the list of the run that starts."""
+    run = halted_while_moving(installation, kafka)
+    journal = installation.ledger.journal(run["run_id"])
+    lists = [key for key in journal.touched() if key.key in LIST_KEYS]
+    change_late(kafka, lists, ConfigOperation.APPEND)
+    with journal.step() as step:
+        step.reopen_keys(lists)
+    newer = approved(installation)
+    kafka.lose_response_of_next("alter_configs")
+    with pytest.raises(UnknownOutcomeError, match=r"earlier runs left .* execute it again"):
+        pipeline.open_run(installation, *run_of(newer))
+    assert installation.ledger.run(newer["run_id"]).state is RunState.APPROVED
+    kafka.advance(120)
+    pipeline.open_run(installation, *run_of(newer))
+    execute_and_settle(installation, kafka, newer)
+    assert own_configs(kafka) == {}

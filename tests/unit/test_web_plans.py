@@ -18,6 +18,7 @@ from counterpoise.installation import open_installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.run import RunState
 from counterpoise.planning import make_plan
 from counterpoise.queries import running
 from counterpoise.web.airflow_questions import answer_question

@@ -124,7 +124,7 @@ class Observation:
         partition = self.partitions.get(move.topic_partition)
         if partition is None:
             return MoveState.GONE
-        if move.topic_id and partition.topic_id != move.topic_id:
+        if move.is_of_another_topic(partition.topic_id):
             return MoveState.GONE
         submission = self.submissions.get(move.topic_partition)
         if partition.reassignment is not None:
@@ -332,7 +332,7 @@ def drifted_before_start(moves: Iterable[Move], observation: Observation) -> tup
             partition is not None
             and partition.reassignment is None
             and partition.description.replicas == move.replicas_before
-            and (not move.topic_id or partition.topic_id == move.topic_id)
+            and not move.is_of_another_topic(partition.topic_id)
         )
 
     return tuple(move for move in moves if not is_unchanged(move))

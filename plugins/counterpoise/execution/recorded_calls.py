@@ -29,9 +29,18 @@ AnyResults = CallResults[TopicPartition] | CallResults[ConfigResource]
 
 class RecordedCalls:
     def __init__(
-        self, admin: ClusterAdmin, journal: "Journal", log: Callable[[str], None] = lambda _: None
+        self,
+        admin: ClusterAdmin,
+        journal: "Journal",
+        log: Callable[[str], None] = lambda _: None,
+        *,
+        is_repeated: bool = False,
     ) -> None:
+        """Prepare for one run. `is_repeated` says that the same is tried again until it succeeds:
+        an event that the run has is not written once more.
+        """
         self._admin, self._journal, self._log = admin, journal, log
+        self._is_repeated = is_repeated
 
     def restore(self, keys: Sequence[KeyChange], step: "Step") -> CallResults[ConfigResource]:
         """Restore keys in one call.
@@ -79,8 +88,14 @@ class RecordedCalls:
 
     def record_event(self, kind: str, text: str, step: "Step") -> None:
         """Write what is about to be done to the ledger, and to the log."""
+        if self._is_repeated and self.has_event(kind, text):
+            return
         step.event(kind, text)
         self._log(f"{kind}: {text}")
+
+    def has_event(self, kind: str, text: str) -> bool:
+        """Return whether the run has recorded the same before."""
+        return any(event.kind == kind and event.text == text for event in self._journal.events())
 
     def record_errors(self, what: str, results: AnyResults, step: "Step") -> None:
         """Record errors of single partitions or resources; the next observation shows the rest."""

@@ -73,6 +73,12 @@ class Move:
     def copied_bytes(self) -> int:
         return self.size_bytes * len(self.adding)
 
+    def is_of_another_topic(self, topic_id: str | None) -> bool:
+        """Return whether a topic of this name, which has this id, is not the planned one: it was
+        deleted and made again. An id that is not known says nothing.
+        """
+        return bool(self.topic_id and topic_id) and self.topic_id != topic_id
+
     @property
     def changes_leader(self) -> bool:
         return self.leader_before != self.replicas_after[0]

@@ -355,8 +355,8 @@ def end_unanswered(
     if run.state is not RunState.PROPOSED:
         return
     failed = [task_id for task_id, state in task_states.items() if state == "failed"]
-    why = f"its task {failed[0]} failed" if failed else "somebody has ended it"
-    reason = f"the Dag run ended before anybody answered: {why}"
+    why = f"its task {failed[0]} failed, or was ended" if failed else "somebody has ended it"
+    reason = f"the Dag run ended without an answer on record: {why}"
     try:
         controls.record_decision(
             installation,

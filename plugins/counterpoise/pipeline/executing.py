@@ -4,7 +4,7 @@ open_run(installation, run_id, fingerprint)
 execute_step(installation, run_id, fingerprint, log)     # seconds to wait; None: all is done
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
@@ -17,17 +17,19 @@ from counterpoise.approval import (
     people_needed,
     why_two_people,
 )
-from counterpoise.errors import NotApprovedError, RefusedError
+from counterpoise.errors import NotApprovedError, RefusedError, UnknownOutcomeError
 from counterpoise.execution import Driver, ExecutionOptions, is_pending_restore, restore_pending
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import find_active_requests
+from counterpoise.model.kafka import ResourceKey
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.provider import profile_of
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
+from counterpoise.model.words import join_names
 from counterpoise.pipeline.approving import check_plan_rules
 from counterpoise.rule_approvals import check_still_holds
 
@@ -126,10 +128,10 @@ def _check_requested_rate(installation: Installation, run: Run, approval: Approv
 
 def _check_wanted_since(installation: Installation, run: Run) -> None:
     """Raise NotApprovedError where nobody who may has asked for a run to go on since it halted."""
-    *_, last = installation.ledger.approvals_of(run.run_id)
-    is_granted = last.decision is Decision.GRANTED  # else the check of the approval says so
-    if not is_granted or run.closed_at is None or last.at >= run.closed_at:
-        return
+    approvals = installation.ledger.approvals_of(run.run_id)
+    is_granted = bool(approvals) and approvals[-1].decision is Decision.GRANTED
+    if not is_granted or run.closed_at is None or approvals[-1].at >= run.closed_at:
+        return  # without a yes, the check of the approval says so
     if access.named_entries(installation.cluster(run.cluster).policy, Action.OPERATE):
         raise NotApprovedError(
             f"run {run.run_id} has halted ({run.reason}), and the policy names who may operate: "
@@ -145,12 +147,38 @@ def _check_wanted_since(installation: Installation, run: Run) -> None:
 
 
 def _restore_pending(installation: Installation, cluster: str) -> None:
-    """Restore config keys of earlier runs, which this run would otherwise note as its "before"."""
+    """Restore config keys of earlier runs, which this run would otherwise note as its "before".
+
+    Raises UnknownOutcomeError where that was sent and not answered: it could come while this run
+    needs the same keys.
+    """
     runs = installation.ledger.runs(cluster=cluster, were_started=True)
-    ended = (run for run in runs if run.state not in UNDER_WAY_STATES)
-    if any(_has_pending_restores(installation, run) for run in ended):
-        with installation.operator(cluster) as admin:
-            restore_pending_of(installation, admin, cluster)
+    ended = [run for run in runs if run.state not in UNDER_WAY_STATES]
+    if not any(_has_pending_restores(installation, run) for run in ended):
+        return
+    unanswered_before = _unanswered_keys(installation, ended)
+    with installation.operator(cluster) as admin:
+        restore_pending_of(installation, admin, cluster)
+    if unanswered := _unanswered_keys(installation, ended) - unanswered_before:
+        names = join_names(sorted({f"{resource.name} {key}" for resource, key in unanswered}))
+        raise UnknownOutcomeError(
+            f"nobody answered when config keys that earlier runs left were restored ({names}): "
+            "nothing of this run was started; execute it again when the brokers respond"
+        )
+
+
+def _unanswered_keys(installation: Installation, runs: Iterable[Run]) -> set[ResourceKey]:
+    """Return the keys of topics of which a change may still come: the controller has not answered.
+
+    A broker that does not answer would keep every run from starting.
+    """
+    journals = (installation.ledger.journal(run.run_id) for run in runs)
+    return {
+        touched.resource_key
+        for journal in journals
+        for touched in journal.touched()
+        if touched.resource.is_topic and touched.has_unanswered_call
+    }
 
 
 def _has_pending_restores(installation: Installation, run: Run) -> bool:

@@ -314,7 +314,8 @@ def _undo_plan(
         move.topic_partition: move.replicas_before
         for move in undone_plan.moves
         if move.topic_partition in moved - later.keys()
-        and (not move.topic_id or snapshot.topic_ids.get(move.topic) == move.topic_id)
+        and move.topic in snapshot.topic_ids
+        and not move.is_of_another_topic(snapshot.topic_ids[move.topic])
     }
     policy = installation.cluster(run.cluster).policy
     return replace(

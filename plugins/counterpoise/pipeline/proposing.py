@@ -130,9 +130,13 @@ def _was_rejected_lately(installation: Installation, cluster: str, wanted: Wante
 def _has_no_of_another(installation: Installation, run: Run, since: datetime) -> bool:
     """Return whether the last word on a run was a no of somebody else than its requester.
 
-    A run that had halted before is halted again where something of it had to be settled since.
+    A run that had halted before is halted again where something of it had to be settled since. What
+    a checkpoint has let go is no word any more.
     """
-    (*_, last) = installation.ledger.approvals_of(run.run_id)
+    approvals = installation.ledger.approvals_of(run.run_id)
+    if not approvals:
+        return False
+    last = approvals[-1]
     is_own = access.is_requester(installation.people, last.person, run.requester)
     return last.decision is Decision.REJECTED and last.at > since and not is_own
 

@@ -182,9 +182,9 @@ def _hand_on(
     typed: TypedAnswer,
     airflow: _Airflow,
 ) -> None:
-    """Give an answer to the question of the Dag run; a no that it does not take is recorded here: to
-    a run without a Dag run, to one whose Dag run has ended, to one that is approved, and of somebody
-    whom Airflow does not ask.
+    """Give an answer to the question of the Dag run; a no that it does not take is recorded here:
+    to a run without a Dag run, to one whose Dag run has ended, to one that is approved, and of
+    somebody whom Airflow does not ask.
     """
     run = details.run
     problem = why_not_here(details)

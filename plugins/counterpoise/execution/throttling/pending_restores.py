@@ -47,7 +47,7 @@ def restore_pending(
         if not is_topic_gone(touched, topic_ids) and (change := restoring_change(touched, configs))
     )
     if changes:
-        RecordedCalls(admin, journal).restore(changes, step)
+        RecordedCalls(admin, journal, is_repeated=True).restore(changes, step)
         configs = _read_keys(admin, keys)
         keys = [touched for touched in journal.touched() if is_pending_restore(touched)]
     as_it_should_be = [
