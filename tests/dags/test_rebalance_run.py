@@ -452,7 +452,9 @@ def test_topics_that_come_to_a_broker_while_it_is_emptied_ask_for_the_next_remov
     dag_run = SimpleNamespace(partition_key="demo")
     wanted = wanted_rebalance(installation.people, dag_run, {}, [event])
     by = Person(f"Dag run {run.dag_run_id}", "airflow-dag:kafka_rebalance")
-    assert wanted == Wanted("demo", RebalanceRequest(Goal.REMOVE_BROKERS, (4,)), requested_by=by)
+    request = RebalanceRequest(Goal.REMOVE_BROKERS, (4,))
+    why = "1 partition came while they were emptied, first new-0"
+    assert wanted == Wanted("demo", request, requested_by=by, why=why)
     kafka.delete_topic("new")
     with caplog.at_level(logging.INFO):
         verify(installation, run.run_id, run.fingerprint)
