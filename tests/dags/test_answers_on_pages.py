@@ -210,7 +210,7 @@ def test_undo_on_the_page_starts_the_dag_run_that_takes_everything_back(
         conf = dict(queued.conf)
         session.delete(queued)
         session.get_one(DagModel, "kafka_rebalance").is_paused = True
-    assert conf == {"cluster": "demo", "undo_of": moved.run_id}
+    assert conf == {"cluster": "demo", "undo_of": moved.run_id, "reason": "too early"}
     noted = installation.ledger.journal(moved.run_id).events()[-1]
     assert noted.kind == "undo plan asked" and "by bob" in noted.text
 
