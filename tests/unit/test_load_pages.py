@@ -19,8 +19,8 @@ from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.analysis.load import cluster_load
 from counterpoise.model.balance import LeftOut
 from counterpoise.model.fleet import ClusterState
-from counterpoise.model.fleet_document import FleetDocument
-from counterpoise.model.load import ClusterLoad, Outlook, Trace
+from counterpoise.model.fleet_document import FleetDocument, entry_text, read_entry
+from counterpoise.model.load import ClusterLoad, Outlook, Rates, Trace
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
 from counterpoise.reporting import small
@@ -381,6 +381,27 @@ def test_the_fleet_stands_beside_the_period_before() -> None:
         assert "as before" in page
     alone = fleet_markdown(fleet_of(one))
     assert "from 50.0" not in alone and "before" not in alone
+
+
+@pytest.mark.parametrize(
+    ("now", "period", "before"),
+    [(True, False, False), (False, True, False), (False, False, True), (True, True, True)],
+)
+def test_each_rate_of_the_fleet_is_a_lower_bound_by_itself(
+    now: bool, period: bool, before: bool
+) -> None:
+    one = state("a")
+    assert one.load is not None
+    bytes_in = Rates(4000, 2000, 3000, 5000, is_at_least=now, is_period_at_least=period)
+    old_rates = replace(bytes_in, p95=1000, is_at_least=False, is_period_at_least=before)
+    load = replace(one.load, bytes_in=bytes_in, before=replace(one.load, bytes_in=old_rates))
+    entry = read_entry(entry_text(fleet_entry(replace(one, load=load))))
+    text = fleet_markdown(fleet([entry], as_of=NOW))
+
+    def rate(number: int, is_bound: bool) -> str:
+        return f"{'≥ ' if is_bound else ''}{number}.0 kB/s"
+
+    assert f"| {rate(4, now)} | {rate(3, period)} (↑ from {rate(1, before)}) |" in text
 
 
 @pytest.mark.parametrize("snapshots", [30, 400])

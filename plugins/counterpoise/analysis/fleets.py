@@ -124,6 +124,8 @@ def _figures(state: ClusterState) -> FleetEntry:
         bytes_in_p95_per_second_before=load_was.bytes_in.p95 if load_was else None,
         live_leaders=tuple(broker.leaders for broker in balance.live_brokers),
         bytes_in_is_at_least=load.bytes_in.is_at_least if load else False,
+        bytes_in_p95_is_at_least=load.bytes_in.is_period_at_least if load else False,
+        bytes_in_p95_before_is_at_least=load_was.bytes_in.is_period_at_least if load_was else False,
         bytes_in_trace=load.bytes_in_trace if load else None,
         disks=len(disks),
         disks_not_known=len(disks) - len(known_disks),

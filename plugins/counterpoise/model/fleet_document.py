@@ -26,6 +26,8 @@ _PARTS: Final = (
     "concerns",
     "live_leaders",
     "bytes_in_is_at_least",
+    "bytes_in_p95_is_at_least",
+    "bytes_in_p95_before_is_at_least",
     "bytes_in_trace",
     "disks",
     "disks_not_known",
@@ -84,7 +86,10 @@ class FleetEntry:
     snapshots_left_out: int = 0
     concerns: tuple[EntryConcern, ...] = ()  # the gravest first
     live_leaders: tuple[int, ...] = ()  # of each live broker
+    # Which of these rates are only lower bounds: now, 95 %, and 95 % of the period before.
     bytes_in_is_at_least: bool = False
+    bytes_in_p95_is_at_least: bool = False
+    bytes_in_p95_before_is_at_least: bool = False
     bytes_in_trace: Trace | None = None
     disks: int = 0
     disks_not_known: int = 0  # without a forecast

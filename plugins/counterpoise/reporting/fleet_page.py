@@ -31,7 +31,7 @@ from counterpoise.reporting.disk_words import disk_alerts
 from counterpoise.reporting.html import percent, render, when
 from counterpoise.reporting.load_rows import known_rate
 from counterpoise.reporting.markdown import csv_table, table
-from counterpoise.reporting.parts import Figure, Tile
+from counterpoise.reporting.parts import Figure, Tile, trend
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
 _NOT_URGENT: Final = (Concern.NOT_PREFERRED, Concern.BUSY, Concern.LEFT_OUT)  # not urgent
@@ -210,9 +210,10 @@ def _figures(entry: FleetEntry) -> tuple[str, Figure, Figure, Figure, Figure, st
         old_share = entry.share_not_preferred_before
         not_preferred = _beside(entry.share_not_preferred, old_share, percent)
     if entry.bytes_in_trace is not None:
-        bytes_in = Figure(_rate(entry, entry.bytes_in_per_second))
-        old_rate = entry.bytes_in_p95_per_second_before
-        p95 = _beside(entry.bytes_in_p95_per_second, old_rate, lambda rate: _rate(entry, rate))
+        bytes_in = Figure(
+            known_rate(entry.bytes_in_per_second, is_at_least=entry.bytes_in_is_at_least)
+        )
+        p95 = _p95(entry)
         forecast = _forecast(entry)
     return brokers, spread, not_preferred, bytes_in, p95, forecast, _ago(entry.age)
 
@@ -227,15 +228,22 @@ def _beside(now: float | None, before: float | None, write: Callable[[float], st
     )
 
 
-def _rate(entry: FleetEntry, rate: float | None) -> str:
-    whole = None if rate is None else int(rate)
-    return known_rate(whole, is_at_least=entry.bytes_in_is_at_least)
+def _p95(entry: FleetEntry) -> Figure:
+    """Return the rate of 95 % of the time beside that of the period before, where that is known:
+    each may be a lower bound without the other.
+    """
+    rate, old_rate = entry.bytes_in_p95_per_second, entry.bytes_in_p95_per_second_before
+    text = known_rate(rate, is_at_least=entry.bytes_in_p95_is_at_least)
+    if old_rate is None:
+        return Figure(text)
+    old_text = known_rate(old_rate, is_at_least=entry.bytes_in_p95_before_is_at_least)
+    return Figure(text, trend(rate, old_rate, text, old_text))
 
 
 def _spread(entry: FleetEntry) -> Figure:
     spread, best = entry.leaders_max_minus_min or 0, entry.leaders_best_max_minus_min or 0
-    told = _beside(spread, entry.leaders_max_minus_min_before, format_count)
-    return replace(told, text=f"{told.text} (best {best})")
+    figure = _beside(spread, entry.leaders_max_minus_min_before, format_count)
+    return replace(figure, text=f"{figure.text} (best {best})")
 
 
 def _forecast(entry: FleetEntry) -> str:
