@@ -3,6 +3,7 @@ do not count.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from counterpoise.analysis.load import cluster_load, typical_bytes_in
+from counterpoise.analysis.partitions import busy_partitions
 from counterpoise.analysis.weighing import by_group
 from counterpoise.model.disks import by_disk, disk_over
 from counterpoise.model.evenness import evenness
@@ -135,6 +137,30 @@ def test_a_sum_without_the_rates_of_some_partitions_is_a_lower_bound(partial_hou
     assert (again.now, again.is_at_least, again.is_period_at_least) == (2400, False, is_often)
     copies = [Broker(1, bytes_in=100, follower_unknown=1)]
     assert loaded(series(brokers(None), copies)).replicated_in.is_at_least
+
+
+@pytest.mark.parametrize(("unknown_hours", "is_often"), [(1, False), (2, False), (3, True)])
+def test_a_share_is_at_most_what_it_says_where_no_rate_of_a_broker_is_known(
+    unknown_hours: int, is_often: bool
+) -> None:
+    """Two brokers take in 1,200 B/s each; of the second nothing is known in the last hours. So
+    topic `a`, half of what the first takes in, has a quarter of all, and half of what is known.
+    """
+    whole, partial = brokers(1200, 1200), brokers(1200, None)
+    hours = [*[whole] * (40 - unknown_hours), *[partial] * unknown_hours]
+    known = partitions(40, {"a": [600], "b": [600]})
+    told = series(brokers(None, None), *hours)
+    tables = (topics(40, [("a", 600, 1, 0), ("b", 600, 1, 0)]), known, NOTHING[2])
+    load = loaded(told, *tables)
+    load = replace(load, busy_partitions=busy_partitions([known]))
+    text = load_markdown(load)
+    assert "| a | 600 B/s | 600 B/s | ≤ 50.0 % |" in text
+    assert ("| a-0 | 600 B/s | 600 B/s | ≤ 50.0 % |" in text) == is_often
+    assert "a share of the sum is at most (≤)" in text
+    everything = series(brokers(None, None), *[whole] * 40)
+    load = replace(loaded(everything, *tables), busy_partitions=busy_partitions([known]))
+    assert "≤ 50.0 %" not in load_markdown(load)
+    assert "a share of the sum" not in load_markdown(load)
 
 
 @pytest.mark.parametrize(("partial_hours", "is_often"), [(1, False), (2, True)])

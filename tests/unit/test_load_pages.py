@@ -27,7 +27,7 @@ from counterpoise.reporting import small
 from counterpoise.reporting.fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
 from counterpoise.reporting.html import render
 from counterpoise.reporting.load_rows import DISKS_SHOWN
-from counterpoise.reporting.load_section import load_section
+from counterpoise.reporting.load_section import about_bounds, load_section
 from counterpoise.reporting.load_text import load_document, load_markdown
 from counterpoise.reporting.timelines import event_bands
 from tests.support.loads import loads_of
@@ -248,6 +248,20 @@ def test_a_disk_that_fills_soon_ends_at_the_line() -> None:
     ends = [circle for circle in root.iter("circle") if "alert" in circle.attrib["style"]]
     assert [float(circle.attrib["cy"]) for circle in ends] == [3.0]
     assert small.disk(replace(disk, usable_bytes=None), label="x") == ""
+
+
+def test_a_bound_is_explained_wherever_it_stands() -> None:
+    """Of a broker or a rack whose sum over the cluster is not known, or of the period before."""
+    load = replace(made_up(), hot_topics=(), hot_partitions=())
+    assert not about_bounds(load)
+    bound = Rates(5, 5, 5, 5, is_at_least=True)
+    brokers = (replace(load.brokers[0], as_follower=bound), *load.brokers[1:])
+    racks = (replace(load.racks[0], as_leader=bound), *load.racks[1:])
+    for shown in (replace(load, brokers=brokers), replace(load, racks=racks)):
+        assert "≥ 5 B/s" in section(shown)
+        assert about_bounds(shown) in Page(section(shown)).text
+        assert about_bounds(shown)
+        assert about_bounds(replace(load, before=shown))
 
 
 # -- the fleet page

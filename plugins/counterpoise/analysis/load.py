@@ -114,6 +114,7 @@ def cluster_load(
         growth_watched_seconds=growth.observed_seconds,
         growing_topics=growing_topics(topics, _names(after.growing_topics) if after else None),
         disks=growth.disks,
+        has_unknown_rates=_has_unknown_rates(as_leader, period),
     )
 
 
@@ -236,6 +237,17 @@ def _rates(traffic: _Traffic, period: Period) -> tuple[Rates, ...]:
         has_bounds | traffic.has_unknown[:, -1],
         has_bounds | is_often(unknown, seconds, rows, group_count=row_count),
     )
+
+
+def _has_unknown_rates(as_leader: _Traffic, period: Period) -> bool:
+    """Return whether some rates were not known while others were, often in the period: of some
+    partitions of a broker, or of all that it led.
+    """
+    is_known = np.isfinite(as_leader.rates).any(axis=0)
+    is_partial = (as_leader.has_unknown | np.isnan(as_leader.rates)).any(axis=0)
+    one_group = np.zeros(len(is_known), dtype=np.int64)
+    partial = np.where(is_known, is_partial, np.nan)
+    return bool(is_often(partial, period.seconds, one_group, group_count=1)[0])
 
 
 def _brokers(

@@ -183,6 +183,9 @@ class ClusterLoad:
     growing_topics: tuple[TopicGrowth, ...]  # fastest first, only the first ones
     disks: tuple[DiskForecast, ...]  # all, the one that is full first first
     busy_partitions: BusyPartitions | None = None  # None: nobody asked
+    # Over the period: rates of some partitions were not known, of others they were, for more than a
+    # twentieth of the time. Then a share of the known sum is at most what it says.
+    has_unknown_rates: bool = False
     # The period before; its `hot_topics` are those of this one, as far as it had them. None where
     # it is not known.
     before: "ClusterLoad | None" = None

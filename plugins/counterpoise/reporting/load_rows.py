@@ -75,8 +75,12 @@ def busy_rows(load: ClusterLoad) -> list[tuple[BusyPartition, Figure, Figure, Fi
 def _share_of_period(one: BusyPartition, busy: BusyPartitions, load: ClusterLoad) -> str:
     if one.is_at_least:
         return "–"
-    is_at_most = busy.is_at_least or load.bytes_in.is_period_at_least
-    return f"{'≤ ' if is_at_most else ''}{percent(one.share)}"
+    return f"{'≤ ' if is_period_share_bound(busy, load) else ''}{percent(one.share)}"
+
+
+def is_period_share_bound(busy: BusyPartitions, load: ClusterLoad) -> bool:
+    """Return whether a share of all bytes in of the period is at most what it says."""
+    return busy.is_at_least or load.bytes_in.is_period_at_least or load.has_unknown_rates
 
 
 def growing_rows(load: ClusterLoad) -> tuple[tuple[str, Figure, Figure], ...]:
@@ -217,7 +221,14 @@ def share_of_bytes_in(load: ClusterLoad, share: float, is_at_least: bool) -> str
     """
     if is_at_least:
         return "–"
-    return f"{'≤ ' if load.bytes_in.is_at_least else ''}{percent(share)}"
+    return f"{'≤ ' if is_share_bound(load) else ''}{percent(share)}"
+
+
+def is_share_bound(load: ClusterLoad) -> bool:
+    """Return whether a share of all bytes in now is at most what it says: the sum leaves out what
+    is not known, also where that is all that a broker leads.
+    """
+    return load.bytes_in.is_at_least or load.rates_unknown > 0
 
 
 def _at_least(rate: int, is_at_least: bool) -> str:

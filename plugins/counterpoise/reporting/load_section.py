@@ -43,6 +43,8 @@ from counterpoise.reporting.load_rows import (
     growing_rows,
     hot_topic_rows,
     is_bound,
+    is_period_share_bound,
+    is_share_bound,
     known_bytes,
     known_rate,
     period_rows,
@@ -159,10 +161,32 @@ def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSect
 
 
 def about_bounds(load: ClusterLoad) -> str:
-    """Return what the sign ≥ says; "" where there is none."""
-    shown = (load.bytes_in, load.replicated_in, *(hot.bytes_in for hot in load.hot_topics))
-    has_bounds = any(rates.is_at_least or rates.is_period_at_least for rates in shown)
+    """Return what the signs ≥ and ≤ say; "" where there is none, also in the period before."""
+    shows_shares = bool(load.hot_topics or load.hot_partitions)
+    has_bounds = (
+        _has_bounds(load)
+        or (load.before is not None and _has_bounds(load.before))
+        or (shows_shares and is_share_bound(load))
+    )
     return ABOUT_BOUNDS if has_bounds else ""
+
+
+def _has_bounds(load: ClusterLoad) -> bool:
+    """Return whether a rate or a share of one period is shown as a bound."""
+    rates = (
+        load.bytes_in,
+        load.replicated_in,
+        *(broker.as_leader for broker in load.brokers),
+        *(broker.as_follower for broker in load.brokers),
+        *(rack.as_leader for rack in load.racks),
+        *(hot.bytes_in for hot in load.hot_topics),
+    )
+    busy = load.busy_partitions
+    return (
+        any(one.is_at_least or one.is_period_at_least for one in rates)
+        or any(hot.is_at_least for hot in load.hot_partitions)
+        or (busy is not None and bool(busy.partitions) and is_period_share_bound(busy, load))
+    )
 
 
 def load_tiles_beside(load: ClusterLoad) -> tuple[Tile, ...]:
