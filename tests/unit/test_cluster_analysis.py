@@ -1,10 +1,11 @@
 """What is told of a period and the one before, of a cluster whose snapshots have long gaps."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from benchmarks.made_results import results_table
@@ -27,7 +28,12 @@ def balance_of(times: Sequence[datetime], period: timedelta) -> LeaderBalance:
     return analysed_of(times, period).balance
 
 
-def analysed_of(times: Sequence[datetime], period: timedelta) -> ClusterAnalysis:
+def analysed_of(
+    times: Sequence[datetime],
+    period: timedelta,
+    topic_rate: Callable[[datetime], int] | None = None,
+) -> ClusterAnalysis:
+    """`topic_rate` is that of the topic in a snapshot."""
     locations = Locations.from_environment(
         {
             "COUNTERPOISE_STORE": f"memory://{uuid.uuid4().hex}",
@@ -41,10 +47,15 @@ def analysed_of(times: Sequence[datetime], period: timedelta) -> ClusterAnalysis
     ) as installation:
         for table in RESULT_TABLES:
             path = f"results/{table}/round=r/cluster_name=demo/all.parquet"
-            installation.archive.store.write_table(path, results_table(table, ["demo"], times))
+            rows = results_table(table, ["demo"], times)
+            if table == "topic_load" and topic_rate is not None:
+                column = rows.schema.get_field_index("bytes_in_per_second")
+                rates = pa.array(map(topic_rate, times), pa.int64())
+                rows = rows.set_column(column, rows.schema.field(column), rates)
+            installation.archive.store.write_table(path, rows)
         ids = [history.snapshot_id_for("demo", at) for at in times]
-        rows = [{"snapshot_id": i, "cluster": "demo", "previous_snapshot_id": None} for i in ids]
-        installation.results.finish_round("r", NOW, rows, is_by_cluster=True)
+        known = [{"snapshot_id": i, "cluster": "demo", "previous_snapshot_id": None} for i in ids]
+        installation.results.finish_round("r", NOW, known, is_by_cluster=True)
         pipeline.rebuild_views(installation, "demo")
         return with_both_periods(cluster_analysis(installation, "demo", period=period))
 
@@ -65,6 +76,28 @@ def test_the_period_before_may_have_snapshots_only_of_the_day_in_which_the_perio
     before = balance_of(times, timedelta(days=30)).before
     assert before is not None
     assert before.latest.observed_at == times[1]
+
+
+@pytest.mark.parametrize("end", [15, 9], ids=["from midnight after", "from midnight before"])
+def test_topics_of_a_day_stand_beside_those_of_the_day_before(end: int) -> None:
+    """24 hours until 15:00 begin with the midnight in them, those until 9:00 with the one before
+    them; the 24 hours before end there, and no hour is in both.
+    """
+    until = NOW.replace(hour=end)
+    times = [until - timedelta(hours=hours) for hours in range(5 * 24, -1, -1)]
+    first_day = (until - timedelta(days=1) + timedelta(hours=12)).date()
+
+    def rate(at: datetime) -> int:
+        days_before = (first_day - at.date()).days
+        if days_before <= 0:
+            return 3000
+        return 2000 if days_before == 1 else 9000
+
+    load = analysed_of(times, timedelta(days=1), rate).load
+    assert load is not None and load.before is not None
+    (hot,), (hot_before,) = load.hot_topics, load.before.hot_topics
+    assert (hot.bytes_in.p50, hot.bytes_in.highest) == (3000, 3000)
+    assert (hot_before.bytes_in.p50, hot_before.bytes_in.highest) == (2000, 2000)
 
 
 def test_what_a_report_shows_is_known_of_the_period_before_too() -> None:

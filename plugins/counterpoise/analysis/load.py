@@ -77,11 +77,13 @@ def cluster_load(
     since: datetime | None = None,
     until: datetime | None = None,
     after: ClusterLoad | None = None,
+    end_of_days: datetime | None = None,
 ) -> ClusterLoad | None:
     """Return the load of `cluster` over its snapshots with since <= observed_at < until, if any.
 
     All tables are of that period, PARTITION_LOAD of its latest snapshot at least, `topic_daily` of
     days that `topic_load` does not have. `after` is of the period after: its topics are wanted.
+    Topics have whole days, until `end_of_days` where that is given.
     """
     columns = read_series(series, cluster=cluster, since=since, until=until)
     if not columns.snapshot_count:
@@ -90,7 +92,7 @@ def cluster_load(
     as_leader, as_follower = _read_traffic(_of_cluster(series, cluster), period)
     bytes_in, replicated_in = as_leader.total(), as_follower.total()
     brokers = _brokers(period, as_leader, as_follower)
-    topics = topic_history(series, topic_load, topic_daily, cluster, since, until)
+    topics = topic_history(series, topic_load, topic_daily, period, since, end_of_days or until)
     loads_now = period.rows_now(_of_cluster(partition_load, cluster))
     growth = growth_of(_of_cluster(log_dir_load, cluster), columns)
     return ClusterLoad(
@@ -245,7 +247,7 @@ def _has_unknown_rates(as_leader: _Traffic, period: Period) -> bool:
     """
     is_known = np.isfinite(as_leader.rates).any(axis=0)
     is_partial = (as_leader.has_unknown | np.isnan(as_leader.rates)).any(axis=0)
-    one_group = np.zeros(len(is_known), dtype=np.int64)
+    one_group = np.zeros(len(period.seconds), dtype=np.int64)
     partial = np.where(is_known, is_partial, np.nan)
     return bool(is_often(partial, period.seconds, one_group, group_count=1)[0])
 

@@ -30,6 +30,11 @@ class Period:
         self._ids = pa.array(columns.snapshot_ids, pa.string())
 
     @property
+    def cluster(self) -> str:
+        name: str = self.columns.latest["cluster"][0].as_py()
+        return name
+
+    @property
     def latest_id(self) -> str:
         return self.columns.snapshot_ids[-1]
 

@@ -1,12 +1,13 @@
 """Topics over a period: the hottest, with percentiles of their rates, and those that grow fastest.
 
-    topics = topic_history(series, topic_load, topic_load_daily, "demo", since, until)
+    topics = topic_history(series, topic_load, topic_load_daily, period, since, until)
     hot_topics(topics), growing_topics(topics)
 
 Days that are over for long are known by TOPIC_LOAD_DAILY, whatever became of their snapshots, the
 others by TOPIC_LOAD. Both say the same, but for percentiles: rates of a day that differ by less
-than 1 % are one rate there. So a period has whole days: it begins with the first day (UTC) of
-which it has a snapshot. One that ends within a day takes of that day what TOPIC_LOAD still has.
+than 1 % are one rate there. So a period has whole days: it begins with the midnight (UTC) that is
+nearest to its begin, and the period before ends there. One that ends within a day takes of that day
+what TOPIC_LOAD still has.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 
 from counterpoise.analysis.columns import read_series
 from counterpoise.analysis.forecast import DAY_SECONDS, WINDOW
-from counterpoise.analysis.period import Period, start_of_day
+from counterpoise.analysis.period import Period, begin_of_days, start_of_day
 from counterpoise.analysis.weighing import by_group, is_often, means
 from counterpoise.model.columns import Flags, Floats, Ints, floats_of, positions_in
 from counterpoise.model.load import HotTopic, Rates, TopicGrowth
@@ -45,14 +46,15 @@ class _Samples:
 class TopicHistory:
     """What is known of the topics of one cluster in a period."""
 
-    period: Period
+    shown: Period  # its latest snapshot is what `now` tells of
+    period: Period  # its whole days
     rows: pa.Table  # of TOPIC_LOAD
     daily: pa.Table  # of TOPIC_LOAD_DAILY, of days within the period
 
     @cached_property
     def now(self) -> pa.Table:
         """Return the rows of the latest snapshot whose rows are kept."""
-        in_period = self.rows.filter(pa.array(self.period.snapshot_indexes(self.rows) >= 0))
+        in_period = self.rows.filter(pa.array(self.shown.snapshot_indexes(self.rows) >= 0))
         if not in_period.num_rows:
             return in_period
         newest = in_period.sort_by("observed_at")["snapshot_id"][-1]
@@ -61,7 +63,7 @@ class TopicHistory:
     @property
     def has_latest(self) -> bool:
         """Return whether that is the latest snapshot of the period."""
-        return self.period.latest_id in self.now["snapshot_id"].slice(0, 1).to_pylist()
+        return self.shown.latest_id in self.now["snapshot_id"].slice(0, 1).to_pylist()
 
     @cached_property
     def _days(self) -> pa.Table:
@@ -166,15 +168,18 @@ def topic_history(
     series: pa.Table,
     topic_load: pa.Table,
     topic_daily: pa.Table | None,
-    cluster: str,
+    period: Period,
     since: datetime | None,
     until: datetime | None,
 ) -> TopicHistory:
-    """Return the topics of a cluster from the day of `since` until `until`."""
-    begin = start_of_day(since) if since else None
+    """Return the topics of a period: its whole days begin with the midnight nearest to `since`, and
+    end with `until`.
+    """
+    cluster = period.cluster
+    begin = begin_of_days(series, cluster, since, until) if since else None
     columns = read_series(series, cluster=cluster, since=begin, until=until)
     daily = TOPIC_LOAD_DAILY.empty_table() if topic_daily is None else topic_daily
-    return TopicHistory(Period(columns), topic_load, daily)
+    return TopicHistory(period, Period(columns), topic_load, daily)
 
 
 def hottest_rows(table: pa.Table, *ties: str) -> tuple[pa.Table, int]:

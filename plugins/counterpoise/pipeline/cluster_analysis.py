@@ -113,10 +113,12 @@ def _analysis_of(
     after: tuple[LeaderBalance, ClusterLoad | None] | None = None,
     *,
     with_load: bool = True,
+    end_of_days: datetime | None = None,
 ) -> ClusterAnalysis | None:
     """Return what the results say of since <= observed_at < until; None without a snapshot.
 
-    `after` is what they say of the period after, whose topics are wanted.
+    `after` is what they say of the period after, whose topics are wanted; `end_of_days` is where
+    the whole days of that one begin.
     """
     balance_after, compared = after or (None, None)
     balance = _balance(known, since, until, balance_after)
@@ -125,7 +127,7 @@ def _analysis_of(
     policy = known.installation.cluster(known.cluster).policy
     return ClusterAnalysis(
         balance=balance,
-        load=_load(known, balance, since, until, compared) if with_load else None,
+        load=_load(known, balance, since, until, compared, end_of_days) if with_load else None,
         wanted=analysis.wanted_goal(balance, policy.balance),
         known=known,
         since=since,
@@ -164,9 +166,6 @@ def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
     begin = since - length
     if not analysis.reaches(series, balance.cluster, begin, until):
         return replace(analysed, balance=balance, load=load)
-    before = _analysis_of(known, begin, since, (balance, load))
-    if before is None:
-        return replace(analysed, balance=balance, load=load)
     midnight = analysis.begin_of_days(series, balance.cluster, since, until)
     has_whole_days = analysis.has_snapshot(
         series,
@@ -174,14 +173,18 @@ def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
         analysis.begin_of_days(series, balance.cluster, begin, midnight),
         midnight,
     )
+    # Figures of whole days: they end where those of the period begin.
+    end_of_days = midnight if midnight > begin and has_whole_days else since
+    before = _analysis_of(known, begin, since, (balance, load), end_of_days=end_of_days)
+    if before is None:
+        return replace(analysed, balance=balance, load=load)
     balance_before, load_before = with_period_figures(
         known.results,
         series,
         before.balance,
         before.load,
         begin,
-        # Figures of whole days: they end where those of the period begin.
-        midnight if midnight > begin and has_whole_days else since,
+        end_of_days,
         length,
         compared_with(balance, load),
     )
@@ -208,21 +211,15 @@ def _load(
     since: datetime,
     until: datetime | None,
     compared: ClusterLoad | None,
+    end_of_days: datetime | None,
 ) -> ClusterLoad | None:
     latest = balance.latest
     cluster, series, results = known.cluster, known.series, known.results
     detailed_ids = _latest_with_results(known, until)
-    first_day, last_day = since.date(), latest.observed_at.date()
-    end_of_days = analysis.end_of_whole_days(latest.observed_at, until)
-    daily = results.daily("topic_load", cluster, first_day, end_of_days)
+    days = analysis.days_of_period(series, cluster, since, end_of_days or until)
+    daily = results.daily("topic_load", cluster, days.first_whole, days.end)
     days_known = set(daily["date"].unique().to_pylist())
-    ids = series["snapshot_id"].unique().to_pylist()
-    days = ((snapshot_id, history.day_of(snapshot_id)) for snapshot_id in ids)
-    ids_of_topics = {
-        snapshot_id
-        for snapshot_id, day in days
-        if first_day <= day <= last_day and day not in days_known
-    }
+    ids_of_topics = {one for one in days.snapshot_ids if history.day_of(one) not in days_known}
     begin_of_disks = latest.observed_at - _PERIOD_OF_DISKS
     return analysis.cluster_load(
         series,
@@ -234,4 +231,5 @@ def _load(
         since=since,
         until=until,
         after=compared,
+        end_of_days=end_of_days,
     )
