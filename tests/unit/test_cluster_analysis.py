@@ -32,8 +32,11 @@ def analysed_of(
     times: Sequence[datetime],
     period: timedelta,
     topic_rate: Callable[[datetime], int] | None = None,
+    results_since: datetime | None = None,
 ) -> ClusterAnalysis:
-    """`topic_rate` is that of the topic in a snapshot."""
+    """`topic_rate` is that of the topic in a snapshot; of those before `results_since` only the
+    views are left.
+    """
     locations = Locations.from_environment(
         {
             "COUNTERPOISE_STORE": f"memory://{uuid.uuid4().hex}",
@@ -57,6 +60,9 @@ def analysed_of(
         known = [{"snapshot_id": i, "cluster": "demo", "previous_snapshot_id": None} for i in ids]
         installation.results.finish_round("r", NOW, known, is_by_cluster=True)
         pipeline.rebuild_views(installation, "demo")
+        if results_since is not None:
+            kept = [row for row, at in zip(known, times, strict=True) if at >= results_since]
+            installation.results.finish_round("r", NOW, kept, is_by_cluster=True)
         return with_both_periods(cluster_analysis(installation, "demo", period=period))
 
 
@@ -98,6 +104,19 @@ def test_topics_of_a_day_stand_beside_those_of_the_day_before(end: int) -> None:
     (hot,), (hot_before,) = load.hot_topics, load.before.hot_topics
     assert (hot.bytes_in.p50, hot.bytes_in.highest) == (3000, 3000)
     assert (hot_before.bytes_in.p50, hot_before.bytes_in.highest) == (2000, 2000)
+
+
+def test_nothing_is_said_of_leaders_that_flap_in_a_period_whose_results_are_gone() -> None:
+    """Also where the cluster's series goes on: then 0 elections would be a guess."""
+    times = [NOW - timedelta(hours=hours) for hours in range(5 * 24, -1, -1)]
+    analysed = analysed_of(times, timedelta(days=2), results_since=NOW - timedelta(hours=39))
+    balance = analysed.balance
+    assert balance.flapping is not None and balance.flapping.partitions
+    assert balance.before is not None
+    assert balance.before.flapping is None
+    section = leader_balance_markdown(balance).split("# Leaders that flap\n")[1].split("\n#")[0]
+    assert "from 0" not in section
+    assert section.count("before: not known") == 2, "of the partition, and of how many there are"
 
 
 def test_what_a_report_shows_is_known_of_the_period_before_too() -> None:

@@ -82,15 +82,13 @@ def cluster_load(
     """Return the load of `cluster` over its snapshots with since <= observed_at < until, if any.
 
     All tables are of that period, PARTITION_LOAD of its latest snapshot at least, `topic_daily` of
-    days that `topic_load` does not have. `after` is of the period after: its topics are wanted.
-    Topics have whole days, until `end_of_days` where that is given.
+    days that `topic_load` lacks. The topics of `after` are wanted, of days until `end_of_days`.
     """
     columns = read_series(series, cluster=cluster, since=since, until=until)
     if not columns.snapshot_count:
         return None
     period = Period(columns)
     as_leader, as_follower = _read_traffic(_of_cluster(series, cluster), period)
-    bytes_in, replicated_in = as_leader.total(), as_follower.total()
     brokers = _brokers(period, as_leader, as_follower)
     topics = topic_history(series, topic_load, topic_daily, period, since, end_of_days or until)
     loads_now = period.rows_now(_of_cluster(partition_load, cluster))
@@ -101,9 +99,9 @@ def cluster_load(
         observed_at=columns.times[-1],
         since=columns.times[columns.first],
         snapshot_count=columns.snapshot_count - columns.first,
-        bytes_in=_rates(bytes_in, period)[0],
-        replicated_in=_rates(replicated_in, period)[0],
-        bytes_in_trace=TimeAxis(columns, columns.first).trace(bytes_in.rates[0]),
+        bytes_in=_rates(as_leader.total(), period)[0],
+        replicated_in=_rates(as_follower.total(), period)[0],
+        bytes_in_trace=TimeAxis(columns, columns.first).trace(as_leader.total().rates[0]),
         leaders=_known_evenness([b.as_leader.now for b in brokers if not b.is_fenced]),
         followers=_known_evenness([b.as_follower.now for b in brokers if not b.is_fenced]),
         brokers=brokers,

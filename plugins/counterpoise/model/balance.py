@@ -172,7 +172,7 @@ class LeaderBalance:
     events: tuple[ClusterEvent, ...] = ()  # by time
     churn: Churn = NO_CHURN
     heat_maps: tuple[HeatMap, ...] = ()  # none with a single snapshot
-    flapping: Flapping | None = None  # None: nobody asked
+    flapping: Flapping | None = None  # None: nobody asked, or not known of a period before
     topic_skew: TopicSkewOverTime | None = None  # the same
     # The period before, as long as this one; None where the history does not reach back that far,
     # or the cluster was rebuilt since.

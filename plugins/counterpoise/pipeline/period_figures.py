@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise import analysis, history
-from counterpoise.model.balance import FlappingPartition, LeaderBalance
+from counterpoise.model.balance import Flapping, FlappingPartition, LeaderBalance
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.tables import rows_of
 from counterpoise.results import Results
@@ -49,11 +49,11 @@ def with_period_figures(
     leader_changes = days.tables("leader_changes")
     elections = analysis.elections(leader_changes)
     flapping = analysis.flapping(elections, length, snapshot_count=leader_changes.snapshot_count)
-    if compared_with is not None:
-        flapping = replace(flapping, partitions=_elections_of(elections, compared_with.flapping))
     balance = replace(
         balance,
-        flapping=flapping,
+        flapping=flapping
+        if compared_with is None
+        else _flapping_before(flapping, elections, compared_with.flapping),
         topic_skew=analysis.topic_skew(
             days.tables("topic_balance"),
             analysis.seconds_of_rates(window, balance.cluster),
@@ -80,15 +80,20 @@ def compared_with(balance: LeaderBalance, load: ClusterLoad | None) -> ComparedW
     )
 
 
-def _elections_of(
-    elections: pa.Table, wanted: Iterable[tuple[str, int]]
-) -> tuple[FlappingPartition, ...]:
-    """Return the elections of these partitions: none where the table has no row."""
+def _flapping_before(
+    flapping: Flapping, elections: pa.Table, wanted: Iterable[tuple[str, int]]
+) -> Flapping | None:
+    """Return the elections of these partitions: 0 where the table has no row; None where nothing is
+    known of the period.
+    """
+    if not flapping.snapshot_count and not elections.num_rows:
+        return None
     counts = {
         (topic, partition): count
         for topic, partition, count in rows_of(elections, "topic", "partition", "elections")
     }
-    return tuple(FlappingPartition(*one, counts.get(one, 0)) for one in wanted)
+    partitions = tuple(FlappingPartition(*one, counts.get(one, 0)) for one in wanted)
+    return replace(flapping, partitions=partitions)
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,7 @@ def flapping_rows(balance: LeaderBalance) -> list[tuple[str, Figure]]:
     partitions = balance.flapping.partitions if balance.flapping else ()
     was = balance.before.flapping if balance.before else None
     before = {(one.topic, one.partition): one.elections for one in was.partitions} if was else {}
+    is_compared = balance.before is not None
     return [
         (
             f"{one.topic}-{one.partition}",
@@ -139,7 +140,7 @@ def flapping_rows(balance: LeaderBalance) -> list[tuple[str, Figure]]:
                 one.elections,
                 before.get((one.topic, one.partition)),
                 known_count,
-                is_compared=was is not None,
+                is_compared=is_compared,
             ),
         )
         for one in partitions
