@@ -50,8 +50,9 @@ class LocalAirflow:
     `prefix` is the path under which it answers, like "/airflow".
     """
 
-    # What this process has migrated first: all new ones are the same.
-    _migrated: ClassVar[MigratedHome | None] = None
+    # What this process has migrated first, by the Airflow that did it and its auth manager, which
+    # may have tables of its own: all new homes of these are the same.
+    _migrated: ClassVar[dict[tuple[str | None, str | None], MigratedHome]] = {}
 
     def __init__(
         self,
@@ -202,8 +203,9 @@ class LocalAirflow:
 
     def _migrate(self, variables: Mapping[str, str]) -> None:
         is_own = str(self.home.database) in variables["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
-        if is_own and not self.home.database.exists() and self._migrated:
-            self._migrated.copy_to(self.home)
+        kind = (variables.get("PATH"), variables.get("AIRFLOW__CORE__AUTH_MANAGER"))
+        if is_own and not self.home.database.exists() and kind in self._migrated:
+            self._migrated[kind].copy_to(self.home)
             return
         log_path = self.home.component_log("migrate")
         process = start(MIGRATE, env=variables, log_path=log_path, name="airflow db migrate")
@@ -215,8 +217,8 @@ class LocalAirflow:
             raise ChildFailedError(
                 f"airflow db migrate ended with {code}:\n{process.last_log_lines()}"
             )
-        if is_own and not self._migrated:
-            LocalAirflow._migrated = MigratedHome.read(self.home)
+        if is_own and kind not in self._migrated:
+            self._migrated[kind] = MigratedHome.read(self.home)
 
     def _is_healthy(self) -> bool:
         url = f"{self.base_url}/api/v2/monitor/health"

@@ -1,6 +1,10 @@
-"""What a local Airflow reads in the log of its scheduler: has a task parked itself."""
+"""What a local Airflow reads in the log of its scheduler: has a task parked itself; and which
+databases it may copy.
+"""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,6 +12,8 @@ import local_airflow
 from local_airflow import LocalAirflow
 from local_processes import ChildFailedError
 
+AUTH_MANAGER = "AIRFLOW__CORE__AUTH_MANAGER"
+URL = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 STARTS = "Starting the scheduler\n"
 QUEUED = (
     "Trying to enqueue tasks: [<TaskInstance: kafka_rebalance.plan manual__2 [scheduled] ti_id=1>, "
@@ -40,3 +46,37 @@ def test_a_task_has_parked_when_each_of_its_processes_has_ended(
     else:
         with pytest.raises(ChildFailedError, match="manual__1 approve to park"):
             airflow.wait_until_parked("kafka_rebalance", "manual__1", "approve")
+
+
+def test_a_database_is_copied_only_where_the_same_airflow_would_make_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another environment may have another version, another auth manager has its own tables."""
+    migrated = []
+
+    class Migration:
+        def __init__(self, _command: Any, *, env: Mapping[str, str], **_: Any) -> None:
+            home = Path(env["AIRFLOW_HOME"])
+            (home / "airflow.db").write_text(f"{env['PATH']} {env.get(AUTH_MANAGER)}")
+            (home / "airflow.cfg").touch()
+            migrated.append(home.name)
+
+        def wait(self, _timeout_seconds: float) -> int:
+            return 0
+
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr(local_airflow, "start", Migration)
+    monkeypatch.setattr(LocalAirflow, "_migrated", {})
+    own, other = {"PATH": "/own"}, {"PATH": "/other"}
+    fab = {"PATH": "/own", AUTH_MANAGER: "fab"}
+    for name, kind in enumerate((own, other, fab, own, other, fab)):
+        airflow = LocalAirflow(tmp_path / str(name), dags=tmp_path, plugins=tmp_path)
+        home = airflow.home
+        home.directory.mkdir()
+        database = f"sqlite:///{home.database}"
+        variables = {"AIRFLOW_HOME": str(home.directory), URL: database} | kind
+        airflow._migrate(variables)
+        assert home.database.read_text() == f"{kind['PATH']} {kind.get(AUTH_MANAGER)}"
+    assert migrated == ["0", "1", "2"]
