@@ -14,7 +14,7 @@ from counterpoise.pipeline import PlannedRun
 from local_kafka import LocalKafka
 from local_processes import wait_until
 from tests.support.faults import FAST, KB, SLOW, Ground
-from tests.support.kafka_facts import configs, placement, throttles
+from tests.support.kafka_facts import configs, configs_now, placement, throttles
 
 CALL_SECONDS = 3.0  # shorter than a broker's session: it counts as live all the while
 
@@ -189,5 +189,6 @@ def test_a_bystander_wakes_with_throttle_keys_in_hand_after_the_run_has_ended(
     kafka.thaw_broker(3)
     kafka.wait_until_ready()
     wait_until(
-        lambda: ground.watch().is_clean and configs(kafka) == before, "nothing to be left", 180
+        lambda: ground.watch().is_clean and configs_now(kafka) == before, "nothing to be left", 180
     )
+    assert configs(kafka) == before

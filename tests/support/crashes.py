@@ -137,7 +137,7 @@ def crashing_run(run: SimulatedRun, countdown: Countdown) -> None:
     run.go(run.driver(admin, ledger))
 
 
-class Remains(Countdown):
+class CrashRecorder(Countdown):
     """Never crashes: keeps, at every nth tick, what a process that dies there leaves."""
 
     def __init__(self, run: SimulatedRun, every: int) -> None:
@@ -155,11 +155,11 @@ def ended_after_crashes(run: SimulatedRun, *, every: int = 1) -> Iterator[Simula
     """Drive a run to its end, and yield it; then what its process would have left that dies before
     or after a write, as another one has brought it to its end.
     """
-    remains = Remains(run, every)
-    crashing_run(run, remains)
+    recorder = CrashRecorder(run, every)
+    crashing_run(run, recorder)
     assert run.run.state is RunState.DONE
     yield run
-    for copy in remains.found:
+    for copy in recorder.found:
         with copy.opened() as left:
             let_step_locks_run_out(left.ledger)
             assert left.run.state is RunState.DONE or left.go() is RunState.DONE
