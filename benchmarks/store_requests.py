@@ -119,9 +119,9 @@ class CountingStore(Store):
         file, make = self.stored.pop(path)
         self.stored[target] = replace(file, path=target), make
 
-    def download(self, path: str, target: Path) -> None:
+    def download(self, path: str, target: Path, *, max_bytes: int | None = None) -> bool:
         self.requests["job reads"] += 1
-        super().download(path, target)
+        return super().download(path, target, max_bytes=max_bytes)
 
     def upload(self, source: Path, path: str) -> None:
         self.requests["job writes"] += 1

@@ -36,6 +36,7 @@ from counterpoise.view_files import ViewFiles
 
 _LEFT_OUT: Final = "left-out.json"
 _FLEET_ENTRY: Final = "fleet-entry.json"
+_MAX_COPIED_BYTES: Final = 64 << 20  # of a file that is fetched as a whole
 _LOGGER = safe_logger(__name__)
 
 
@@ -104,7 +105,8 @@ def results_of_many(store: Store) -> Iterator["Results"]:
 class Results:
     """The results in a store; it reads the list of rounds once, so make a new one after a round.
 
-    With a `copy` a file for all clusters is fetched into it when it is first read.
+    With a `copy` a file for all clusters is fetched into it when it is first read; of a large one
+    only the row groups that are wanted are read, each time.
     """
 
     def __init__(self, store: Store, copy: WorkingCopy | None = None) -> None:
@@ -268,10 +270,11 @@ class Results:
                 raise StoreError(f"{self._store.uri(path)} {error}") from None
 
     def _holder_of(self, path: str) -> Store:
-        """Return where a file is read: its copy, where it has the rows of all clusters."""
-        if path.endswith(f"/{PACKED}"):
-            self._copy.fetch([path])
-        return self._copy.files if self._copy.has(path) else self._store
+        """Return where a file is read: its copy, where it has the rows of all clusters and is not
+        so large that reading one cluster's row groups is cheaper.
+        """
+        is_copied = path.endswith(f"/{PACKED}") and self._copy.fetch_small(path, _MAX_COPIED_BYTES)
+        return self._copy.files if is_copied else self._store
 
     def _paths(
         self, folder: str, name: str, packed_tables: Collection[str] | None

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.made_results import made_up_job
 from benchmarks.store_requests import NOW, CountingStore, snapshot
-from counterpoise import pipeline
+from counterpoise import pipeline, results
 from counterpoise.archive import Archive
 from counterpoise.errors import CounterpoiseError, StoreError
 from counterpoise.installation import Installation
@@ -80,12 +80,12 @@ def test_a_table_with_rows_of_one_cluster_alone_is_read_too(
     monkeypatch.setattr(analysing, "run_job", job_with_leader_changes_of_one)
     analyse(installation, store, hours)
     merge_newest_rounds(store, store.now + timedelta(hours=1))
-    results = installation.results
-    assert len({one.round_id for one in results.analysed.values()}) == 1
-    ids = {name: results.of_cluster(name) for name in CLUSTERS}
-    assert results.table("leader_changes", ids["demo"]).num_rows == hours
-    assert results.table("leader_changes", ids["other"]).num_rows == 0
-    assert results.table("broker_load", ids["other"]).num_rows == 3 * hours
+    found = installation.results
+    assert len({one.round_id for one in found.analysed.values()}) == 1
+    ids = {name: found.of_cluster(name) for name in CLUSTERS}
+    assert found.table("leader_changes", ids["demo"]).num_rows == hours
+    assert found.table("leader_changes", ids["other"]).num_rows == 0
+    assert found.table("broker_load", ids["other"]).num_rows == 3 * hours
 
 
 def test_a_report_says_the_same_after_eight_rounds_have_become_one(
@@ -142,6 +142,24 @@ def test_reports_of_several_clusters_fetch_what_these_share_once(
     tables = ("leader_changes", "partition_load", "topic_balance", "topic_load")
     assert store.requests["job reads"] == 3 * len(tables)
     assert store.requests["footer and row groups"] == 0
+
+
+def test_of_large_files_reports_read_the_rows_of_their_cluster_alone(
+    installation: Installation, store: ClockedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker's disk has no room for the tables of all clusters of a month."""
+    monkeypatch.setattr(analysing, "run_job", made_up_job)
+    analyse(installation, store, 3)
+    pipeline.report_balances(installation, CLUSTERS)
+    small = installation.archive.read_report("other/leader-balance.json")
+    monkeypatch.setattr(results, "_MAX_COPIED_BYTES", 100)
+    store.requests.clear()
+    reported = pipeline.report_balances(installation, CLUSTERS)
+    assert not reported.failures
+    assert installation.archive.read_report("other/leader-balance.json") == small
+    tables = ("leader_changes", "partition_load", "topic_balance", "topic_load")
+    assert store.requests["job reads"] == 3 * len(tables), "each one's size is looked at once"
+    assert store.requests["footer and row groups"] >= 3 * len(tables)
 
 
 def test_the_fleet_is_read_from_what_the_reports_of_its_clusters_left(

@@ -49,6 +49,7 @@ class WorkingCopy:
         self._store = store
         self._folder = folder
         self._fetched: set[str] = set()
+        self._too_large: set[str] = set()
         if folder is None:
             scheme, _, rest = store.root_uri.partition("://")
             self.root = f"{_HADOOP_SCHEMES.get(scheme, scheme)}://{rest}"
@@ -76,8 +77,15 @@ class WorkingCopy:
                 self._store.download(path, self._folder / path)
             self._fetched.add(path)
 
-    def has(self, path: str) -> bool:
-        """Return whether a file of the store was fetched."""
+    def fetch_small(self, path: str, max_bytes: int) -> bool:
+        """Copy a file of the store that is not here yet, unless it is larger; return whether it is
+        here. Raises StoreError.
+        """
+        if self._folder is None or path in self._too_large:
+            return False
+        if path not in self._fetched:
+            is_here = self._store.download(path, self._folder / path, max_bytes=max_bytes)
+            (self._fetched if is_here else self._too_large).add(path)
         return path in self._fetched
 
     def small_files(self, paths: Iterable[str], max_bytes: int) -> dict[str, bytes]:

@@ -205,16 +205,16 @@ class Store:
             self._make_folder_of(full)
             self._fs.move(self._full(path), full)
 
-    def download(self, path: str, target: Path) -> None:
-        """Copy a file of the store to a local file."""
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            self._naming_failures("read", path),
-            self._opened(path) as stream,
-            target.open("wb") as file,
-        ):
-            while block := stream.read(_BLOCK_BYTES):
-                file.write(block)
+    def download(self, path: str, target: Path, *, max_bytes: int | None = None) -> bool:
+        """Copy a file of the store to a local file, unless it is larger; return whether it was."""
+        with self._naming_failures("read", path), self._opened(path) as stream:
+            if max_bytes is not None and stream.size() > max_bytes:
+                return False
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as file:
+                while block := stream.read(_BLOCK_BYTES):
+                    file.write(block)
+        return True
 
     def upload(self, source: Path, path: str) -> None:
         """Copy a local file into the store."""
