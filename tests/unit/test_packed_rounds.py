@@ -1,11 +1,13 @@
 """Rounds on an object store, whose tables lie in a file for all clusters: no row is lost there."""
 
 import uuid
+import weakref
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from benchmarks.made_results import made_up_job
@@ -14,7 +16,7 @@ from counterpoise import pipeline, results
 from counterpoise.archive import Archive
 from counterpoise.errors import CounterpoiseError, StoreError
 from counterpoise.installation import Installation
-from counterpoise.pipeline import analysing
+from counterpoise.pipeline import analysing, reports
 from counterpoise.pipeline.newest_rounds import merge_newest_rounds
 from counterpoise.round_index import PATH
 from counterpoise.settings import FileConnections, Locations, parse_settings
@@ -181,6 +183,25 @@ def test_the_fleet_is_read_from_what_the_reports_of_its_clusters_left(
     assert store.requests["read"] == 2 + len(CLUSTERS) + 1
     analyse(installation, store, 1, first=2)
     assert '"snapshot_id": "demo-20261121T170000Z"' in fleet()
+
+
+def test_what_a_report_that_fails_had_read_does_not_stay_in_memory(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables: list[weakref.ref[pa.Table]] = []
+
+    def fail(*_: Any, **__: Any) -> None:
+        table = pa.table({"topic": ["orders"]})
+        tables.append(weakref.ref(table))
+        try:
+            raise ValueError(table.num_rows)
+        except ValueError as error:
+            raise StoreError("no such table") from error
+
+    monkeypatch.setattr(reports, "cluster_analysis", fail)
+    reported = pipeline.report_balances(installation, CLUSTERS)
+    assert [*reported.failures] == [*CLUSTERS]
+    assert [table() for table in tables] == [None, None]
 
 
 def test_a_report_that_fails_is_told_and_the_others_are_written(

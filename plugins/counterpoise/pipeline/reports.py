@@ -105,12 +105,18 @@ def report_balances(
                     if nothing_to_ask(installation, analysed):
                         quiet.append(cluster)
             except Exception as error:
-                failures[cluster] = error
                 is_ours = isinstance(error, CounterpoiseError)
                 _LOGGER.warning(
                     "the report of %s is not complete: %s", cluster, error, exc_info=not is_ours
                 )
+                failures[cluster] = _without_frames(error)
     return ReportedClusters(failures, tuple(quiet))
+
+
+def _without_frames(error: Exception) -> Exception:
+    """Return an error that no longer holds what its functions worked on: tables of a cluster."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
 
 
 def _write_report(installation: Installation, analysed: ClusterAnalysis) -> str:
