@@ -266,6 +266,46 @@ def test_the_plan_of_a_compaction_is_written_for_a_job_that_is_run_by_hand(
     assert json.loads(capsys.readouterr().out)["tables_of_days"] == 1
 
 
+def test_a_damaged_file_of_results_leaves_its_day_alone_and_the_others_are_compacted(
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A job by hand, too; of a cluster of its own it does not even look at the file."""
+    noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+    damaged = noon - timedelta(days=40)
+    loads_of_a_day(store, {"demo": 2}, damaged)
+    (path,) = store.list("results/partition_load", suffix=".parquet")
+    for days_ago in (3, 4):
+        loads_of_a_day(store, {"demo": 2, "other": 2}, noon - timedelta(days=days_ago))
+    store.write_text(path, "no Parquet")
+    days: list[int] = []
+
+    def run(_script: Path, arguments: Sequence[str], **_: Any) -> None:
+        days.append(len(json.loads(Path(arguments[-1]).read_text())["daily"]))
+
+    monkeypatch.setattr(spark_compaction, "run_job", run)
+
+    words = ["history", "export-compaction", "--out", str(tmp_path / "plan.json"), "--json"]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["tables_of_days"] == 4
+    assert "stays as it is" in caplog.text
+    caplog.clear()
+    assert main([*words, "--cluster", "other"]) == 0
+    assert json.loads(capsys.readouterr().out)["tables_of_days"] == 2
+    assert "stays as it is" not in caplog.text
+
+    assert main(["compact", "--json"]) == 3
+
+    (problem,) = json.loads(capsys.readouterr().out)["results"]["left_alone"]
+    assert problem.startswith(f"partition_load of demo of {damaged.date()} stays as it is: ")
+    assert "is not a complete Parquet file" in problem
+    assert days == [4]
+    assert path in store.list("results/partition_load"), "until its day has a table"
+
+
 @dataclass(frozen=True)
 class Input:
     row_count: int

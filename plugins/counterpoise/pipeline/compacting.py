@@ -78,6 +78,7 @@ class CompactionReport:
             for reason in (*cluster.left_alone, cluster.problem)
             if reason
         ]
+        problems += [f"results: {reason}" for reason in self.results.left_alone]
         if self.results.problem:
             problems.append(f"results: {self.results.problem}")
         return tuple(problems)
@@ -105,8 +106,8 @@ def compact(
             plans += [plan for plan in day_plans if _is_readable(installation, plan, report)]
         except CounterpoiseError as error:
             report.problem = str(error)
-    for some in in_jobs(plans):
-        _compact_days(installation, some, manifests, reports, log)
+    for job in in_jobs(plans):
+        _compact_days(installation, job, manifests, reports, log)
     for name, report in reports.items():
         try:
             report.files_deleted = _delete_unused(installation, name, now)
@@ -131,8 +132,7 @@ def compaction_by_hand(
         policy = installation.cluster(name).policy.history
         for plan in history.plan_days(name, files, policy, now):
             merges += [merge for merge in plan.merges if merge.row_count]
-    dailies = tables_of_days(installation, now)
-    return plan_of_job(merges, [daily for daily in dailies if daily.plan.cluster in names])
+    return plan_of_job(merges, tables_of_days(installation, now, names))
 
 
 def _is_readable(installation: Installation, plan: DayPlan, report: ClusterReport) -> bool:

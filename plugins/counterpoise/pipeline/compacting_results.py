@@ -9,8 +9,8 @@ only a day after they were finished.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
 from functools import cache, partial
 from typing import Any
@@ -23,6 +23,7 @@ from counterpoise.installation import Installation
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
 from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES, VIEWS
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.spark_compaction import (
     Daily,
@@ -35,6 +36,7 @@ from counterpoise.round_index import ROUNDS, document_path, write_document
 from counterpoise.storage import Store
 
 Log = Callable[[str], None]
+_LOGGER = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +46,44 @@ class ResultsReport:
     days_of_loads: int = 0  # tables made for the first time, or anew
     rounds_merged: int = 0
     files_deleted: int = 0
+    left_alone: tuple[str, ...] = ()  # since a file is damaged
     problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _LeftAlone:
+    """What is not compacted since a file is damaged: why, and the rounds of which it is."""
+
+    reasons: list[str] = field(default_factory=list)
+    rounds: set[str] = field(default_factory=set)
+
+    def add(self, what: str, error: StoreError, rounds: Iterable[str]) -> None:
+        self.reasons.append(f"{what} stays as it is: {error}")
+        self.rounds.update(rounds)
 
 
 def compact_results(installation: Installation, now: datetime, log: Log) -> ResultsReport:
     """Compact the results of all clusters; an error of ours ends it and is in the report."""
-    report = ResultsReport()
+    report, left_alone = ResultsReport(), _LeftAlone()
     try:
         policy = _longest_policy(installation)
         rounds = _finish_merges(installation.archive.store)
         manifests = installation.archive.manifests(installation.archive.clusters())
         existing = frozenset(manifests["snapshot_id"].to_pylist())
         report = replace(
-            report, days_of_loads=_make_daily(installation, rounds, existing, now, log)
+            report, days_of_loads=_make_daily(installation, rounds, existing, now, log, left_alone)
         )
-        report = replace(report, files_deleted=_drop_old_loads(installation, rounds, policy, now))
-        report = replace(
-            report, rounds_merged=_merge_rounds(installation, rounds, existing, policy, now, log)
-        )
+        # Of a day without its table its results are all there is.
+        complete = [one for one in rounds if one["round"] not in left_alone.rounds]
+        report = replace(report, files_deleted=_drop_old_loads(installation, complete, policy, now))
+        plans = history.plan_rounds(rounds, existing, policy, now)
+        report = replace(report, rounds_merged=_merge_rounds(installation, plans, log, left_alone))
         deleted = _delete_unused(installation.archive.store, policy, now)
         deleted += _merge_views(installation, now)
-        return replace(report, files_deleted=report.files_deleted + deleted)
+        report = replace(report, files_deleted=report.files_deleted + deleted)
     except CounterpoiseError as error:
-        return replace(report, problem=str(error))
+        report = replace(report, problem=str(error))
+    return replace(report, left_alone=tuple(left_alone.reasons))
 
 
 def _longest_policy(installation: Installation) -> HistoryPolicy:
@@ -119,24 +136,33 @@ def _make_daily(
     existing_ids: frozenset[str],
     now: datetime,
     log: Log,
+    left_alone: _LeftAlone,
 ) -> int:
-    dailies = _daily_tables(installation, rounds, existing_ids, now)
-    for some in in_jobs(dailies):
-        make_files(installation, (), _with_series(installation, some), log)
+    clusters = installation.settings.clusters
+    dailies = _daily_tables(installation, rounds, existing_ids, now, clusters, left_alone)
+    for job in in_jobs(dailies):
+        make_files(installation, (), _with_series(installation, job), log)
     for table in DAILY_TABLES:
         for cluster in installation.settings.clusters:
             copy_days(installation.archive.store, table, cluster)
     return len(dailies)
 
 
-def tables_of_days(installation: Installation, now: datetime) -> list[Daily]:
-    """Return the tables of a day that a compaction makes now; nothing is written."""
+def tables_of_days(
+    installation: Installation, now: datetime, clusters: Collection[str]
+) -> list[Daily]:
+    """Return the tables of a day of these clusters that a compaction makes now; nothing is
+    written.
+    """
     documents = _documents(installation.archive.store)
     merged = _merged_names(documents)
     rounds = [document for name, document in sorted(documents.items()) if name not in merged]
     manifests = installation.archive.manifests(installation.archive.clusters())
     existing_ids = frozenset(manifests["snapshot_id"].to_pylist())
-    dailies = _daily_tables(installation, rounds, existing_ids, now)
+    left_alone = _LeftAlone()
+    dailies = _daily_tables(installation, rounds, existing_ids, now, clusters, left_alone)
+    for reason in left_alone.reasons:
+        _LOGGER.warning("%s", reason)
     return _with_series(installation, dailies)
 
 
@@ -145,9 +171,10 @@ def _daily_tables(
     rounds: list[dict[str, Any]],
     existing_ids: frozenset[str],
     now: datetime,
+    clusters: Collection[str],
+    left_alone: _LeftAlone,
 ) -> list[Daily]:
-    clusters = installation.settings.clusters.items()
-    policies = {name: cluster.policy.history for name, cluster in clusters}
+    policies = {name: installation.cluster(name).policy.history for name in clusters}
     store = installation.archive.store
     files_of, counts_of = cache(partial(_files, store)), cache(partial(snapshot_counts, store))
     dailies = []
@@ -163,10 +190,15 @@ def _daily_tables(
                 for name, ids in plan.snapshot_ids_by_round.items()
                 for path in files_of(table, name, plan.cluster)
             }
-            if files:
+            try:
                 row_count = sum(
                     counts_of(path).get(one, 0) for path, ids in files.items() for one in ids
                 )
+            except StoreError as error:
+                what = f"{table} of {plan.cluster} of {plan.day}"
+                left_alone.add(what, error, plan.snapshot_ids_by_round)
+                continue
+            if files:
                 dailies.append(Daily(plan, files, row_count))
     return dailies
 
@@ -228,22 +260,26 @@ def _merge_views(installation: Installation, now: datetime) -> int:
 
 
 def _merge_rounds(
-    installation: Installation,
-    rounds: list[dict[str, Any]],
-    existing_ids: frozenset[str],
-    policy: HistoryPolicy,
-    now: datetime,
-    log: Log,
+    installation: Installation, plans: Iterable[RoundMerge], log: Log, left_alone: _LeftAlone
 ) -> int:
     store = installation.archive.store
-    plans = history.plan_rounds(rounds, existing_ids, policy, now)
-    for some in in_jobs(merge for plan in plans for merge in _merges(store, plan)):
-        make_files(installation, some, (), log)
+    merges_of: dict[str, list[Merge]] = {}
+    whole = []
     for plan in plans:
+        if not left_alone.rounds.isdisjoint(plan.snapshot_ids_by_round):
+            continue  # of a day without its table they are all there is
+        try:
+            merges_of[plan.name] = _merges(store, plan)
+            whole.append(plan)
+        except StoreError as error:
+            left_alone.add(f"round {plan.name}", error, plan.snapshot_ids_by_round)
+    for job in in_jobs(merge for merges in merges_of.values() for merge in merges):
+        make_files(installation, job, (), log)
+    for plan in whole:
         write_document(store, plan.document)
         for name in plan.snapshot_ids_by_round:
             store.delete(document_path(name))
-    return sum(len(plan.snapshot_ids_by_round) for plan in plans)
+    return sum(len(plan.snapshot_ids_by_round) for plan in whole)
 
 
 def _merges(store: Store, plan: RoundMerge) -> list[Merge]:

@@ -1,7 +1,7 @@
 """Files of the store that the Spark job `history_compaction` merges: checked, moved into place.
 
-    for some in in_jobs(dailies):
-        make_files(installation, (), some, log)
+    for job in in_jobs(dailies):
+        make_files(installation, (), job, log)
 
 A job is bounded by the rows that it reads, and gets the memory that they need. A file that exists
 already, with the rows that it must have, is not made again: an interrupted compaction goes on.
