@@ -245,16 +245,24 @@ def at_hours(*times: float) -> LeaderBalance:
 
 
 def test_a_gap_is_more_than_two_and_a_half_usual_intervals() -> None:
-    balance = at_hours(0, 1, 2, 3, 5.5, 6.5, 9.5, 10.5)
+    balance = at_hours(0, 1, 2, 3, 5.5, 6.5, 7.5, 10.5, 11.5)
     (gap,) = balance.events
     assert (gap.kind, hours(gap), gap.seconds, gap.count) == (
         EventKind.GAP,
-        (6.5, 9.5),
+        (7.5, 10.5),
         3 * 3600,
         2,
     )
-    assert balance.breaks == (6,)
+    assert balance.breaks == (7,)
     assert at_hours(0, 9).breaks == ()  # two snapshots say nothing of what is usual
+
+
+def test_a_schedule_that_became_slower_is_known_by_its_second_interval() -> None:
+    """Hourly for a day, then every two days: the newest snapshot has rates, so no gap is there."""
+    hourly = range(25)
+    assert at_hours(*hourly, 72).breaks == (25,)
+    assert at_hours(*hourly, 72, 120).breaks == ()
+    assert at_hours(*hourly, 72, 120, 168).breaks == ()
 
 
 def test_thinned_out_snapshots_of_the_past_are_no_gaps() -> None:

@@ -33,7 +33,7 @@ from counterpoise.model.columns import (
     positions_in,
 )
 from counterpoise.model.events import SnapshotChanges
-from counterpoise.model.intervals import GAP
+from counterpoise.model.intervals import GAP, usual_lately
 
 NO_RACK: Final = -1
 # Intervals to either side that define what is usual there: old snapshots may be thinned out.
@@ -115,7 +115,7 @@ class SeriesColumns:
     @cached_property
     def usual_seconds(self) -> list[float]:
         """Return the usual interval for each one, in seconds: the median of all, or that of the
-        neighbours before or after it where it is larger.
+        neighbours before or after it, or `usual_lately`, where it is larger.
 
         So snapshots that were thinned out (one a day for last year) are no gaps, although those of
         today come by the hour: of ten intervals of 24 hours and then twenty of 1 hour the median is
@@ -127,7 +127,8 @@ class SeriesColumns:
         for index in range(len(seconds)):
             earlier = seconds[max(0, index - _NEIGHBOURS) : index]
             later = seconds[index + 1 : index + 1 + _NEIGHBOURS]
-            usual.append(max(overall, median(earlier or [0.0]), median(later or [0.0])))
+            lately = usual_lately(seconds[: index + 1])
+            usual.append(max(overall, median(earlier or [0.0]), median(later or [0.0]), lately))
         return usual
 
     @property

@@ -20,10 +20,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from counterpoise.model.grouping import grouped
-from counterpoise.model.intervals import max_seconds
+from counterpoise.model.intervals import MIN_INTERVALS, max_seconds, usual_lately
 
 _INTERVALS: Final = 20  # that say how often snapshots are made
-_MIN_INTERVALS: Final = 3
 _READ_TO_COMPARE: Final = ("topics", "partitions")
 _READ_TO_ANALYSE: Final = ("brokers", "replicas", "log_dirs")
 
@@ -117,8 +116,7 @@ def _usual_seconds(manifests: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Return for each snapshot the usual interval of its cluster, its own among them; none where
     there are fewer than three.
 
-    It is the median of the last 20, or that of the last 3 where that is larger: a schedule that
-    became slower is known by its second interval.
+    It is the median of the last 20, or `usual_lately` where that is larger.
     """
     usual = {}
     by_cluster = grouped((row["cluster"], row) for row in manifests)
@@ -126,9 +124,9 @@ def _usual_seconds(manifests: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         intervals: deque[float] = deque(maxlen=_INTERVALS)
         for before, after in pairwise(rows):
             intervals.append((after["observed_at"] - before["observed_at"]).total_seconds())
-            if len(intervals) >= _MIN_INTERVALS:
-                lately = list(intervals)[-_MIN_INTERVALS:]
-                usual[after["snapshot_id"]] = max(median(intervals), median(lately))
+            if len(intervals) >= MIN_INTERVALS:
+                lately = usual_lately(list(intervals))
+                usual[after["snapshot_id"]] = max(median(intervals), lately)
     return usual
 
 

@@ -6,12 +6,25 @@
 A mean over days would hide what happened in them, unless that is how often snapshots are made.
 """
 
+from collections.abc import Sequence
+from statistics import median
 from typing import Final
 
 GAP: Final = 2.5  # times the usual interval
 # That a rate is a mean over, at most, where snapshots are made at least daily: a day, and a start
 # that was late.
 MAX_SECONDS: Final = 26 * 3600.0
+
+
+MIN_INTERVALS: Final = 3  # that say how often snapshots are made
+
+
+def usual_lately(seconds: Sequence[float]) -> float:
+    """Return the median of the last three intervals, in seconds; 0 where there are fewer.
+
+    So a schedule that became slower is known by its second interval: 1 h, 48 h and 48 h give 48 h.
+    """
+    return median(seconds[-MIN_INTERVALS:]) if len(seconds) >= MIN_INTERVALS else 0.0
 
 
 def max_seconds(usual: float | None) -> float:
