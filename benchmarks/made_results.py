@@ -23,11 +23,13 @@ _PARTITIONS: Final = 12
 
 
 def rows_of(table: str, cluster: str, at: datetime) -> list[dict[str, Any]]:
-    """Return rows of one of RESULT_TABLES of a snapshot: every count is 4, every rate 1,000."""
+    """Return rows of one of RESULT_TABLES of a snapshot: every count is 4, and rates are known."""
     head = {"cluster": cluster, "observed_at": at}
     head["snapshot_id"] = history.snapshot_id_for(cluster, at)
     same: dict[str, Any] = {
-        field.name: 4 for field in RESULT_TABLES[table] if field.type == pa.int64()
+        field.name: 0 if _counts_bounds(field.name) else 4
+        for field in RESULT_TABLES[table]
+        if field.type == pa.int64()
     }
     if table == "snapshot_changes":
         zeros = dict.fromkeys(same, 0)
@@ -35,7 +37,7 @@ def rows_of(table: str, cluster: str, at: datetime) -> list[dict[str, Any]]:
         known = {"cluster_id": "id", "is_rebuilt": False, "seconds": 3_600.0, "partitions": 12}
         return [zeros | known | {"previous_snapshot_id": before} | head]
     if table in ("broker_balance", "broker_load"):
-        same |= {"is_fenced": False, "leaders_not_preferred": 0, "rates_unknown": 0}
+        same |= {"is_fenced": False, "leaders_not_preferred": 0}
         return [same | head | {"broker_id": broker_id} for broker_id in _BROKERS]
     if table == "log_dir_load":
         return [same | head | {"broker_id": b, "log_dir": "/data"} for b in _BROKERS]
@@ -52,7 +54,9 @@ def daily_table(table: str, cluster: str, day: date) -> pa.Table:
     """Return one of DAILY_TABLES: an hour of everything."""
     schema = DAILY_TABLES[table]
     same: dict[str, Any] = {
-        field.name: 3_600 for field in schema if field.type in (pa.int64(), pa.float64())
+        field.name: 0 if _counts_bounds(field.name) else 3_600
+        for field in schema
+        if field.type in (pa.int64(), pa.float64())
     }
     same |= {"cluster": cluster, "date": day, "topic": "orders"}
     if "rates" in schema.names:
@@ -61,6 +65,11 @@ def daily_table(table: str, cluster: str, day: date) -> pa.Table:
         return pa.Table.from_pylist([same], schema=schema)
     rows = [same | {"partition": number} for number in range(_PARTITIONS)]
     return pa.Table.from_pylist(rows, schema=schema)
+
+
+def _counts_bounds(column: str) -> bool:
+    """Return whether a column counts rates that are not known, or only lower bounds."""
+    return "at_least" in column or "unknown" in column
 
 
 def results_table(name: str, clusters: Iterable[str], times: Iterable[datetime]) -> pa.Table:
