@@ -47,16 +47,16 @@ def test_nothing_flaps_where_no_leader_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("days", "most"), [(1, 10), (30, 10), (31, 10), (45, 15), (90, 30), (365, 121)]
+    ("days", "limit"), [(1, 10), (30, 10), (31, 10), (45, 15), (90, 30), (365, 121)]
 )
 def test_who_restarts_each_broker_once_a_week_sees_no_flapping_in_any_period(
-    days: int, most: int
+    days: int, limit: int
 ) -> None:
     restarts = changes(*[("orders", 0, 2)] * (days // 7))
-    flaps = changes(("orders", 1, most), ("orders", 2, most + 1))
+    flaps = changes(("orders", 1, limit), ("orders", 2, limit + 1))
     found = flapping(elections([restarts, flaps]), timedelta(days=days), snapshot_count=24)
-    assert [(one.partition, one.elections) for one in found.partitions] == [(2, most + 1)]
-    assert found.max_elections == most
+    assert [(one.partition, one.elections) for one in found.partitions] == [(2, limit + 1)]
+    assert found.max_elections == limit
 
 
 def test_the_markdown_names_topics_and_partitions_that_flap() -> None:

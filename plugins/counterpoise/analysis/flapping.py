@@ -48,8 +48,8 @@ def flapping(sums: pa.Table, period: timedelta, *, snapshot_count: int) -> Flapp
 
     `snapshot_count` is of the snapshots that the elections are known from.
     """
-    most = max_elections(period)
-    often = sums.filter(pc.greater(sums["elections"], most))
+    limit = max_elections(period)
+    often = sums.filter(pc.greater(sums["elections"], limit))
     found = [FlappingPartition(*row) for row in rows_of(often, *_SUMS.names)]
     found.sort(key=lambda one: (-one.elections, one.topic, one.partition))
     by_topic: dict[str, int] = defaultdict(int)
@@ -61,7 +61,7 @@ def flapping(sums: pa.Table, period: timedelta, *, snapshot_count: int) -> Flapp
         partition_count=len(found),
         topics=tuple(topics[:_SHOWN]),
         snapshot_count=snapshot_count,
-        max_elections=most,
+        max_elections=limit,
     )
 
 
