@@ -91,7 +91,7 @@ def kafka_rebalance() -> None:
         with airflow_installation() as installation:
             run = handover.judged_run(installation, ti)
             states = handover.states_of(ti, (*WORK, *ENDS))
-            handover.end_unanswered(installation, ti, run["run_id"], states)
+            handover.end_unanswered(installation, ti, run["run_id"])
             pipeline.verdict(installation, run["run_id"], states)
 
     opened = open_run()

@@ -341,22 +341,22 @@ def withdraw_unneeded(installation: "Installation", cluster: str) -> None:
     tell_about_run(installation, run.run_id)
 
 
-def end_unanswered(
-    installation: "Installation", ti: Any, run_id: str, task_states: Mapping[str, str | None]
-) -> None:
-    """Reject a plan that still waits for an answer, since this Dag run ends and nobody is asked any
-    more: `validate` refused it, nobody could be asked, or somebody has ended the Dag run.
+def end_unanswered(installation: "Installation", ti: Any, run_id: str) -> None:
+    """Reject a plan that still waits for an answer although nobody can give one: `validate` refused
+    it, or nobody is left who may approve it. Any other plan is for people to go on with, by
+    clearing what failed, or to reject.
 
-    Raises RefusedError then, which fails the Dag run.
+    Raises RefusedError where it rejects, which fails the Dag run.
     """
-    from counterpoise import controls
+    from counterpoise import controls, pipeline
 
     run = installation.ledger.run(run_id)
     if run.state is not RunState.PROPOSED:
         return
-    failed = [task_id for task_id, state in task_states.items() if state == "failed"]
-    why = f"its task {failed[0]} failed, or was ended" if failed else "somebody has ended it"
-    reason = f"the Dag run ended without an answer on record: {why}"
+    why = pipeline.why_no_answer_can_come(installation, run_id)
+    if not why:
+        return
+    reason = f"nobody could answer: {why}"
     try:
         controls.record_decision(
             installation,

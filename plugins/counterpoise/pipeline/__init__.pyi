@@ -7,6 +7,7 @@ from .approving import (
     preflight_warnings,
     second_approval_question,
     validate,
+    why_no_answer_can_come,
 )
 from .auditing import audit, audit_page, failure_of
 from .compacting import CompactionReport, compact, compaction_by_hand
@@ -129,6 +130,7 @@ __all__ = [
     "verdict",
     "verify",
     "watch_throttles",
+    "why_no_answer_can_come",
     "with_new_brokers",
     "write_balance_report",
     "write_data_docs",

@@ -34,7 +34,12 @@ from counterpoise.model.run import Run, why_requested
 from counterpoise.model.safe_text import for_markdown, one_line, safe_logger
 from counterpoise.model.words import pluralize
 from counterpoise.pipeline.snapshots import checked_snapshot
-from counterpoise.rule_approvals import MUST_NOT_RUN, NOT_VALIDATED, VALIDATED
+from counterpoise.rule_approvals import (
+    MUST_NOT_RUN,
+    NOT_VALIDATED,
+    VALIDATED,
+    is_refused_by_validation,
+)
 from counterpoise.units import format_rate
 from counterpoise.validation import (
     OVERRIDABLE_RULES,
@@ -175,6 +180,22 @@ def _plan_view(installation: Installation, plan: RebalancePlan) -> PlanView:
     movement = installation.cluster(plan.cluster).policy.movement
     rate = default_rate(plan, movement)
     return PlanView(plan, rate, max_moves=max_moves_at_once(movement))
+
+
+def why_no_answer_can_come(installation: Installation, run_id: str) -> str:
+    """Return why nobody can approve a plan that waits for its first answer; "" where somebody
+    can.
+    """
+    run = installation.ledger.run(run_id)
+    if is_refused_by_validation(run, installation.ledger.journal(run_id).events()):
+        return "its plan must not run"
+    try:
+        access.people_to_ask(
+            installation.cluster(run.cluster).policy, installation.people, run.requester
+        )
+    except RefusedError as error:
+        return one_line(str(error))
+    return ""
 
 
 def approval_question(installation: Installation, run_id: str) -> ApprovalQuestion:
