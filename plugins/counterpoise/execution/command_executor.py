@@ -115,7 +115,8 @@ class CommandExecutor:
 
     def record_once(self, kind: str, text: str, step: "Step") -> None:
         """Record an event unless this run has recorded the same before."""
-        if not self._calls.has_event(kind, text):
+        events = self._journal.events()
+        if not any(event.kind == kind and event.text == text for event in events):
             self.record_event(kind, text, step)
 
     def _throttle(

@@ -40,7 +40,9 @@ class RecordedCalls:
         an event that the run has is not written once more.
         """
         self._admin, self._journal, self._log = admin, journal, log
-        self._is_repeated = is_repeated
+        # Read now: while something is written, nothing else is read.
+        events = journal.events() if is_repeated else ()
+        self._not_again = {(event.kind, event.text) for event in events}
 
     def restore(self, keys: Sequence[KeyChange], step: "Step") -> CallResults[ConfigResource]:
         """Restore keys in one call.
@@ -88,14 +90,10 @@ class RecordedCalls:
 
     def record_event(self, kind: str, text: str, step: "Step") -> None:
         """Write what is about to be done to the ledger, and to the log."""
-        if self._is_repeated and self.has_event(kind, text):
+        if (kind, text) in self._not_again:
             return
         step.event(kind, text)
         self._log(f"{kind}: {text}")
-
-    def has_event(self, kind: str, text: str) -> bool:
-        """Return whether the run has recorded the same before."""
-        return any(event.kind == kind and event.text == text for event in self._journal.events())
 
     def record_errors(self, what: str, results: AnyResults, step: "Step") -> None:
         """Record errors of single partitions or resources; the next observation shows the rest."""
