@@ -288,12 +288,15 @@ def test_help_says_what_a_command_is_for(shell: CommandLine, command: str) -> No
         ),
         (
             ["stop", "--from-plan", "good.json", "--cluster", "demo"],
-            "clusters.yaml: cannot be read",
+            "clusters.yaml: 1 problem\n  cannot be read (No such file",
         ),
         (["watch"], "one of the arguments --cluster --all is required"),
         (["execute", "edited.json"], "edited after it was made"),
-        (["execute", "good.json"], "clusters.yaml: cannot be read"),
-        (["snapshot", "--cluster", "demo"], "clusters.yaml: cannot be read"),
+        (["execute", "good.json"], "clusters.yaml: 1 problem\n  cannot be read (No such file"),
+        (
+            ["snapshot", "--cluster", "demo"],
+            "clusters.yaml: 1 problem\n  cannot be read (No such file",
+        ),
         (["snapshot", "--bootstrap", "localhost"], "has no port"),
         (["snapshot"], "one of the arguments --cluster --bootstrap is required"),
         (["import", "state.json", "--state", "state.json", "--out", "p"], "version is missing"),

@@ -129,9 +129,11 @@ def _check_requested_rate(installation: Installation, run: Run, approval: Approv
 def _check_wanted_since(installation: Installation, run: Run) -> None:
     """Raise NotApprovedError where nobody who may has asked for a run to go on since it halted."""
     approvals = installation.ledger.approvals_of(run.run_id)
-    is_granted = bool(approvals) and approvals[-1].decision is Decision.GRANTED
-    if not is_granted or run.closed_at is None or approvals[-1].at >= run.closed_at:
-        return  # without a yes, the check of the approval says so
+    last = approvals[-1] if approvals else None
+    if last is None or last.decision is not Decision.GRANTED or last.person.is_rule:
+        return  # the check of the approval says why it does not go on
+    if run.closed_at is None or last.at >= run.closed_at:
+        return
     if access.named_entries(installation.cluster(run.cluster).policy, Action.OPERATE):
         raise NotApprovedError(
             f"run {run.run_id} has halted ({run.reason}), and the policy names who may operate: "
