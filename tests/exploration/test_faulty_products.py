@@ -38,8 +38,8 @@ def _finds(scenario: Scenario, budget: Budget, promise: str) -> None:
 def test_finds_a_resume_that_restores_what_older_runs_left_while_its_own_moves_are_in_flight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def restore_at_once(installation: Installation, cluster: str) -> None:
-        ledger = installation.ledger
+    def restore_at_once(installation: Installation, opened: Run) -> None:
+        ledger, cluster = installation.ledger, opened.cluster
         with ledger.step(cluster) as step, installation.operator(cluster) as admin:
             for run in ledger.runs(cluster=cluster):
                 if run.state in ENDED_STATES:

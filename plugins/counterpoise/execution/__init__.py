@@ -7,13 +7,12 @@ the same as going on.
 
 from counterpoise.execution.driver import Driver, ExecutionOptions
 from counterpoise.execution.leftovers import late_moves
-from counterpoise.execution.throttling.pending_restores import is_pending_restore, restore_pending
+from counterpoise.execution.throttling.pending_restores import restore_pending
 from counterpoise.execution.throttling.restore import keys_to_restore
 
 __all__ = [
     "Driver",
     "ExecutionOptions",
-    "is_pending_restore",
     "keys_to_restore",
     "late_moves",
     "restore_pending",

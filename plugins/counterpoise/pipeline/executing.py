@@ -18,7 +18,7 @@ from counterpoise.approval import (
     why_two_people,
 )
 from counterpoise.errors import NotApprovedError, RefusedError, UnknownOutcomeError
-from counterpoise.execution import Driver, ExecutionOptions, is_pending_restore, restore_pending
+from counterpoise.execution import Driver, ExecutionOptions, restore_pending
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.approval import Approval, Decision
@@ -83,7 +83,7 @@ def opened_run(
         installation.check_name(plan)
     if run.state is RunState.APPROVED:
         check_plan_rules(installation, plan)
-    _restore_pending(installation, run.cluster)
+    _restore_pending(installation, run)
     with execution(installation, run_id, fingerprint, log) as driver:
         driver.open(seen=seen or run)
         yield driver
@@ -148,20 +148,19 @@ def _check_wanted_since(installation: Installation, run: Run) -> None:
         )
 
 
-def _restore_pending(installation: Installation, cluster: str) -> None:
+def _restore_pending(installation: Installation, run: Run) -> None:
     """Restore config keys of earlier runs, which this run would otherwise note as its "before".
 
     Raises UnknownOutcomeError where that was sent and not answered: it could come while this run
     needs the same keys.
     """
-    runs = installation.ledger.runs(cluster=cluster, were_started=True)
-    ended = [run for run in runs if run.state not in UNDER_WAY_STATES]
-    if not any(_has_pending_restores(installation, run) for run in ended):
+    journal = installation.ledger.journal(run.run_id)
+    pending = journal.pending_restores()
+    if not pending or run.state in UNDER_WAY_STATES:
         return
-    unanswered_before = _unanswered_keys(installation, ended)
-    with installation.operator(cluster) as admin:
-        restore_pending_of(installation, admin, cluster)
-    if unanswered := _unanswered_keys(installation, ended) - unanswered_before:
+    with installation.operator(run.cluster) as admin:
+        restore_pending_of(installation, admin, run.cluster)
+    if unanswered := _unanswered_keys(journal.pending_restores()) - _unanswered_keys(pending):
         names = join_names(sorted({f"{resource.name} {key}" for resource, key in unanswered}))
         raise UnknownOutcomeError(
             f"nobody answered when config keys that earlier runs left were restored ({names}): "
@@ -169,22 +168,16 @@ def _restore_pending(installation: Installation, cluster: str) -> None:
         )
 
 
-def _unanswered_keys(installation: Installation, runs: Iterable[Run]) -> set[ResourceKey]:
-    """Return the keys of topics of which a change may still come: the controller has not answered.
+def _unanswered_keys(keys: Iterable[TouchedKey]) -> set[ResourceKey]:
+    """Return those of topics of which a change may still come: the controller has not answered.
 
     A broker that does not answer would keep every run from starting.
     """
-    journals = (installation.ledger.journal(run.run_id) for run in runs)
     return {
         touched.resource_key
-        for journal in journals
-        for touched in journal.touched()
+        for touched in keys
         if touched.resource.is_topic and touched.has_unanswered_call
     }
-
-
-def _has_pending_restores(installation: Installation, run: Run) -> bool:
-    return any(map(is_pending_restore, installation.ledger.journal(run.run_id).touched()))
 
 
 def restore_pending_of(
