@@ -32,7 +32,7 @@ from counterpoise.model.request_words import (
     form_title,
     in_form_words,
 )
-from counterpoise.model.run import RunState
+from counterpoise.model.run import Run, RunState
 from counterpoise.model.safe_text import one_line, safe_logger, without_control_characters
 from counterpoise.orchestration.delivery import tell_about_run
 from counterpoise.orchestration.installation import airflow_installation, failing_for_good
@@ -317,28 +317,40 @@ def withdraw_unneeded(installation: "Installation", cluster: str) -> None:
     """Reject the plan that the analysis asked for, that waits for an answer and that is no longer
     needed.
     """
-    from counterpoise import controls, pipeline
+    from counterpoise import pipeline
 
     unneeded = pipeline.unneeded_proposal(installation, cluster)
     if unneeded is None:
         return
     run, why = unneeded
-    reason = f"no longer needed: {why}"
+    reason, by = f"no longer needed: {why}", Person.of_analysis()
+    if _has_ended(installation, run, Decision.REJECTED, by, reason):
+        _LOGGER.info("the plan of run %s is withdrawn: %s", run.run_id, reason)
+
+
+def _has_ended(
+    installation: "Installation", run: Run, decision: Decision, by: Person, reason: str
+) -> bool:
+    """End a plan that waits for an answer, and tell people; return False where somebody was faster:
+    it is answered, or superseded.
+    """
+    from counterpoise import controls
+
     try:
         controls.record_decision(
             installation,
             run.run_id,
             run.fingerprint,
-            decision=Decision.REJECTED,
-            by=Person.of_analysis(),
+            decision=decision,
+            by=by,
             reason=reason,
             rate=None,
         )
-    except RunConflictError as error:  # answered, or superseded, since
-        _LOGGER.info("not withdrawn: %s", error)
-        return
-    _LOGGER.info("the plan of run %s is withdrawn: %s", run.run_id, reason)
+    except RunConflictError as error:
+        _LOGGER.info("not ended: %s", error)
+        return False
     tell_about_run(installation, run.run_id)
+    return True
 
 
 def end_unanswered(installation: "Installation", ti: Any, run_id: str) -> None:
@@ -348,7 +360,7 @@ def end_unanswered(installation: "Installation", ti: Any, run_id: str) -> None:
 
     Raises RefusedError where it rejects, which fails the Dag run.
     """
-    from counterpoise import controls, pipeline
+    from counterpoise import pipeline
 
     run = installation.ledger.run(run_id)
     if run.state is not RunState.PROPOSED:
@@ -356,22 +368,9 @@ def end_unanswered(installation: "Installation", ti: Any, run_id: str) -> None:
     why = pipeline.why_no_answer_can_come(installation, run_id)
     if not why:
         return
-    reason = f"nobody could answer: {why}"
-    try:
-        controls.record_decision(
-            installation,
-            run_id,
-            run.fingerprint,
-            decision=Decision.TIMED_OUT,
-            by=Person(f"Dag run {ti.run_id}", f"{DAG}:{ti.dag_id}"),
-            reason=reason,
-            rate=None,
-        )
-    except RunConflictError as error:  # answered, or superseded, since
-        _LOGGER.info("not rejected: %s", error)
-        return
-    tell_about_run(installation, run_id)
-    raise RefusedError(f"the plan of run {run_id} is rejected: {reason}")
+    reason, by = f"nobody could answer: {why}", Person(f"Dag run {ti.run_id}", f"{DAG}:{ti.dag_id}")
+    if _has_ended(installation, run, Decision.TIMED_OUT, by, reason):
+        raise RefusedError(f"the plan of run {run_id} is rejected: {reason}")
 
 
 def request_rebalance(
