@@ -255,6 +255,16 @@ def check_can_be_approved(
     )
 
 
+def check_somebody_may_approve(
+    policy: ClusterPolicy, people: People, requester: Person, *, needed: int
+) -> None:
+    """Raise RefusedError for a plan that nobody may approve, before it waits for that: neither as
+    many people as it needs, nor a rule of the policy.
+    """
+    if needed > 1 or not policy.approval.by_rule:
+        check_can_be_approved(policy, people, requester, needed=needed)
+
+
 def _verified(people: People, person: Person) -> Person:
     """Return the person without what they claim: the name that their account stands for."""
     if not person.account:

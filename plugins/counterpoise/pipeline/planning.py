@@ -138,15 +138,11 @@ def _submitted_or_reason(
 def _check_can_be_approved(
     installation: Installation, new_plan: RebalancePlan, requested_by: Person
 ) -> None:
-    """Raise RefusedError for a plan that nobody may approve, before it waits for that: neither as
-    many people as it needs, nor a rule of the policy.
-    """
+    """Raise RefusedError for a plan that nobody may approve."""
     policy, people = installation.cluster(new_plan.cluster).policy, installation.people
-    needed = people_needed(new_plan, policy.approval)
-    if needed == 1 and policy.approval.by_rule:
-        return
     requester = access.check_may_propose(policy, people, requested_by)
-    access.check_can_be_approved(policy, people, requester, needed=needed)
+    needed = people_needed(new_plan, policy.approval)
+    access.check_somebody_may_approve(policy, people, requester, needed=needed)
 
 
 def snapshot_to_plan_on(installation: Installation, cluster: str) -> ClusterSnapshot:

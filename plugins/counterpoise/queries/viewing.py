@@ -121,9 +121,7 @@ class Viewing:
         """
         policy = self.settings.clusters[cluster].policy
         needed = 2 if why_two_people_for(goal, policy.approval) else 1
-        if needed == 1 and policy.approval.by_rule:
-            return
-        access.check_can_be_approved(policy, self.settings.people, self.person, needed=needed)
+        access.check_somebody_may_approve(policy, self.settings.people, self.person, needed=needed)
 
     def with_removed(self, clusters: Iterable[str]) -> tuple[str, ...]:
         """Return what of these the viewer may view: also clusters that the settings do not name
