@@ -9,7 +9,7 @@ only a day after they were finished.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
 from functools import cache, partial
@@ -68,8 +68,7 @@ def compact_results(installation: Installation, now: datetime, log: Log) -> Resu
     try:
         policy = _longest_policy(installation)
         rounds = _finish_merges(installation.archive.store)
-        manifests = installation.archive.manifests(installation.archive.clusters())
-        existing = frozenset(manifests["snapshot_id"].to_pylist())
+        existing = _snapshot_ids(installation)
         report = replace(
             report, days_of_loads=_make_daily(installation, rounds, existing, now, log, left_alone)
         )
@@ -103,15 +102,24 @@ def _finish_merges(store: Store) -> list[dict[str, Any]]:
 
     These are deleted now, in case an interrupted compaction left them.
     """
-    documents = _documents(store)
-    merged = _merged_names(documents)
-    for name in sorted(merged & documents.keys()):
+    rounds, merged = _rounds(store)
+    for name in merged:
         store.delete(document_path(name))
-    return [document for name, document in sorted(documents.items()) if name not in merged]
+    return rounds
 
 
-def _merged_names(documents: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    return {name for document in documents.values() for name in document.get("merged", ())}
+def _rounds(store: Store) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the lists of rounds, and the names of those that were merged into another one."""
+    documents = _documents(store)
+    merged = {name for document in documents.values() for name in document.get("merged", ())}
+    rounds = [document for name, document in sorted(documents.items()) if name not in merged]
+    return rounds, sorted(merged & documents.keys())
+
+
+def _snapshot_ids(installation: Installation) -> frozenset[str]:
+    """Return the snapshots that the history has."""
+    manifests = installation.archive.manifests(installation.archive.clusters())
+    return frozenset(manifests["snapshot_id"].to_pylist())
 
 
 def _documents(store: Store) -> dict[str, dict[str, Any]]:
@@ -154,12 +162,8 @@ def tables_of_days(
     """Return the tables of a day of these clusters that a compaction makes now; nothing is
     written.
     """
-    documents = _documents(installation.archive.store)
-    merged = _merged_names(documents)
-    rounds = [document for name, document in sorted(documents.items()) if name not in merged]
-    manifests = installation.archive.manifests(installation.archive.clusters())
-    existing_ids = frozenset(manifests["snapshot_id"].to_pylist())
-    left_alone = _LeftAlone()
+    rounds, _ = _rounds(installation.archive.store)
+    existing_ids, left_alone = _snapshot_ids(installation), _LeftAlone()
     dailies = _daily_tables(installation, rounds, existing_ids, now, clusters, left_alone)
     for reason in left_alone.reasons:
         _LOGGER.warning("%s", reason)
