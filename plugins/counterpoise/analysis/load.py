@@ -89,7 +89,7 @@ def cluster_load(
         return None
     period = Period(columns)
     as_leader, as_follower = _read_traffic(_of_cluster(series, cluster), period)
-    brokers = _brokers(period, as_leader, as_follower)
+    brokers, bytes_in = _brokers(period, as_leader, as_follower), as_leader.total()
     topics = topic_history(series, topic_load, topic_daily, period, since, end_of_days or until)
     loads_now = period.rows_now(_of_cluster(partition_load, cluster))
     growth = growth_of(_of_cluster(log_dir_load, cluster), columns)
@@ -99,9 +99,9 @@ def cluster_load(
         observed_at=columns.times[-1],
         since=columns.times[columns.first],
         snapshot_count=columns.snapshot_count - columns.first,
-        bytes_in=_rates(as_leader.total(), period)[0],
+        bytes_in=_rates(bytes_in, period)[0],
         replicated_in=_rates(as_follower.total(), period)[0],
-        bytes_in_trace=TimeAxis(columns, columns.first).trace(as_leader.total().rates[0]),
+        bytes_in_trace=TimeAxis(columns, columns.first).trace(bytes_in.rates[0]),
         leaders=_known_evenness([b.as_leader.now for b in brokers if not b.is_fenced]),
         followers=_known_evenness([b.as_follower.now for b in brokers if not b.is_fenced]),
         brokers=brokers,
