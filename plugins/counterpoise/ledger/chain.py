@@ -362,8 +362,8 @@ def _delete(connection: sa.Connection, cluster: str, gone: Sequence[Link]) -> No
     connection.execute(chain.delete().where(chain.c.cluster == cluster, is_gone))
 
 
-def _delete_rows_of_forgotten_runs(connection: sa.Connection, cluster: str) -> int:
-    """Delete the rows of ended runs of which no event is left, and return how many.
+def _delete_rows_of_forgotten_runs(connection: sa.Connection, cluster: str) -> None:
+    """Delete the rows of ended runs of which no event is left.
 
     What may still matter stays, however old: moves that were never observed done, keys that are not
     restored or that a call may still change, and calls that are not settled. So do runs and their
@@ -382,7 +382,5 @@ def _delete_rows_of_forgotten_runs(connection: sa.Connection, cluster: str) -> i
             touched_keys.c.restored_at.is_not(None) & touched_keys.c.unanswered_call.is_(None),
         ),
     )
-    return sum(
-        connection.execute(table.delete().where(table.c.run_id.in_(forgotten), condition)).rowcount
-        for table, condition in no_longer_needed
-    )
+    for table, condition in no_longer_needed:
+        connection.execute(table.delete().where(table.c.run_id.in_(forgotten), condition))
