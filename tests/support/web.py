@@ -24,6 +24,7 @@ from counterpoise.web import app as web
 from counterpoise.web.airflow_runs import dag_run_states, start_dag_run
 from counterpoise.web.viewers import may_change_runs, may_read
 from local_processes import free_ports, wait_until
+from tests.support.runs import SimulatedRun
 
 Started = list[tuple[str, dict[str, object], str]]
 START_SECONDS: Final = 240.0
@@ -127,3 +128,11 @@ def environment_in(folder: Path, settings: str) -> dict[str, str]:
         "COUNTERPOISE_STORE": str(folder / "store"),
         "COUNTERPOISE_LEDGER": f"sqlite:///{folder}/ledger.db",
     }
+
+
+def run_with_its_plan(folder: Path, environment: Mapping[str, str]) -> SimulatedRun:
+    """Make a run on the simulated cluster whose plan is in the store that pages read."""
+    made = SimulatedRun.make(folder)
+    with open_installation(environment=environment) as installation:
+        installation.archive.store.write_text("plans/x.json", made.plan.to_json())
+    return made

@@ -17,7 +17,7 @@ from tests.support import hostile
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 from tests.support.runs import SimulatedRun
-from tests.support.web import environment_in, set_dag_run_state, token_on
+from tests.support.web import environment_in, run_with_its_plan, set_dag_run_state, token_on
 from tests.unit.test_web_plans import (
     answering,
     fingerprint_on,
@@ -193,10 +193,7 @@ def test_a_plan_that_the_store_has_lost_is_rejected_by_a_button(
 
 @pytest.fixture
 def simulated(tmp_path: Path, environment: dict[str, str]) -> SimulatedRun:
-    made = SimulatedRun.make(tmp_path)
-    with open_installation(environment=environment) as installation:
-        installation.archive.store.write_text("plans/x.json", made.plan.to_json())
-    return made
+    return run_with_its_plan(tmp_path, environment)
 
 
 def say_no(made: SimulatedRun) -> None:

@@ -8,11 +8,17 @@ import pytest
 from fastapi.testclient import TestClient
 
 from counterpoise.errors import InputError
-from counterpoise.installation import open_installation
 from counterpoise.model.run import RunState
 from tests.support import hostile
 from tests.support.runs import SimulatedRun
-from tests.support.web import Started, browser, environment_in, record_starts, token_on
+from tests.support.web import (
+    Started,
+    browser,
+    environment_in,
+    record_starts,
+    run_with_its_plan,
+    token_on,
+)
 
 NAMED = "{access: {view: [oscar, victor], propose: [oscar]}}"
 
@@ -24,10 +30,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def simulated(tmp_path: Path, environment: dict[str, str]) -> SimulatedRun:
-    made = SimulatedRun.make(tmp_path)
-    with open_installation(environment=environment) as installation:
-        installation.archive.store.write_text("plans/x.json", made.plan.to_json())
-    return made
+    return run_with_its_plan(tmp_path, environment)
 
 
 @contextmanager
