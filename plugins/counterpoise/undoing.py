@@ -1,6 +1,6 @@
 """Whether what a run moved can be taken back, for the command line, the Dag and the page alike.
 
-    check_undoable(run, plan, moved, later, rebase=False)
+    check_undoable(run, plan, moved, later, is_forgotten=False, rebase=False)
 
 Undo is a plan of its own. It needs a run that has ended and has moved something, and partitions
 that no later run has moved.
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from counterpoise.errors import RefusedError
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.run import UNDER_WAY_STATES, Run
+from counterpoise.model.run import LOOKED_AFTER_STATES, UNDER_WAY_STATES, Run
 from counterpoise.model.words import verb
 
 
@@ -21,15 +21,23 @@ def check_undoable(
     moved: Collection[TopicPartition],
     later: Mapping[TopicPartition, str],
     *,
+    is_forgotten: bool,
     rebase: bool,
 ) -> None:
     """Raise RefusedError for a run that moved nothing, that is under way, that is itself an undo,
     that changed replication factors, or whose partitions later runs have moved; with `rebase`,
     those partitions stay where they are.
+
+    `is_forgotten`: the ledger has no event of the run any more, so `moved` need not be complete.
     """
     if run.state in UNDER_WAY_STATES:
         raise RefusedError(
             f"run {run.run_id} is {run.state}; cancel it first, and undo it when it has halted"
+        )
+    if is_forgotten and run.state in LOOKED_AFTER_STATES:
+        raise RefusedError(
+            f"run {run.run_id} ended long ago, and a checkpoint of the ledger has deleted which "
+            "partitions it moved: make a new plan instead"
         )
     if not moved:
         raise RefusedError(

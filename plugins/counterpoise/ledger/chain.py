@@ -366,17 +366,23 @@ def _delete_rows_of_forgotten_runs(connection: sa.Connection, cluster: str) -> N
     """Delete the rows of ended runs of which no event is left.
 
     What may still matter stays, however old: moves that were never observed done, keys that are not
-    restored or that a call may still change, and calls that are not settled. So do runs and their
-    last progress.
+    restored or that a call may still change, and all of a run with calls that are not settled. So
+    do runs and their last progress.
     """
     has_events = sa.exists().where(events.c.run_id == runs.c.run_id)
+    has_late_calls = sa.exists().where(
+        late_calls.c.run_id == runs.c.run_id, late_calls.c.settled_at.is_(None)
+    )
     forgotten = sa.select(runs.c.run_id).where(
-        runs.c.cluster == cluster, runs.c.state.in_(LOOKED_AFTER_STATES), ~has_events
+        runs.c.cluster == cluster,
+        runs.c.state.in_(LOOKED_AFTER_STATES),
+        ~has_events,
+        ~has_late_calls,
     )
     no_longer_needed = (
         (moves, moves.c.done_at.is_not(None)),
         (elections, sa.true()),
-        (late_calls, late_calls.c.settled_at.is_not(None)),
+        (late_calls, sa.true()),
         (
             touched_keys,
             touched_keys.c.restored_at.is_not(None) & touched_keys.c.unanswered_call.is_(None),

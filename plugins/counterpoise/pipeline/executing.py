@@ -226,7 +226,8 @@ def settle_step(installation: Installation, run_id: str, log: Log) -> float | No
     if run.state not in UNDER_WAY_STATES:
         return None
     before = _run_progress(installation, run_id)
-    with execution(installation, run_id, run.fingerprint, _only_news(log, before)) as driver:
+    only_news = _only_news(log, before)
+    with execution(installation, run_id, run.fingerprint, only_news, settles=True) as driver:
         wait_seconds = driver.settle_step()
     if wait_seconds is not None:
         _log_progress(installation, run_id, log, before)
@@ -269,12 +270,19 @@ def _minute(run_progress: RunProgress | None) -> datetime | None:
 
 @contextmanager
 def execution(
-    installation: Installation, run_id: str, fingerprint: str, log: Log = lambda _: None
+    installation: Installation,
+    run_id: str,
+    fingerprint: str,
+    log: Log = lambda _: None,
+    *,
+    settles: bool = False,
 ) -> Iterator[Driver]:
     """Yield the driver of a run, on one connection.
 
     Raises NotApprovedError unless the ledger holds a yes for this plan. Whether the yes has expired
-    is checked only when the run starts, and so is how many people the policy asks for.
+    is checked only when the run starts, and so is how many people the policy asks for. To settle
+    takes no yes: it starts nothing, and has to be possible when a checkpoint has deleted the yes,
+    or when one of two people has renewed theirs.
     """
     run, plan = installation.run_and_plan(run_id, fingerprint)
     granted = [
@@ -282,20 +290,31 @@ def execution(
         for approval in installation.ledger.approvals_of(run_id)
         if approval.decision is Decision.GRANTED
     ]
-    granted_at = granted[-1].at if granted else installation.clock()
-    approval = granted_approval(granted, plan.fingerprint, granted_at, people=people_needed(plan))
+    if not settles:
+        granted_at = granted[-1].at if granted else installation.clock()
+        granted_approval(granted, plan.fingerprint, granted_at, people=people_needed(plan))
+    approval = granted[-1] if granted else None
     policy = installation.cluster(run.cluster).policy
+    rate = approval.rate_bytes_per_second if approval else None
     options = ExecutionOptions(
         run_id=run.run_id,
         plan=plan,
-        rate_bytes_per_second=approval.rate_bytes_per_second or 0,
+        rate_bytes_per_second=rate or _last_rate(installation, run),
         limits=policy.movement,
         disk_limit_percent=policy.balance.disk_limit_percent,
         fleet_max_moves_in_flight=installation.settings.fleet_max_moves_in_flight,
         max_partitions_per_call=profile_of(policy.provider).max_partitions_per_call,
         # Again, since a role of the database may write requests without the check.
         max_rate_bytes_per_second=access.highest_rate(policy),
-        approved_at=approval.at,
+        approved_at=approval.at if approval else None,
     )
     with installation.operator(run.cluster) as admin:
         yield Driver(admin, installation.ledger, options, installation.clock, log)
+
+
+def _last_rate(installation: Installation, run: Run) -> int:
+    """Return the rate at the last observation of a run whose yes is not in the ledger any more."""
+    run_progress = _run_progress(installation, run.run_id)
+    lowest = installation.cluster(run.cluster).policy.movement.throttle_back_off
+    known_rate = run_progress.rate_bytes_per_second if run_progress else 0
+    return known_rate or lowest.lowest_rate_bytes_per_second

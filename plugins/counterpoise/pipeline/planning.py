@@ -302,9 +302,9 @@ def _undo_plan(
     rebase: bool,
 ) -> RebalancePlan:
     run, undone_plan = installation.run_and_plan(run_id)
-    moved = set(installation.ledger.journal(run_id).submissions())
-    later = installation.ledger.moved_after(run)
-    check_undoable(run, undone_plan, moved, later, rebase=rebase)
+    journal, later = installation.ledger.journal(run_id), installation.ledger.moved_after(run)
+    moved, is_forgotten = set(journal.submissions()), not journal.events()
+    check_undoable(run, undone_plan, moved, later, is_forgotten=is_forgotten, rebase=rebase)
     snapshot = make_snapshot(installation, run.cluster)
     wanted = {
         move.topic_partition: move.replicas_before

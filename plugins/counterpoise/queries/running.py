@@ -241,7 +241,8 @@ def why_not_undo(installation: Installation, details: RunDetails) -> str:
         return f"the store does not have the plan of run {run.run_id} any more"
     moved, later = ledger.journal(run.run_id).submissions(), ledger.moved_after(run)
     try:
-        check_undoable(run, details.plan, moved, later, rebase=False)
+        is_forgotten = not details.events
+        check_undoable(run, details.plan, moved, later, is_forgotten=is_forgotten, rebase=False)
     except RefusedError as error:
         return str(error)
     return ""
