@@ -12,6 +12,7 @@ import pytest
 from counterpoise.errors import HaltedError, RunConflictError
 from counterpoise.execution import late_moves
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     LEADER_RATE,
@@ -24,6 +25,7 @@ from counterpoise.model.run import RunState
 from counterpoise.pipeline.emergency_stop import stop_from_plan
 from tests.support.promises import Watch
 from tests.support.runs import (
+    FOUR_BROKERS,
     SimulatedRun,
     at_broker,
     let_step_locks_run_out,
@@ -91,7 +93,7 @@ def test_a_move_that_comes_after_the_end_is_known_as_ours_and_settled(tmp_path: 
     halted_by_the_death_of(4, run)
     run.cluster.restart_broker(4)
     before = run.placement()
-    submitted = run.ledger.journal(run.run_id).submissions().keys()
+    submitted = run.ledger.journal(run.run_id).submissions()
     late = next(m for m in run.plan.moves if m.topic_partition in submitted)
     run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
     assert late in late_moves(run.plan, run.cluster.list_reassignments(), submitted)
@@ -219,3 +221,32 @@ def test_settings_that_a_frozen_broker_held_and_applied_after_the_end_are_restor
     assert of_topic("orders") in {key.resource for key in paid}
     assert own_configs(run.cluster) == {}
     assert run.restore_pending() == ((), ()), "once every broker has answered, it is over"
+
+
+def test_a_move_that_was_sent_again_is_waited_for_until_who_got_the_first_call_responds(
+    tmp_path: Path,
+) -> None:
+    """The second call was answered, which says nothing about the first one."""
+    run = SimulatedRun.make(tmp_path, racks=f"{FOUR_BROKERS} 5=a")
+    driver = run.driver()
+    driver.open()
+    driver.step()
+    run.cluster.addressed_broker = 5
+    run.cluster.freeze_broker(5)
+    run.cluster.advance(driver.step() or 0)
+    run.cluster.addressed_broker = None
+    run.until_moving(driver)
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        driver.step()
+    for _ in range(5):
+        run.cluster.advance(driver.settle_step() or 0)
+    assert not run.cluster.list_reassignments()
+    assert own_configs(run.cluster), "what was sent first may still be applied"
+    run.cluster.thaw_broker(5)
+    assert run.cluster.list_reassignments(), "it was"
+    assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}
+    assert run.end(driver) is RunState.HALTED
+    assert not run.cluster.list_reassignments()
+    assert own_configs(run.cluster) == {}
+    assert not [s for s in run.ledger.journal(run.run_id).submissions().values() if s.may_come_late]

@@ -320,9 +320,7 @@ class Promises(RuleBasedStateMachine):
         for run in self.ledger.runs():
             plan = next(p for p in self.watch.plans if p.fingerprint == run.fingerprint)
             journal = self.ledger.journal(run.run_id)
-            moving = late_moves(
-                plan, self.cluster.list_reassignments(), journal.submissions().keys()
-            )
+            moving = late_moves(plan, self.cluster.list_reassignments(), journal.submissions())
             if self.state in ENDED_STATES and (moving or journal.late_calls()):
                 self.run_id, self.plan = run.run_id, plan
                 with journal.step() as step:

@@ -28,6 +28,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.move import Move
 from counterpoise.model.person import Person
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState, TouchedKey
@@ -443,4 +444,57 @@ def test_no_run_starts_while_a_restore_of_a_topic_may_still_come(
     kafka.advance(120)
     pipeline.open_run(installation, *run_of(newer))
     execute_and_settle(installation, kafka, newer)
+    assert own_configs(kafka) == {}
+
+
+def test_what_a_run_had_moved_and_somebody_moves_again_is_none_of_its_late_moves(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    execute_and_settle(installation, kafka, run)
+    move = next(m for m in plan_of(installation, run).moves if m.adding)
+    kafka.alter_reassignments({move.topic_partition: move.replicas_before})
+    kafka.advance(60)
+    kafka.alter_reassignments({move.topic_partition: move.replicas_after})
+    theirs = kafka.list_reassignments()
+    assert theirs
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert (report.late_moves, report.settled_runs) == ((), ())
+    assert kafka.list_reassignments() == theirs
+    assert installation.ledger.run(run["run_id"]).state is RunState.DONE
+
+
+def plan_of(installation: Installation, run: pipeline.PlannedRun) -> RebalancePlan:
+    return installation.plan_of(installation.ledger.run(run["run_id"]))
+
+
+def test_a_replica_order_that_is_restored_late_copies_nothing_back(
+    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", kafka.advance)
+    run = approved(installation)
+    kafka.add_broker(9, "d")
+    pipeline.open_run(installation, *run_of(run))
+    until_moving(installation, kafka, run)
+    controls.cancel(installation, run["run_id"], by=Person("alice"), why="month end")
+    with pytest.raises(HaltedError):
+        pipeline.execute_step(installation, *run_of(run), print)
+    pipeline.settle_step(installation, run["run_id"], print)
+    kafka.addressed_broker = 9
+    kafka.freeze_broker(9)
+    kafka.advance(pipeline.settle_step(installation, run["run_id"], print) or 0)
+    kafka.addressed_broker = None
+    settle(installation, kafka, run)
+    submissions = installation.ledger.journal(run["run_id"]).submissions()
+    (partition,) = (tp for tp, sent in submissions.items() if sent.asked_broker_id == 9)
+    assert kafka.partitions[partition].replicas == (1, 2)
+    kafka.alter_reassignments({partition: (3, 2)})
+    kafka.advance(60)
+    kafka.thaw_broker(9)
+    assert kafka.list_reassignments()[partition].adding == (1,), "it goes back, without a throttle"
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert report.late_moves == (f"{partition} (run {run['run_id']})",)
+    assert partition not in kafka.list_reassignments()
+    assert set(kafka.partitions[partition].replicas) == {3, 2}
     assert own_configs(kafka) == {}

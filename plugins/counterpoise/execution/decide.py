@@ -75,7 +75,7 @@ _CANCELS_ALL: Final = (
 )
 _CANNOT_FINISH: Final = (
     "a target replica is on a dead broker, the partition has no leader to copy from, its broker "
-    "makes no progress, or the same replica is added and removed"
+    "makes no progress, the same replica is added and removed, or the call came late"
 )
 # What each change does, for the case that it has no effect, however often it is sent.
 _CHANGES: Final[Mapping[type[Command], str]] = {

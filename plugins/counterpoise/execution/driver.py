@@ -30,7 +30,11 @@ from counterpoise.execution.command_executor import (
 )
 from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
 from counterpoise.execution.decide import next_command, reason_to_wait, settle_command
-from counterpoise.execution.decision_inputs import DecisionInputs, without_changes
+from counterpoise.execution.decision_inputs import (
+    QUIET_SECONDS,
+    DecisionInputs,
+    without_changes,
+)
 from counterpoise.execution.halting import back_off_text, end_state, stall_text, unreadable_text
 from counterpoise.execution.observation import (
     MoveState,
@@ -282,7 +286,9 @@ class Driver:
         return observation
 
     def _record(self, observation: Observation, step: "Step") -> None:
-        """Record moves that have arrived, and keys that are read back for the first time."""
+        """Record moves that have arrived, calls that cannot come late any more, and keys that are
+        read back for the first time.
+        """
 
         unfinished = {tp for tp, sent in observation.submissions.items() if sent.done_at is None}
         submitted = [move for move in self._plan.moves if move.topic_partition in unfinished]
@@ -293,6 +299,8 @@ class Driver:
         ]
         if arrived:
             step.done(arrived)
+        if known := observation.with_known_outcome(QUIET_SECONDS):
+            step.outcomes_known(known)
         if read_back := keys_in_force(observation):
             step.read_back(read_back)
         if unknown := unreadable_text(observation):

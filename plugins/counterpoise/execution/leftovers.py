@@ -14,7 +14,7 @@ from counterpoise.model.kafka import Reassignment, ResourceKey
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.reassignment_targets import reassignment_targets
-from counterpoise.model.run import UNDER_WAY_STATES, Run
+from counterpoise.model.run import UNDER_WAY_STATES, Run, Submission
 from counterpoise.model.run_progress import RunProgress
 
 
@@ -31,26 +31,27 @@ def is_orphaned(
 def late_moves(
     plan: RebalancePlan,
     reassignments: Mapping[TopicPartition, Reassignment],
-    submitted: Set[TopicPartition],
+    submissions: Mapping[TopicPartition, Submission],
 ) -> tuple[Move, ...]:
     """Return the moves of an ended run that are under way although nobody drives it.
 
-    Ours is what the run has submitted, and what goes where its plan wanted it.
+    Ours is what the run has submitted and not seen arrive, and what goes where its plan wanted it,
+    or where a call without an answer did. What arrived, and moves again, is somebody else's.
     """
 
     def is_under_way(move: Move) -> bool:
         reassignment = reassignments.get(move.topic_partition)
-        return (
-            reassignment is not None
-            and move.topic_partition in submitted
-            and reassignment.target in reassignment_targets(move)
-        )
+        submission = submissions.get(move.topic_partition)
+        if reassignment is None or submission is None or submission.done_at is not None:
+            return False
+        is_last = submission.may_come_late and reassignment.target == submission.target
+        return is_last or reassignment.target in reassignment_targets(move)
 
     return tuple(move for move in plan.moves if is_under_way(move))
 
 
 def late_moves_by_run(
-    plans: Iterable[tuple[Run, RebalancePlan, Set[TopicPartition]]],
+    plans: Iterable[tuple[Run, RebalancePlan, Mapping[TopicPartition, Submission]]],
     reassignments: Mapping[TopicPartition, Reassignment],
 ) -> Iterator[tuple[Run, tuple[Move, ...]]]:
     """Yield each ended run that has moves under way, with these moves.
@@ -60,8 +61,8 @@ def late_moves_by_run(
     orders-0 to broker 4, it is late in run 9 alone.
     """
     claimed: set[TopicPartition] = set()
-    for run, plan, submitted in plans:
-        late = late_moves(plan, reassignments, submitted)
+    for run, plan, submissions in plans:
+        late = late_moves(plan, reassignments, submissions)
         own_moves = tuple(move for move in late if move.topic_partition not in claimed)
         claimed.update(move.topic_partition for move in own_moves)
         if own_moves:

@@ -34,8 +34,8 @@ class MoveState(StrEnum):
     DONE = "done"  # has the replicas of the plan
     # The replicas of before, or of a reassignment of the move, in another order: after a cancel.
     CANCELLED = "cancelled"
-    # A replica is both added and removed, by calls of ours: Kafka never ends that, only a cancel
-    # does.
+    # Only a cancel may end it: a replica is both added and removed, by calls of ours, which Kafka
+    # never ends; or a call that restores an order came late, and goes back from where it is now.
     STUCK = "stuck"
     GONE = "gone"  # the topic was deleted, or deleted and created again
     FOREIGN = "foreign"  # a reassignment that this run has not submitted
@@ -258,20 +258,32 @@ class Observation:
     def has_unknown_outcome(self, move: Move, quiet_seconds: float) -> bool:
         """Return whether a call about this partition may still be applied.
 
-        That is so when no answer came, and `quiet_seconds` have not passed since. A broker that
-        was frozen applies what it holds when it wakes: it has to have responded since, or its
-        session has to have ended.
+        That is so when no answer came, also where a later call was answered, and `quiet_seconds`
+        have not passed since. A broker that was frozen applies what it holds when it wakes: it has
+        to have responded since, or its session has to have ended.
         """
         submission = self.submissions.get(move.topic_partition)
-        if submission is None or submission.answered_at or submission.done_at:
+        if submission is None or submission.done_at or not submission.may_come_late:
             return False
         asked_broker_id = submission.asked_broker_id
         is_frozen_now = (
             asked_broker_id in self.live_broker_ids
             and asked_broker_id in self.unresponsive_broker_ids
         )
-        passed_seconds = (self.observed_at - submission.submitted_at).total_seconds()
-        return is_frozen_now or passed_seconds < quiet_seconds
+        return is_frozen_now or self._seconds_since(submission) < quiet_seconds
+
+    def with_known_outcome(self, quiet_seconds: float) -> list[TopicPartition]:
+        """Return the partitions whose broker did not answer a call, and responds again by now."""
+        responding = self.live_broker_ids - self.unresponsive_broker_ids
+        return [
+            tp
+            for tp, submission in self.submissions.items()
+            if submission.asked_broker_id in responding
+            and self._seconds_since(submission) >= quiet_seconds
+        ]
+
+    def _seconds_since(self, submission: Submission) -> float:
+        return (self.observed_at - submission.submitted_at).total_seconds()
 
 
 def _state_of_reassignment(
@@ -286,7 +298,10 @@ def _state_of_reassignment(
         return MoveState.FOREIGN
     targets = reassignment_targets(move)
     if not set(reassignment.adding) & set(reassignment.removing):
-        return MoveState.MOVING if reassignment.target in targets else MoveState.FOREIGN
+        if reassignment.target in targets:
+            return MoveState.MOVING
+        is_late = submission.may_come_late and reassignment.target == submission.target
+        return MoveState.STUCK if is_late else MoveState.FOREIGN
     # Rows of earlier releases do not tell the target.
     last_targets = (move.replicas_before,) if submission.target is None else (submission.target,)
     is_ours = reassignment.target in (*targets, *last_targets)

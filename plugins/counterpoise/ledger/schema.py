@@ -157,7 +157,8 @@ moves = sa.Table(
     sa.Column("submitted_at", UtcDateTime, nullable=False),  # written before the call
     sa.Column("answered_at", UtcDateTime),  # null: the outcome of the call is not known
     sa.Column("done_at", UtcDateTime),  # first observed in the cluster
-    sa.Column("asked_broker_id", sa.Integer),  # of a call without answer: may still apply it
+    # Of this call or an earlier one without an answer: this broker may still apply it.
+    sa.Column("asked_broker_id", sa.Integer),
     # Submitted last, like "4,2,3"; "" for a cancel, null in rows from before 0004.
     sa.Column("target", sa.Text),
 )

@@ -258,11 +258,15 @@ class Step:
     # -- moves
 
     def submitting(self, targets: Targets) -> None:
-        """Record the intent to reassign or cancel; until `answered`, the outcome is not known."""
+        """Record the intent to reassign or cancel; until `answered`, the outcome is not known.
+
+        An earlier call that nobody answered stays on record: an answer to this one says nothing
+        about it.
+        """
         now = self.clock()
         with self._writing() as connection:
             new_rows = []
-            anew = {"submitted_at": now, "answered_at": None, "asked_broker_id": None}
+            anew = {"submitted_at": now, "answered_at": None}
             update = self._update_of_a_move(**anew, target=sa.bindparam("new_target"))
             for tp, target in targets.items():
                 key = {"topic": tp.topic, "partition": tp.partition}
@@ -281,6 +285,10 @@ class Step:
     def unanswered(self, partitions: Iterable[TopicPartition], asked_broker_id: int | None) -> None:
         """Record which broker was sent the call, and may still apply it."""
         self._mark_moves(partitions, {"asked_broker_id": asked_broker_id})
+
+    def outcomes_known(self, partitions: Iterable[TopicPartition]) -> None:
+        """Record that the broker which did not answer has applied what it was sent, or lost it."""
+        self._mark_moves(partitions, {"asked_broker_id": None})
 
     def done(self, partitions: Iterable[TopicPartition]) -> None:
         now = self.clock()

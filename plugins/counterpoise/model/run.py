@@ -147,9 +147,15 @@ class Submission:
     submitted_at: datetime
     answered_at: datetime | None
     done_at: datetime | None
-    asked_broker_id: int | None = None  # of a call without an answer
+    # Of a call without an answer, until that broker has responded; later ones may be answered.
+    asked_broker_id: int | None = None
     # Submitted last; () for a cancel, None in rows of earlier releases.
     target: tuple[int, ...] | None = None
+
+    @property
+    def may_come_late(self) -> bool:
+        """Return whether nobody answered a call about this partition."""
+        return self.answered_at is None or self.asked_broker_id is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,7 @@ def _late_runs(
     moves_by_run: dict[str, tuple[Move, ...]] = {}
     if reassignments := reader.list_reassignments():
         plans = (
-            (run, installation.plan_of(run), journals[run.run_id].submissions().keys())
+            (run, installation.plan_of(run), journals[run.run_id].unfinished_submissions())
             for run in runs
         )
         found = late_moves_by_run(plans, reassignments)
