@@ -90,16 +90,23 @@ def update_progress(
 def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgress:
     """Return the progress before as if only observed time had passed: who did not look does not
     know that a broker was dead all the while.
+
+    Nor has time gone back where the clock of this process is behind that of the one before: what
+    has lasted for 10 min has lasted for 10 min.
     """
-    unobserved = now - previous.observed_at - _MAX_TIME_BETWEEN_OBSERVATIONS
-    if unobserved <= timedelta(0):
+    passed = now - previous.observed_at
+    observed = min(max(passed, timedelta(0)), _MAX_TIME_BETWEEN_OBSERVATIONS)
+    shift = passed - observed
+    if not shift:
         return previous
-    conditions = {name: at + unobserved for name, at in previous.conditions_since.items()}
-    links = [
-        replace(link, last_progress_at=link.last_progress_at + unobserved)
-        for link in previous.links
-    ]
-    return replace(previous, conditions_since=conditions, links=tuple(links))
+    conditions = {name: at + shift for name, at in previous.conditions_since.items()}
+    links = tuple(
+        replace(link, last_progress_at=link.last_progress_at + shift) for link in previous.links
+    )
+    loss_since = previous.isr_loss_changed_at and previous.isr_loss_changed_at + shift
+    return replace(
+        previous, conditions_since=conditions, links=links, isr_loss_changed_at=loss_since
+    )
 
 
 def _with_progress_conditions(
