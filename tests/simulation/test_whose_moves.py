@@ -1,16 +1,21 @@
 """Whose a reassignment is: this run's, that of an earlier run of ours, or somebody else's."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from counterpoise.errors import HaltedError, StalePlanError
+from counterpoise.execution import Driver
+from counterpoise.execution.observation import Observation
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
+from counterpoise.model.run_progress import RunProgress
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 from tests.support.runs import FOUR_BROKERS, SimulatedRun, own_configs, times_submitted
@@ -136,3 +141,61 @@ def test_an_order_that_somebody_changed_is_not_restored_by_a_run_that_never_move
     cancelled(run)
     assert run.cluster.partitions[theirs].replicas == (3, 2, 1)
     assert run.cluster.partitions[ours].replicas == (1, 2, 3)
+
+
+def stopped_after_observing(driver: Driver, meanwhile: Callable[[], object]) -> Driver:
+    """Return a driver that is stopped, once, between what it observes and what follows from it."""
+    observe, acts = driver._observe, [meanwhile]
+
+    def observe_and_stop(previous: RunProgress | None) -> Observation:
+        observation = observe(previous)
+        if acts:
+            acts.pop()()
+        return observation
+
+    driver._observe = observe_and_stop  # type: ignore[method-assign]
+    return driver
+
+
+def settling_after_a_cancel(folder: Path) -> SimulatedRun:
+    run = a_run(folder, FIRST)
+    run.until_moving(run.driver())
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError, match="cancel"):
+        run.driver().step()
+    return run
+
+
+def test_an_order_is_not_restored_where_somebody_moves_the_partition_meanwhile(
+    tmp_path: Path,
+) -> None:
+    run = settling_after_a_cancel(tmp_path)
+    run.cluster.advance(run.driver().settle_step() or 0)
+    first, theirs = FIRST.topic_partition, (4, 3, 2)
+    assert run.cluster.partitions[first].replicas == (2, 3, 1), "its order is restored next"
+    move_it = partial(run.cluster.alter_reassignments, {first: theirs})
+    stopped_after_observing(run.driver(), move_it).settle_step()
+    assert run.cluster.list_reassignments()[first].target == theirs
+    assert run.end(run.driver()) is RunState.HALTED
+    run.cluster.advance(60)
+    assert run.cluster.partitions[first].replicas == theirs
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_move_that_has_ended_is_not_cancelled_where_somebody_moves_the_partition_on(
+    tmp_path: Path,
+) -> None:
+    run = settling_after_a_cancel(tmp_path)
+    first, theirs = FIRST.topic_partition, (4, 1, 2)
+
+    def arrive_and_move_on() -> None:
+        run.cluster.advance(60)
+        assert not run.cluster.list_reassignments()
+        run.cluster.alter_reassignments({first: theirs})
+
+    stopped_after_observing(run.driver(), arrive_and_move_on).settle_step()
+    assert run.cluster.list_reassignments()[first].target == theirs
+    assert run.end(run.driver()) is RunState.HALTED
+    run.cluster.advance(60)
+    assert run.cluster.partitions[first].replicas == theirs
+    assert own_configs(run.cluster) == {}

@@ -93,14 +93,11 @@ class CommandExecutor:
                 self._elect(moves, step)
                 return READ_BACK_SECONDS if is_last else ELECTION_PAUSE_SECONDS
             case Cancel(moves, reason):
-                targets: Targets = {move.topic_partition: None for move in moves}
-                return self._reassign("cancelling", f"{_count(moves)}: {reason}", targets, step)
+                return self._cancel(moves, reason, observation, step)
             case CancelLate(reassignments):
                 return self._cancel_late(reassignments, step)
             case RestoreOrder(moves):
-                orders = {m.topic_partition: observation.order_to_restore(m) for m in moves}
-                text = f"the replica order of {_count(moves)}"
-                return self._reassign("restoring", text, orders, step)
+                return self._restore_order(moves, observation, step)
             case Restore(keys):
                 return self._restore(keys, step)
             case MarkRestored(keys):
@@ -179,13 +176,42 @@ class CommandExecutor:
             self._log("nothing is submitted yet: the throttle has not reached every broker")
             return READ_BACK_SECONDS
         step.check()
-        if changed := changed_moves(self._admin, ready, observation):
-            self._log(f"{_count(changed)} changed meanwhile: observing again")
+        if len(self._unchanged(ready, observation)) < len(ready):
             return READ_BACK_SECONDS
         targets = {move.topic_partition: observation.next_target(move) for move in ready}
         wait_seconds = self._reassign("moving", _count(ready), targets, step)
         is_copying = any(observation.adding_replicas(move) for move in ready)
         return wait_seconds if is_copying else READ_BACK_SECONDS
+
+    def _cancel(
+        self, moves: Sequence[Move], reason: str, observation: Observation, step: "Step"
+    ) -> float:
+        unchanged = self._unchanged(moves, observation)
+        if not unchanged:
+            return READ_BACK_SECONDS
+        targets: Targets = {move.topic_partition: None for move in unchanged}
+        return self._reassign("cancelling", f"{_count(unchanged)}: {reason}", targets, step)
+
+    def _restore_order(
+        self, moves: Sequence[Move], observation: Observation, step: "Step"
+    ) -> float:
+        """Restore the order of replicas that are still there: others would be copied."""
+        unchanged = self._unchanged(moves, observation)
+        if not unchanged:
+            return READ_BACK_SECONDS
+        orders = {m.topic_partition: observation.order_to_restore(m) for m in unchanged}
+        text = f"the replica order of {_count(unchanged)}"
+        return self._reassign("restoring", text, orders, step)
+
+    def _unchanged(self, moves: Sequence[Move], observation: Observation) -> list[Move]:
+        """Return the moves whose partitions are still as observed: somebody else may have moved
+        some of the others meanwhile.
+        """
+        changed = changed_moves(self._admin, moves, observation)
+        if changed:
+            self._log(f"{_count(changed)} changed meanwhile: observing again")
+        changed_partitions = {move.topic_partition for move in changed}
+        return [move for move in moves if move.topic_partition not in changed_partitions]
 
     def _reassign(self, kind: str, text: str, targets: Targets, step: "Step") -> float:
         """Submit or cancel reassignments in one call; return the seconds to wait.
