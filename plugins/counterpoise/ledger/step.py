@@ -36,11 +36,17 @@ from counterpoise.ledger.step_lock import StepLock
 from counterpoise.ledger.touched import joined_entries, read_touched_keys, remaining_entries
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.control import ControlRequest
+from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.kafka import ConfigResource
-from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, RunState, TouchedKey
+from counterpoise.model.run import (
+    CHANGED_BY_SOMEBODY_ELSE,
+    ENDED_STATES,
+    RunState,
+    TouchedKey,
+)
 from counterpoise.model.run_progress import RunProgress
 
+_WITHOUT_CANCELS = ENDED_STATES | {RunState.RUNNING}
 _KEY_COLUMNS = ("run_id", "resource_type", "resource_name", "key")
 
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]
@@ -113,15 +119,17 @@ class Step:
     ) -> None:
         """Change the run's state, and mark the request that wanted it as done.
 
+        With the end of a run every cancel of it is done, and no other execution begins with one.
         Raises RunConflictError when its present state does not lead there, or another run is open.
         """
         now = self.clock()
         with self._writing() as connection:
             set_state(connection, self.run_id, to, reason, now)
-            if done is not None:
-                connection.execute(
-                    requests.update().where(requests.c.id == done.request_id).values(obeyed_at=now)
-                )
+            is_done = sa.false() if done is None else requests.c.id == done.request_id
+            if to in _WITHOUT_CANCELS:
+                is_open = (requests.c.run_id == self.run_id) & requests.c.obeyed_at.is_(None)
+                is_done |= is_open & requests.c.control.in_((Control.CANCEL, Control.UNDO))
+            connection.execute(requests.update().where(is_done).values(obeyed_at=now))
 
     def event(self, kind: str, text: str) -> None:
         with self._writing() as connection:
