@@ -199,3 +199,22 @@ def test_a_move_that_has_ended_is_not_cancelled_where_somebody_moves_the_partiti
     run.cluster.advance(60)
     assert run.cluster.partitions[first].replicas == theirs
     assert own_configs(run.cluster) == {}
+
+
+def test_a_partition_that_somebody_moves_back_is_no_late_move_of_a_run_that_was_cancelled(
+    tmp_path: Path,
+) -> None:
+    run = settling_after_a_cancel(tmp_path)
+    assert run.end(run.driver()) is RunState.HALTED
+    first = FIRST.topic_partition
+    run.cluster.alter_reassignments({first: (4, 3, 2)})
+    run.cluster.advance(60)
+    run.plan = plan_of(OTHER)
+    run.run_id = run.ledger.propose(run.plan, "plans/y.json", requested_by="alice").run_id
+    run.ledger.record_decision(run.approval())
+    run.until_moving(run.driver())
+    run.cluster.alter_reassignments({first: FIRST.replicas_before})
+    theirs = run.cluster.list_reassignments()[first]
+    with pytest.raises(HaltedError, match="somebody else is reassigning 1 partition: orders-0"):
+        run.driver().step()
+    assert run.cluster.list_reassignments()[first] == theirs

@@ -386,6 +386,7 @@ class Driver:
             mark_restored(step, restored, configs, topic_ids, pending)
             for touched in pending_restores:
                 step.restore_later(touched, why_pending(touched, observation))
+            step.at_rest(observation.submissions_at_rest())
             if late_calls:
                 step.settled_late_calls(late_calls[-1].call_id)
             # A cancel that came while it settled is done with it.

@@ -282,6 +282,18 @@ class Observation:
             and self._seconds_since(submission) >= quiet_seconds
         ]
 
+    def submissions_at_rest(self) -> list[TopicPartition]:
+        """Return the partitions that have not arrived, and of which nothing is under way: their
+        topic is gone, or they do not move, and all calls were answered.
+        """
+        at_rest = []
+        for tp, submission in self.submissions.items():
+            partition = self.partitions.get(tp)
+            is_moving = partition is not None and partition.reassignment is not None
+            if submission.done_at is None and not submission.may_come_late and not is_moving:
+                at_rest.append(tp)
+        return at_rest
+
     def _seconds_since(self, submission: Submission) -> float:
         return (self.observed_at - submission.submitted_at).total_seconds()
 
@@ -302,9 +314,8 @@ def _state_of_reassignment(
             return MoveState.MOVING
         is_late = submission.may_come_late and reassignment.target == submission.target
         return MoveState.STUCK if is_late else MoveState.FOREIGN
-    # Rows of earlier releases do not tell the target.
-    last_targets = (move.replicas_before,) if submission.target is None else (submission.target,)
-    is_ours = reassignment.target in (*targets, *last_targets)
+    # Rows of earlier releases do not tell the target; neither does what was cancelled, or at rest.
+    is_ours = reassignment.target in (*targets, submission.target or move.replicas_before)
     return MoveState.STUCK if is_ours else MoveState.FOREIGN
 
 

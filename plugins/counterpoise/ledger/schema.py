@@ -159,7 +159,8 @@ moves = sa.Table(
     sa.Column("done_at", UtcDateTime),  # first observed in the cluster
     # Of this call or an earlier one without an answer: this broker may still apply it.
     sa.Column("asked_broker_id", sa.Integer),
-    # Submitted last, like "4,2,3"; "" for a cancel, null in rows from before 0004.
+    # Submitted last, like "4,2,3"; "" for a cancel, and when a run ends with nothing of it under
+    # way; null in rows from before 0004.
     sa.Column("target", sa.Text),
 )
 

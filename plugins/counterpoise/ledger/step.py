@@ -298,6 +298,12 @@ class Step:
         """Record that the broker which did not answer has applied what it was sent, or lost it."""
         self._mark_moves(partitions, {"asked_broker_id": None})
 
+    def at_rest(self, partitions: Iterable[TopicPartition]) -> None:
+        """Record that nothing of what was submitted is under way any more: whoever moves these
+        partitions where the run did is somebody else.
+        """
+        self._mark_moves(partitions, {"target": ""})
+
     def done(self, partitions: Iterable[TopicPartition]) -> None:
         now = self.clock()
         answered_at = sa.func.coalesce(moves.c.answered_at, now)

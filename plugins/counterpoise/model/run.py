@@ -149,7 +149,8 @@ class Submission:
     done_at: datetime | None
     # Of a call without an answer, until that broker has responded; later ones may be answered.
     asked_broker_id: int | None = None
-    # Submitted last; () for a cancel, None in rows of earlier releases.
+    # Submitted last; () for a cancel, and when a run has ended with nothing of it under way; None
+    # in rows of earlier releases.
     target: tuple[int, ...] | None = None
 
     @property
