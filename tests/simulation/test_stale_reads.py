@@ -1,13 +1,20 @@
-"""Topics read from a broker whose metadata is behind: nothing is taken for somebody's doing."""
+"""Topics and configs read from a broker whose metadata is behind: nothing is taken for somebody's
+doing, or for restored.
+"""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from counterpoise.errors import HaltedError
+from counterpoise.model.control import Control
+from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
 from counterpoise.model.run import RunState
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
-from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun
+from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun, own_configs
 
 
 def test_leaders_of_before_do_not_halt_a_run_that_has_elected_them(tmp_path: Path) -> None:
@@ -63,3 +70,49 @@ def test_what_somebody_moved_back_is_still_seen(tmp_path: Path) -> None:
     run.cluster.alter_reassignments({moved.topic_partition: moved.replicas_before})
     run.cluster.advance(3600)
     assert run.end(driver) is RunState.HALTED
+
+
+@pytest.mark.parametrize("stale_reads", [2, 3, 4, 6, 8])
+@pytest.mark.parametrize("control", [Control.PAUSE, Control.CANCEL])
+def test_throttles_that_no_broker_shows_yet_are_taken_back(
+    tmp_path: Path, control: Control, stale_reads: int
+) -> None:
+    """As after the controller has changed, say; somebody has just asked for the end of it."""
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    driver.step()
+    assert own_configs(run.cluster)
+    run.ask(control)
+    run.cluster.stale_config_reads = stale_reads
+    with suppress(HaltedError):
+        driver.step()
+        run.cluster.advance(driver.step() or 0)
+        run.ask(Control.RESUME)
+        run.repeat(driver.step)
+    run.end(driver)
+    assert not run.cluster.stale_config_reads
+    assert own_configs(run.cluster) == {}
+    touched_keys = run.ledger.journal(run.run_id).touched()
+    assert {(t.before_value, t.outcome) for t in touched_keys} == {(None, "as before")}
+
+
+def test_throttles_that_the_cluster_refuses_are_not_taken_back_and_the_run_ends_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    sent = []
+
+    def refused(changes: Sequence[ConfigChange], **_: object) -> CallResults[ConfigResource]:
+        sent.append(changes)
+        refusals = {change.resource: "CLUSTER_AUTHORIZATION_FAILED" for change in changes}
+        return CallResults((), refusals)
+
+    monkeypatch.setattr(run.cluster, "alter_configs", refused)
+    with pytest.raises(HaltedError, match="CLUSTER_AUTHORIZATION_FAILED"):
+        driver.step()
+    assert run.end(driver) is RunState.HALTED
+    assert len(sent) == 1
+    assert not [t for t in run.ledger.journal(run.run_id).touched() if t.restored_at is None]

@@ -9,7 +9,7 @@ step's deadline: a copy that was frozen and wakes late neither calls nor writes.
 the call itself, it notes that the call was late, and the run is settled once more.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, UnknownOutcomeError
@@ -33,10 +33,9 @@ from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
 from counterpoise.execution.throttling.restore import keys_touched_by
 from counterpoise.execution.throttling.targets import default_rate, list_entries
-from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin
+from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_answer
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
-from counterpoise.model.kafka import ConfigChange, ConfigResource
 from counterpoise.model.plan import Move
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
@@ -138,13 +137,25 @@ class CommandExecutor:
             self._record_throttle(command, rate, default_rate(observation.configs), step)
             call = step.sending([*touched_keys, *(touched for touched, _ in taken_back)])
         changes = [*command.changes, *(change for _, change in taken_back)]
-        accepted = self._alter_configs(changes, call, step)
+        results = self._calls.alter_configs(changes, call, step)
+        accepted = frozenset(results.accepted)
         if confirmed := [
             (touched, change.value)
             for touched, change in command.taken_back
             if touched.resource in accepted and not touched.has_unanswered_call
         ]:
             step.taken_back(confirmed)
+        refused = results.errors.keys() - without_answer(results.errors)
+        earlier_keys = {t.resource_key for t in observation.touched_keys if t.restored_at is None}
+        step.restoring_answered(
+            [t for t, _ in command.restored if t.resource in accepted]
+            + [
+                t
+                for t in touched_keys
+                if t.resource in refused and t.resource_key not in earlier_keys
+            ]
+        )
+        _raise_if_refused("config change", results, harmless=_PASSES)
         # What was set is read back before anything is submitted; what was taken back is no hurry.
         has_to_be_read_back = command.changes or not observation.is_anything_moving
         return READ_BACK_SECONDS if has_to_be_read_back else OBSERVE_AGAIN_SECONDS
@@ -273,16 +284,9 @@ class CommandExecutor:
 
     def _restore(self, keys: Sequence[KeyChange], step: "Step") -> float:
         results = self._calls.restore(keys, step)
+        step.restoring_answered(t for t, _ in keys if t.resource in results.accepted)
         _raise_if_refused("config change", results, harmless=_PASSES)
         return READ_BACK_SECONDS
-
-    def _alter_configs(
-        self, changes: Sequence[ConfigChange], call: str, step: "Step"
-    ) -> Set[ConfigResource]:
-        """Change configs in one call; return the resources that were certainly changed."""
-        results = self._calls.alter_configs(changes, call, step)
-        _raise_if_refused("config change", results, harmless=_PASSES)
-        return frozenset(results.accepted)
 
 
 def _raise_if_refused(what: str, results: AnyResults, *, harmless: tuple[str, ...] = ()) -> None:

@@ -41,6 +41,7 @@ from counterpoise.model.kafka import ConfigResource
 from counterpoise.model.run import (
     CHANGED_BY_SOMEBODY_ELSE,
     ENDED_STATES,
+    TAKEN_BACK,
     RunState,
     TouchedKey,
 )
@@ -166,7 +167,7 @@ class Step:
                     connection.execute(touched_keys.insert().values(**values))
                     continue
                 is_same_topic = earlier.topic_id == touched.topic_id
-                values = {"during_value": None}
+                values: dict[str, object] = {"during_value": None, "outcome": ""}
                 if not is_same_topic or earlier.restored_at is not None:
                     values |= {"after_value": None, "restored_at": None, **self._intent(touched)}
                 if is_same_topic and (earlier.restored_at is None or earlier.has_unanswered_call):
@@ -219,6 +220,11 @@ class Step:
         with self._writing() as connection:
             for touched, value in keys:
                 self._update_key(connection, touched, during_value=value)
+
+    def restoring_answered(self, keys: Iterable[TouchedKey]) -> None:
+        """Record that a change which takes back all that is ours in these keys was answered."""
+        with self._writing() as connection:
+            self._update_keys(connection, keys, outcome=TAKEN_BACK)
 
     def restored(self, touched: TouchedKey, after_value: str | None, outcome: str) -> None:
         values = {"after_value": after_value, "restored_at": self.clock(), "outcome": outcome}

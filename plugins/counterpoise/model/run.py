@@ -57,6 +57,9 @@ WHY_REQUESTED: Final = "reason"
 # The outcome of a config key in which nothing of ours was left, and that is not as before.
 CHANGED_BY_SOMEBODY_ELSE: Final = "changed by somebody else; left as it is"
 
+# The outcome, until it is read back, of a key whose restoring change was answered.
+TAKEN_BACK: Final = "restored, not read back yet"
+
 # How long a step lock lasts; longer than any one call to the cluster may take.
 STEP_LOCK_SECONDS: Final = 30
 
@@ -130,6 +133,11 @@ class TouchedKey:
     @property
     def resource_key(self) -> ResourceKey:
         return self.resource, self.key
+
+    @property
+    def is_taken_back(self) -> bool:
+        """Return whether a change that restores it was answered since something was written."""
+        return self.outcome == TAKEN_BACK
 
     @property
     def value_to_restore(self) -> str | None:

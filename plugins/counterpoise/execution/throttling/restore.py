@@ -5,9 +5,12 @@
     idle_keys(throttles, observation)           # those that nothing in flight, or to come, needs
     restore_all_keys(inputs)                    # all of them, at the end of a run
     restoring_change(touched, configs)          # None: nothing of ours is in this key
+    unseen_change(touched, configs)             # and for what a broker may not show yet
     keys_to_restore(plan, configs)              # what the plan may have set; without the ledger
 
-A key goes back only while it has what we wrote: compare, then set. What others changed stays.
+A key goes back only while it has what we wrote: compare, then set. What others changed stays. And
+none is taken for restored before a change that restores it was answered: a broker whose metadata
+is behind shows it as it was before we wrote.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +20,7 @@ from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import (
     EVERY_LOG_DIR,
+    EVERY_REPLICA,
     Configs,
     WantedThrottles,
     dynamic_value,
@@ -154,9 +158,12 @@ def restore_all_keys(inputs: DecisionInputs) -> Command:
 def _with_restoring_change(
     keys: Iterable[TouchedKey], observation: Observation
 ) -> tuple[KeyChange, ...]:
-    """Return the keys that still hold something of ours, each with the change that restores it."""
+    """Return the keys that hold something of ours, or may do so, each with the change that restores
+    it.
+    """
+    configs = observation.configs
     changes = (
-        (touched, restoring_change(touched, observation.configs))
+        (touched, restoring_change(touched, configs) or unseen_change(touched, configs))
         for touched in keys
         if not is_topic_gone(touched, observation.topic_ids)
     )
@@ -176,6 +183,21 @@ def restoring_change(touched: TouchedKey, configs: Configs) -> ConfigChange | No
     as it is. Of a list `0:4,7:9` of which `0:4` is ours, only that entry is removed.
     """
     return _restoring_change_of(touched, dynamic_value(configs, *touched.resource_key))
+
+
+def unseen_change(touched: TouchedKey, configs: Configs) -> ConfigChange | None:
+    """Return the change that takes back what a key does not show, as the broker that was read from
+    may not know it yet; None once that was answered, or where somebody else changed the key.
+
+    It changes nothing where nothing of ours is in the key.
+    """
+    if touched.is_taken_back or not touched.written_value or touched.resource not in configs:
+        return None
+    present = dynamic_value(configs, *touched.resource_key)
+    if touched.key in LIST_KEYS and present and present != EVERY_REPLICA:
+        operation, ours = ConfigOperation.SUBTRACT, touched.written_value
+        return ConfigChange(touched.resource, touched.key, operation, ours)
+    return _set_or_delete(touched, present) if present == touched.value_to_restore else None
 
 
 def _restoring_change_of(touched: TouchedKey, present: str | None) -> ConfigChange | None:
