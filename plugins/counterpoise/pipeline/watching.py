@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Final
 
 from counterpoise.errors import RunConflictError, StepLockHeldError
-from counterpoise.execution.leftovers import foreign_throttles, is_orphaned, late_moves_by_run
+from counterpoise.execution.leftovers import foreign_throttles, is_orphaned
 from counterpoise.execution.throttling.targets import broker_resource, topic_resource
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader, read_throttle_keys
@@ -27,7 +27,7 @@ from counterpoise.model.run import (
     TouchedKey,
 )
 from counterpoise.model.words import pluralize
-from counterpoise.pipeline.executing import restore_pending_of, settle_step
+from counterpoise.pipeline.executing import late_moves_of, restore_pending_of, settle_step
 from counterpoise.units import format_moment, format_seconds
 
 # For one settling run; the next watch goes on with it.
@@ -203,17 +203,13 @@ def _late_runs(
     installation: Installation, reader: ClusterReader, runs: Sequence[Run]
 ) -> list[LateRun]:
     """Return the ended runs of which a move is under way, or a call was made late, newest first."""
-    journals = {run.run_id: installation.ledger.journal(run.run_id) for run in runs}
-    moves_by_run: dict[str, tuple[Move, ...]] = {}
-    if reassignments := reader.list_reassignments():
-        plans = (
-            (run, installation.plan_of(run), journals[run.run_id].unfinished_submissions())
-            for run in runs
-        )
-        found = late_moves_by_run(plans, reassignments)
-        moves_by_run = {run.run_id: moves for run, moves in found}
+    moves_by_run = late_moves_of(installation, reader, runs)
     late_runs = [
-        LateRun(run, moves_by_run.get(run.run_id, ()), journals[run.run_id].late_calls())
+        LateRun(
+            run,
+            moves_by_run.get(run.run_id, ()),
+            installation.ledger.journal(run.run_id).late_calls(),
+        )
         for run in runs
     ]
     return [late for late in late_runs if late.moves or late.calls]
