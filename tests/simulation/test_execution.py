@@ -1,7 +1,7 @@
 """Runs on the simulated cluster: promises 2 to 7, with a crash at every single call."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -415,4 +415,23 @@ def test_a_plan_of_elections_alone_touches_no_config(tmp_path: Path) -> None:
     assert not [
         call for call in run.cluster.calls if call.name in ("alter_configs", "alter_reassignments")
     ]
+    assert run.placement() == run.planned_placement()
+
+
+def test_leaders_that_could_not_be_elected_are_tried_again_when_the_plan_is_executed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+
+    def refused(partitions: Sequence[TopicPartition], **_: object) -> CallResults[TopicPartition]:
+        return CallResults((), dict.fromkeys(partitions, "PREFERRED_LEADER_NOT_AVAILABLE"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run.cluster, "elect_preferred_leaders", refused)
+        with pytest.raises(HaltedError, match="could not be elected in 10 attempts"):
+            run.repeat(driver.step)
+    assert run.end(driver) is RunState.HALTED
+    assert run.go() is RunState.DONE
     assert run.placement() == run.planned_placement()

@@ -120,8 +120,9 @@ class Step:
     ) -> None:
         """Change the run's state, and mark the request that wanted it as done.
 
-        With the end of a run every cancel of it is done, and no other execution begins with one.
-        Raises RunConflictError when its present state does not lead there, or another run is open.
+        With the end of a run every cancel of it is done, and no other execution begins with one,
+        or with attempts to elect. Raises RunConflictError when its present state does not lead
+        there, or another run is open.
         """
         now = self.clock()
         with self._writing() as connection:
@@ -131,6 +132,9 @@ class Step:
                 is_open = (requests.c.run_id == self.run_id) & requests.c.obeyed_at.is_(None)
                 is_done |= is_open & requests.c.control.in_((Control.CANCEL, Control.UNDO))
             connection.execute(requests.update().where(is_done).values(obeyed_at=now))
+            if to is RunState.RUNNING:
+                is_of_run = elections.c.run_id == self.run_id
+                connection.execute(elections.update().where(is_of_run).values(attempts=0))
 
     def event(self, kind: str, text: str) -> None:
         with self._writing() as connection:
