@@ -11,10 +11,17 @@ import pytest
 from counterpoise.errors import HaltedError
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
+from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
-from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun, own_configs
+from tests.support.runs import (
+    FOUR_BROKERS,
+    SKEWED,
+    SimulatedRun,
+    own_configs,
+    times_submitted,
+)
 
 
 def test_leaders_of_before_do_not_halt_a_run_that_has_elected_them(tmp_path: Path) -> None:
@@ -116,3 +123,19 @@ def test_throttles_that_the_cluster_refuses_are_not_taken_back_and_the_run_ends_
     assert run.end(driver) is RunState.HALTED
     assert len(sent) == 1
     assert not [t for t in run.ledger.journal(run.run_id).touched() if t.restored_at is None]
+
+
+@pytest.mark.parametrize("stale_reads", [1, 2, 3, 4, 8])
+def test_an_order_that_no_broker_shows_yet_is_not_sent_twice(
+    tmp_path: Path, stale_reads: int
+) -> None:
+    run = SimulatedRun.make(tmp_path, request=PlanRequest(Goal.LEADERS))
+    before = run.cluster.describe_topics()
+    driver = run.driver()
+    driver.open()
+    while not times_submitted(run.cluster):
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.stale_topic_reads = [before] * stale_reads
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    assert set(times_submitted(run.cluster).values()) == {1}

@@ -70,6 +70,7 @@ from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
 from counterpoise.model.words import join_names, pluralize
 
 MAX_ELECTION_ATTEMPTS: Final = 10
+_SHOWS_WITHIN_SECONDS: Final = 2.0  # a busy broker's metadata was seen to be behind for 1 s
 _CANCELS_ALL: Final = (
     "the run was cancelled, its halt demands it, or the policy has on_halt: cancel"
 )
@@ -140,15 +141,21 @@ def _keeps_entries(inputs: DecisionInputs, move: Move) -> bool:
 
 
 def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
-    """Return the pending moves, without those that a late call could take back.
+    """Return the pending moves, without those that a late call could take back, and those that were
+    submitted just now.
 
     Where a move has several reassignments, a late call about an earlier one would do that.
     """
-    return [
+    may_be_sent = [
         move
         for move in inputs.pending
         if len(move.adding) <= 1 or not inputs.has_unknown_outcome(move)
     ]
+    return [move for move in may_be_sent if not _may_not_show_yet(inputs, move)]
+
+
+def _may_not_show_yet(inputs: DecisionInputs, move: Move) -> bool:
+    return inputs.observation.may_not_show_yet(move, _SHOWS_WITHIN_SECONDS)
 
 
 def settle_command(inputs: DecisionInputs) -> Command:
@@ -259,6 +266,8 @@ def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
         return None
     if ready_moves(_may_be_submitted(inputs), observation):
         return Wait(FleetIsFull(len(pending)))
+    if any(_may_not_show_yet(inputs, move) for move in pending):
+        return Wait(WithoutEffect(_CHANGES[Submit]), is_brief=True)
     if names := _out_of_sync_names(inputs):
         return Wait(OutOfSyncReplicas(tuple(names)))
     unresponsive = {b for move in pending for b in brokers_to_wait_for(move, observation)}

@@ -272,6 +272,16 @@ class Observation:
         )
         return is_frozen_now or self._seconds_since(submission) < quiet_seconds
 
+    def may_not_show_yet(self, move: Move, seconds: float) -> bool:
+        """Return whether the next target of a pending move was submitted and answered just now: the
+        metadata of the broker that was asked may be behind, and what is sent twice is done twice.
+        """
+        submission = self.submissions.get(move.topic_partition)
+        if submission is None or submission.answered_at is None:
+            return False
+        passed_seconds = (self.observed_at - submission.answered_at).total_seconds()
+        return 0 <= passed_seconds < seconds and submission.target == self.next_target(move)
+
     def with_known_outcome(self, quiet_seconds: float) -> list[TopicPartition]:
         """Return the partitions whose broker did not answer a call, and responds again by now."""
         responding = self.live_broker_ids - self.unresponsive_broker_ids
