@@ -498,3 +498,23 @@ def test_a_replica_order_that_is_restored_late_copies_nothing_back(
     assert partition not in kafka.list_reassignments()
     assert set(kafka.partitions[partition].replicas) == {3, 2}
     assert own_configs(kafka) == {}
+
+
+def test_a_run_that_has_halted_goes_on_after_another_yes_whatever_the_clock_of_who_says_it(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    kafka.now = 1_000.0
+    run = approved(installation)
+    kafka.now += 600
+    grant(installation, run)  # by a process whose clock is ahead
+    kafka.now -= 600
+    pipeline.open_run(installation, *run_of(run))
+    until_moving(installation, kafka, run)
+    halted(installation, kafka, run)
+    with pytest.raises(NotApprovedError, match="nobody has asked since for it to go on"):
+        pipeline.open_run(installation, *run_of(run))
+    kafka.now -= 600
+    grant(installation, run)
+    kafka.now += 600
+    pipeline.open_run(installation, *run_of(run))
+    assert installation.ledger.run(run["run_id"]).state is RunState.RUNNING

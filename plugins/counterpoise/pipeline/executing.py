@@ -129,12 +129,16 @@ def _check_requested_rate(installation: Installation, run: Run, approval: Approv
 
 
 def _check_wanted_since(installation: Installation, run: Run) -> None:
-    """Raise NotApprovedError where nobody who may has asked for a run to go on since it halted."""
+    """Raise NotApprovedError where nobody who may has asked for a run to go on since it halted.
+
+    What came after what is the order of the ledger's rows: clocks of two processes may differ.
+    """
     approvals = installation.ledger.approvals_of(run.run_id)
     last = approvals[-1] if approvals else None
     if last is None or last.decision is not Decision.GRANTED or last.person.is_rule:
         return  # the check of the approval says why it does not go on
-    if run.closed_at is None or last.at >= run.closed_at:
+    kinds = _event_kinds_since_halt(installation, run)
+    if str(Decision.GRANTED) in kinds:
         return
     if access.named_entries(installation.cluster(run.cluster).policy, Action.OPERATE):
         raise NotApprovedError(
@@ -142,12 +146,18 @@ def _check_wanted_since(installation: Installation, run: Run) -> None:
             "one of them goes on with it (`counterpoise execute PLAN`), or it is approved again "
             "(clear `approve`)"
         )
-    events = installation.ledger.journal(run.run_id).events()
-    if not any(event.kind == _CLEARED and event.at >= run.closed_at for event in events):
+    if _CLEARED not in kinds:
         raise NotApprovedError(
             f"run {run.run_id} has halted ({run.reason}), and nobody has asked since for it to go "
             "on: clear `execute`, or type `counterpoise execute PLAN`, if it should"
         )
+
+
+def _event_kinds_since_halt(installation: Installation, run: Run) -> list[str]:
+    """Return the kinds of what happened since a run halted last, in their order."""
+    kinds = [event.kind for event in installation.ledger.journal(run.run_id).events()]
+    halts = [number for number, kind in enumerate(kinds) if kind == RunState.HALTED]
+    return kinds[halts[-1] + 1 :] if halts else kinds
 
 
 def _restore_pending(installation: Installation, run: Run) -> None:
