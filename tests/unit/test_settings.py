@@ -1,7 +1,11 @@
 """Configuration: every complaint at once, each with its line, and never a secret."""
 
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from datetime import time, timedelta
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
@@ -19,8 +23,10 @@ from counterpoise.model.policy import (
     ThrottleBackOffPolicy,
 )
 from counterpoise.settings import FileConnections, parse_settings, read_settings
+from counterpoise.settings.policies import hints_of, key_of, type_and_marks
 
 ROOT = Path(__file__).parents[2]
+COMMENTED_KEY = re.compile(r"^( *)# (?=( *)(- \{?)?[\w-]+:( |$))", re.MULTILINE)
 
 GOOD = """
 clusters:
@@ -237,16 +243,41 @@ def test_the_fleet_has_a_limit_and_nothing_else() -> None:
     assert "unknown key 'moves' in fleet" in complaints(f"{clusters}fleet: {{moves: 1}}\n")[0]
 
 
+def documented() -> str:
+    return (ROOT / "docs" / "deploying.md").read_text().split("```yaml\n")[1].split("```")[0]
+
+
+def shipped() -> str:
+    return (ROOT / "config" / "clusters.yaml").read_text()
+
+
+def keys_of(type_: Any) -> Iterator[str]:
+    """Yield every key of a policy."""
+    for field in fields(type_):
+        value_type, marks = type_and_marks(hints_of(type_)[field.name])
+        yield key_of(field, marks)
+        for part in (value_type, *get_args(value_type)):
+            if is_dataclass(part):
+                yield from keys_of(part)
+
+
 def test_the_shipped_file_and_the_documented_one_tell_the_defaults() -> None:
-    assert (
-        read_settings(ROOT / "config" / "clusters.yaml").cluster("example").policy
-        == ClusterPolicy()
-    )
-    documented = (ROOT / "docs" / "deploying.md").read_text().split("```yaml\n")[1].split("```")[0]
-    assert (
-        parse_settings(documented, where="deploying.md").cluster("orders-eu").policy
-        == ClusterPolicy()
-    )
+    assert parse_settings(shipped(), where="x").cluster("example").policy == ClusterPolicy()
+    assert parse_settings(documented(), where="x").cluster("orders-eu").policy == ClusterPolicy()
+
+
+@pytest.mark.parametrize("content", [shipped(), documented()], ids=["shipped", "documented"])
+def test_both_have_every_key_and_what_stands_in_comments_can_be_used(content: str) -> None:
+    missing = [key for key in keys_of(ClusterPolicy) if not re.search(rf"\b{key}:", content)]
+    assert missing == []
+    # No rule approves what two people have to approve.
+    used = COMMENTED_KEY.sub(r"\1", content).replace("critical: yes", "critical: no")
+    settings = parse_settings(used, where="x")
+    assert settings.fleet_max_moves_in_flight == 1000
+    (cluster,) = settings.clusters.values()
+    assert cluster.policy.notify.webhooks
+    assert cluster.policy.approval.by_rule
+    assert len(cluster.policy.balance.constraints.broker_sets) > 0
 
 
 def test_all_complaints_come_at_once_with_their_lines() -> None:
