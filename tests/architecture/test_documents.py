@@ -1,13 +1,41 @@
-"""What docs/architecture.md names is there."""
+"""What documents name is there: paths of the map, commands, environment variables with their
+defaults.
+"""
 
+import ast
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+import yaml
+from markdown_it import MarkdownIt
+
+from counterpoise.cli.main import build_parser, leaf_commands
+from counterpoise.settings import Locations
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "plugins" / "counterpoise"
 MAP = ROOT / "docs" / "architecture.md"
 # Folders of the store and names of Dags and tasks, which are no files of the project.
 STORE = ("history/<", "history/snapshots", "results/", "views/", "aside/", "plans/", "audits/")
+DOCUMENTS = sorted(
+    path
+    for top in ("*.md", "docs/*.md", "tests/*.md")  # decisions tell of their time
+    for path in ROOT.glob(top)
+)
+WITH_COMMANDS = [
+    *DOCUMENTS,
+    *(ROOT / "docker").glob("*"),
+    ROOT / "docker-compose.yaml",
+    *(ROOT / "monitoring").glob("*"),
+    *PACKAGE.rglob("*.html"),
+]
+TYPED = re.compile(r"(?:(?<=`)|exec scheduler )counterpoise ([a-z][a-z-]*)")
+CODE = ("fence", "code_block")
+PARAGRAPH = "paragraph_open"
+VARIABLE = re.compile(r"COUNTERPOISE_[A-Z_]+")
 
 
 def named_paths() -> list[str]:
@@ -24,3 +52,110 @@ def test_every_path_of_the_map_exists() -> None:
             missing.append(path)
     assert len(named_paths()) > 40
     assert missing == []
+
+
+def blocks(document: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield each block of a document as a web page shows it: what it is, and its lines."""
+    text = document.read_text()
+    lines = text.splitlines()
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        if token.map and token.type in (*CODE, PARAGRAPH):
+            yield token.type, lines[token.map[0] : token.map[1]]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_no_indented_line_is_shown_as_running_text(document: Path) -> None:
+    """As commands are that stand in a list, but less deep than its items."""
+    shown = [
+        line
+        for kind, lines in blocks(document)
+        for line in lines
+        if kind == PARAGRAPH and line.startswith("    ")
+    ]
+    assert shown == []
+
+
+@pytest.mark.parametrize("path", WITH_COMMANDS, ids=lambda path: path.name)
+def test_every_command_that_is_named_is_there(path: Path) -> None:
+    there = {name.split()[0] for name, _ in leaf_commands(build_parser())}
+    if path.is_file():
+        assert set(TYPED.findall(path.read_text())) <= there
+
+
+def commands_of(document: Path) -> list[str]:
+    code = "\n".join(line for kind, lines in blocks(document) if kind in CODE for line in lines)
+    whole = code.replace("\\\n", " ")
+    found = re.findall(
+        r"^ *(?:docker-compose exec scheduler )?counterpoise (.*)$", whole, re.MULTILINE
+    )
+    return [re.split(r" +#| +\|| +>|\)$", words)[0] for words in found]
+
+
+@pytest.mark.parametrize(
+    "document", [each for each in DOCUMENTS if commands_of(each)], ids=lambda path: path.name
+)
+def test_every_line_with_a_command_can_be_typed(document: Path) -> None:
+    for words in commands_of(document):
+        build_parser().parse_args(shlex.split(words))
+
+
+def described_variables() -> dict[str, str]:
+    """Return the variables of docs/deploying.md, each with its default as it stands there."""
+    text = (ROOT / "docs" / "deploying.md").read_text()
+    section = text.split("## Environment variables")[1].split("\n## ")[0]
+    found = {}
+    for names, default in re.findall(r"^\| (`COUNTERPOISE_[^|]*) \|([^|]*)\|", section, re.M):
+        whole = ""
+        for name in re.findall(r"`([^`]+)`", names):
+            is_ending = name.startswith("...")  # of the name before, in the place of its own
+            ending = name.removeprefix("...")
+            whole = whole.rsplit("_", ending.count("_"))[0] + ending if is_ending else name
+            found[whole] = default.strip()
+    return found
+
+
+def variables_that_are_read() -> set[str]:
+    """Return the names in the code; a name that is put together of parts is told by its parts."""
+    found: set[str] = set()
+    folders = (ROOT / "plugins", ROOT / "dags", ROOT / "local_kafka", ROOT / "spark_jobs")
+    for path in (path for folder in folders for path in folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found |= {node.value} if VARIABLE.fullmatch(node.value) else set()
+    return found
+
+
+def test_every_variable_is_described_and_every_described_one_is_read() -> None:
+    described = set(described_variables())
+    pools = {f"COUNTERPOISE_{purpose}_POOL" for purpose in ("SNAPSHOT", "AUDIT", "WATCH", "RUN")}
+    told = {
+        f"COUNTERPOISE_{place}_{how}" for place in ("LEDGER", "STORE") for how in ("CMD", "FILE")
+    }
+    assert pools | told <= described
+    assert described - pools - told == variables_that_are_read()
+
+
+def schedules() -> dict[str, str]:
+    """Return the crons of the Dags by their variables."""
+    texts = "\n".join(path.read_text() for path in (ROOT / "dags").glob("*.py"))
+    return dict(re.findall(r'environ\.get\("(\w+_SCHEDULE)"\) or "([^"]+)"', texts))
+
+
+def test_defaults_are_as_described() -> None:
+    described = described_variables()
+    home = "/x"
+    used = Locations.from_environment({"COUNTERPOISE_HOME": home})
+    assert described["COUNTERPOISE_CONFIG"] == f"`{used.config.relative_to(home)}`"
+    assert described["COUNTERPOISE_STORE"] == f"`{Path(used.store).relative_to(home)}`"
+    assert described["COUNTERPOISE_LEDGER"] == f"`{used.ledger.replace(f'{home}/', '')}`"
+    assert described["COUNTERPOISE_SPARK_MASTER"] == f"`{used.spark_master}`"
+    assert len(schedules()) == 3
+    for name, cron in schedules().items():
+        assert described[name] == f"`{cron}`", name
+
+
+def test_docker_compose_has_the_same_defaults() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["services"]
+    variables = services["scheduler"]["environment"]
+    for name in schedules().keys() & variables.keys():
+        assert variables[name] == f"${{{name}:-{schedules()[name]}}}"

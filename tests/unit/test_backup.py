@@ -3,6 +3,7 @@ a run on, and does nothing twice.
 """
 
 import os
+import re
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -79,7 +80,7 @@ def command_of(program: str) -> str:
     (line,) = (
         line.strip()
         for line in DOCUMENT.read_text().splitlines()
-        if line.startswith(f"    {program} ")
+        if re.match(rf" {{4,}}{program} ", line)
     )
     return line
 
