@@ -42,7 +42,7 @@ _SPARK_REMEDY: Final = (
     "workers see the store, and whether programs may run from temporary directories (no noexec)"
 )
 _NO_SPARK: Final = (
-    "pyspark is not installed here (the extra `spark`); only `analyse` and `compact` need it"
+    "pyspark is not installed here (the extra `spark`); only `report` and `compact` need it"
 )
 _WRITE_SETTINGS: Final = "write the file (docs/deploying.md, clusters.yaml), or name another one in"
 
