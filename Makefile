@@ -15,6 +15,7 @@ S3 := $(VENV)/s3
 S3_STAMP := $(S3)/.installed
 COMPILE := $(UV) pip compile --quiet --python-version 3.11 --no-header --generate-hashes
 OLDER_KAFKA := 3.9.2
+NO_PYTHON = { echo "make setup: $(PYTHON) $(1); install Python 3.11, or say where: make setup PYTHON=/path/to/python3.11" >&2; exit 2; }
 LEFT_OUT := $(CURDIR)/$(VENV)/left-out.txt
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_LINK_MODE ?= copy
@@ -24,7 +25,8 @@ export UV_COMPILE_BYTECODE ?= 1
 setup: $(STAMP)  ## the environment in .venv, with .venv/bin/counterpoise in it
 
 $(STAMP): requirements.txt requirements-dev.txt requirements-java.txt requirements-setup.txt pyproject.toml Makefile
-	@command -v $(PYTHON) >/dev/null || { echo "make setup: $(PYTHON) was not found; install Python 3.11, or say where: make setup PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@command -v $(PYTHON) >/dev/null || $(call NO_PYTHON,was not found)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || $(call NO_PYTHON,is another Python than 3.11)
 	@test -x $(UV) || { echo "setup: making $(VENV)"; $(PYTHON) -m venv $(VENV) && $(VENV)/bin/pip install --quiet --require-hashes -r requirements-setup.txt; }
 	@echo "setup: installing the pinned packages (about a minute, once)"
 	@$(UV) pip install --quiet --require-hashes -r requirements.txt -r requirements-dev.txt

@@ -4,6 +4,7 @@ somewhere.
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -77,6 +78,31 @@ def test_the_commands_of_a_document_run_in_their_order(
 def test_the_make_targets_exist(target: str) -> None:
     done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("python", "says"),
+    [("no-such-python", "was not found"), ("other-python", "is another Python than 3.11")],
+)
+def test_make_setup_says_which_python_it_wants(python: str, says: str, tmp_path: Path) -> None:
+    """Before anything is made: the pinned packages are those of one Python."""
+    for path in (ROOT / "Makefile", ROOT / "pyproject.toml", *ROOT.glob("requirements*.txt")):
+        shutil.copy(path, tmp_path)
+    other = tmp_path / "other-python"
+    other.write_text("#!/bin/sh\nexit 1\n")  # as when it is asked whether it is the right one
+    other.chmod(0o755)
+    variables = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["make", "setup", f"PYTHON={python}"],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert f"make setup: {python} {says}; install Python 3.11, or say where" in done.stderr
+    assert not (tmp_path / ".venv").exists()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
