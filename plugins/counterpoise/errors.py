@@ -158,3 +158,7 @@ class LedgerError(CounterpoiseError):
 
     exit_code = 3
     retryable = True
+
+
+class LedgerNotMigratedError(LedgerError):
+    """There are no tables yet, or those of an earlier release: `counterpoise ledger migrate`."""

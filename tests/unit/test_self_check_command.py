@@ -101,7 +101,28 @@ def test_a_connection_that_nobody_gave_is_named(command: CommandLine) -> None:
 
 def test_a_store_that_is_a_file_is_red(command: CommandLine) -> None:
     (command.folder / "store").write_text("")
-    assert checks(command)["store"]["state"] == "failed"
+    store = checks(command)["store"]
+    assert store["state"] == "failed"
+    assert "COUNTERPOISE_STORE" in store["remedy"]
+
+
+@pytest.mark.parametrize("url", ["postgresql+psycopg://me@127.0.0.1:1/x", "ledger.db"])
+def test_a_ledger_that_cannot_be_opened_is_none_to_migrate(command: CommandLine, url: str) -> None:
+    command.environment["COUNTERPOISE_LEDGER"] = url
+    ledger = checks(command)["ledger"]
+    assert ledger["state"] == "failed"
+    assert "COUNTERPOISE_LEDGER" in ledger["remedy"]
+    assert "migrate" not in ledger["remedy"]
+
+
+def test_a_ledger_of_a_newer_release_is_none_to_migrate(command: CommandLine) -> None:
+    engine = open_database(command.environment["COUNTERPOISE_LEDGER"])
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    engine.dispose()
+    ledger = checks(command)["ledger"]
+    assert "update this one" in ledger["detail"]
+    assert "migrate" not in ledger["remedy"]
 
 
 def test_a_ledger_that_is_made_has_schema_rights_and_clock(command: CommandLine) -> None:

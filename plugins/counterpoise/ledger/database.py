@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import sqlalchemy as sa
 
-from counterpoise.errors import InputError, LedgerError
+from counterpoise.errors import InputError, LedgerError, LedgerNotMigratedError
 from counterpoise.ledger import sqlite_file
 from counterpoise.ledger.links import chain_everything
 from counterpoise.model.safe_text import safe_logger
@@ -266,10 +266,10 @@ def _revision(engine: sa.Engine) -> str | None:
 
 def _wrong_schema(where: str, revision: str | None) -> LedgerError:
     if revision is None:
-        return LedgerError(f"the ledger {where} was not made yet; {_HOW_TO_MIGRATE}")
+        return LedgerNotMigratedError(f"the ledger {where} was not made yet; {_HOW_TO_MIGRATE}")
     if revision > newest_revision():
         return _is_newer(where, revision)
-    return LedgerError(
+    return LedgerNotMigratedError(
         f"the ledger {where} has schema {revision}, and this release needs {newest_revision()}; "
         f"{_HOW_TO_MIGRATE}"
     )

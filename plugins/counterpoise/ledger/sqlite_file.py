@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from counterpoise.errors import LedgerError
+from counterpoise.errors import LedgerError, LedgerNotMigratedError
 
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
@@ -65,7 +65,7 @@ def guard(engine: sa.Engine, path: Path, *, may_make: bool) -> None:
         if was_made and not _size(path):
             raise gone(path, "is gone" if _identity(path) is None else "is an empty file")
         if not was_made and not may_make and not _size(path):
-            raise LedgerError(
+            raise LedgerNotMigratedError(
                 f"the ledger {path} was not made yet; `counterpoise ledger migrate` makes it, and "
                 "so does every command that writes to it"
             )

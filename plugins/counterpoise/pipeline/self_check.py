@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from counterpoise import __version__
-from counterpoise.errors import CounterpoiseError
+from counterpoise.errors import CounterpoiseError, LedgerNotMigratedError
 from counterpoise.installation import Installation
 from counterpoise.model.provider import profile_of
 from counterpoise.model.self_check import CheckResult, failed, left_out, passed
@@ -43,6 +43,18 @@ _SPARK_REMEDY: Final = (
 )
 _NO_SPARK: Final = (
     "pyspark is not installed here (the extra `spark`); only `report` and `compact` need it"
+)
+_MIGRATE: Final = (
+    "make it, or bring it up to date, with `counterpoise ledger migrate`; or name another one in "
+    "COUNTERPOISE_LEDGER"
+)
+_REACH_LEDGER: Final = (
+    "do what it says; else see whether the database runs and can be reached from here, and check "
+    "address and login in COUNTERPOISE_LEDGER"
+)
+_REACH_STORE: Final = (
+    "check the address in COUNTERPOISE_STORE, and whether this user may write there and there is "
+    "space; credentials of an object store come from its own variables (docs/deploying.md, Store)"
 )
 _WRITE_SETTINGS: Final = "write the file (docs/deploying.md, clusters.yaml), or name another one in"
 
@@ -159,9 +171,11 @@ def _check_ledger(installation: Installation) -> Iterable[CheckResult]:
 
     try:
         health = ledger_health(installation.locations.ledger, installation.clock)
+    except LedgerNotMigratedError as error:
+        yield failed("ledger", str(error), _MIGRATE)
+        return
     except CounterpoiseError as error:
-        remedy = "make it, or bring it up to date, with `counterpoise ledger migrate`; or set "
-        yield failed("ledger", str(error), f"{remedy}COUNTERPOISE_LEDGER")
+        yield failed("ledger", str(error), _REACH_LEDGER)
         return
     place = place_of_ledger(installation)
     yield passed("ledger", f"{place.where} ({place.why}): schema {health.schema}")
@@ -198,6 +212,13 @@ def _temporary_path(store: Store, suffix: str) -> Iterator[str]:
 
 
 def _check_store(installation: Installation) -> Iterable[CheckResult]:
+    try:
+        yield _tried_store(installation)
+    except CounterpoiseError as error:
+        yield failed("store", str(error), _REACH_STORE)
+
+
+def _tried_store(installation: Installation) -> CheckResult:
     place = place_of_store(installation)
     started_at = time.monotonic()
     store = installation.archive.store
@@ -209,11 +230,10 @@ def _check_store(installation: Installation) -> Iterable[CheckResult]:
     wrong += ["a file that was deleted is still listed"] if path in store.list(folder) else []
     if wrong:
         remedy = "use a store that shows a file as soon as it is written, to every component"
-        yield failed("store", f"{place.where}: {'; '.join(wrong)}", remedy)
-        return
+        return failed("store", f"{place.where}: {'; '.join(wrong)}", remedy)
     milliseconds = round(1000 * (time.monotonic() - started_at))
     done = f"wrote, read, listed and deleted a file in {milliseconds} ms"
-    yield passed("store", f"{place.where} ({place.why}): {done}")
+    return passed("store", f"{place.where} ({place.why}): {done}")
 
 
 def _check_java() -> Iterable[CheckResult]:
