@@ -1,5 +1,5 @@
 """What documents name is there: paths of the map, commands, environment variables with their
-defaults.
+defaults, versions and images.
 """
 
 import ast
@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 
 from counterpoise.cli.main import build_parser, leaf_commands
 from counterpoise.settings import Locations
+from local_kafka import KAFKA_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "plugins" / "counterpoise"
@@ -159,3 +160,31 @@ def test_docker_compose_has_the_same_defaults() -> None:
     variables = services["scheduler"]["environment"]
     for name in schedules().keys() & variables.keys():
         assert variables[name] == f"${{{name}:-{schedules()[name]}}}"
+
+
+def pinned(package: str) -> str:
+    text = (ROOT / "requirements.txt").read_text()
+    (version,) = re.findall(rf"^{package}==(\S+)", text, re.MULTILINE)
+    return str(version)
+
+
+def test_versions_that_are_named_are_those_of_the_tests() -> None:
+    deploying = (ROOT / "docs" / "deploying.md").read_text()
+    assert f"with Airflow {pinned('apache-airflow')} (" in deploying
+    assert set(re.findall(r"Airflow (3\.\d+\.\d+)", deploying)) == {pinned("apache-airflow")}
+    assert f"(PySpark {pinned('pyspark').rpartition('.')[0]})" in deploying
+    (older,) = re.findall(r"^OLDER_KAFKA := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert f"tested with {KAFKA_VERSION}, and {older} with" in (ROOT / "README.md").read_text()
+    promises = (ROOT / "docs" / "promises.md").read_text()
+    assert f"Tested with {KAFKA_VERSION} in KRaft mode; with {older} " in promises
+
+
+def test_images_that_are_to_be_pinned_are_those_that_are_started() -> None:
+    deploying = (ROOT / "docs" / "deploying.md").read_text()
+    named = dict(re.findall(r"^    pin (\w+_IMAGE) (\S+)$", deploying, re.MULTILINE))
+    compose = (ROOT / "docker-compose.yaml").read_text()
+    started = dict(re.findall(r"image: \$\{(\w+_IMAGE):-(\S+)\}", compose))
+    assert named == {name: image for name, image in started.items() if "counterpoise" not in image}
+    assert named["KAFKA_IMAGE"].endswith(f":{KAFKA_VERSION}")
+    (base,) = re.findall(r"^FROM (\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert f"    base={base};" in deploying
