@@ -376,29 +376,53 @@ def test_a_plan_that_nobody_may_approve_any_more_waits_for_nobody(
     assert ended.by == f"Dag run {run.dag_run_id}"
 
 
-def test_a_plan_that_nobody_could_approve_is_refused_by_the_task_that_makes_it(
-    installation: Installation,
-    kafka: SimulatedCluster,
-    rebalance: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    config, plan_or_reason = installation.locations.config, pipeline.plan_or_reason
-    config.write_text(config.read_text().replace("[alice, bob]", "[alice]"))
-    refusals: list[str] = []
+@pytest.fixture
+def refusals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Why the task `plan` refused, as it happens."""
+    plan_or_reason = pipeline.plan_or_reason
+    said: list[str] = []
 
     def note_refusal(*arguments: Any, **named: Any) -> Any:
         try:
             return plan_or_reason(*arguments, **named)
         except RefusedError as error:
-            refusals.append(str(error))
+            said.append(str(error))
             raise
 
     monkeypatch.setattr(pipeline, "plan_or_reason", note_refusal)
+    return said
+
+
+def test_a_plan_that_nobody_could_approve_is_refused_by_the_task_that_makes_it(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    rebalance: Callable[..., Any],
+    refusals: list[str],
+) -> None:
+    config = installation.locations.config
+    config.write_text(config.read_text().replace("[alice, bob]", "[alice]"))
     state, tasks = rebalance(YES, **ONE_REPLICA)
     assert (state, tasks["plan"], tasks["approve"]) == ("failed", "failed", "upstream_failed")
     assert installation.ledger.runs() == ()
     (refusal,) = refusals
     assert "2 different people have to approve this plan" in refusal
+
+
+def test_a_cluster_for_reports_only_is_refused_by_the_task_that_makes_the_plan(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    rebalance: Callable[..., Any],
+    refusals: list[str],
+) -> None:
+    config = installation.locations.config
+    provider = "policy:\n      provider: confluent-cloud\n"
+    config.write_text(config.read_text().replace("policy:\n", provider))
+    state, tasks = rebalance(YES)
+    assert (state, tasks["plan"], tasks["approve"]) == ("failed", "failed", "upstream_failed")
+    assert installation.ledger.runs() == ()
+    (refusal,) = refusals
+    assert "cluster demo is on Confluent Cloud: reassignments are not open" in refusal
+    assert not {"alter_configs", "alter_reassignments"} & {call.name for call in kafka.calls}
 
 
 def test_a_look_that_fails_for_a_reason_that_may_pass_is_made_again_and_costs_no_try(

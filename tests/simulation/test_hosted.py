@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise import pipeline
+from counterpoise.cli import repeating
 from counterpoise.errors import ConfigurationError
 from counterpoise.installation import open_installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
@@ -142,6 +143,29 @@ def test_an_approved_run_is_refused_where_the_provider_was_written_later(
     assert typed.code == 1
     assert "reports and audits only" in typed.err
     assert sizes_of_calls(kafka) == []
+    assert own_configs(kafka) == {}
+
+
+def test_a_run_under_way_is_settled_although_no_run_is_open_any_more(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(shell, "aiven")
+    plan = plan_of(shell)
+    assert shell.type("approve", plan, *YES).code == 0
+
+    def advance_or_stop(seconds: float) -> None:
+        if kafka.list_reassignments():
+            raise KeyboardInterrupt
+        kafka.advance(seconds)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(repeating, "sleep", advance_or_stop)
+        assert shell.type("execute", plan).code == 130
+    assert own_configs(kafka)
+    configure(shell, "confluent-cloud")
+    settled = shell.type("settle", plan)
+    assert settled.code == 0, settled.err
+    assert not kafka.list_reassignments()
     assert own_configs(kafka) == {}
 
 
