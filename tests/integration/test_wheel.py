@@ -10,11 +10,12 @@ import pytest
 
 import local_kafka
 from local_kafka import TopicSpec, brokers_in_racks, create_topics, fill
-from tests.support.installed import ROOT, Installed, build_wheel, install
+from tests.support.installed import ROOT, Installed, build_source_archive, build_wheel, install
 from tests.support.kafka_facts import ongoing_reassignments, replicas_per_broker, throttle_lines
 
 FOLDERS = ("plugins/counterpoise", "dags", "spark_jobs")
 ADD_BROKER_3 = ("--goal", "add-brokers", "--brokers", "3")
+TEST_BUTTON = {"AIRFLOW__CORE__TEST_CONNECTION": "Enabled"}
 DAG_IDS = {path.stem for path in (ROOT / "dags").glob("*.py")}
 
 
@@ -48,6 +49,15 @@ def test_every_file_of_package_dags_and_jobs_is_in_the_wheel(tmp_path: Path) -> 
     assert packaged == expected
 
 
+def test_the_source_archive_makes_the_same_wheel(tmp_path: Path) -> None:
+    wheel = zipfile.ZipFile(build_wheel(tmp_path / "tree"))
+    archive = build_source_archive(tmp_path / "archive")
+    again = zipfile.ZipFile(build_wheel(tmp_path / "again", archive))
+    assert {file.filename: file.CRC for file in again.infolist()} == {
+        file.filename: file.CRC for file in wheel.infolist()
+    }
+
+
 def test_airflow_finds_plugin_provider_and_dags_by_one_line_of_configuration(
     installed: Installed,
 ) -> None:
@@ -69,11 +79,21 @@ def test_the_form_of_kafka_connections_is_ours_where_nobody_else_has_one(
     assert forms["kafka"]["hook_name"] == "Kafka"
 
 
+def test_the_notifier_for_dags_of_others_is_listed(installed: Installed) -> None:
+    (notifier,) = {
+        row["notification_class_name"]
+        for row in listed(installed, "providers", "notifications")
+        if row["notification_class_name"].startswith("counterpoise.")
+    }
+    module, _, name = notifier.rpartition(".")
+    assert installed.run("python", "-c", f"from {module} import {name}").returncode == 0
+
+
 def test_the_button_test_of_a_connection_says_why_it_cannot_be_used(
     installed: Installed,
 ) -> None:
     nobody = '{"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}'
-    variables = {"AIRFLOW__CORE__TEST_CONNECTION": "Enabled", "AIRFLOW_CONN_KAFKA_X": nobody}
+    variables = TEST_BUTTON | {"AIRFLOW_CONN_KAFKA_X": nobody}
     done = installed.run("airflow", "connections", "test", "kafka_x", **variables)
     assert "127.0.0.1:1" in done.stdout, done.stdout + done.stderr
     assert "success" not in done.stdout.lower()
@@ -144,6 +164,10 @@ def test_the_main_job_runs_on_brokers_without_a_source_tree(
         ):
             done = installed.run("counterpoise", *words)
             assert done.returncode == 0, (words, done.stdout + done.stderr)
+        settings = {"conn_type": "kafka", "extra": {"bootstrap.servers": kafka.bootstrap_string}}
+        variables = TEST_BUTTON | {"AIRFLOW_CONN_KAFKA_X": json.dumps(settings)}
+        tried = installed.run("airflow", "connections", "test", "kafka_x", **variables)
+        assert "Connection success!" in tried.stdout, tried.stdout + tried.stderr
         audited = installed.run("counterpoise", "audit", *at, "--out", "audit")
         assert "rules found nothing" in audited.stdout, audited.stderr  # others, of this disk
         assert set(replicas_per_broker(kafka).values()) == {4}

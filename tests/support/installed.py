@@ -50,12 +50,21 @@ class Installed:
         )
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build the wheel from this source tree, without network."""
-    command = [_BIN / "uv", "build", "--wheel", "--no-build-isolation", "--offline", "-o", folder]
-    _must_run([*command, "--python", sys.executable, ROOT], "building the wheel")
-    (wheel,) = folder.glob("*.whl")
-    return wheel
+def build_wheel(folder: Path, source: Path = ROOT) -> Path:
+    """Build the wheel from this source tree, or from a source archive, without network."""
+    return _build(folder, source, "wheel", "*.whl")
+
+
+def build_source_archive(folder: Path) -> Path:
+    """Build what is published beside the wheel, without network."""
+    return _build(folder, ROOT, "sdist", "*.tar.gz")
+
+
+def _build(folder: Path, source: Path, kind: str, files: str) -> Path:
+    command = [_BIN / "uv", "build", f"--{kind}", "--no-build-isolation", "--offline"]
+    _must_run([*command, "-o", folder, "--python", sys.executable, source], f"building a {kind}")
+    (built,) = folder.glob(files)
+    return built
 
 
 def install(folder: Path) -> Installed:

@@ -1,9 +1,12 @@
-"""What Airflow shows of the plugin: menu entries that open our pages outside Airflow's frame; and
-what it costs components that show none.
+"""What Airflow shows of the plugin: menu entries that open our pages outside Airflow's frame; what
+it costs components that show none; and whose form a Kafka connection has.
 """
 
+import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from airflow.api_fastapi.core_api.datamodels.plugins import ExternalViewResponse
@@ -51,3 +54,30 @@ def test_only_who_serves_pages_imports_what_they_are_made_of() -> None:
     command = [sys.executable, "-W", "ignore", "-c", code]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert shown.stdout.splitlines() == ["", "/counterpoise", "True"]
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_the_form_is_that_of_the_kafka_provider_where_there_is_one(
+    is_installed: bool, tmp_path: Path
+) -> None:
+    provider = tmp_path / "airflow" / "providers" / "apache" / "kafka"
+    if is_installed:
+        provider.mkdir(parents=True)
+        (provider / "__init__.py").touch()
+    code = (
+        "import json; from counterpoise.entry_points.provider import provider_info\n"
+        "print(json.dumps(provider_info()))"
+    )
+    paths = (str(tmp_path), os.environ.get("PYTHONPATH", ""))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    info = json.loads(done.stdout)
+    assert ("connection-types" in info) is not is_installed
+    assert info["notifications"]
+    assert info["asset-uris"]
