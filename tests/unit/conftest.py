@@ -22,6 +22,17 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: object) -> str:
     return server.empty_ledger()
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: object) -> Iterator[str]:
+    """The URL of a database without tables."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/ledger.db"
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    with server.new_database() as name:
+        yield server.url(name)
+
+
 @pytest.fixture
 def postgres_with_password(postgres: Postgres) -> Iterator[str]:
     """The URL of a login that Postgres asks for a password: somebody-secret, right-password."""

@@ -315,12 +315,13 @@ def test_an_empty_ledger_is_made_where_the_mark_of_the_lost_one_is_removed(tmp_p
     second.close()
 
 
-def test_a_ledger_of_a_newer_release_is_refused(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'ledger.db'}"
-    with open_database(url).begin() as connection:
+def test_a_ledger_of_a_newer_release_is_refused(empty_database_url: str) -> None:
+    engine = open_database(empty_database_url)
+    with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
     with pytest.raises(LedgerError, match="newer Counterpoise"):
-        open_database(url)
+        open_database(empty_database_url)
 
 
 @pytest.mark.parametrize("migrate", [True, False])

@@ -1,14 +1,16 @@
-"""`counterpoise ledger`: what an operator types to check, export, thin out and migrate a ledger."""
+"""`counterpoise ledger`: what an operator types to check, export, thin out and migrate a ledger, in
+SQLite and in Postgres.
+"""
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from counterpoise.ledger import Ledger
 from counterpoise.ledger.database import newest_revision
@@ -23,8 +25,19 @@ FROZEN = Path(__file__).parents[1] / "upgrades" / "data" / "2026-11-23" / "ledge
 
 
 @pytest.fixture
-def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine.in_folder(tmp_path, capsys)
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], ledger_url: str) -> CommandLine:
+    line = CommandLine.in_folder(tmp_path, capsys)
+    line.environment["COUNTERPOISE_LEDGER"] = ledger_url
+    return line
+
+
+@pytest.fixture
+def shell_without_ledger(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], empty_database_url: str
+) -> CommandLine:
+    line = CommandLine.in_folder(tmp_path, capsys)
+    line.environment["COUNTERPOISE_LEDGER"] = empty_database_url
+    return line
 
 
 Write = Callable[..., None]
@@ -49,9 +62,10 @@ def write(shell: CommandLine) -> Write:
 
 
 def by_hand(shell: CommandLine, statement: str) -> None:
-    with sqlite3.connect(shell.folder / "ledger.db") as database:
-        database.execute(statement)
-    database.close()
+    engine = sa.create_engine(shell.environment["COUNTERPOISE_LEDGER"])
+    with engine.begin() as connection:
+        connection.execute(sa.text(statement))
+    engine.dispose()
 
 
 def lines(text: str) -> list[dict[str, Any]]:
@@ -217,7 +231,10 @@ def test_a_checkpoint_deletes_what_is_old_and_says_what_is_left(
     assert "deleted 0" in typed.out
 
 
-def test_commands_that_read_make_no_ledger_and_migrate_makes_one(shell: CommandLine) -> None:
+def test_commands_that_read_make_no_ledger_and_migrate_makes_one(
+    shell_without_ledger: CommandLine,
+) -> None:
+    shell = shell_without_ledger
     for action in ("verify", "export"):
         typed = shell.type("ledger", action)
         assert typed.code == 3
@@ -229,7 +246,11 @@ def test_commands_that_read_make_no_ledger_and_migrate_makes_one(shell: CommandL
     assert "nothing is in the ledger yet" in shell.type("ledger", "verify").out
 
 
-def test_an_older_ledger_is_read_after_its_migration(shell: CommandLine) -> None:
+def test_an_older_ledger_is_read_after_its_migration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`test_ledger_migrations.py` does it in Postgres, too."""
+    shell = CommandLine.in_folder(tmp_path, capsys)
     (shell.folder / "ledger.db").write_bytes(FROZEN.read_bytes())
     typed = shell.type("ledger", "verify")
     assert typed.code == 3

@@ -5,7 +5,7 @@ The rows are those of the frozen ledger of `tests/upgrades`, as far as a schema 
 """
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,6 @@ import sqlalchemy as sa
 
 from counterpoise import ledger as ledger_package
 from counterpoise.ledger import Ledger
-from tests.support.postgres import Postgres
 from tests.unit.test_ledger_chain import upgrade_to
 
 NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
@@ -32,17 +31,6 @@ def frozen_rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
     url = f"sqlite:///{shutil.copy(FROZEN, tmp_path_factory.mktemp('frozen') / 'ledger.db')}"
     Ledger.open(url, lambda: NOW).close()
     return rows_of(url)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of a database without tables."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/ledger.db"
-        return
-    server: Postgres = request.getfixturevalue("postgres")
-    with server.new_database() as name:
-        yield server.url(name)
 
 
 def rows_of(url: str) -> Rows:
@@ -87,11 +75,11 @@ def write(url: str, revision: str, rows: Rows) -> dict[str, int]:
 
 @pytest.mark.parametrize("revision", REVISIONS[:-1])
 def test_a_ledger_of_an_earlier_schema_keeps_its_rows(
-    empty_url: str, revision: str, frozen_rows: Rows
+    empty_database_url: str, revision: str, frozen_rows: Rows
 ) -> None:
-    counts = write(empty_url, revision, frozen_rows)
+    counts = write(empty_database_url, revision, frozen_rows)
     assert sum(map(bool, counts.values())) >= 6, "rows in most tables"
-    with closing(Ledger.open(empty_url, lambda: NOW)) as ledger:
+    with closing(Ledger.open(empty_database_url, lambda: NOW)) as ledger:
         report = ledger.chain().verify(NOW)
         assert report.is_intact, report.breaks
         assert not any(state.rows_waiting for state in report.states)
@@ -100,7 +88,7 @@ def test_a_ledger_of_an_earlier_schema_keeps_its_rows(
         ledger.journal(runs[0].run_id).event("note", "after the upgrade")
         assert ledger.journal(runs[0].run_id).events()[:-1] == before
         assert ledger.chain().verify(NOW).is_intact
-    found = rows_of(empty_url)
+    found = rows_of(empty_database_url)
     for name, count in counts.items():
         assert len(found[name]) >= count, name
     for old in frozen_rows["runs"]:
