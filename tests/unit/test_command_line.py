@@ -422,6 +422,29 @@ def test_a_plan_that_does_not_tell_its_cluster_cannot_be_approved(shell: Command
     assert json.loads(shell.type("status", "--json").out) == []
 
 
+@pytest.mark.parametrize("where", [(), ("--bootstrap", "127.0.0.1:1")], ids=["", "bootstrap"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("approve", "--rate", "10MB/s", "--reason", "x"),
+        ("reject", "--reason", "x"),
+        *(("propose",), ("preflight",), ("execute",), ("verify",)),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_plan_of_no_cluster_is_refused_before_anything_is_asked_or_made(
+    words: tuple[str, ...], where: tuple[str, ...], shell: CommandLine
+) -> None:
+    unnamed = {key: value for key, value in DOCUMENT.items() if key != "cluster"}
+    (shell.folder / "state.json").write_text(json.dumps(unnamed))
+    shell.configure("127.0.0.1:1")
+    command, *more = words
+    typed = shell.type(command, plan(shell), *more, *where)
+    assert typed.code == 1, typed.err
+    assert "the plan does not say which cluster it is for" in typed.err
+    assert not (shell.folder / "ledger.db").exists()
+
+
 def test_an_imported_plan_warns_of_worse_racks_and_may_not_break_other_rules(
     shell: CommandLine,
 ) -> None:

@@ -18,7 +18,7 @@ from rich.console import (
     RenderResult,
 )
 
-from counterpoise import queries
+from counterpoise import pipeline, queries
 from counterpoise.cli.output_files import path_argument
 from counterpoise.cli.streams import is_unicode
 from counterpoise.errors import CounterpoiseError, InputError
@@ -179,6 +179,8 @@ def installation_for(
     No ledger is made by chance for a command that sets `is_about_runs`.
     """
     may_make_ledger = not getattr(arguments, "is_about_runs", False)
+    if plan and not plan.cluster and not arguments.cluster:
+        pipeline.check_says_cluster(plan)
     if arguments.bootstrap:
         of_plan = (plan.cluster, plan.cluster_id) if plan else ()
         return open_bootstrap_installation(
@@ -187,7 +189,7 @@ def installation_for(
     installation = open_installation(may_make_ledger=may_make_ledger)
     name = arguments.cluster or (plan.cluster if plan else "")
     installation.cluster(name)
-    if plan and name != plan.cluster:
+    if plan and plan.cluster not in (name, ""):
         raise InputError(f"--cluster {name}: the plan is for cluster {plan.cluster}")
     return installation, name
 

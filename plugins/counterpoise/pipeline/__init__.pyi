@@ -29,6 +29,7 @@ from .places import Place, places
 from .planning import (
     NothingToMove,
     PlannedRun,
+    check_says_cluster,
     plan,
     plan_of_assignment,
     plan_or_reason,

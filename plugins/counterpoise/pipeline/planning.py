@@ -185,6 +185,19 @@ def _with_rates(
     return analysis.with_inflow(snapshot, analysis.observed_inflow(previous, snapshot))
 
 
+def check_says_cluster(plan: RebalancePlan) -> None:
+    """Raise RefusedError for a plan from a document without the cluster's name or Kafka's id:
+    nobody could check later that it meets the cluster that it was made for.
+    """
+    if plan.cluster and plan.cluster_id:
+        return
+    raise RefusedError(
+        "the plan does not say which cluster it is for, since the cluster document it was made "
+        f"from has no {'cluster_id' if plan.cluster else 'cluster'}. Make it from a document that "
+        "`counterpoise snapshot --out` wrote, or with --cluster"
+    )
+
+
 def submit_plan(
     installation: Installation,
     plan: RebalancePlan,
@@ -197,20 +210,14 @@ def submit_plan(
     """Store a plan and open a run that waits for a decision; it supersedes one that nobody has
     started, an approved one only where the requester may operate the cluster.
 
-    Raises RunConflictError, and RefusedError for somebody who may not propose, and for a plan from
-    a document without Kafka's cluster id: nobody could check later that it meets the cluster that
-    it was made for.
+    Raises RunConflictError, and RefusedError for somebody who may not propose, and for a plan that
+    does not say its cluster.
     """
+    check_says_cluster(plan)
     policy, people = installation.cluster(plan.cluster).policy, installation.people
     requester = access.check_may_propose(policy, people, requested_by)
     access.check_provider(policy, plan.cluster)
     installation.check_name(plan)
-    if not plan.cluster_id:
-        raise RefusedError(
-            "the plan does not say which cluster it is for, since the cluster document it was made "
-            "from has no cluster_id. Make it from a document that `counterpoise snapshot --out` "
-            "wrote, or with --cluster"
-        )
     plan_uri = installation.archive.write_plan(plan)
     run = installation.ledger.propose(
         plan,
