@@ -7,11 +7,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from cryptography.fernet import Fernet
 
 from local_airflow.components import COMMANDS, MIGRATE, PLACE_VARIABLES, SHARED_VARIABLES
 
@@ -199,6 +201,24 @@ def test_no_secret_stands_in_the_file() -> None:
     text = COMPOSE.read_text()
     assert set(re.findall(r"\$\{(\w+):\?", text)) == set(SECRETS)
     assert re.findall(r"//\w+:(?!\$\{)[^@\s]+@", text) == []
+
+
+def made_by_the_command_for(name: str) -> str:
+    """Run what docker/example.env says, on a Python without packages."""
+    text = (ROOT / "docker" / "example.env").read_text()
+    (code,) = re.findall(rf"^# +{name}: python -c '(.*)'$", text, re.MULTILINE)
+    command = [sys.executable, "-I", "-S", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    return done.stdout.strip()
+
+
+def test_the_example_says_how_to_make_each_secret_and_has_none() -> None:
+    assert Fernet(made_by_the_command_for("AIRFLOW_FERNET_KEY")).encrypt(b"x")
+    assert len(made_by_the_command_for("all others")) == 64
+    lines = (ROOT / "docker" / "example.env").read_text().splitlines()
+    assert {line for line in lines if line and not line.startswith("#")} == {
+        f"{name}=" for name in SECRETS
+    }
 
 
 @pytest.fixture
