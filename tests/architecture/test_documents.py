@@ -188,3 +188,22 @@ def test_images_that_are_to_be_pinned_are_those_that_are_started() -> None:
     assert named["KAFKA_IMAGE"].endswith(f":{KAFKA_VERSION}")
     (base,) = re.findall(r"^FROM (\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert f"    base={base};" in deploying
+
+
+def test_every_suite_and_every_file_of_the_matrix_is_listed() -> None:
+    listed = (ROOT / "tests" / "README.md").read_text()
+    suites = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")}
+    assert [name for name in sorted(suites) if f"| `{name}`" not in listed] == []
+    matrix = [path.name for path in (ROOT / "tests" / "matrix").glob("test_*.py")]
+    assert [name for name in sorted(matrix) if f"`{name}`" not in listed] == []
+
+
+def test_every_benchmark_that_can_be_typed_is_in_its_document() -> None:
+    document = (ROOT / "docs" / "benchmarks.md").read_text()
+    typed = [
+        path.name
+        for path in (ROOT / "benchmarks").glob("*.py")
+        if "benchmarks/" + path.name in (path.read_text().split('"""')[1])
+    ]
+    assert len(typed) > 10
+    assert [name for name in sorted(typed) if f"benchmarks/{name}" not in document] == []
