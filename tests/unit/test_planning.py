@@ -15,7 +15,7 @@ from counterpoise.model.document import to_document
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
-from counterpoise.planning.goals import rebalance
+from counterpoise.planning.goals import evening
 from counterpoise.planning.placing.spread import spread
 from tests.support.goal_judge import executed, judge
 from tests.support.pictures import cluster
@@ -158,7 +158,7 @@ def test_no_round_is_added_for_bytes_that_the_goal_cannot_shift(
 ) -> None:
     rows = [f"a-{n}: {1 + n // 150} size={1 if n >= 150 else 1000}" for n in range(300)]
     snapshot, rounds = cluster("\n".join(rows), racks="1 2 3"), Mock(wraps=spread)
-    monkeypatch.setattr(rebalance, "spread", rounds)
+    monkeypatch.setattr(evening, "spread", rounds)
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (3,)))
     assert judge(snapshot, plan).replicas == {1: 100, 2: 100, 3: 100}
     assert (

@@ -23,7 +23,7 @@ from counterpoise.model.plan import MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import PlanRequest
+from counterpoise.model.request import PLANNED_GOALS, Goal, PlanRequest
 from counterpoise.planning.arrays import read_cluster
 from counterpoise.planning.broker_sets import BrokerSetPart, parts_of, put_together, with_room
 from counterpoise.planning.budget import keep_changes_within, keep_copies_within
@@ -39,14 +39,26 @@ from counterpoise.planning.explanation.planning_result import (
     PlanningResult,
 )
 from counterpoise.planning.explanation.warnings import warnings_of
-from counterpoise.planning.goals import goal_named
+from counterpoise.planning.goals.emptying import RemoveBrokers, Repair
+from counterpoise.planning.goals.evening import AddBrokers, Rebalance
 from counterpoise.planning.goals.goal import PlanningGoal
+from counterpoise.planning.goals.leaders import DemoteBrokers, Leaders
+from counterpoise.planning.goals.replication_factor import ReplicationFactor
 from counterpoise.planning.leading import with_leaders
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.traffic import even_traffic, knows_traffic
 from counterpoise.planning.request_checks import check_request, refuse_impossible_constraints
 from counterpoise.planning.search_limits import THOROUGH
 
+_GOALS: Final[tuple[PlanningGoal, ...]] = (
+    AddBrokers(),
+    RemoveBrokers(),
+    DemoteBrokers(),
+    Leaders(),
+    Rebalance(),
+    ReplicationFactor(),
+    Repair(),
+)
 _MAX_TURNS: Final = 20  # of the goal and of traffic
 
 
@@ -56,7 +68,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     Raise InputError for a request that does not fit the cluster, RefusedError where the goal cannot
     be reached because of what must be left alone.
     """
-    goal = goal_named(request.goal)
+    goal = _goal_named(request.goal)
     check_request(goal, request, snapshot)
     cluster = read_cluster(snapshot, request.policy, request.scope)
     if request.is_thorough:
@@ -96,6 +108,15 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     if is_worth_moving(result):
         return explain(result)
     return explain(unchanged)
+
+
+def _goal_named(name: Goal) -> PlanningGoal:
+    """Return the goal of that name; raise InputError for one that cannot be planned."""
+    for goal in _GOALS:
+        if goal.name is name:
+            return goal
+    goals = ", ".join(PLANNED_GOALS)
+    raise InputError(f"goal {name} cannot be planned; choose one of {goals}")
 
 
 def _place_parts(result: PlanningResult, placement: Placement) -> dict[int, int]:

@@ -1,6 +1,7 @@
-"""Goal rebalance: racks repaired, then replicas and bytes even on all live brokers.
+"""Goals that make a cluster more even: racks repaired, then replicas and bytes.
 
-Goals about evenness repeat their steps for as long as they make the cluster strictly more even:
+rebalance evens out all live brokers. add-brokers brings new brokers to their fair share; old ones
+receive nothing. Both repeat their steps for as long as they make the cluster strictly more even:
 
     repeat: one round (racks, then counts and bytes up to the targets, then swaps)
         more even than before: keep it
@@ -14,16 +15,18 @@ a state that another planning would leave as it is: to plan again moves nothing.
 after the first round.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from typing import ClassVar
 
 import numpy as np
 
+from counterpoise.errors import InputError
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand, highest_share, is_worse
 from counterpoise.model.plan import LowerBound
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.words import verb
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.explanation.figures import evening_bound, reached_bound
 from counterpoise.planning.explanation.planning_result import PlanningResult, as_range
@@ -32,6 +35,7 @@ from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain
 from counterpoise.planning.placing.small import (
+    best_counts,
     is_affordable,
     make_counts_best,
     solve,
@@ -47,9 +51,11 @@ from counterpoise.planning.placing.targets import (
     byte_band,
     bytes_outside_band,
     count_targets,
+    fair_counts,
     repair_racks,
 )
 from counterpoise.planning.placing.topics import TopicShares, bring_topics, lacking_topics
+from counterpoise.planning.request_checks import brokers_are
 
 _MAX_ROUNDS = 50
 
@@ -210,6 +216,41 @@ class Rebalance(EveningGoal):
             shares = TopicShares.of(placement, roles, placement.counts)
             exchange_topics(placement, roles, shares, max_above)
         exchange_bytes(placement, roles, band)
+
+
+class AddBrokers(EveningGoal):
+    name: ClassVar[Goal] = Goal.ADD_BROKERS
+    which_brokers: ClassVar[str] = "that were added"
+
+    def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
+        if dead:
+            raise InputError(
+                f"{brokers_are(dead)} fenced (not live) and cannot receive replicas; "
+                f"start {verb(len(dead), 'it', 'them')}, then try again"
+            )
+        if live <= set(alive):
+            raise InputError(
+                "goal add-brokers names every live broker, so none is left to give replicas; "
+                "name the new ones only, or use goal rebalance"
+            )
+
+    def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
+        return "" if others else "no old broker that may give replicas"
+
+    def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
+        roles = super().roles(cluster, named)
+        return roles.but(destinations=roles.destinations & named, sources=roles.sharing & ~named)
+
+    def within(self, roles: Roles, part: ClusterArrays, brokers: Flags) -> Roles:
+        roles = super().within(roles, part, brokers)
+        return roles.but(sources=roles.sources & brokers)
+
+    def max_counts(self, placement: Placement, roles: Roles) -> Ints:
+        fair = fair_counts(placement, roles, best_counts(placement, roles))
+        return np.minimum(fair, placement.cluster.max_counts)
+
+
+# -- one round
 
 
 def even_out(

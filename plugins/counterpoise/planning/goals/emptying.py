@@ -1,10 +1,11 @@
-"""Goal remove-brokers: the named brokers end up empty; nothing else moves.
+"""Goals that copy all replicas of some brokers elsewhere, and move nothing else.
 
-The only goal that is worth nothing half done: a broker that cannot be emptied cannot be taken away,
-so what stands in the way is refused. What other goals leave undone is a warning.
+remove-brokers: the named brokers end up empty. The only goal that is worth nothing half done: a
+broker that cannot be emptied cannot be taken away, so what stands in the way is refused. What other
+goals leave undone is a warning. repair: replicas on dead brokers are copied anew elsewhere.
 """
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import ClassVar
 
 import numpy as np
@@ -17,14 +18,20 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.explanation.planning_result import PlanningResult
-from counterpoise.planning.explanation.warnings import left_to_repair
+from counterpoise.planning.explanation.warnings import (
+    HAS_NO_DESTINATION,
+    IS_LEADERLESS,
+    IS_MOVING,
+    left_to_repair,
+    list_undone,
+)
 from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain
 from counterpoise.planning.placing.small import place_best
 from counterpoise.planning.placing.targets import byte_band
-from counterpoise.planning.request_checks import name_cluster
+from counterpoise.planning.request_checks import brokers_are, name_cluster
 from counterpoise.units import format_bytes
 
 
@@ -118,6 +125,50 @@ class RemoveBrokers(DrainingGoal):
             f"already done: no replica is left on these brokers{result.in_scope}, and "
             f"leaders are as even as they can be ({result.leaders_per_broker})"
         )
+
+
+class Repair(DrainingGoal):
+    name: ClassVar[Goal] = Goal.REPAIR
+    copy_reason: ClassVar[MoveReason | None] = MoveReason.REPAIR
+
+    def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
+        if alive:
+            raise InputError(
+                f"{brokers_are(alive)} live, and goal repair is for brokers that are "
+                "not; to empty a live broker use goal remove-brokers"
+            )
+
+    def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
+        dead = ~cluster.is_live & cluster.is_in_scope
+        if named.any():
+            dead &= named
+        return super().roles(cluster, named).but(sources=dead, leaving=dead)
+
+    def may_drain(self, cluster: ClusterArrays) -> Flags:
+        return cluster.may_change  # without a leader there is no broker to copy from
+
+    def reason(self, result: PlanningResult) -> str:
+        if sentences := list(filter(None, (self.undone(result), left_to_repair(result)))):
+            return f"cannot, because {'; '.join(sentences)}"
+        broker_ids = sorted(result.request.broker_ids)
+        brokers = name_brokers(broker_ids) if broker_ids else "a broker that is dead"
+        return f"already done: no replica is on {brokers}{result.in_scope}"
+
+    def undone(self, result: PlanningResult) -> str:
+        """Return partitions in scope that keep a replica on a dead broker of the goal."""
+        cluster = result.cluster
+        is_concerned = (result.after.count_on(result.roles.leaving) > 0) & ~cluster.is_excluded
+        is_concerned &= ~cluster.is_left_to_repair  # that is a warning of its own
+        is_leaderless = cluster.is_leaderless & ~cluster.is_moving
+        return list_undone(
+            result,
+            (is_concerned & cluster.is_moving, IS_MOVING),
+            (is_concerned & is_leaderless, IS_LEADERLESS),
+            (is_concerned & cluster.may_change, HAS_NO_DESTINATION),
+        )
+
+
+# -- why brokers cannot be emptied
 
 
 def _within_constraints(request: PlanRequest) -> str:
