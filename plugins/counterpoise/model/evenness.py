@@ -6,7 +6,7 @@
     ByteBand.around(fair_bytes, tolerance_percent=10).bytes_outside(bytes_per_broker)
 
 Limits: the functions know nothing of racks, disks or goals. The callers make the vectors and decide
-which brokers count; `planning/placing/targets.py` computes fair shares that respect racks.
+which brokers count; `planning/fair_shares.py` computes fair shares that respect racks.
 """
 
 import math

@@ -171,6 +171,24 @@ class Placement:
         racks_possible = np.minimum(self.replica_counts, racks_available)
         return np.asarray(np.maximum(0, racks_possible - racks_held))
 
+    @property
+    def stacked_pairs(self) -> Ints:
+        """Return the pairs of replicas in the same rack, per partition."""
+        racks = self.racks_by_position[self.replicas]
+        pairs = np.zeros(len(racks), dtype=np.int64)
+        for column in range(racks.shape[1]):
+            for earlier in range(column):
+                is_same = racks[:, column] == racks[:, earlier]
+                pairs += is_same & (racks[:, column] >= 0)
+        return pairs
+
+    def fixed_load(self, weights: Ints | None = None) -> Ints:
+        """Return what each broker holds of partitions that the plan leaves alone: replicas, or
+        their `weights`.
+        """
+        fixed_replicas = np.where(self.cluster.may_change[:, None], NOBODY, self.replicas)
+        return self.cluster.load(fixed_replicas, weights)
+
     def give(self, partition: int, position: int, destination: int) -> None:
         """Replace one replica; the partition must have no other one on the destination."""
         source = int(self.replicas[partition, position])

@@ -54,15 +54,16 @@ from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.plan import BrokerFigure, LowerBound
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.explanation.planning_result import PlanningResult
-from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.targets import (
+from counterpoise.planning.fair_shares import (
+    Weights,
     disk_weights,
+    fill,
+    fill_racks,
     min_stacked_pairs,
     spread_bounds,
-    stacked_pairs,
 )
+from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.traffic import traffic_per_broker
-from counterpoise.planning.water_filling import Weights, fill, fill_racks
 
 
 def figures_of(result: PlanningResult, *, with_network_in: bool) -> tuple[BrokerFigure, ...]:
@@ -306,7 +307,7 @@ def _possible_rack_bounds(
     before, counts = result.before, result.before.replica_counts
     rack_sizes = result.cluster.rack_sizes(result.roles.staying)
     is_bound = ~np.append(result.roles.sharing, True)[before.replicas].all(axis=1)
-    is_spread = stacked_pairs(before) <= min_stacked_pairs(counts, rack_sizes)
+    is_spread = before.stacked_pairs <= min_stacked_pairs(counts, rack_sizes)
     is_regular = can_move & is_spread & ~is_bound
     is_uncertain = can_move & ~is_regular
     regular_low, regular_high = spread_bounds(counts, is_regular, units, rack_sizes)

@@ -19,10 +19,10 @@ from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import highest_share, units_misplaced
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.fair_shares import TopicShares, bytes_outside_band
 from counterpoise.planning.leading.leader_constraints import bytes_above
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.targets import bytes_outside_band
-from counterpoise.planning.placing.topics import TopicShares, lacking_topics
+from counterpoise.planning.placing.topics import lacking_topics
 from counterpoise.planning.placing.traffic import traffic_per_broker
 
 

@@ -22,16 +22,15 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.broker_sets import BrokerSetPart
+from counterpoise.planning.fair_shares import byte_band, count_targets, fill_racks, spread_bounds
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.small import best_counts
-from counterpoise.planning.placing.targets import byte_band, count_targets, spread_bounds
 from counterpoise.planning.placing.topics import leaders_lacking
 from counterpoise.planning.placing.traffic import (
     knows_traffic,
     traffic_band,
     traffic_per_broker,
 )
-from counterpoise.planning.water_filling import fill_racks
 
 if TYPE_CHECKING:
     from counterpoise.planning.goals.goal import PlanningGoal

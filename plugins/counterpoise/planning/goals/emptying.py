@@ -25,12 +25,12 @@ from counterpoise.planning.explanation.warnings import (
     left_to_repair,
     list_undone,
 )
+from counterpoise.planning.fair_shares import byte_band
 from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain
 from counterpoise.planning.placing.small import place_best
-from counterpoise.planning.placing.targets import byte_band
 from counterpoise.planning.request_checks import brokers_are, name_cluster
 from counterpoise.units import format_bytes
 

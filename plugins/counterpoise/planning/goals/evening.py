@@ -30,6 +30,12 @@ from counterpoise.model.words import verb
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.explanation.figures import evening_bound, reached_bound
 from counterpoise.planning.explanation.planning_result import PlanningResult, as_range
+from counterpoise.planning.fair_shares import (
+    TopicShares,
+    byte_band,
+    bytes_outside_band,
+    count_targets,
+)
 from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
@@ -40,21 +46,14 @@ from counterpoise.planning.placing.small import (
     make_counts_best,
     solve,
 )
-from counterpoise.planning.placing.spread import level_counts, spread
+from counterpoise.planning.placing.spread import level_counts, repair_racks, spread
 from counterpoise.planning.placing.swaps import (
     exchange_bytes,
     exchange_topics,
     topics_above,
     trade_arrivals,
 )
-from counterpoise.planning.placing.targets import (
-    byte_band,
-    bytes_outside_band,
-    count_targets,
-    fair_counts,
-    repair_racks,
-)
-from counterpoise.planning.placing.topics import TopicShares, bring_topics, lacking_topics
+from counterpoise.planning.placing.topics import bring_topics, lacking_topics
 from counterpoise.planning.request_checks import brokers_are
 
 _MAX_ROUNDS = 50
@@ -246,8 +245,23 @@ class AddBrokers(EveningGoal):
         return roles.but(sources=roles.sources & brokers)
 
     def max_counts(self, placement: Placement, roles: Roles) -> Ints:
-        fair = fair_counts(placement, roles, best_counts(placement, roles))
+        fair = _fair_counts(placement, roles, best_counts(placement, roles))
         return np.minimum(fair, placement.cluster.max_counts)
+
+
+def _fair_counts(placement: Placement, roles: Roles, even: Ints | None = None) -> Ints:
+    """Return the most replicas that are fair for each broker: the mean of its rack, rounded up.
+
+    `even` has the most even counts once racks are as good as can be, where they are known exactly.
+    A goal that cannot cure all racks may need more of a broker than that.
+
+    New brokers stop here even where old ones hold more for lack of moves among themselves; those
+    are for goal rebalance.
+    """
+    targets = count_targets(placement, roles.unrestricted)
+    even = targets if even is None else np.maximum(even, targets)
+    has_peer_with_one_more = np.isin(even + 1, even[roles.sharing])
+    return even + has_peer_with_one_more
 
 
 # -- one round

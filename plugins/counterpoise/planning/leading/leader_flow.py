@@ -33,8 +33,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Ints, count_within
+from counterpoise.planning.fair_shares import fill
 from counterpoise.planning.leading.candidates import Candidates
-from counterpoise.planning.water_filling import fill
 
 _FIRST_IN_SORT = NOBODY - 1
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
+from counterpoise.planning.fair_shares import fill
 from counterpoise.planning.leading.candidates import Candidates
 from counterpoise.planning.placing.traffic import (
     AIM_PERCENT,
@@ -33,7 +34,6 @@ from counterpoise.planning.placing.traffic import (
     pairs_with,
     sample_by_rate,
 )
-from counterpoise.planning.water_filling import fill
 
 _MAX_COST: Final = 15  # of two changes is below it, and above its negative
 

@@ -25,8 +25,8 @@ import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.planning.arrays import UNBOUNDED
+from counterpoise.planning.fair_shares import bounds_of_partition
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.targets import bounds_of_partition
 
 
 @dataclass(frozen=True, eq=False)

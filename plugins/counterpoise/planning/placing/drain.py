@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.policy import BalancePolicy
+from counterpoise.planning.fair_shares import byte_band, count_targets
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.counts import FreeReplicas, even_counts
 from counterpoise.planning.placing.swaps import even_bytes
-from counterpoise.planning.placing.targets import byte_band, count_targets
 from counterpoise.planning.placing.topics import of_topics, whole_shares
 
 # In vain: where disks are that full, brokers are missing, and not a better order of replicas.

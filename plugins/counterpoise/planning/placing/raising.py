@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
+from counterpoise.planning.fair_shares import byte_band
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.counts import FreeReplicas, even_counts
 from counterpoise.planning.placing.small import place_best
 from counterpoise.planning.placing.swaps import even_bytes
-from counterpoise.planning.placing.targets import byte_band
 from counterpoise.planning.placing.topics import (
     BYTES_FIRST,
     TOLERANCE_PERCENT,

@@ -1,5 +1,7 @@
-"""The main step: brokers above their target count give replicas to brokers below it.
+"""The main steps: racks are repaired, then brokers above their target count give replicas to
+brokers below it.
 
+    repair_racks(placement, roles, wanted, max_counts)
     spread(placement, roles, wanted, band, shares)
 
     surplus, missing = how many replicas each broker has above or below its wanted count
@@ -26,19 +28,63 @@ import numpy as np
 from counterpoise.model.columns import Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
+from counterpoise.planning.fair_shares import TopicShares, fill, rack_bounds, relative
 from counterpoise.planning.placement import Placement, Replicas, Roles
-from counterpoise.planning.placing.targets import rack_bounds
-from counterpoise.planning.placing.topics import TopicQuotas, TopicShares
+from counterpoise.planning.placing.topics import TopicQuotas
 from counterpoise.planning.placing.transfers import (
     choose_of_all,
     make_transfer_quotas,
     plan_bytes,
 )
-from counterpoise.planning.water_filling import fill, relative
 
 _MAX_COMPARED = 3
 
 _Entry: TypeAlias = tuple[int, int]  # (-missing bytes, broker): the smallest comes first in a heap
+
+
+def repair_racks(placement: Placement, roles: Roles, wanted: Ints, max_counts: Ints) -> None:
+    """Move replicas that share a rack to a rack with none of their partition, while brokers can.
+
+    A destination must have fewer replicas than its `max_counts`. The one that is furthest below its
+    `wanted` count gets the replica.
+    """
+    may_change = placement.cluster.may_change
+    for partition in np.flatnonzero(placement.racks_missing(roles.staying)).tolist():
+        if may_change[partition]:
+            while _repair_one(placement, roles, wanted, max_counts, partition):
+                pass
+
+
+def _repair_one(
+    placement: Placement, roles: Roles, wanted: Ints, max_counts: Ints, partition: int
+) -> bool:
+    """Move one replica of a partition to a rack that has none; False when that cannot be.
+
+    It goes from the highest stack, and there from the broker that is furthest above its count.
+    """
+    row = placement.replicas[partition]
+    held_by = row[row >= 0]
+    racks = placement.racks_by_position
+    replicas_in_rack = np.bincount(racks[held_by], minlength=int(racks.max()) + 1)
+    has_room = placement.room >= placement.cluster.size_bytes[partition]
+    is_able = roles.destinations & (placement.counts < max_counts) & has_room
+    is_able[held_by] = False
+    able = np.flatnonzero(is_able & (replicas_in_rack[racks[:-1]] == 0))
+    if not len(able):
+        return False
+    above_wanted = placement.counts - wanted
+    destination = int(able[np.lexsort((able, above_wanted[able]))[0]])
+    choices = []
+    for position in np.flatnonzero(row >= 0).tolist():
+        source = int(row[position])
+        stack = int(replicas_in_rack[racks[source]])
+        if roles.sources[source] and stack > 1:
+            choices.append((-stack, -int(above_wanted[source]), position))
+    if not choices:
+        return False
+    _, _, position = min(choices)
+    placement.give(partition, position, destination)
+    return True
 
 
 def spread(

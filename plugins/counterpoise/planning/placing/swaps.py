@@ -25,9 +25,9 @@ import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
+from counterpoise.planning.fair_shares import TopicShares
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
 from counterpoise.planning.placing.counts import ReplicaChoices
-from counterpoise.planning.placing.topics import TopicShares
 
 _MAX_SWAPS_PER_BROKER = 20
 _MAX_PARTNERS = 16

@@ -1,18 +1,10 @@
-"""Topics: how many replicas of each a broker should hold, which it gives, and which it needs.
+"""Topics: which replicas of each a broker should give, and which it needs.
 
-    shares = TopicShares.of(placement, roles, wanted)
-    shares.lowest(broker), shares.highest(broker)          # one number per topic
     per_broker(2, rack_sizes=[2, 1, 1])                    # [0.5, 0.5, 0.5]: a broker of each rack
     bring_topics(placement, roles)                         # for brokers that have to lead a topic
 
-A broker that is to hold a part of all replicas should hold the same part of every topic, rounded
-down or up.
-
-Worked example: broker 3 is to hold 4 of all 12 replicas. Of a topic with 7 replicas its share is
-7 x 4 / 12 = 2.33: 2 at least, 3 at most.
-
-Limits: replicas are chosen so among those that move anyway. None moves for the sake of its topic
-alone: on clusters of thousands of topics that would move a large part of the data for little
+Limits: replicas are chosen by topic among those that move anyway. None moves for the sake of its
+topic alone: on clusters of thousands of topics that would move a large part of the data for little
 (docs/decisions/0008). The exception are topics of which every broker has to lead some
 (`min_topic_leaders`); in small clusters the flow brings these at least cost (`flow`), in larger
 ones `bring_topics`.
@@ -25,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
+from counterpoise.planning.fair_shares import TopicShares, bounds_of_partition
 from counterpoise.planning.placement import MovableReplicas, Placement, Roles
-from counterpoise.planning.placing.targets import bounds_of_partition
 
 BYTES_FIRST: Final = 0.9  # this part of all bytes is placed before the number of replicas decides
 # Of bytes; nothing is copied for it, so it is narrower than a policy's.
@@ -34,42 +26,6 @@ TOLERANCE_PERCENT: Final = 5
 _ROUNDING_ERROR = 1e-9
 _BISECTION_STEPS = 60
 _PHASES, _GOLDEN = 1024, 633  # multiples of the golden ratio lie evenly, wherever one starts
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TopicShares:
-    """The shares of all brokers in all topics."""
-
-    totals: Ints  # per topic: replicas on the brokers that share
-    wanted: Ints  # per broker: replicas in the end
-    wanted_total: int
-
-    @classmethod
-    def of(cls, placement: Placement, roles: Roles, wanted: Ints) -> "TopicShares":
-        is_holding = roles.sharing | roles.leaving
-        totals = placement.topic_counts[:, is_holding].sum(axis=1, dtype=np.int64)
-        wanted_total = max(1, int(wanted[roles.sharing].sum()))
-        return cls(totals, wanted, wanted_total)
-
-    def lowest(self, brokers: Ints | int) -> Ints:
-        """Return shares rounded down: one per topic; a column per broker if there are several."""
-        products = np.multiply.outer(self.totals, self.wanted[brokers])
-        return np.asarray(products // self.wanted_total)
-
-    def highest(self, brokers: Ints | int) -> Ints:
-        """Return shares rounded up."""
-        products = np.multiply.outer(self.totals, self.wanted[brokers])
-        return np.asarray(-(-products // self.wanted_total))
-
-    def harm(self, placement: Placement, partitions: Ints, source: int, destination: int) -> Ints:
-        """Return, per partition, how many of the two brokers would leave their topic's share.
-
-        It is 0, 1 or 2: by a move to the destination it may get too many, and the source too few.
-        """
-        topics = placement.cluster.topic_numbers[partitions]
-        too_many = placement.topic_counts[topics, destination] >= self.highest(destination)[topics]
-        too_few = placement.topic_counts[topics, source] <= self.lowest(source)[topics]
-        return np.asarray(too_many.astype(np.int64) + too_few)
 
 
 @dataclass(slots=True, eq=False)

@@ -33,10 +33,8 @@ from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.planning.fair_shares import TopicShares, byte_band, fill_racks, rack_bounds
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
-from counterpoise.planning.placing.targets import byte_band, fixed_load, rack_bounds
-from counterpoise.planning.placing.topics import TopicShares
-from counterpoise.planning.water_filling import fill_racks
 
 MIN_KNOWN_PERCENT: Final = 90  # of the partitions have a rate: with fewer nothing is evened
 AIM_PERCENT: Final = 75  # of the tolerance, so that slightly other rates start nothing new
@@ -64,7 +62,7 @@ def traffic_per_broker(placement: Placement) -> Ints:
 def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
     """Return each broker's fair share of the traffic, as even as the racks allow, and the band."""
     cluster, traffic = placement.cluster, traffic_per_broker(placement)
-    fixed = fixed_load(placement, cluster.bytes_in)
+    fixed = placement.fixed_load(cluster.bytes_in)
     bounds = rack_bounds(placement, roles, cluster.bytes_in)
     fair = fill_racks(
         total=int(traffic.sum()),

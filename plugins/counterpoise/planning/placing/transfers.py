@@ -36,9 +36,9 @@ import numpy as np
 from counterpoise.model.columns import Flags, Ints, rank_within
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
+from counterpoise.planning.fair_shares import fill, relative
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas
 from counterpoise.planning.placing.topics import TopicQuotas
-from counterpoise.planning.water_filling import fill, relative
 
 _MAX_EXCHANGES = 6
 # An eighth of the band is what a source may be off for the sake of topics; others make up for it.

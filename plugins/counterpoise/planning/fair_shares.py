@@ -1,0 +1,395 @@
+"""What is fair: how many replicas and bytes each rack and each broker should hold in the end.
+
+    fill(10, lower=[0, 0, 0], upper=[2, 9, 9], loads=[2, 7, 1])    # [2, 4, 4]
+    wanted = count_targets(placement, roles)
+    band = byte_band(placement, roles, tolerance_percent=10)
+    TopicShares.of(placement, roles, wanted).lowest(broker)        # one number per topic
+
+By water filling (Cover and Thomas, Elements of Information Theory, chapter 9): pour the total into
+vessels that stand side by side; all get the same level, except where the bottom of a vessel is
+higher (`lower`) or its rim is lower (`upper`).
+
+    level    = the highest one with: sum of clip(level, lower, upper) <= total
+    shares   = clip(level, lower, upper)
+    leftover = total - sum of shares
+    one unit each of the leftover to the brokers that the next level raises, largest `loads` first
+
+Worked example, total 11, lower [0, 0, 0], upper [2, 9, 9], loads [2, 7, 1]: level 4 takes
+2 + 4 + 4 = 10 units, level 5 would take 12, so the level is 4 and one unit is left over. The next
+level raises the second and the third broker. The second holds more now (7), so it gets the unit:
+[2, 5, 4]. That moves least: it has to give 2 replicas, not 3.
+
+Bounds come from racks: the replicas of a partition are on as many racks as there can be.
+
+    height of a partition = smallest h with: sum of min(brokers in the rack, h) >= replicas
+    each rack holds at most min(brokers in the rack, height); one less where that leaves room
+
+Worked example, 4 replicas on racks with 3, 2 and 1 brokers: height 1 has room for 3 only, height 2
+for 2 + 2 + 1 = 5, so the first two racks hold one or two replicas each, and the last one holds one.
+
+And from brokers: counts of sources may only fall, those of destinations only rise, brokers that
+leave get 0. Worked example: brokers 1, 2 and 3 hold 6, 6 and 0 replicas, broker 3 is the only
+destination: each gets 12 / 3 = 4, so brokers 1 and 2 give two replicas each.
+
+Limits: bounds that contradict the total win over it. Where a rack has to hold several replicas of a
+partition, no move makes a stack higher than it was, but none is made only to lower it: that would
+cost data and evenness. Brokers without a rack count as one rack. Replicas of partitions that the
+plan leaves alone stay where they are and are part of each count.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.evenness import ByteBand
+from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.planning.placement import Placement, Roles
+
+Weights: TypeAlias = NDArray[np.float64]
+
+_MIN_WEIGHT = 1e-6
+
+
+def fill(total: int, lower: Ints, upper: Ints, loads: Ints, weights: Weights | None = None) -> Ints:
+    """Return one share per broker: they sum to `total` and are as even as the bounds allow.
+
+    With `weights` (the largest is 1.0) shares are even in proportion to them: a broker with weight
+    0.5 is filled up to half of the common level.
+    """
+    upper = np.maximum(lower, upper)
+
+    def shares_at(level: int) -> Ints:
+        return _clip_level(level, lower, upper, weights)
+
+    def total_at(level: int) -> int:
+        return _exact_sum(shares_at(level))
+
+    level = _max_level(total_at, total, lower, weights)
+    shares = shares_at(level)
+    leftover = max(0, total - int(shares.sum()))
+    rising = np.flatnonzero(shares_at(level + 1) > shares)
+    receiving = _largest_first(rising, loads)[:leftover]
+    shares[receiving] += 1
+    return shares
+
+
+def fill_racks(
+    total: int,
+    lower: Ints,
+    upper: Ints,
+    loads: Ints,
+    racks: Ints,
+    rack_bounds: tuple[Ints, Ints],
+    weights: Weights | None = None,
+    *,
+    rounds_down: bool = False,
+) -> Ints:
+    """Return shares as `fill` does, where the sum over each rack is bounded as well.
+
+    `racks` has the rack of each broker, `rack_bounds` the smallest and the largest sum per rack.
+    First the racks are filled to a common level, then each rack shares its total out among its
+    brokers. With `rounds_down` no rack gets a unit of the leftover, so the shares sum to less.
+
+    Worked example: total 9, brokers 0 and 1 in rack 0, broker 2 in rack 1, nothing else bounded but
+    rack 1, which may have 2 units at most. Level 3 takes (3 + 3) + 2 = 8 units, level 4 would take
+    10, so one unit is left over; it goes to rack 0, which then shares 7 units out: [4, 3, 2].
+    """
+    upper = np.maximum(lower, upper)
+    brokers_of_rack = [np.flatnonzero(racks == rack) for rack in range(len(rack_bounds[0]))]
+    min_totals, max_totals = _reachable_bounds(brokers_of_rack, lower, upper, rack_bounds)
+
+    def shares_at(level: int) -> Ints:
+        return _clip_level(level, lower, upper, weights)
+
+    def rack_totals_at(level: int) -> Ints:
+        rack_totals = _sum_per_rack(brokers_of_rack, shares_at(level))
+        return np.asarray(np.clip(rack_totals, min_totals, max_totals), dtype=np.int64)
+
+    level = _max_level(lambda level: _exact_sum(rack_totals_at(level)), total, lower, weights)
+    rack_totals = rack_totals_at(level)
+    if not rounds_down:
+        rack_rise = rack_totals_at(level + 1) - rack_totals
+        rising = np.flatnonzero(shares_at(level + 1) > shares_at(level))
+        receiving_racks = racks[_largest_first(rising, loads)]
+        leftover = total - int(rack_totals.sum())
+        rack_totals += _leftover_per_rack(receiving_racks, rack_rise, leftover)
+    shares = np.zeros_like(lower)
+    for rack, brokers in enumerate(brokers_of_rack):
+        shares[brokers] = fill(
+            int(rack_totals[rack]),
+            lower[brokers],
+            upper[brokers],
+            loads[brokers],
+            None if weights is None else weights[brokers],
+        )
+    return shares
+
+
+def relative(fair_shares: Ints) -> Weights | None:
+    """Return fair shares as weights for `fill`; None where nothing is to be shared."""
+    largest = int(fair_shares.max(initial=0))
+    if not largest:
+        return None
+    return np.maximum(fair_shares / largest, _MIN_WEIGHT)
+
+
+def highest_level(total_at: Callable[[int], int], total: int, low: int, high: int) -> int:
+    """Return the highest level from `low` to `high` whose total is at most `total`, by bisection.
+
+    `total_at` must not fall as the level rises, and is taken to be at most `total` at `low`.
+    """
+    while low < high:
+        middle = (low + high + 1) // 2
+        if total_at(middle) <= total:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _leftover_per_rack(receiving_racks: Ints, rack_rise: Ints, leftover: int) -> Ints:
+    """Return the units of the leftover that each rack gets, no more than it may rise."""
+    units = np.zeros_like(rack_rise)
+    for rack in receiving_racks.tolist():
+        if leftover > 0 and units[rack] < rack_rise[rack]:
+            units[rack] += 1
+            leftover -= 1
+    return units
+
+
+def _reachable_bounds(
+    brokers_of_rack: list[Ints], lower: Ints, upper: Ints, rack_bounds: tuple[Ints, Ints]
+) -> tuple[Ints, Ints]:
+    """Return the bounds per rack, widened where the bounds of its brokers contradict them."""
+    lower_sums = np.array([lower[brokers].sum() for brokers in brokers_of_rack], dtype=np.int64)
+    upper_sums = _sum_per_rack(brokers_of_rack, upper)
+    min_totals = np.minimum(np.maximum(rack_bounds[0], lower_sums), upper_sums)
+    max_totals = np.maximum(rack_bounds[1], min_totals)
+    return min_totals, max_totals
+
+
+def _sum_per_rack(brokers_of_rack: list[Ints], values: Ints) -> Ints:
+    sums = [min(UNBOUNDED, _exact_sum(values[brokers])) for brokers in brokers_of_rack]
+    return np.array(sums, dtype=np.int64)
+
+
+def _clip_level(level: int, lower: Ints, upper: Ints, weights: Weights | None) -> Ints:
+    """Return what each broker has when all are filled up to a level, as far as its bounds allow."""
+    weighted_level = level if weights is None else np.floor(level * weights)
+    return np.asarray(np.clip(weighted_level, lower, upper), dtype=np.int64)
+
+
+def _exact_sum(values: Ints) -> int:
+    """Return the sum as a Python number: with the highest levels tried, 64 bits overflow."""
+    return sum(values.tolist())
+
+
+def _max_level(
+    total_at: Callable[[int], int], total: int, lower: Ints, weights: Weights | None
+) -> int:
+    """Return the highest level whose total is at most `total`, for shares within bounds."""
+    smallest_weight = 1.0 if weights is None else float(weights.min(initial=1.0))
+    largest_need = max(total, int(lower.max(initial=0)))
+    low = int(lower.min(initial=0))
+    high = int(largest_need / smallest_weight) + 1
+    return highest_level(total_at, total, low, high)
+
+
+def _largest_first(brokers: Ints, loads: Ints) -> Ints:
+    return brokers[np.lexsort((brokers, -loads[brokers]))]
+
+
+# -- racks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RackBounds:
+    """The least and the most that each rack holds when partitions are spread as they should be."""
+
+    lowest: Ints
+    highest: Ints
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether each rack holds a fixed part, so that replicas never cross racks."""
+        return bool((self.lowest == self.highest).all())
+
+
+def bounds_of_partition(replication_factor: int, rack_sizes: Ints) -> tuple[Ints, Ints]:
+    """Return the least and the most replicas of one partition, per rack: as even as can be."""
+    height = _stack_height(replication_factor, rack_sizes)
+    highest = np.minimum(rack_sizes, height)
+    has_room_to_spare = highest.sum() > replication_factor
+    may_hold_one_less = (highest == height) & has_room_to_spare
+    return highest - may_hold_one_less, highest
+
+
+def _stack_height(replication_factor: int, rack_sizes: Ints) -> int:
+    """Return the most replicas of one partition that a rack has to hold."""
+    for height in range(1, replication_factor):
+        if np.minimum(rack_sizes, height).sum() >= replication_factor:
+            return height
+    return replication_factor
+
+
+def rack_bounds(placement: Placement, roles: Roles, weights: Ints | None = None) -> RackBounds:
+    """Return the bounds per rack in replicas, or in bytes when `weights` are the partitions' sizes.
+
+    Partitions that are stacked higher than they should be, that the plan must leave alone, or that
+    have a replica which stays outside of the brokers that count here, may end up anywhere.
+    """
+    cluster = placement.cluster
+    if weights is None:
+        weights = np.ones(cluster.partition_count, dtype=np.int64)
+    rack_sizes = cluster.rack_sizes(roles.staying)
+    replica_counts = placement.replica_counts
+    is_spread = placement.stacked_pairs <= min_stacked_pairs(replica_counts, rack_sizes)
+    stays_outside = np.append(~roles.staying & ~roles.leaving, False)
+    is_bound = stays_outside[placement.replicas].any(axis=1)
+    is_regular = cluster.may_change & is_spread & ~is_bound
+    lowest, highest = spread_bounds(replica_counts, is_regular, weights, rack_sizes)
+    for factor in np.unique(replica_counts[~is_regular]).tolist():
+        other_weight = int(weights[~is_regular & (replica_counts == factor)].sum())
+        highest += np.minimum(rack_sizes, factor) * other_weight
+    return RackBounds(lowest, highest)
+
+
+def spread_bounds(
+    replica_counts: Ints, is_counted: Flags, weights: Ints, rack_sizes: Ints
+) -> tuple[Ints, Ints]:
+    """Return the least and the most weight per rack of partitions on as many racks as can be.
+
+    All but `rack_sizes` have one entry per partition.
+    """
+    lowest, highest = np.zeros_like(rack_sizes), np.zeros_like(rack_sizes)
+    for factor in np.unique(replica_counts[is_counted]).tolist():
+        total = int(weights[is_counted & (replica_counts == factor)].sum())
+        low, high = bounds_of_partition(factor, rack_sizes)
+        lowest += low * total
+        highest += high * total
+    return lowest, highest
+
+
+def min_stacked_pairs(replica_counts: Ints, rack_sizes: Ints) -> Ints:
+    """Return the fewest pairs in the same rack that the brokers allow, for each replica count.
+
+    Example: 4 replicas on racks with 3, 2 and 1 brokers stand 2 + 1 + 1 at best, which is one pair.
+    """
+    min_pairs = np.zeros(int(replica_counts.max(initial=0)) + 1, dtype=np.int64)
+    for factor in np.flatnonzero(np.bincount(replica_counts)).tolist():
+        lowest, highest = bounds_of_partition(factor, rack_sizes)
+        stacks = lowest.copy()
+        leftover = max(0, int(factor - lowest.sum()))
+        raised = np.flatnonzero(highest > lowest)[:leftover]
+        stacks[raised] += 1
+        min_pairs[factor] = int((stacks * (stacks - 1) // 2).sum())
+    return min_pairs[replica_counts]
+
+
+# -- counts and bytes per broker
+
+
+def count_targets(placement: Placement, roles: Roles, max_counts: Ints | None = None) -> Ints:
+    """Return replicas per broker in the end; destinations get no more than their `max_counts`."""
+    counts = placement.counts
+    highest = np.maximum(counts, UNBOUNDED if max_counts is None else max_counts)
+    upper = np.where(roles.destinations, highest, counts)
+    fixed = placement.fixed_load()
+    lower = np.where(roles.sources, fixed, counts)
+    bounds = rack_bounds(placement, roles)
+    return fill_racks(
+        total=int(counts.sum()),
+        lower=np.where(roles.leaving, fixed, lower),
+        upper=np.where(roles.leaving, fixed, upper),
+        loads=counts,
+        racks=placement.cluster.racks,
+        rack_bounds=(bounds.lowest, bounds.highest),
+    )
+
+
+def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
+    """Return the fair share of bytes of every broker that shares, and the band around it.
+
+    Shares are as even as the racks allow, and follow the disk sizes (KIP-827) where every broker
+    that shares reports its own.
+    """
+    bytes_held = placement.bytes_held
+    staying = placement.fixed_load(placement.cluster.size_bytes)
+    fixed = np.where(roles.leaving, staying, bytes_held)  # of brokers that do not share
+    bounds = rack_bounds(placement, roles, placement.cluster.size_bytes)
+    fair = fill_racks(
+        total=int(bytes_held.sum()),
+        lower=np.where(roles.sharing, 0, fixed),
+        upper=np.where(roles.sharing, UNBOUNDED, fixed),
+        loads=bytes_held,
+        racks=placement.cluster.racks,
+        rack_bounds=(bounds.lowest, bounds.highest),
+        weights=disk_weights(placement.cluster, roles),
+    )
+    return ByteBand.around(fair, tolerance_percent)
+
+
+def bytes_outside_band(placement: Placement, roles: Roles, tolerance_percent: int) -> int:
+    """Return the bytes that would have to move for every broker that shares to be in its band."""
+    band = byte_band(placement, roles, tolerance_percent)
+    return int(band.bytes_outside(placement.bytes_held)[roles.sharing].sum())
+
+
+def disk_weights(cluster: ClusterArrays, roles: Roles) -> Weights | None:
+    """Return each broker's disks relative to the largest.
+
+    None where they differ by less than 1 %, or where the size of one is not known.
+    """
+    disks = cluster.disk_bytes[roles.sharing]
+    if not len(disks) or disks.min() == 0:
+        return None
+    if disks.max() - disks.min() <= disks.max() // 100:
+        return None
+    return np.where(roles.sharing, cluster.disk_bytes / disks.max(), 1.0)
+
+
+# -- topics
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicShares:
+    """The shares of all brokers in all topics: of each as large a part as of all replicas.
+
+    Worked example: broker 3 is to hold 4 of all 12 replicas. Of a topic with 7 replicas its share
+    is 7 x 4 / 12 = 2.33: 2 at least, 3 at most.
+    """
+
+    totals: Ints  # per topic: replicas on the brokers that share
+    wanted: Ints  # per broker: replicas in the end
+    wanted_total: int
+
+    @classmethod
+    def of(cls, placement: Placement, roles: Roles, wanted: Ints) -> "TopicShares":
+        is_holding = roles.sharing | roles.leaving
+        totals = placement.topic_counts[:, is_holding].sum(axis=1, dtype=np.int64)
+        wanted_total = max(1, int(wanted[roles.sharing].sum()))
+        return cls(totals, wanted, wanted_total)
+
+    def lowest(self, brokers: Ints | int) -> Ints:
+        """Return shares rounded down: one per topic; a column per broker if there are several."""
+        products = np.multiply.outer(self.totals, self.wanted[brokers])
+        return np.asarray(products // self.wanted_total)
+
+    def highest(self, brokers: Ints | int) -> Ints:
+        """Return shares rounded up."""
+        products = np.multiply.outer(self.totals, self.wanted[brokers])
+        return np.asarray(-(-products // self.wanted_total))
+
+    def harm(self, placement: Placement, partitions: Ints, source: int, destination: int) -> Ints:
+        """Return, per partition, how many of the two brokers would leave their topic's share.
+
+        It is 0, 1 or 2: by a move to the destination it may get too many, and the source too few.
+        """
+        topics = placement.cluster.topic_numbers[partitions]
+        too_many = placement.topic_counts[topics, destination] >= self.highest(destination)[topics]
+        too_few = placement.topic_counts[topics, source] <= self.lowest(source)[topics]
+        return np.asarray(too_many.astype(np.int64) + too_few)
