@@ -312,6 +312,18 @@ class Placement:
         is_outside = sets != self.cluster.sets_of_partitions[:, None]
         return np.asarray((is_outside & (self.replicas >= 0)).sum(axis=1))
 
+    def lacking_topics(self, is_counted: Flags) -> list[tuple[int, int]]:
+        """Return (topic, broker) for each replica that a broker lacks, so that it could lead it."""
+        min_topic_leaders = self.cluster.min_topic_leaders
+        found = []
+        for topic in np.flatnonzero(min_topic_leaders).tolist():
+            counts = self.topic_counts[topic]
+            is_lacking = is_counted & (counts.sum() > 0)
+            missing = np.where(is_lacking, min_topic_leaders[topic] - counts, 0)
+            for broker in np.flatnonzero(missing > 0).tolist():
+                found += [(topic, broker)] * int(missing[broker])
+        return found
+
     def replicas_on(self, broker: int) -> Replicas:
         """Return the replicas on a broker that a plan may move."""
         is_movable = (self.replicas == broker) & self.cluster.may_change[:, None]

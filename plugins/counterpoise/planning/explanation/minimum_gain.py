@@ -22,7 +22,6 @@ from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.fair_shares import TopicShares, bytes_outside_band
 from counterpoise.planning.leading.leader_constraints import bytes_above
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.topics import lacking_topics
 from counterpoise.planning.placing.traffic import traffic_per_broker
 
 
@@ -78,8 +77,9 @@ def _leader_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     yield leaders_misplaced - _misplaced(result.leader_counts, roles.leading), partition_count
     leaders_above = _leaders_above_share(result, leaders_before)
     yield leaders_above - _leaders_above_share(result, leaders_after), partition_count
-    lacking = result.topic_leaders_lacking(leaders_before)
-    yield lacking - result.topic_leaders_lacking(leaders_after), 0
+    if cluster.min_topic_leaders.any():
+        lacking = result.topic_leaders_lacking(leaders_before)
+        yield lacking - result.topic_leaders_lacking(leaders_after), 0
     if result.request.policy.constraints.max_leader_bytes_in_per_second is not None:
         led_before = cluster.leader_load(leaders_before, cluster.bytes_in)
         led_after = cluster.leader_load(leaders_after, cluster.bytes_in)
@@ -104,7 +104,7 @@ def _constraints_broken(placement: Placement, result: PlanningResult) -> int:
     """
     too_many = np.maximum(0, placement.counts - placement.cluster.max_counts)
     misplaced = int(placement.outside_sets.sum() + too_many[result.roles.sharing].sum())
-    return misplaced + len(lacking_topics(placement, result.roles))
+    return misplaced + len(placement.lacking_topics(result.roles.sharing))
 
 
 def _traffic_outside(placement: Placement, result: PlanningResult) -> int:

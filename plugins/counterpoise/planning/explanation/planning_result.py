@@ -271,8 +271,9 @@ def as_range(values: Ints) -> str:
 
 
 def _best_counts(result: PlanningResult) -> Ints:
-    exact = best_counts(result.after, result.roles)
-    return count_targets(result.after, result.roles.unrestricted) if exact is None else exact
+    if result.after.is_small():
+        return best_counts(result.after, result.roles)
+    return count_targets(result.after, result.roles.unrestricted)
 
 
 def _ideal_counts(result: PlanningResult) -> Ints:

@@ -263,6 +263,8 @@ def _full_brokers(result: PlanningResult) -> str:
 
 
 def _few_topic_leaders(result: PlanningResult) -> str:
+    if not result.cluster.min_topic_leaders.any():
+        return ""
     lacking = sum(
         part.topic_leaders_lacking(part.assignment.leaders) for part in result.results_by_part
     )

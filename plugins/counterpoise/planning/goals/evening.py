@@ -53,7 +53,7 @@ from counterpoise.planning.placing.swaps import (
     topics_above,
     trade_arrivals,
 )
-from counterpoise.planning.placing.topics import bring_topics, lacking_topics
+from counterpoise.planning.placing.topics import bring_topics
 from counterpoise.planning.request_checks import brokers_are
 
 _MAX_ROUNDS = 50
@@ -115,7 +115,7 @@ class EveningGoal(PlanningGoal):
     def _may_be_better(self, placement: Placement, roles: Roles) -> bool:
         """Return whether racks or counts are worse than their bounds."""
         counts = placement.counts[roles.sharing]
-        if placement.racks_missing(roles.staying).any() or lacking_topics(placement, roles):
+        if placement.racks_missing(roles.staying).any() or placement.lacking_topics(roles.sharing):
             return True
         if int(np.ptp(counts)) <= 1:
             return False
@@ -245,21 +245,21 @@ class AddBrokers(EveningGoal):
         return roles.but(sources=roles.sources & brokers)
 
     def max_counts(self, placement: Placement, roles: Roles) -> Ints:
-        fair = _fair_counts(placement, roles, best_counts(placement, roles))
-        return np.minimum(fair, placement.cluster.max_counts)
+        return np.minimum(_fair_counts(placement, roles), placement.cluster.max_counts)
 
 
-def _fair_counts(placement: Placement, roles: Roles, even: Ints | None = None) -> Ints:
+def _fair_counts(placement: Placement, roles: Roles) -> Ints:
     """Return the most replicas that are fair for each broker: the mean of its rack, rounded up.
 
-    `even` has the most even counts once racks are as good as can be, where they are known exactly.
-    A goal that cannot cure all racks may need more of a broker than that.
+    A goal that cannot cure all racks may need more of a broker than is most even once they are as
+    good as can be, which is known exactly in small clusters.
 
     New brokers stop here even where old ones hold more for lack of moves among themselves; those
     are for goal rebalance.
     """
-    targets = count_targets(placement, roles.unrestricted)
-    even = targets if even is None else np.maximum(even, targets)
+    even = count_targets(placement, roles.unrestricted)
+    if placement.is_small():
+        even = np.maximum(even, best_counts(placement, roles))
     has_peer_with_one_more = np.isin(even + 1, even[roles.sharing])
     return even + has_peer_with_one_more
 

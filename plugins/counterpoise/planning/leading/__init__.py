@@ -148,21 +148,31 @@ def _badness(candidates: Candidates, leaders: Ints) -> tuple[int, int, int]:
 def _constrained(candidates: Candidates, policy: BalancePolicy, *, evens_traffic: bool) -> Ints:
     """Return leaders that are even, and keep what constraints say of leaders."""
     leaders = _choose(candidates, policy, evens_traffic=evens_traffic)
-    below = np.flatnonzero(lacking_by_topic(candidates, leaders))
-    if len(below):
-        rows = np.flatnonzero(candidates.is_free & np.isin(candidates.topic_numbers, below))
-        for topic in below.tolist():
-            of_topic = rows[candidates.topic_numbers[rows] == topic]
-            if len(of_topic):
-                leaders[of_topic] = lead_topic(candidates, of_topic)
-        rows = rows[is_needed(candidates, rows, leaders)]
-        others = candidates.with_leaders(rows, leaders[rows])
-        if len(others.free_partitions):
-            chosen = _choose(others, policy, evens_traffic=evens_traffic)
-            leaders = np.where(others.is_free, chosen, leaders)
+    if candidates.min_topic_leaders.any():
+        leaders = _with_topics_led(candidates, leaders, policy, evens_traffic=evens_traffic)
     if policy.constraints.max_leader_bytes_in_per_second is not None:
         leaders = keep_below(candidates, leaders)
     return leaders
+
+
+def _with_topics_led(
+    candidates: Candidates, leaders: Ints, policy: BalancePolicy, *, evens_traffic: bool
+) -> Ints:
+    """Return leaders chosen for topics that a broker leads too little of, and others around."""
+    below = np.flatnonzero(lacking_by_topic(candidates, leaders))
+    if not len(below):
+        return leaders
+    rows = np.flatnonzero(candidates.is_free & np.isin(candidates.topic_numbers, below))
+    for topic in below.tolist():
+        of_topic = rows[candidates.topic_numbers[rows] == topic]
+        if len(of_topic):
+            leaders[of_topic] = lead_topic(candidates, of_topic)
+    rows = rows[is_needed(candidates, rows, leaders)]
+    others = candidates.with_leaders(rows, leaders[rows])
+    if not len(others.free_partitions):
+        return leaders
+    chosen = _choose(others, policy, evens_traffic=evens_traffic)
+    return np.where(others.is_free, chosen, leaders)
 
 
 def _choose(candidates: Candidates, policy: BalancePolicy, *, evens_traffic: bool) -> Ints:

@@ -137,12 +137,10 @@ def make_counts_best(placement: Placement, choice: ReplicaChoice) -> None:
         choice.apply(placement, chosen)
 
 
-def best_counts(placement: Placement, roles: Roles) -> Ints | None:
+def best_counts(placement: Placement, roles: Roles) -> Ints:
     """Return replicas per broker that no moves between all that share could make more even.
 
-    None where the cluster is not small.
+    The cluster has to be small.
     """
-    if not placement.is_small():
-        return None
     choice = ReplicaChoice.to_even(placement, roles.unrestricted)
     return choice.counts_of(copy_fewest_replicas(choice))

@@ -151,18 +151,6 @@ def largest_topics_first(placement: Placement, partitions: Ints) -> Ints:
 # -- replicas of a topic for every broker that has to lead some of it
 
 
-def lacking_topics(placement: Placement, roles: Roles) -> list[tuple[int, int]]:
-    """Return (topic, broker) for each replica that a broker lacks, so that it could lead it."""
-    min_topic_leaders = placement.cluster.min_topic_leaders
-    found = []
-    for topic in np.flatnonzero(min_topic_leaders).tolist():
-        counts = placement.topic_counts[topic]
-        missing = np.where(roles.sharing & (counts.sum() > 0), min_topic_leaders[topic] - counts, 0)
-        for broker in np.flatnonzero(missing > 0).tolist():
-            found += [(topic, broker)] * int(missing[broker])
-    return found
-
-
 def leaders_lacking(
     topics: Ints, leaders: Ints, min_topic_leaders: Ints, is_counted: Flags
 ) -> Ints:
@@ -189,7 +177,7 @@ def bring_topics(placement: Placement, roles: Roles) -> None:
     broker is to lead one partition of it. Broker 1 gives broker 3 a replica of 5 GB, and gets one
     of another topic with 4.8 GB.
     """
-    lacking = lacking_topics(placement, roles)
+    lacking = placement.lacking_topics(roles.sharing)
     if not lacking:
         return
     placement.touched[:] = False
