@@ -12,15 +12,11 @@ from typing import Final
 import numpy as np
 
 from counterpoise.model.columns import Flags
+from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.words import list_brokers, name_brokers, pluralize, verb
 from counterpoise.planning.explanation.evenness_warnings import EVENNESS_WARNINGS
 from counterpoise.planning.explanation.planning_result import PlanningResult
-from counterpoise.planning.explanation.topic_warnings import (
-    coordinators,
-    tiered,
-    without_topic_ids,
-)
 from counterpoise.units import format_bytes, format_rate
 
 IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
@@ -39,7 +35,7 @@ def warnings_of(result: PlanningResult) -> tuple[str, ...]:
     An imported plan is as somebody wanted it: nothing is said of what it reaches.
     """
     is_imported = result.request.goal is Goal.IMPORTED
-    warnings = (without_topic_ids,) if is_imported else WARNINGS
+    warnings = (_without_topic_ids,) if is_imported else WARNINGS
     return tuple(filter(None, (warning(result) for warning in warnings)))
 
 
@@ -131,6 +127,52 @@ def _unknown_sizes(result: PlanningResult) -> str:
         unknown,
         f"has no known size and counts as 0 bytes; {help_}",
         f"have no known size and count as 0 bytes; {help_}",
+    )
+
+
+# -- because of the topics
+
+
+def _without_topic_ids(result: PlanningResult) -> str:
+    topic_ids = result.snapshot.topic_ids
+    planned = np.unique(result.cluster.topic_numbers[result.assignment.is_in_plan])
+    names = [result.cluster.topic_names[number] for number in planned]
+    without = [name for name in names if topic_ids.get(name) == ""]
+    if not without:
+        return ""
+    return (
+        f"the brokers give no ids of {pluralize(len(without), 'topic')} (inter-broker protocol "
+        "before 2.8): one that is deleted and made again under its name is not recognised as "
+        "another, and the run would go on with it"
+    )
+
+
+def _coordinators(result: PlanningResult) -> str:
+    cluster = result.cluster
+    names = [name for name in cluster.topic_names if name in COORDINATOR_TOPICS]
+    numbers = [cluster.topic_names.index(name) for name in names]
+    is_touched = result.assignment.is_in_plan & np.isin(cluster.topic_numbers, numbers)
+    count = int(is_touched.sum())
+    if not count:
+        return ""
+    topics = ", ".join(names)
+    touched = pluralize(count, f"partition of {topics} is", f"partitions of {topics} are")
+    return (
+        f"{touched} touched: where their leader changes, groups and transactions find a new "
+        "coordinator, which takes clients a moment"
+    )
+
+
+def _tiered(result: PlanningResult) -> str:
+    cluster, tiered = result.cluster, result.snapshot.tiered_topics
+    if not tiered:
+        return ""
+    is_tiered = np.array([name in tiered for name in cluster.topic_names], dtype=np.bool_)
+    is_copied = result.assignment.is_added.any(axis=1) & is_tiered[cluster.topic_numbers]
+    return result.name_partitions(
+        np.flatnonzero(is_copied),
+        "has tiered storage: bytes, time and disks are of what is local, the rest stays remote",
+        "have tiered storage: bytes, time and disks are of what is local, the rest stays remote",
     )
 
 
@@ -317,11 +359,11 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     left_to_repair,
     _few_replicas,
     _unknown_sizes,
-    without_topic_ids,
+    _without_topic_ids,
     *EVENNESS_WARNINGS,
     _min_insync_is_all,
-    coordinators,
-    tiered,
+    _coordinators,
+    _tiered,
     _deferred_by_budget,
     _goal_not_reached,
     _not_proven,
