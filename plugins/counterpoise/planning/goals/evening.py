@@ -46,14 +46,13 @@ from counterpoise.planning.placing.small import (
     make_counts_best,
     solve,
 )
-from counterpoise.planning.placing.spread import level_counts, repair_racks, spread
+from counterpoise.planning.placing.spread import repair_racks, spread
 from counterpoise.planning.placing.swaps import (
     exchange_bytes,
-    exchange_topics,
-    topics_above,
+    level_counts,
     trade_arrivals,
 )
-from counterpoise.planning.placing.topics import bring_topics
+from counterpoise.planning.placing.topics import bring_topics, exchange_topics, topics_above
 from counterpoise.planning.request_checks import brokers_are
 
 _MAX_ROUNDS = 50

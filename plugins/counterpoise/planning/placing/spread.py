@@ -5,21 +5,25 @@ brokers below it.
     spread(placement, roles, wanted, band, shares)
 
     surplus, missing = how many replicas each broker has above or below its wanted count
-    quotas           = who gives how many replicas and bytes to which rack (`transfers`)
+    quotas           = who gives how many replicas to which rack (`transfers`)
+    bytes            = first what the destinations need to reach the band, then what the sources
+                       have above it, as far as there is room; by water filling from the sources
+                       that hold most of their share
     for each destination rack:
         for each source: choose replicas by topic and size (`transfers`)
         assign them, largest first, to the brokers of the rack (`_Destinations`)
 
-    level_counts(placement, roles, band, shares, max_counts)
-
-Single moves then close what `spread` could not, which reaches its targets wherever racks are
-regular: small clusters, mixed replication factors, partitions that already gave a replica.
+Worked example of bytes: if broker 1 holds 60 GB, broker 2 40 GB, and a rack needs 30 GB of them,
+then filled up to 35 GB each keeps the same: broker 1 gives 25 GB, broker 2 gives 5.
 
 Limits: a partition gives at most one replica in `spread`, so that it keeps its others as they are.
+It reaches its targets wherever racks are regular. What it could not do (small clusters, mixed
+replication factors, partitions that already gave a replica) is for single moves (`swaps`).
 """
 
 import heapq
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -28,13 +32,13 @@ import numpy as np
 from counterpoise.model.columns import Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.fair_shares import TopicShares, fill, rack_bounds, relative
+from counterpoise.planning.fair_shares import TopicShares, fill, relative
 from counterpoise.planning.placement import Placement, Replicas, Roles
-from counterpoise.planning.placing.topics import TopicQuotas
 from counterpoise.planning.placing.transfers import (
+    TopicQuotas,
+    TransferQuota,
     choose_of_all,
     make_transfer_quotas,
-    plan_bytes,
 )
 
 _MAX_COMPARED = 3
@@ -97,7 +101,7 @@ def spread(
     if not surplus.any() or not missing.any():
         return
     quotas = make_transfer_quotas(placement, surplus, missing)
-    plan_bytes(placement, band, quotas, missing)
+    _plan_bytes(placement, band, quotas, missing)
     planned_bytes = Counter[int]()
     for rack_quotas in quotas.values():
         for quota in rack_quotas:
@@ -109,6 +113,58 @@ def spread(
         topic_quotas = TopicQuotas.of(placement, shares, sources, destinations)
         chosen = choose_of_all(placement, band, topic_quotas, rack_quotas, planned_bytes)
         _assign(placement, band, shares, missing, destinations, chosen)
+
+
+def _plan_bytes(
+    placement: Placement, band: ByteBand, quotas: Mapping[int, list[TransferQuota]], missing: Ints
+) -> None:
+    """Set the bytes of all quotas: what destinations need, then what sources have too much."""
+    bytes_held = placement.bytes_held.copy()  # as the quotas planned so far leave it
+    planned = dict.fromkeys(quotas, 0)
+    for is_relief in (False, True):
+        for rack, rack_quotas in quotas.items():
+            is_destination = (placement.cluster.racks == rack) & (missing > 0)
+            needed, space = _needed_and_space(placement, band, np.flatnonzero(is_destination))
+            wanted = needed
+            sources = np.array([quota.source for quota in rack_quotas], dtype=np.int64)
+            if is_relief:
+                above_band = np.maximum(0, bytes_held[sources] - band.inner.highest[sources])
+                relief = min(int(above_band.sum()), space - planned[rack])
+                wanted = planned[rack] + max(0, relief)
+            bytes_held[sources] += [quota.wanted_bytes for quota in rack_quotas]
+            planned[rack] = _share_out(placement, band, rack_quotas, bytes_held[sources], wanted)
+            bytes_held[sources] -= [quota.wanted_bytes for quota in rack_quotas]
+
+
+def _needed_and_space(placement: Placement, band: ByteBand, destinations: Ints) -> tuple[int, int]:
+    """Return what destinations need to reach the band, and what they have room for inside it."""
+    bytes_held, inner = placement.bytes_held[destinations], band.inner
+    room = np.maximum(0, placement.room[destinations])
+    needed = np.clip(inner.lowest[destinations] - bytes_held, 0, room)
+    space = np.clip(inner.highest[destinations] - bytes_held, 0, room)
+    return int(needed.sum()), int(space.sum())
+
+
+def _share_out(
+    placement: Placement, band: ByteBand, quotas: list[TransferQuota], bytes_held: Ints, wanted: int
+) -> int:
+    """Set the part of each quota in the wanted bytes, and return their sum.
+
+    What the sources keep is even in proportion to their fair shares, within what the count of each
+    quota allows.
+    """
+    sizes = placement.cluster.size_bytes
+    sorted_sizes = [sizes[quota.replicas.partitions] for quota in quotas]
+    columns = list(zip(sorted_sizes, [quota.count for quota in quotas], strict=True))
+    smallest = np.array([own_sizes[:count].sum() for own_sizes, count in columns])
+    largest = np.array([own_sizes[-count:].sum() for own_sizes, count in columns])
+    weights = relative(band.fair[[quota.source for quota in quotas]])
+    total = int(bytes_held.sum()) - wanted
+    kept = fill(total, bytes_held - largest, bytes_held - smallest, bytes_held, weights)
+    given = bytes_held - kept
+    for quota, given_bytes in zip(quotas, given.tolist(), strict=True):
+        quota.wanted_bytes = given_bytes
+    return int(np.minimum(given.sum(), UNBOUNDED))
 
 
 def _assign(
@@ -291,77 +347,3 @@ def _shared_partitions(placement: Placement, brokers: Ints) -> Ints:
                 cells = rows[is_pair] * broker_count + others[is_pair]
                 counts += np.bincount(cells, minlength=len(counts))
     return counts.reshape(len(brokers), broker_count)
-
-
-# -- single moves
-
-
-def level_counts(
-    placement: Placement, roles: Roles, band: ByteBand, shares: TopicShares, max_counts: Ints
-) -> None:
-    """Move single replicas to brokers that hold two fewer and are below their `max_counts`."""
-    impossible = _pairs_across_closed_racks(placement, roles)
-    while (pair := _uneven_pair(placement, roles, max_counts, impossible)) is not None:
-        source, destination = pair
-        missing_bytes = int(band.lowest[destination] - placement.bytes_held[destination])
-        if not _move_one(placement, shares, source, destination, max(0, missing_bytes)):
-            impossible.add(pair)
-
-
-def _pairs_across_closed_racks(placement: Placement, roles: Roles) -> set[tuple[int, int]]:
-    """Return the pairs (source, destination) in two racks, where replicas may not cross racks."""
-    if not rack_bounds(placement, roles).is_closed:
-        return set()
-    racks = placement.cluster.racks
-    destinations = np.flatnonzero(roles.destinations).tolist()
-    return {
-        (source, destination)
-        for source in np.flatnonzero(roles.sources).tolist()
-        for destination in destinations
-        if racks[source] != racks[destination]
-    }
-
-
-def _uneven_pair(
-    placement: Placement, roles: Roles, max_counts: Ints, impossible: set[tuple[int, int]]
-) -> tuple[int, int] | None:
-    """Return the fullest source and the emptiest destination that differ by two or more.
-
-    None when all such pairs have been tried in vain.
-    """
-    counts = placement.counts
-    destinations = np.flatnonzero(roles.destinations & (counts < max_counts))
-    sources = np.flatnonzero(roles.sources)
-    emptiest_first = destinations[np.lexsort((destinations, counts[destinations]))].tolist()
-    fullest_first = sources[np.lexsort((sources, -counts[sources]))].tolist()
-    for destination in emptiest_first:
-        for source in fullest_first:
-            if counts[source] < counts[destination] + 2:
-                break
-            if (source, destination) not in impossible:
-                return source, destination
-    return None
-
-
-def _move_one(
-    placement: Placement, shares: TopicShares, source: int, destination: int, wanted_bytes: int
-) -> bool:
-    """Move one replica; False when there is none that may go.
-
-    First one whose partition has no other new replica, then one whose topic gets no less even, then
-    the nearest in size to `wanted_bytes`. A replica that came here in this plan moves on at no
-    further cost.
-    """
-    replicas = placement.replicas_on(source)
-    is_usable = placement.may_receive(replicas, destination)
-    is_usable &= placement.has_room(replicas, destination) & placement.keeps_one(replicas)
-    if not is_usable.any():
-        return False
-    replicas = replicas.only(is_usable)
-    partitions = replicas.partitions
-    distances = np.abs(placement.cluster.size_bytes[partitions] - wanted_bytes)
-    harm = shares.harm(placement, partitions, source, destination)
-    new_replicas = np.maximum(1, placement.new_replicas_after(replicas))
-    best = int(np.lexsort((partitions, distances, harm, new_replicas))[0])
-    placement.give(*replicas.one(best), destination)
-    return True

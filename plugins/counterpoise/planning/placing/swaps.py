@@ -1,9 +1,10 @@
-"""Swaps: two brokers exchange replicas, so that bytes or topics get more even and counts stay.
+"""Single moves, for what counts still lack; and swaps: two brokers exchange replicas, so that bytes
+get more even and counts stay.
 
+    level_counts(placement, roles, band, shares, max_counts)
     trade_arrivals(placement, roles, band)             # copies no more replicas than before
     exchange_bytes(placement, roles, band)             # copies two more
     even_bytes(placement, is_able, free, band)         # with replicas whose broker may be chosen
-    exchange_topics(placement, roles, shares, max_above=3)
 
     for the broker that is farthest out of its band, and each broker at the other end:
         wanted, most = the bytes that should go from the heavy to the light one, and that may go
@@ -25,13 +26,12 @@ import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
-from counterpoise.planning.fair_shares import TopicShares
+from counterpoise.planning.fair_shares import TopicShares, rack_bounds
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
 from counterpoise.planning.placing.counts import ReplicaChoices
 
 _MAX_SWAPS_PER_BROKER = 20
 _MAX_PARTNERS = 16
-_MAX_TOPIC_PARTNERS = 8
 
 
 def _wanted_shift(placement: Placement, band: ByteBand, heavy: int, light: int) -> tuple[int, int]:
@@ -306,90 +306,75 @@ def _trade_one(
     return True
 
 
-# -- topics
+# -- single moves
 
 
-def exchange_topics(
-    placement: Placement, roles: Roles, shares: TopicShares, max_above: int
+def level_counts(
+    placement: Placement, roles: Roles, band: ByteBand, shares: TopicShares, max_counts: Ints
 ) -> None:
-    """Bring brokers that are more than `max_above` over their share of a topic down to it.
-
-    Only where the policy asks for it (`topics_max_above_share`): each exchange copies two replicas
-    and changes no count per broker. What comes back is of another topic, which gets no less even,
-    and about as large.
-
-    Worked example: broker 1 holds 9 replicas of topic a, where its share is 5 at most; 4 above is
-    more than 3, so it gives replicas of a until it holds 5, each for one of another topic.
-    """
-    movable_replicas = MovableReplicas.of_sources(placement, roles.sources & roles.destinations)
-    for topic, broker in _uneven_topics(placement, roles, shares, max_above):
-        highest_share = shares.highest(broker)[topic]
-        while placement.topic_counts[topic, broker] > highest_share:
-            if not _exchange_topic(movable_replicas, roles, shares, topic, broker):
-                break
+    """Move single replicas to brokers that hold two fewer and are below their `max_counts`."""
+    impossible = _pairs_across_closed_racks(placement, roles)
+    while (pair := _uneven_pair(placement, roles, max_counts, impossible)) is not None:
+        source, destination = pair
+        missing_bytes = int(band.lowest[destination] - placement.bytes_held[destination])
+        if not _move_one(placement, shares, source, destination, max(0, missing_bytes)):
+            impossible.add(pair)
 
 
-def topics_above(placement: Placement, roles: Roles, shares: TopicShares, max_above: int) -> int:
-    """Return the replicas above their topic's share, where that is by more than `max_above`."""
-    return sum(
-        int(placement.topic_counts[topic, broker] - shares.highest(broker)[topic])
-        for topic, broker in _uneven_topics(placement, roles, shares, max_above)
-    )
+def _pairs_across_closed_racks(placement: Placement, roles: Roles) -> set[tuple[int, int]]:
+    """Return the pairs (source, destination) in two racks, where replicas may not cross racks."""
+    if not rack_bounds(placement, roles).is_closed:
+        return set()
+    racks = placement.cluster.racks
+    destinations = np.flatnonzero(roles.destinations).tolist()
+    return {
+        (source, destination)
+        for source in np.flatnonzero(roles.sources).tolist()
+        for destination in destinations
+        if racks[source] != racks[destination]
+    }
 
 
-def _uneven_topics(
-    placement: Placement, roles: Roles, shares: TopicShares, max_above: int
-) -> list[tuple[int, int]]:
-    """Return (topic, broker), the worst first."""
-    found = []
-    for broker in np.flatnonzero(roles.sources & roles.destinations).tolist():
-        above = placement.topic_counts[:, broker] - shares.highest(broker)
-        for topic in np.flatnonzero(above > max_above).tolist():
-            found.append((-int(above[topic]), topic, broker))
-    return [(topic, broker) for _, topic, broker in sorted(found)]
-
-
-def _exchange_topic(
-    movable_replicas: MovableReplicas, roles: Roles, shares: TopicShares, topic: int, broker: int
-) -> bool:
-    """Give one replica of the topic away and get one of another topic; False when none can be."""
-    placement, of_topic = movable_replicas.placement, movable_replicas.of(broker)
-    of_topic = of_topic.only(placement.cluster.topic_numbers[of_topic.partitions] == topic)
-    for partner in _partners(placement, roles, shares, topic):
-        is_usable = placement.may_receive(of_topic, partner)
-        is_usable &= placement.has_room(of_topic, partner)
-        if not is_usable.any():
-            continue
-        partition, position = of_topic.one(int(is_usable.argmax()))
-        returned = _returned(movable_replicas, shares, partner, broker, partition)
-        if returned is not None:
-            placement.give(partition, position, partner)
-            placement.give(*returned, broker)
-            return True
-    return False
-
-
-def _partners(placement: Placement, roles: Roles, shares: TopicShares, topic: int) -> list[int]:
-    """Return brokers with room for the topic, those with fewest of it first."""
-    able = np.flatnonzero(roles.sources & roles.destinations)
-    counts = placement.topic_counts[topic, able]
-    highest = -(-int(shares.totals[topic]) * shares.wanted[able] // shares.wanted_total)
-    has_room = counts < highest
-    able, counts = able[has_room], counts[has_room]
-    fewest_first = np.lexsort((able, counts))
-    return list(able[fewest_first][:_MAX_TOPIC_PARTNERS].tolist())
-
-
-def _returned(
-    movable_replicas: MovableReplicas,
-    shares: TopicShares,
-    source: int,
-    destination: int,
-    partition: int,
+def _uneven_pair(
+    placement: Placement, roles: Roles, max_counts: Ints, impossible: set[tuple[int, int]]
 ) -> tuple[int, int] | None:
-    """Return the replica nearest in size to `partition` whose topic gets no less even; or None."""
-    placement = movable_replicas.placement
-    replicas = movable_replicas.receivable(source, destination)
-    harm = shares.harm(placement, replicas.partitions, source, destination)
-    replicas = replicas.only((harm == 0) & (replicas.partitions != partition))
-    return placement.nearest_in_size(replicas, partition)
+    """Return the fullest source and the emptiest destination that differ by two or more.
+
+    None when all such pairs have been tried in vain.
+    """
+    counts = placement.counts
+    destinations = np.flatnonzero(roles.destinations & (counts < max_counts))
+    sources = np.flatnonzero(roles.sources)
+    emptiest_first = destinations[np.lexsort((destinations, counts[destinations]))].tolist()
+    fullest_first = sources[np.lexsort((sources, -counts[sources]))].tolist()
+    for destination in emptiest_first:
+        for source in fullest_first:
+            if counts[source] < counts[destination] + 2:
+                break
+            if (source, destination) not in impossible:
+                return source, destination
+    return None
+
+
+def _move_one(
+    placement: Placement, shares: TopicShares, source: int, destination: int, wanted_bytes: int
+) -> bool:
+    """Move one replica; False when there is none that may go.
+
+    First one whose partition has no other new replica, then one whose topic gets no less even, then
+    the nearest in size to `wanted_bytes`. A replica that came here in this plan moves on at no
+    further cost.
+    """
+    replicas = placement.replicas_on(source)
+    is_usable = placement.may_receive(replicas, destination)
+    is_usable &= placement.has_room(replicas, destination) & placement.keeps_one(replicas)
+    if not is_usable.any():
+        return False
+    replicas = replicas.only(is_usable)
+    partitions = replicas.partitions
+    distances = np.abs(placement.cluster.size_bytes[partitions] - wanted_bytes)
+    harm = shares.harm(placement, partitions, source, destination)
+    new_replicas = np.maximum(1, placement.new_replicas_after(replicas))
+    best = int(np.lexsort((partitions, distances, harm, new_replicas))[0])
+    placement.give(*replicas.one(best), destination)
+    return True

@@ -1,16 +1,16 @@
-"""Topics: which replicas of each a broker should give, and which it needs.
+"""Topics: shares of replicas that are added or dropped, and exchanges for the sake of a topic.
 
     per_broker(2, rack_sizes=[2, 1, 1])                    # [0.5, 0.5, 0.5]: a broker of each rack
     bring_topics(placement, roles)                         # for brokers that have to lead a topic
+    exchange_topics(placement, roles, shares, max_above=3)
 
 Limits: replicas are chosen by topic among those that move anyway. None moves for the sake of its
 topic alone: on clusters of thousands of topics that would move a large part of the data for little
-(docs/decisions/0008). The exception are topics of which every broker has to lead some
-(`min_topic_leaders`); in small clusters the flow brings these at least cost (`flow`), in larger
-ones `bring_topics`.
+(docs/decisions/0008). Exceptions: what the policy asks for (`topics_max_above_share`), and topics
+of which every broker has to lead some (`min_topic_leaders`); in small clusters the flow brings
+these at least cost (`flow`), in larger ones `bring_topics`.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -25,72 +25,7 @@ BYTES_FIRST: Final = 0.9  # this part of all bytes is placed before the number o
 TOLERANCE_PERCENT: Final = 5
 _ROUNDING_ERROR = 1e-9
 _BISECTION_STEPS = 60
-_PHASES, _GOLDEN = 1024, 633  # multiples of the golden ratio lie evenly, wherever one starts
-
-
-@dataclass(slots=True, eq=False)
-class TopicQuotas:
-    """What sources should give of each topic to the brokers of one rack; each source asks once.
-
-    Fields have one entry per topic. Worked example: two sources hold 4 replicas of a topic each and
-    should hold 3; the destinations miss 2. Each source has 1 too many, and its part of what is
-    needed is 2 x 1 / 2 = 1, so each should give 1, and may give no more.
-    """
-
-    shares: TopicShares
-    counts: Ints  # topics x brokers, of the placement before this rack's moves
-    needed: Ints  # by the destinations, up to their lowest shares
-    room: Ints  # of the destinations, up to their highest shares
-    remaining_surplus: Ints  # above the highest share, of the sources that have not asked yet
-    remaining_spare: Ints  # above the lowest share, of the same
-    phases: Ints  # 0 to _PHASES: where each topic rounds up
-
-    @classmethod
-    def of(
-        cls, placement: Placement, shares: TopicShares, sources: Ints, destinations: Ints
-    ) -> "TopicQuotas":
-        counts = placement.topic_counts
-        topic_counts = counts[:, destinations]
-        missing = np.maximum(0, shares.lowest(destinations) - topic_counts)
-        room = np.maximum(0, shares.highest(destinations) - topic_counts)
-        surplus, spare = np.zeros_like(shares.totals), np.zeros_like(shares.totals)
-        for source in sources.tolist():
-            surplus += np.maximum(0, counts[:, source] - shares.highest(source))
-            spare += np.maximum(0, counts[:, source] - shares.lowest(source))
-        return cls(
-            shares=shares,
-            counts=counts,
-            needed=missing.sum(axis=1),
-            room=room.sum(axis=1),
-            remaining_surplus=surplus,
-            remaining_spare=spare,
-            phases=np.arange(len(surplus)) * _GOLDEN % _PHASES,
-        )
-
-    def of_source(self, source: int) -> tuple[Ints, Ints]:
-        """Return, per topic, how many replicas the source should give, and how many it may give.
-
-        Its part of what is needed is what it can spare, relative to what all remaining sources can.
-        Each topic rounds at another point, or the first sources would all round up together.
-        """
-        topic_counts = self.counts[:, source].astype(np.int64)
-        surplus = np.maximum(0, topic_counts - self.shares.highest(source))
-        spare = np.maximum(0, topic_counts - self.shares.lowest(source))
-        available = np.minimum(self.needed, self.remaining_spare)
-        numerators = available * spare * _PHASES + self.phases * self.remaining_spare
-        part = numerators // np.maximum(1, self.remaining_spare * _PHASES)
-        self.remaining_surplus -= surplus
-        self.remaining_spare -= spare
-        free_room = self.room - self.remaining_surplus  # which later sources do not have to fill
-        should_give = np.minimum(np.maximum(surplus, np.minimum(part, free_room)), self.room)
-        may_give = np.minimum(spare, np.maximum(should_give, free_room))
-        return should_give, may_give
-
-    def take(self, topics: Ints) -> None:
-        """Count the topics of the replicas that a source gives."""
-        given = np.bincount(topics, minlength=len(self.needed))
-        self.needed = np.maximum(0, self.needed - given)
-        self.room = np.maximum(0, self.room - given)
+_MAX_TOPIC_PARTNERS = 8
 
 
 # -- replicas that are added or taken away
@@ -196,7 +131,7 @@ def _bring_one(movable_replicas: MovableReplicas, topic: int, broker: int) -> No
             return
         going = _of_topic(movable_replicas, topic, source, broker)
         for number in range(len(going)):
-            returned = _returned(movable_replicas, broker, source, int(going[number]))
+            returned = _returned_spare(movable_replicas, broker, source, int(going[number]))
             if returned is not None:
                 partition = int(going[number])
                 position = int(np.flatnonzero(placement.replicas[partition] == source)[0])
@@ -214,7 +149,7 @@ def _of_topic(movable_replicas: MovableReplicas, topic: int, source: int, destin
     return np.asarray(partitions[topics == topic])
 
 
-def _returned(
+def _returned_spare(
     movable_replicas: MovableReplicas, source: int, destination: int, partition: int
 ) -> tuple[int, int] | None:
     """Return the replica nearest in size whose topic the source can spare; or None."""
@@ -226,4 +161,93 @@ def _returned(
     topic_counts = placement.topic_counts[topics, source]
     can_spare = (min_topic_leaders == 0) | (topic_counts > min_topic_leaders)
     replicas = replicas.only(can_spare & (replicas.partitions != partition))
+    return placement.nearest_in_size(replicas, partition)
+
+
+# -- topics that are too concentrated
+
+
+def exchange_topics(
+    placement: Placement, roles: Roles, shares: TopicShares, max_above: int
+) -> None:
+    """Bring brokers that are more than `max_above` over their share of a topic down to it.
+
+    Only where the policy asks for it (`topics_max_above_share`): each exchange copies two replicas
+    and changes no count per broker. What comes back is of another topic, which gets no less even,
+    and about as large.
+
+    Worked example: broker 1 holds 9 replicas of topic a, where its share is 5 at most; 4 above is
+    more than 3, so it gives replicas of a until it holds 5, each for one of another topic.
+    """
+    movable_replicas = MovableReplicas.of_sources(placement, roles.sources & roles.destinations)
+    for topic, broker in _uneven_topics(placement, roles, shares, max_above):
+        highest_share = shares.highest(broker)[topic]
+        while placement.topic_counts[topic, broker] > highest_share:
+            if not _exchange_topic(movable_replicas, roles, shares, topic, broker):
+                break
+
+
+def topics_above(placement: Placement, roles: Roles, shares: TopicShares, max_above: int) -> int:
+    """Return the replicas above their topic's share, where that is by more than `max_above`."""
+    return sum(
+        int(placement.topic_counts[topic, broker] - shares.highest(broker)[topic])
+        for topic, broker in _uneven_topics(placement, roles, shares, max_above)
+    )
+
+
+def _uneven_topics(
+    placement: Placement, roles: Roles, shares: TopicShares, max_above: int
+) -> list[tuple[int, int]]:
+    """Return (topic, broker), the worst first."""
+    found = []
+    for broker in np.flatnonzero(roles.sources & roles.destinations).tolist():
+        above = placement.topic_counts[:, broker] - shares.highest(broker)
+        for topic in np.flatnonzero(above > max_above).tolist():
+            found.append((-int(above[topic]), topic, broker))
+    return [(topic, broker) for _, topic, broker in sorted(found)]
+
+
+def _exchange_topic(
+    movable_replicas: MovableReplicas, roles: Roles, shares: TopicShares, topic: int, broker: int
+) -> bool:
+    """Give one replica of the topic away and get one of another topic; False when none can be."""
+    placement, of_topic = movable_replicas.placement, movable_replicas.of(broker)
+    of_topic = of_topic.only(placement.cluster.topic_numbers[of_topic.partitions] == topic)
+    for partner in _partners(placement, roles, shares, topic):
+        is_usable = placement.may_receive(of_topic, partner)
+        is_usable &= placement.has_room(of_topic, partner)
+        if not is_usable.any():
+            continue
+        partition, position = of_topic.one(int(is_usable.argmax()))
+        returned = _returned_evenly(movable_replicas, shares, partner, broker, partition)
+        if returned is not None:
+            placement.give(partition, position, partner)
+            placement.give(*returned, broker)
+            return True
+    return False
+
+
+def _partners(placement: Placement, roles: Roles, shares: TopicShares, topic: int) -> list[int]:
+    """Return brokers with room for the topic, those with fewest of it first."""
+    able = np.flatnonzero(roles.sources & roles.destinations)
+    counts = placement.topic_counts[topic, able]
+    highest = -(-int(shares.totals[topic]) * shares.wanted[able] // shares.wanted_total)
+    has_room = counts < highest
+    able, counts = able[has_room], counts[has_room]
+    fewest_first = np.lexsort((able, counts))
+    return list(able[fewest_first][:_MAX_TOPIC_PARTNERS].tolist())
+
+
+def _returned_evenly(
+    movable_replicas: MovableReplicas,
+    shares: TopicShares,
+    source: int,
+    destination: int,
+    partition: int,
+) -> tuple[int, int] | None:
+    """Return the replica nearest in size to `partition` whose topic gets no less even; or None."""
+    placement = movable_replicas.placement
+    replicas = movable_replicas.receivable(source, destination)
+    harm = shares.harm(placement, replicas.partitions, source, destination)
+    replicas = replicas.only((harm == 0) & (replicas.partitions != partition))
     return placement.nearest_in_size(replicas, partition)

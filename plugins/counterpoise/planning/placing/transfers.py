@@ -1,21 +1,17 @@
-"""Transfers: how many replicas, with how many bytes, each broker gives to each rack, and which.
+"""Transfers: how many replicas each broker gives to each rack, and which.
 
     quotas = make_transfer_quotas(placement, surplus, missing)   # {to_rack: [TransferQuota, ...]}
-    plan_bytes(placement, band, quotas, missing)                 # fills in `wanted_bytes`
     replicas = choose_of_all(placement, band, topic_quotas, rack_quotas, planned_bytes)
 
     1. replicas stay in their rack as far as it needs them; the others go to racks that need some
     2. the brokers of a rack share in that by what each has to give
-    3. bytes: first what the destinations need to reach the band, then what the sources have above
-       it, as far as there is room; by water filling from the sources that hold most of their share
 
 Worked example: rack a has the brokers 1 and 2, with 6 and 3 replicas too many, and broker 3, with 4
 too few; rack b has broker 4, with 5 too few. 4 replicas stay in rack a, 5 go from a to b. For the
 first 4 the sources share 6 : 3, so 3 come from broker 1 and 1 from broker 2; the 5 for rack b come
-3 : 2. If broker 1 holds 60 GB, broker 2 40 GB, and rack b needs 30 GB of them, then filled up to
-35 GB each keeps the same: broker 1 gives 25 GB, broker 2 gives 5.
+3 : 2.
 
-The replicas of one source, so many with so many bytes:
+The replicas of one source, so many with so many bytes (`spread` says how many):
 
     first those that their topics require, then those that their topics allow
     if that misses the bytes: those that topics require, then any
@@ -28,22 +24,21 @@ and it is 1 and 8 GB again.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from counterpoise.model.columns import Flags, Ints, rank_within
 from counterpoise.model.evenness import ByteBand
-from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.fair_shares import fill, relative
+from counterpoise.planning.fair_shares import TopicShares
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas
-from counterpoise.planning.placing.topics import TopicQuotas
 
 _MAX_EXCHANGES = 6
 # An eighth of the band is what a source may be off for the sake of topics; others make up for it.
 _TOLERANCE_SHIFT = 3
 _REQUIRED_SHARE_OF_TOLERANCE = 8
+_PHASES, _GOLDEN = 1024, 633  # multiples of the golden ratio lie evenly, wherever one starts
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +48,7 @@ class TransferQuota:
     source: int
     count: int
     replicas: Replicas
-    wanted_bytes: int = 0
+    wanted_bytes: int = 0  # `spread` fills it in
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,59 +146,72 @@ def _proportional_parts(total: int, parts: Ints) -> Ints:
     return shares
 
 
-def plan_bytes(
-    placement: Placement, band: ByteBand, quotas: Mapping[int, list[TransferQuota]], missing: Ints
-) -> None:
-    """Set the bytes of all quotas: what destinations need, then what sources have too much."""
-    bytes_held = placement.bytes_held.copy()  # as the quotas planned so far leave it
-    planned = dict.fromkeys(quotas, 0)
-    for is_relief in (False, True):
-        for rack, rack_quotas in quotas.items():
-            is_destination = (placement.cluster.racks == rack) & (missing > 0)
-            needed, space = _needed_and_space(placement, band, np.flatnonzero(is_destination))
-            wanted = needed
-            sources = np.array([quota.source for quota in rack_quotas], dtype=np.int64)
-            if is_relief:
-                above_band = np.maximum(0, bytes_held[sources] - band.inner.highest[sources])
-                relief = min(int(above_band.sum()), space - planned[rack])
-                wanted = planned[rack] + max(0, relief)
-            bytes_held[sources] += [quota.wanted_bytes for quota in rack_quotas]
-            planned[rack] = _share_out(placement, band, rack_quotas, bytes_held[sources], wanted)
-            bytes_held[sources] -= [quota.wanted_bytes for quota in rack_quotas]
-
-
-def _needed_and_space(placement: Placement, band: ByteBand, destinations: Ints) -> tuple[int, int]:
-    """Return what destinations need to reach the band, and what they have room for inside it."""
-    bytes_held, inner = placement.bytes_held[destinations], band.inner
-    room = np.maximum(0, placement.room[destinations])
-    needed = np.clip(inner.lowest[destinations] - bytes_held, 0, room)
-    space = np.clip(inner.highest[destinations] - bytes_held, 0, room)
-    return int(needed.sum()), int(space.sum())
-
-
-def _share_out(
-    placement: Placement, band: ByteBand, quotas: list[TransferQuota], bytes_held: Ints, wanted: int
-) -> int:
-    """Set the part of each quota in the wanted bytes, and return their sum.
-
-    What the sources keep is even in proportion to their fair shares, within what the count of each
-    quota allows.
-    """
-    sizes = placement.cluster.size_bytes
-    sorted_sizes = [sizes[quota.replicas.partitions] for quota in quotas]
-    columns = list(zip(sorted_sizes, [quota.count for quota in quotas], strict=True))
-    smallest = np.array([own_sizes[:count].sum() for own_sizes, count in columns])
-    largest = np.array([own_sizes[-count:].sum() for own_sizes, count in columns])
-    weights = relative(band.fair[[quota.source for quota in quotas]])
-    total = int(bytes_held.sum()) - wanted
-    kept = fill(total, bytes_held - largest, bytes_held - smallest, bytes_held, weights)
-    given = bytes_held - kept
-    for quota, given_bytes in zip(quotas, given.tolist(), strict=True):
-        quota.wanted_bytes = given_bytes
-    return int(np.minimum(given.sum(), UNBOUNDED))
-
-
 # -- which replicas
+
+
+@dataclass(slots=True, eq=False)
+class TopicQuotas:
+    """What sources should give of each topic to the brokers of one rack; each source asks once.
+
+    Fields have one entry per topic. Worked example: two sources hold 4 replicas of a topic each and
+    should hold 3; the destinations miss 2. Each source has 1 too many, and its part of what is
+    needed is 2 x 1 / 2 = 1, so each should give 1, and may give no more.
+    """
+
+    shares: TopicShares
+    counts: Ints  # topics x brokers, of the placement before this rack's moves
+    needed: Ints  # by the destinations, up to their lowest shares
+    room: Ints  # of the destinations, up to their highest shares
+    remaining_surplus: Ints  # above the highest share, of the sources that have not asked yet
+    remaining_spare: Ints  # above the lowest share, of the same
+    phases: Ints  # 0 to _PHASES: where each topic rounds up
+
+    @classmethod
+    def of(
+        cls, placement: Placement, shares: TopicShares, sources: Ints, destinations: Ints
+    ) -> "TopicQuotas":
+        counts = placement.topic_counts
+        topic_counts = counts[:, destinations]
+        missing = np.maximum(0, shares.lowest(destinations) - topic_counts)
+        room = np.maximum(0, shares.highest(destinations) - topic_counts)
+        surplus, spare = np.zeros_like(shares.totals), np.zeros_like(shares.totals)
+        for source in sources.tolist():
+            surplus += np.maximum(0, counts[:, source] - shares.highest(source))
+            spare += np.maximum(0, counts[:, source] - shares.lowest(source))
+        return cls(
+            shares=shares,
+            counts=counts,
+            needed=missing.sum(axis=1),
+            room=room.sum(axis=1),
+            remaining_surplus=surplus,
+            remaining_spare=spare,
+            phases=np.arange(len(surplus)) * _GOLDEN % _PHASES,
+        )
+
+    def of_source(self, source: int) -> tuple[Ints, Ints]:
+        """Return, per topic, how many replicas the source should give, and how many it may give.
+
+        Its part of what is needed is what it can spare, relative to what all remaining sources can.
+        Each topic rounds at another point, or the first sources would all round up together.
+        """
+        topic_counts = self.counts[:, source].astype(np.int64)
+        surplus = np.maximum(0, topic_counts - self.shares.highest(source))
+        spare = np.maximum(0, topic_counts - self.shares.lowest(source))
+        available = np.minimum(self.needed, self.remaining_spare)
+        numerators = available * spare * _PHASES + self.phases * self.remaining_spare
+        part = numerators // np.maximum(1, self.remaining_spare * _PHASES)
+        self.remaining_surplus -= surplus
+        self.remaining_spare -= spare
+        free_room = self.room - self.remaining_surplus  # which later sources do not have to fill
+        should_give = np.minimum(np.maximum(surplus, np.minimum(part, free_room)), self.room)
+        may_give = np.minimum(spare, np.maximum(should_give, free_room))
+        return should_give, may_give
+
+    def take(self, topics: Ints) -> None:
+        """Count the topics of the replicas that a source gives."""
+        given = np.bincount(topics, minlength=len(self.needed))
+        self.needed = np.maximum(0, self.needed - given)
+        self.room = np.maximum(0, self.room - given)
 
 
 @dataclass(frozen=True, slots=True)
