@@ -26,9 +26,7 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import PLANNED_GOALS, Goal, PlanRequest
 from counterpoise.planning.arrays import read_cluster
 from counterpoise.planning.broker_sets import BrokerSetPart, parts_of, put_together, with_room
-from counterpoise.planning.budget import keep_changes_within, keep_copies_within
 from counterpoise.planning.explanation.figures import figures_of
-from counterpoise.planning.explanation.minimum_gain import is_worth_copying, is_worth_moving
 from counterpoise.planning.explanation.moves import (
     moves_of,
     reason_for_empty_plan,
@@ -44,6 +42,12 @@ from counterpoise.planning.goals.evening import AddBrokers, Rebalance
 from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.goals.leaders import DemoteBrokers, Leaders
 from counterpoise.planning.goals.replication_factor import ReplicationFactor
+from counterpoise.planning.kept_part import (
+    is_worth_copying,
+    is_worth_moving,
+    keep_changes_within,
+    keep_copies_within,
+)
 from counterpoise.planning.leading import with_leaders
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.traffic import even_traffic, knows_traffic

@@ -1,6 +1,10 @@
-"""Minimum gain: a gain that nobody would notice counts as balanced, so that clusters do not churn.
+"""The part of a plan that is kept: what gains enough to notice, and fits into the budget.
 
-    is_worth_moving(result), is_worth_copying(result)
+    is_worth_copying(result), is_worth_moving(result)
+    deferred = keep_copies_within(placement, before, budget)      # takes copies back
+    result = keep_changes_within(result)                          # the same without copies
+
+A gain that nobody would notice counts as balanced, so that clusters do not churn:
 
     for each measure: gain = what is uneven before - what is uneven after
     worth moving: any gain is more than `ignorable_permille` of what it is measured against
@@ -8,21 +12,42 @@
 Worked example: 10,000 replicas, 2 permille, so 20 may be ignored. If the counts of replicas per
 broker are uneven by 30 before (squared distances from the mean) and by 5 after, the gain is 25: the
 plan is worth it. What breaks a constraint is always worth mending.
+
+Of a plan that is larger than its budget the best part is kept:
+
+    order of the partitions that are copied:
+        those that get better racks first
+        then so that every broker has given and received about the same part of what the whole plan
+        would have it give and receive, small partitions first
+    keep those that fit, tried in this order; take the others back
+
+Worked example: the plan moves replicas of 1, 2 and 4 GB from broker 1 to broker 3, and of 1 and 5
+GB from broker 2 to broker 3. With the first replica broker 1 has given 1/3 of its three replicas,
+broker 2 has given 1/2 of its two. With a budget of 5 GB, 1 GB from broker 1, 1 GB from broker 2 and
+2 GB from broker 1 are kept: 4 GB; the next ones do not fit any more. So the part that is kept is
+even itself, and brings replicas where they are missing for few bytes.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.columns import Flags, Ints, missing_from, rank_within
 from counterpoise.model.evenness import highest_share, units_misplaced
+from counterpoise.model.plan import Deferred
 from counterpoise.model.policy import LeaderWeight
+from counterpoise.model.request import Budget
 from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.fair_shares import TopicShares, bytes_outside_band
 from counterpoise.planning.leading.leader_constraints import bytes_above
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.traffic import traffic_per_broker
+
+_Parts: TypeAlias = NDArray[np.float64]
 
 
 def is_worth_moving(result: PlanningResult) -> bool:
@@ -148,3 +173,100 @@ def _bytes_in_above(result: PlanningResult, leaders: Ints, tolerance_percent: in
 def _not_preferred(replicas: Ints, leaders: Ints) -> int:
     """Return the partitions that another replica than the preferred one leads."""
     return int(((leaders >= 0) & (replicas[:, 0] != leaders)).sum())
+
+
+# -- what fits into a budget
+
+
+def keep_copies_within(placement: Placement, before: Placement, budget: Budget) -> Deferred:
+    """Take copies (and removals) back until the rest fits; return what was taken back."""
+    if budget == Budget():
+        return Deferred()
+    changed = np.flatnonzero((placement.replicas != placement.original).any(axis=1))
+    cluster, original = placement.cluster, placement.original[changed]
+    replicas = placement.replicas[changed]
+    is_added, is_removed = missing_from(original, replicas), missing_from(replicas, original)
+    copies = is_added.sum(axis=1)
+    copied_bytes = copies * cluster.size_bytes[changed]
+    racks_gained = before.racks_missing(cluster.is_live) - placement.racks_missing(cluster.is_live)
+    order = _best_first(
+        partitions=changed,
+        sources=np.where(is_removed, original, -1).max(axis=1),
+        destinations=np.where(is_added, replicas, -1).max(axis=1),
+        copied_bytes=copied_bytes,
+        racks_gained=racks_gained[changed],
+    )
+    is_kept = _fitting(order, copied_bytes, budget)
+    if is_kept.all():
+        return Deferred()
+    replicas = placement.replicas.copy()
+    replicas[changed[~is_kept]] = original[~is_kept]
+    placement.reset_to(replicas)
+    deferred_copies, deferred_bytes = copies[~is_kept].sum(), copied_bytes[~is_kept].sum()
+    return Deferred(int((~is_kept).sum()), int(deferred_copies), int(deferred_bytes))
+
+
+def keep_changes_within(result: PlanningResult) -> PlanningResult:
+    """Return the result with no more partitions than the budget allows; the others are deferred.
+
+    Partitions whose replicas change stay in the plan; of the others those that move leaders from
+    the brokers that lead most to those that lead least.
+    """
+    cluster, assignment, deferred = result.cluster, result.assignment, result.deferred
+    max_count = result.request.budget.max_partitions
+    planned = np.flatnonzero(assignment.is_in_plan)
+    if max_count is None or len(planned) <= max_count:
+        return result
+    counts = cluster.leader_load(cluster.leaders_now)
+    counts = np.append(counts, counts.max(initial=0))  # without a leader: most in need of one
+    before, after = assignment.before[planned], assignment.replicas[planned]
+    gains = counts[cluster.leaders_now[planned]] - counts[after[:, 0]]
+    has_other_replicas = (np.sort(after, axis=1) != np.sort(before, axis=1)).any(axis=1)
+    order = np.lexsort((planned, -gains, ~has_other_replicas))
+    dropped = planned[order[max_count:]]
+    replicas, is_in_plan = assignment.replicas.copy(), assignment.is_in_plan.copy()
+    replicas[dropped] = assignment.before[dropped]
+    is_in_plan[dropped] = False
+    return replace(
+        result,
+        assignment=replace(assignment, replicas=replicas, is_in_plan=is_in_plan),
+        deferred=replace(deferred, partitions=deferred.partitions + len(dropped)),
+    )
+
+
+def _best_first(
+    partitions: Ints, sources: Ints, destinations: Ints, copied_bytes: Ints, racks_gained: Ints
+) -> Ints:
+    """Return the order in which partitions are kept; all arguments have one entry for each."""
+    smallest_first = np.lexsort((partitions, copied_bytes))
+    parts = _parts_done(sources, smallest_first)
+    # Along that order destinations receive as evenly as sources give.
+    evenly_given = np.lexsort((partitions, copied_bytes, parts))
+    parts = np.maximum(parts, _parts_done(destinations, evenly_given))
+    return np.lexsort((partitions, copied_bytes, parts, racks_gained <= 0))
+
+
+def _parts_done(brokers: Ints, order: Ints) -> _Parts:
+    """Return, per item, which part of its broker's items is done with it, in the given order.
+
+    Example: the items of brokers [1, 2, 1] in the order [0, 1, 2] have the parts [0.5, 1.0, 1.0].
+    """
+    _, number_of, counts = np.unique(brokers, return_inverse=True, return_counts=True)
+    done = rank_within(brokers, order) + 1
+    return np.asarray(done / counts[number_of])
+
+
+def _fitting(order: Ints, copied_bytes: Ints, budget: Budget) -> Flags:
+    """Return which items fit into the budget, tried in order."""
+    is_kept = np.zeros(len(order), dtype=np.bool_)
+    max_bytes = np.inf if budget.max_bytes is None else budget.max_bytes
+    max_count = np.inf if budget.max_partitions is None else budget.max_partitions
+    bytes_used, count = 0, 0
+    for item, size_bytes in zip(order.tolist(), copied_bytes[order].tolist(), strict=True):
+        if count >= max_count:
+            break
+        if bytes_used + size_bytes <= max_bytes:
+            is_kept[item] = True
+            bytes_used += size_bytes
+            count += 1
+    return is_kept
