@@ -21,11 +21,10 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
-from counterpoise.planning.broker_sets import parts_of
-from counterpoise.planning.explanation.planning_result import FinalAssignment, PlanningResult
 from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.planner import explain
+from counterpoise.planning.planning_result import FinalAssignment, PlanningResult, parts_of
 
 Wanted = Mapping[TopicPartition, tuple[int, ...]]
 

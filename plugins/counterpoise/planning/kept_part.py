@@ -41,11 +41,11 @@ from counterpoise.model.evenness import highest_share, units_misplaced
 from counterpoise.model.plan import Deferred
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Budget
-from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.fair_shares import TopicShares, bytes_outside_band
 from counterpoise.planning.leading.leader_constraints import bytes_above
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.traffic import traffic_per_broker
+from counterpoise.planning.planning_result import PlanningResult
 
 _Parts: TypeAlias = NDArray[np.float64]
 

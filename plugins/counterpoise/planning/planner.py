@@ -25,16 +25,11 @@ from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import PLANNED_GOALS, Goal, PlanRequest
 from counterpoise.planning.arrays import read_cluster
-from counterpoise.planning.broker_sets import BrokerSetPart, parts_of, put_together, with_room
 from counterpoise.planning.explanation.figures import figures_of
 from counterpoise.planning.explanation.moves import (
     moves_of,
     reason_for_empty_plan,
     settings_before,
-)
-from counterpoise.planning.explanation.planning_result import (
-    FinalAssignment,
-    PlanningResult,
 )
 from counterpoise.planning.explanation.warnings import warnings_of
 from counterpoise.planning.goals.emptying import RemoveBrokers, Repair
@@ -49,8 +44,15 @@ from counterpoise.planning.kept_part import (
     keep_copies_within,
 )
 from counterpoise.planning.leading import with_leaders
-from counterpoise.planning.placement import Placement, Roles
+from counterpoise.planning.placement import CopyBound, Placement, Roles
 from counterpoise.planning.placing.traffic import even_traffic, knows_traffic
+from counterpoise.planning.planning_result import (
+    BrokerSetPart,
+    FinalAssignment,
+    PlanningResult,
+    parts_of,
+    with_room,
+)
 from counterpoise.planning.request_checks import check_request, refuse_impossible_constraints
 from counterpoise.planning.search_limits import THOROUGH
 
@@ -160,8 +162,29 @@ def _place_each(
         rows = np.flatnonzero(part.rows)
         traffic_gains |= {int(rows[row]): gain for row, gain in gains.items()}
         placed.append(after)
-    put_together(placement, parts, placed)
+    _put_together(placement, parts, placed)
     return traffic_gains
+
+
+def _put_together(
+    placement: Placement, parts: tuple[BrokerSetPart, ...], placed: list[Placement]
+) -> None:
+    """Set the replicas of all parts, and the bound where each part has one."""
+    width = max(part.replicas.shape[1] for part in placed)
+    placement.widen(width)
+    replicas = placement.replicas.copy()
+    for part, after in zip(parts, placed, strict=True):
+        after.widen(width)
+        replicas[part.rows] = after.replicas
+    placement.reset_to(replicas)
+    bounds = [after.bound for after in placed]
+    known = [bound for bound in bounds if bound is not None]
+    if len(known) == len(bounds):
+        placement.bound = CopyBound(
+            sum(bound.replicas for bound in known),
+            sum(bound.bytes for bound in known),
+            all(bound.is_reached for bound in known),
+        )
 
 
 def _place(

@@ -21,8 +21,7 @@ from counterpoise.model.request import GOALS_WITH_BROKERS, Goal, PlanRequest
 from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import all_topics
-from counterpoise.planning.broker_sets import BrokerSetPart
-from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.planning_result import BrokerSetPart, PlanningResult
 
 if TYPE_CHECKING:
     from counterpoise.planning.goals.goal import PlanningGoal

@@ -14,8 +14,8 @@ from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.explanation.planning_result import PlanningResult, as_range
 from counterpoise.planning.placing.traffic import MIN_KNOWN_PERCENT
+from counterpoise.planning.planning_result import PlanningResult, as_range
 
 
 def _racks_not_repaired(result: PlanningResult) -> str:

@@ -53,7 +53,6 @@ import numpy as np
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.plan import BrokerFigure, LowerBound
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
-from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.fair_shares import (
     Weights,
     disk_weights,
@@ -64,6 +63,7 @@ from counterpoise.planning.fair_shares import (
 )
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.placing.traffic import traffic_per_broker
+from counterpoise.planning.planning_result import PlanningResult
 
 
 def figures_of(result: PlanningResult, *, with_network_in: bool) -> tuple[BrokerFigure, ...]:

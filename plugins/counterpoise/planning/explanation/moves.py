@@ -48,7 +48,7 @@ from counterpoise.model.plan import Move, MoveReason, SettingBefore
 from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes
 
 _Arc: TypeAlias = tuple[int, int]  # from a broker to another

@@ -16,7 +16,7 @@ from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.words import list_brokers, name_brokers, pluralize, verb
 from counterpoise.planning.explanation.evenness_warnings import EVENNESS_WARNINGS
-from counterpoise.planning.explanation.planning_result import PlanningResult
+from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes, format_rate
 
 IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"

@@ -17,7 +17,6 @@ from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.explanation.warnings import (
     HAS_NO_DESTINATION,
     IS_LEADERLESS,
@@ -31,6 +30,7 @@ from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain
 from counterpoise.planning.placing.small import place_best
+from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.planning.request_checks import brokers_are, name_cluster
 from counterpoise.units import format_bytes
 

@@ -29,7 +29,6 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import verb
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.explanation.figures import evening_bound, reached_bound
-from counterpoise.planning.explanation.planning_result import PlanningResult, as_range
 from counterpoise.planning.fair_shares import (
     TopicShares,
     byte_band,
@@ -53,6 +52,7 @@ from counterpoise.planning.placing.swaps import (
     trade_arrivals,
 )
 from counterpoise.planning.placing.topics import bring_topics, exchange_topics, topics_above
+from counterpoise.planning.planning_result import PlanningResult, as_range
 from counterpoise.planning.request_checks import brokers_are
 
 _MAX_ROUNDS = 50

@@ -28,7 +28,7 @@ from counterpoise.planning.explanation.figures import min_leader_range
 from counterpoise.planning.placement import Placement, Roles
 
 if TYPE_CHECKING:
-    from counterpoise.planning.explanation.planning_result import PlanningResult
+    from counterpoise.planning.planning_result import PlanningResult
 
 
 class PlanningGoal:

@@ -16,7 +16,6 @@ from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import join_names, pluralize
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.explanation.planning_result import PlanningResult
 from counterpoise.planning.explanation.warnings import (
     HAS_NO_DESTINATION,
     IS_LEADERLESS,
@@ -28,6 +27,7 @@ from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.lowering import drop_surplus
 from counterpoise.planning.placing.raising import add_missing
+from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.planning.request_checks import name_cluster
 
 _HAS_TOO_FEW_IN_SCOPE = "with too few replicas on brokers in scope; widen it"

@@ -28,7 +28,6 @@ import numpy as np
 
 from counterpoise.model.columns import Ints
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
-from counterpoise.planning.explanation.planning_result import FinalAssignment, PlanningResult
 from counterpoise.planning.leading.candidates import Candidates
 from counterpoise.planning.leading.leader_constraints import (
     bytes_above,
@@ -41,6 +40,7 @@ from counterpoise.planning.leading.leader_flow import even_leaders
 from counterpoise.planning.leading.leader_traffic import even_leader_traffic
 from counterpoise.planning.leading.topic_leaders import even_topics
 from counterpoise.planning.leading.weighed_leaders import even_bytes_in
+from counterpoise.planning.planning_result import FinalAssignment, PlanningResult
 
 _MAX_TURNS: Final = 20
 
