@@ -11,9 +11,9 @@ rows in the snapshot: this is where "same input, same plan" begins. Limits: size
 not known count as 0.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,7 @@ from counterpoise.model.words import MAX_NAMES, join_names
 from counterpoise.planning.search_limits import USUAL, SearchLimits
 
 UNBOUNDED = 1 << 60
+MIN_KNOWN_PERCENT: Final = 90  # of the partitions have a rate: with fewer no traffic is evened
 _OF_PARTITIONS = (
     "topic_numbers",
     "numbers",
@@ -156,6 +157,13 @@ class ClusterArrays:
         return np.asarray(self.may_reorder & is_dead[self.replicas].any(axis=1))
 
     @property
+    def knows_traffic(self) -> bool:
+        """Return whether enough rates are known to say what a broker takes in."""
+        known_count = int(self.is_rate_known.sum())
+        is_enough = known_count * 100 >= MIN_KNOWN_PERCENT * self.partition_count
+        return is_enough and bool(self.bytes_in.any())
+
+    @property
     def leaders_now(self) -> Ints:
         """Return the leaders; where the snapshot has none at all, each partition's preferred
         leader.
@@ -217,6 +225,7 @@ def read_cluster(
     topic_names = all_topics(snapshot)
     topic_numbers = _topic_numbers(topics, topic_names)
     broker_ids = np.union1d(_ids(snapshot.registered_broker_ids), replica_ids[replica_ids >= 0])
+    set_of_topic = constraints.sets_of_topics(topic_names)
     planned_topics = scope.topics_in(topic_names, policy)
     requested_topics = scope.topics_in(topic_names)
     return ClusterArrays(
@@ -241,7 +250,7 @@ def read_cluster(
         is_left_to_repair=np.zeros(len(table), dtype=np.bool_),
         topic_names=topic_names,
         search=USUAL,
-        topic_sets=_in_order(topic_names, constraints.sets_of_topics(topic_names)),
+        topic_sets=np.array([set_of_topic[name] for name in topic_names], dtype=np.int64),
         min_insync_replicas=_min_insync(topic_names, snapshot),
         min_topic_leaders=_min_topic_leaders(topic_names, constraints.min_topic_leaders),
     )
@@ -284,10 +293,6 @@ def all_topics(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     described = snapshot.topics["topic"].to_pylist()
     with_partitions = snapshot.partitions["topic"].unique().to_pylist()
     return tuple(sorted({*described, *with_partitions}))
-
-
-def _in_order(topic_names: tuple[str, ...], numbers: Mapping[str, int]) -> Ints:
-    return np.array([numbers[name] for name in topic_names], dtype=np.int64)
 
 
 def _min_topic_leaders(

@@ -44,7 +44,6 @@ from counterpoise.model.request import Budget
 from counterpoise.planning.fair_shares import TopicShares, bytes_outside_band
 from counterpoise.planning.leading.leader_constraints import bytes_above
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.traffic import traffic_per_broker
 from counterpoise.planning.planning_result import PlanningResult
 
 _Parts: TypeAlias = NDArray[np.float64]
@@ -90,7 +89,7 @@ def _replica_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     yield _above_topic_share(before, result) - _above_topic_share(after, result), replica_count
     if result.evens_traffic:
         outside = _traffic_outside(before, result) - _traffic_outside(after, result)
-        yield outside, int(traffic_per_broker(after).sum())
+        yield outside, int(after.traffic.sum())
 
 
 def _leader_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
@@ -133,7 +132,7 @@ def _constraints_broken(placement: Placement, result: PlanningResult) -> int:
 
 
 def _traffic_outside(placement: Placement, result: PlanningResult) -> int:
-    outside = result.traffic_band.bytes_outside(traffic_per_broker(placement))
+    outside = result.traffic_band.bytes_outside(placement.traffic)
     return int(outside[result.roles.sharing].sum())
 
 

@@ -158,6 +158,11 @@ class Placement:
         return int(self.replica_counts[is_chosen].sum())
 
     @property
+    def traffic(self) -> Ints:
+        """Return the bytes per second that each broker takes in, from producers and leaders."""
+        return self.cluster.load(self.replicas, self.cluster.bytes_in)
+
+    @property
     def room(self) -> Ints:
         """Return the bytes per broker that may still arrive before a log dir is past its limit."""
         return np.asarray(self.cluster.headroom_bytes - self.arriving)
@@ -198,25 +203,11 @@ class Placement:
         self.touched[partition] = True
         self.bound = None
 
-    def add(self, partition: int, destination: int) -> None:
-        """Add one replica, last in the row, which has a place left."""
-        self.replicas[partition, int((self.replicas[partition] >= 0).sum())] = destination
-        self._count(partition, destination, 1)
-        self.touched[partition] = True
-
     def widen(self, columns: int) -> None:
         """Make place for `columns` replicas in each row."""
         missing = columns - self.replicas.shape[1]
         if missing > 0:
             self.replicas = np.pad(self.replicas, ((0, 0), (0, missing)), constant_values=NOBODY)
-
-    def drop(self, partition: int, position: int) -> None:
-        """Drop one replica; the others keep their order."""
-        row = self.replicas[partition]
-        self._count(partition, int(row[position]), -1)
-        row[position:-1] = row[position + 1 :]
-        row[-1] = NOBODY
-        self.touched[partition] = True
 
     def _count(self, partition: int, broker: int, by: int) -> None:
         size = by * int(self.cluster.size_bytes[partition])

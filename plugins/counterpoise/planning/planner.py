@@ -45,7 +45,7 @@ from counterpoise.planning.kept_part import (
 )
 from counterpoise.planning.leading import with_leaders
 from counterpoise.planning.placement import CopyBound, Placement, Roles
-from counterpoise.planning.placing.traffic import even_traffic, knows_traffic
+from counterpoise.planning.placing.traffic import even_traffic
 from counterpoise.planning.planning_result import (
     BrokerSetPart,
     FinalAssignment,
@@ -196,7 +196,7 @@ def _place(
     cluster, until they leave it as it is: to plan again moves nothing.
     """
     goal.place(placement, roles, request)
-    if not goal.evens_replicas or not knows_traffic(placement.cluster):
+    if not goal.evens_replicas or not placement.cluster.knows_traffic:
         return {}
     may_copy = goal.copies_for_traffic
     placed = placement.replicas.copy()

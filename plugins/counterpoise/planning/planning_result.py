@@ -39,9 +39,7 @@ from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.small import best_counts
 from counterpoise.planning.placing.topics import leaders_lacking
 from counterpoise.planning.placing.traffic import (
-    knows_traffic,
     traffic_band,
-    traffic_per_broker,
 )
 
 if TYPE_CHECKING:
@@ -298,7 +296,7 @@ class PlanningResult:
 
     @property
     def evens_traffic(self) -> bool:
-        return self.goal.evens_replicas and knows_traffic(self.cluster)
+        return self.goal.evens_replicas and self.cluster.knows_traffic
 
     @cached_property
     def traffic_band(self) -> ByteBand:
@@ -308,7 +306,7 @@ class PlanningResult:
     @cached_property
     def out_of_traffic_band(self) -> Ints:
         """Return positions of the brokers that take in more or less than tolerated in the end."""
-        is_outside = self.traffic_band.bytes_outside(traffic_per_broker(self.after)) > 0
+        is_outside = self.traffic_band.bytes_outside(self.after.traffic) > 0
         return np.flatnonzero(self.roles.sharing & is_outside)
 
     @cached_property

@@ -13,8 +13,7 @@ from counterpoise.model.evenness import is_worse
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.words import pluralize
-from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.placing.traffic import MIN_KNOWN_PERCENT
+from counterpoise.planning.arrays import MIN_KNOWN_PERCENT, UNBOUNDED
 from counterpoise.planning.planning_result import PlanningResult, as_range
 
 

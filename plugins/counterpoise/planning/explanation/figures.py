@@ -62,7 +62,6 @@ from counterpoise.planning.fair_shares import (
     spread_bounds,
 )
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.placing.traffic import traffic_per_broker
 from counterpoise.planning.planning_result import PlanningResult
 
 
@@ -92,8 +91,8 @@ def figures_of(result: PlanningResult, *, with_network_in: bool) -> tuple[Broker
             lambda part: _evened(part, _bytes_in_after(part))
         )
     if cluster.is_rate_known.any() and with_network_in:
-        columns["network_in_before"] = traffic_per_broker(before)
-        columns["network_in_after"] = traffic_per_broker(after)
+        columns["network_in_before"] = before.traffic
+        columns["network_in_after"] = after.traffic
         columns["network_in_best"] = result.traffic_band.fair
     if result.left_out is not None:
         _add_left_out(columns, result.left_out)

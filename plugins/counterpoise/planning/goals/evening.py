@@ -109,7 +109,8 @@ class EveningGoal(PlanningGoal):
         if self._may_be_better(placement, roles) and is_affordable(placement, roles):
             make_counts_best(placement, choose(Placement.of(placement.cluster)))
             trade_arrivals(placement, roles, find_band(placement))
-        bring_topics(placement, roles)
+        if lacking := placement.lacking_topics(roles.sharing):
+            bring_topics(placement, roles, lacking)
 
     def _may_be_better(self, placement: Placement, roles: Roles) -> bool:
         """Return whether racks or counts are worse than their bounds."""

@@ -1,7 +1,7 @@
 """Topics: shares of replicas that are added or dropped, and exchanges for the sake of a topic.
 
     per_broker(2, rack_sizes=[2, 1, 1])                    # [0.5, 0.5, 0.5]: a broker of each rack
-    bring_topics(placement, roles)                         # for brokers that have to lead a topic
+    bring_topics(placement, roles, lacking)                # for brokers that have to lead a topic
     exchange_topics(placement, roles, shares, max_above=3)
 
 Limits: replicas are chosen by topic among those that move anyway. None moves for the sake of its
@@ -101,8 +101,10 @@ def leaders_lacking(
     return lacking
 
 
-def bring_topics(placement: Placement, roles: Roles) -> None:
+def bring_topics(placement: Placement, roles: Roles, lacking: list[tuple[int, int]]) -> None:
     """Exchange replicas until no broker lacks one of a topic, or no exchange is left.
+
+    `lacking` has (topic, broker) once for each replica that is missing; it has one or more.
 
     for each topic and broker with too few replicas of it:
         the broker with most of the topic gives one, and gets one of another topic for it, as near
@@ -112,9 +114,6 @@ def bring_topics(placement: Placement, roles: Roles) -> None:
     broker is to lead one partition of it. Broker 1 gives broker 3 a replica of 5 GB, and gets one
     of another topic with 4.8 GB.
     """
-    lacking = placement.lacking_topics(roles.sharing)
-    if not lacking:
-        return
     placement.touched[:] = False
     movable_replicas = MovableReplicas.of_sources(placement, roles.sources & roles.destinations)
     for topic, broker in lacking:

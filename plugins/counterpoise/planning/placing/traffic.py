@@ -32,11 +32,10 @@ import numpy as np
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.fair_shares import TopicShares, byte_band, fill_racks, rack_bounds
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
 
-MIN_KNOWN_PERCENT: Final = 90  # of the partitions have a rate: with fewer nothing is evened
 AIM_PERCENT: Final = 75  # of the tolerance, so that slightly other rates start nothing new
 MAX_PARTNERS: Final = 12
 _MAX_SAMPLE: Final = 200
@@ -47,21 +46,9 @@ _MAX_EXCHANGES_PER_BROKER: Final = 50
 _NO_SHIFT: Final = np.zeros((1, 1), dtype=np.int64)
 
 
-def knows_traffic(cluster: ClusterArrays) -> bool:
-    """Return whether enough rates are known to say what a broker takes in."""
-    known_count = int(cluster.is_rate_known.sum())
-    is_enough = known_count * 100 >= MIN_KNOWN_PERCENT * cluster.partition_count
-    return is_enough and bool(cluster.bytes_in.any())
-
-
-def traffic_per_broker(placement: Placement) -> Ints:
-    """Return the bytes per second that each broker takes in, from producers and from leaders."""
-    return placement.cluster.load(placement.replicas, placement.cluster.bytes_in)
-
-
 def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
     """Return each broker's fair share of the traffic, as even as the racks allow, and the band."""
-    cluster, traffic = placement.cluster, traffic_per_broker(placement)
+    cluster, traffic = placement.cluster, placement.traffic
     fixed = placement.fixed_load(cluster.bytes_in)
     bounds = rack_bounds(placement, roles, cluster.bytes_in)
     fair = fill_racks(
@@ -85,7 +72,7 @@ def even_traffic(
     two brokers are outside; 0 for the one that comes back in an exchange.
     """
     band = traffic_band(placement, roles, policy.bytes_in_tolerance_percent)
-    traffic = traffic_per_broker(placement)
+    traffic = placement.traffic
     if not band.bytes_outside(traffic)[roles.sharing].any():
         return {}
     search = _Search(
