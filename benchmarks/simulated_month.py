@@ -266,7 +266,7 @@ class Month:
 
     def _run(self, name: str) -> None:
         planned = pipeline.plan(
-            self.installation, name, RebalanceRequest(Goal.LEADERS), requested_by=_ALICE
+            self.installation, name, RebalanceRequest(Goal.LEADERS), pipeline.Origin(_ALICE)
         )
         self.snapshots[name].append(self.clock())
         assert planned is not None, f"nothing to do on {name}"

@@ -74,7 +74,7 @@ def propose(
     by: Person = Person("alice"),  # noqa: B008 - it is frozen
 ) -> str:
     run = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), requested_by=by
+        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), pipeline.Origin(by)
     )
     assert run is not None
     return run["run_id"]

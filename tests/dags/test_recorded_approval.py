@@ -87,10 +87,7 @@ def planned(
         installation,
         "demo",
         rebalance_request,
-        requested_by=by,
-        dag_id=Task.dag_id,
-        dag_run_id=Task.run_id,
-        why=why,
+        pipeline.Origin(by, Task.dag_id, Task.run_id, why=why),
     )
     assert run is not None
     if is_validated:
@@ -306,7 +303,7 @@ def test_a_superseded_question_is_closed_with_a_word(
     installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any], user: str | None
 ) -> None:
     newer = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.LEADERS), requested_by=Person("carol")
+        installation, "demo", RebalanceRequest(Goal.LEADERS), pipeline.Origin(Person("carol"))
     )
     assert newer is not None
     task = answer(page, "Approve", user, rate="5MB/s", reason="x")
@@ -429,7 +426,7 @@ def test_tasks_do_what_the_table_of_roles_says(
     wanted = RebalanceRequest(Goal.ADD_BROKERS, (3,))
     person = installation.people.airflow_user(user)
     with nullcontext() if cells["propose a plan, also an undo plan"] == "yes" else refused():
-        pipeline.plan(installation, "demo", wanted, requested_by=person)
+        pipeline.plan(installation, "demo", wanted, pipeline.Origin(person))
     run = planned(installation, wanted, by=installation.people.airflow_user("pia"))
     ask()
 

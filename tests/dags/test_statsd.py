@@ -51,9 +51,7 @@ def test_each_step_of_a_run_sends_its_figures(
         installation,
         "demo",
         request,
-        requested_by=Person("alice"),
-        dag_id="kafka_rebalance",
-        dag_run_id="manual__1",
+        pipeline.Origin(Person("alice"), "kafka_rebalance", "manual__1"),
     )
     assert run is not None
     change_state(installation.ledger, run["run_id"], RunState.APPROVED)

@@ -40,7 +40,7 @@ class Task:
 def run(installation: Installation) -> pipeline.PlannedRun:
     """A run under way as an earlier release left it: no Dag run is recorded."""
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-    run = pipeline.plan(installation, "demo", request, requested_by=Person("alice"))
+    run = pipeline.plan(installation, "demo", request, pipeline.Origin(Person("alice")))
     assert run is not None
     for state in (RunState.APPROVED, RunState.RUNNING):
         change_state(installation.ledger, run["run_id"], state)
@@ -116,7 +116,7 @@ def test_progress_is_logged_once_a_minute_and_when_what_is_waited_for_changes(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-    run = pipeline.plan(installation, "demo", request, requested_by=Person("alice"))
+    run = pipeline.plan(installation, "demo", request, pipeline.Origin(Person("alice")))
     assert run is not None
     controls.record_decision(
         installation,

@@ -49,7 +49,7 @@ def silent(_text: str) -> None:
 
 def opened(installation: Installation, rebalance_request: RebalanceRequest) -> pipeline.PlannedRun:
     """A run that has been approved and opened."""
-    run = pipeline.plan(installation, "demo", rebalance_request, requested_by=Person("carol"))
+    run = pipeline.plan(installation, "demo", rebalance_request, pipeline.Origin(Person("carol")))
     assert run is not None
     controls.record_decision(
         installation,

@@ -127,7 +127,7 @@ def fresh_snapshot(installation: Installation) -> ClusterSnapshot:
 
 
 def planned(installation: Installation, rebalance_request: RebalanceRequest) -> pipeline.PlannedRun:
-    run = pipeline.plan(installation, "demo", rebalance_request, requested_by=Person("alice"))
+    run = pipeline.plan(installation, "demo", rebalance_request, pipeline.Origin(Person("alice")))
     assert run is not None
     pipeline.validate(installation, run["run_id"], run["fingerprint"])
     return run
@@ -208,7 +208,7 @@ def test_a_rebalance_within_a_scope_and_its_undo(
     undo = pipeline.plan_of_assignment(
         fresh_snapshot(installation), back, installation.cluster("demo").policy.balance
     )
-    run = pipeline.submit_plan(installation, undo, requested_by=Person("alice"))
+    run = pipeline.submit_plan(installation, undo, pipeline.Origin(Person("alice")))
     approve(installation, run)
     carry_out(kafka, installation, run)
     assert placement(kafka) == start

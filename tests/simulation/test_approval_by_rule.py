@@ -74,9 +74,7 @@ def planned(installation: Installation) -> PlannedRun:
         installation,
         "demo",
         ADD_3,
-        requested_by=CAROL,
-        dag_id=TASK.dag_id,
-        dag_run_id=TASK.dag_run_id,
+        pipeline.Origin(CAROL, TASK.dag_id, TASK.dag_run_id),
     )
     assert run is not None
     installation.ledger.journal(run["run_id"]).event("validated", run["fingerprint"])
@@ -217,9 +215,7 @@ def test_what_was_not_validated_or_is_frozen_or_was_rejected_is_for_people(
     with pytest.raises(RefusedError, match="waits for its first answer"):
         controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)
     plan = ruled.plan_of(ruled.ledger.run(run["run_id"]))
-    again = pipeline.submit_plan(
-        ruled, plan, requested_by=CAROL, dag_id=TASK.dag_id, dag_run_id=TASK.dag_run_id
-    )
+    again = pipeline.submit_plan(ruled, plan, pipeline.Origin(CAROL, TASK.dag_id, TASK.dag_run_id))
     assert again["run_id"] != run["run_id"]
     with pytest.raises(RefusedError, match="was not validated"):
         pipeline.rule_that_approves(ruled, TASK)
@@ -238,7 +234,7 @@ def test_a_rule_does_nothing_but_approve_and_nobody_can_claim_to_be_one(
         controls.freeze(ruled, "demo", until="8h", by=SMALL, why="x")
     plan = ruled.plan_of(ruled.ledger.run(run["run_id"]))
     with pytest.raises(RefusedError, match="is for people"):
-        pipeline.submit_plan(ruled, plan, requested_by=SMALL)
+        pipeline.submit_plan(ruled, plan, pipeline.Origin(SMALL))
     mallory = ruled.people.system_user("mallory")
     for impostor in (
         ruled.people.claimed_by(mallory, "rule small"),
@@ -264,7 +260,7 @@ def test_a_superseded_plan_is_neither_approved_nor_started(
     ruled: Installation, run: PlannedRun, kafka: SimulatedCluster
 ) -> None:
     approve_by_rule(ruled, run)
-    pipeline.plan(ruled, "demo", RebalanceRequest(Goal.LEADERS), requested_by=ALICE)
+    pipeline.plan(ruled, "demo", RebalanceRequest(Goal.LEADERS), pipeline.Origin(ALICE))
     assert ruled.ledger.run(run["run_id"]).state is RunState.SUPERSEDED
     with pytest.raises(RefusedError):
         controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)

@@ -83,7 +83,7 @@ def proposed(installation: Installation) -> tuple[str, list[int]] | None:
 def asked_for(
     installation: Installation, request: RebalanceRequest = ADD_3, by: Person = ANALYSIS
 ) -> pipeline.PlannedRun:
-    run = pipeline.plan(installation, "demo", request, requested_by=by)
+    run = pipeline.plan(installation, "demo", request, pipeline.Origin(by))
     assert run is not None
     return run
 
@@ -246,12 +246,12 @@ def test_an_older_question_of_the_analysis_does_not_silence_the_idle_broker(
 ) -> None:
     analyse_by_hand(installation)
     other = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.LEADERS), requested_by=ANALYSIS
+        installation, "demo", RebalanceRequest(Goal.LEADERS), pipeline.Origin(ANALYSIS)
     )
     assert other is not None
     assert pipeline.propose(installation, "demo") is not None
     newer = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), requested_by=ANALYSIS
+        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), pipeline.Origin(ANALYSIS)
     )
     assert newer is not None
     assert installation.ledger.run(other["run_id"]).state is RunState.SUPERSEDED
@@ -262,14 +262,14 @@ def test_the_analysis_waits_for_a_plan_that_somebody_asked_for(
 ) -> None:
     analyse_by_hand(installation)
     leaders = RebalanceRequest(Goal.LEADERS)
-    of_alice = pipeline.plan(installation, "demo", leaders, requested_by=Person("alice"))
+    of_alice = pipeline.plan(installation, "demo", leaders, pipeline.Origin(Person("alice")))
     assert of_alice is not None
     assert pipeline.propose(installation, "demo") is None
     idle = RebalanceRequest(Goal.ADD_BROKERS, (3,))
     with pytest.raises(RefusedError, match="which alice asked for, is proposed"):  # asked before
-        pipeline.plan(installation, "demo", idle, requested_by=ANALYSIS)
+        pipeline.plan(installation, "demo", idle, pipeline.Origin(ANALYSIS))
     assert installation.ledger.run(of_alice["run_id"]).state is RunState.PROPOSED
-    of_bob = pipeline.plan(installation, "demo", idle, requested_by=Person("bob"))
+    of_bob = pipeline.plan(installation, "demo", idle, pipeline.Origin(Person("bob")))
     assert of_bob is not None
     assert installation.ledger.run(of_alice["run_id"]).state is RunState.SUPERSEDED
 
@@ -286,7 +286,10 @@ def test_the_end_of_a_run_is_waited_for_by_the_second_and_only_the_end(
     started = installation.clock()
     installation.clock = lambda: started + timedelta(seconds=kafka.now)
     run = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), requested_by=Person("alice")
+        installation,
+        "demo",
+        RebalanceRequest(Goal.ADD_BROKERS, (3,)),
+        pipeline.Origin(Person("alice")),
     )
     assert run is not None
     yes = {"decision": Decision.GRANTED, "by": Person("alice"), "reason": "now", "rate": "2MB/s"}

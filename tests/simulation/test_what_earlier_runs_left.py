@@ -66,7 +66,7 @@ def approved(installation: Installation) -> pipeline.PlannedRun:
     pipeline.snapshot(installation, "demo", installation.clock())
     alice = Person("alice")
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-    run = pipeline.plan(installation, "demo", request, requested_by=alice)
+    run = pipeline.plan(installation, "demo", request, pipeline.Origin(alice))
     assert run is not None
     grant(installation, run)
     return run
@@ -214,7 +214,7 @@ def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval
     run = halted_while_moving(installation, kafka)
     pipeline.snapshot(installation, "demo", installation.clock())
     request = RebalanceRequest(Goal.REBALANCE)
-    newer = pipeline.plan(installation, "demo", request, requested_by=Person("bob"))
+    newer = pipeline.plan(installation, "demo", request, pipeline.Origin(Person("bob")))
     assert newer is not None
     move = submitted_move(installation, run)
     partition = move.topic_partition

@@ -188,7 +188,7 @@ class Ground:
                 assignment,
                 installation.cluster("demo").policy.balance,
             )
-            return pipeline.submit_plan(installation, made, requested_by=Person("alice"))
+            return pipeline.submit_plan(installation, made, pipeline.Origin(Person("alice")))
 
     def approved(self, wanted: Mapping[str, Sequence[int]], rate: str = SLOW) -> PlannedRun:
         run = self.planned(wanted)
@@ -199,7 +199,7 @@ class Ground:
         """An approved run for the way back from another one."""
         with self.installation() as installation:
             back = pipeline.undo_plan(installation, run["run_id"])
-            undo = pipeline.submit_plan(installation, back, requested_by=Person("alice"))
+            undo = pipeline.submit_plan(installation, back, pipeline.Origin(Person("alice")))
         self.decide(undo, Decision.GRANTED, rate=rate)
         return undo
 

@@ -207,14 +207,17 @@ def test_nothing_is_planned_on_a_bad_snapshot(
         pytest.raises(RefusedError, match="neither analysed nor planned on"),
     ):
         pipeline.plan(
-            installation, "demo", RebalanceRequest(Goal.REBALANCE), requested_by=Person("alice")
+            installation, "demo", RebalanceRequest(Goal.REBALANCE), pipeline.Origin(Person("alice"))
         )
     place.has(20)
     name_a_broker_twice(place.kafka, "topic00", monkeypatch)
     with place.installation() as installation:
         with pytest.raises(RefusedError, match="counts each broker once"):
             pipeline.plan(
-                installation, "demo", RebalanceRequest(Goal.REBALANCE), requested_by=Person("alice")
+                installation,
+                "demo",
+                RebalanceRequest(Goal.REBALANCE),
+                pipeline.Origin(Person("alice")),
             )
         assert installation.ledger.runs() == ()
     assert not (place.folder / "store/plans").exists()

@@ -89,7 +89,7 @@ def test_snapshots_and_plans_come_through_a_store_that_throttles(
         server.trouble = every_third(s3_server.slow_down, 120)
         pipeline.snapshot(installation, "demo", installation.clock())
         request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-        planned = pipeline.plan(installation, "demo", request, requested_by=Person("alice"))
+        planned = pipeline.plan(installation, "demo", request, pipeline.Origin(Person("alice")))
         assert planned is not None
         plan = installation.archive.read_plan(planned["plan_uri"], planned["fingerprint"])
         assert plan.moves

@@ -94,7 +94,7 @@ def _propose(arguments: argparse.Namespace, console: Console) -> int:
     installation, _ = installation_for(arguments, plan)
     with installation:
         by = who(installation, arguments.by)
-        run_id = pipeline.submit_plan(installation, plan, requested_by=by)["run_id"]
+        run_id = pipeline.submit_plan(installation, plan, pipeline.Origin(by))["run_id"]
         requester = queries.run_status(installation, run_id).run.requester
     _print_who_counts(console_for_people(arguments, console), by, requester)
     value = {"run_id": run_id, "fingerprint": plan.fingerprint, "requested_by": requester.shown}
@@ -144,7 +144,7 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
         if not arguments.no_preflight:
             _check_permissions(installation, plan, people)
         if run is None or is_new:
-            run_id = pipeline.submit_plan(installation, plan, requested_by=by)["run_id"]
+            run_id = pipeline.submit_plan(installation, plan, pipeline.Origin(by))["run_id"]
         else:
             run_id = run.run_id
         approval = controls.record_decision(
@@ -284,7 +284,7 @@ def _reject(arguments: argparse.Namespace, console: Console) -> int:
         run = queries.latest_run_of(installation, plan.fingerprint)
         controls.check_reason(arguments.reason)
         if run is None or run.state in CLOSED_STATES:
-            run_id = pipeline.submit_plan(installation, plan, requested_by=by)["run_id"]
+            run_id = pipeline.submit_plan(installation, plan, pipeline.Origin(by))["run_id"]
         else:
             run_id = run.run_id
         decision = controls.record_decision(

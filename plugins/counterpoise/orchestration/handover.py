@@ -100,16 +100,11 @@ def plan_wanted(
 def _planned(installation: "Installation", wanted: Wanted, ti: Any) -> "PlannedRun | NothingToMove":
     from counterpoise import pipeline
 
-    origin = {
-        "requested_by": wanted.requested_by,
-        "dag_id": ti.dag_id,
-        "dag_run_id": ti.run_id,
-        "why": wanted.why,
-    }
+    origin = pipeline.Origin(wanted.requested_by, ti.dag_id, ti.run_id, wanted.why)
     if wanted.undo_of:
-        return pipeline.undo_or_reason(installation, wanted.cluster, wanted.undo_of, **origin)
+        return pipeline.undo_or_reason(installation, wanted.cluster, wanted.undo_of, origin)
     request = wanted.rebalance_request
-    return pipeline.plan_or_reason(installation, wanted.cluster, request, **origin)
+    return pipeline.plan_or_reason(installation, wanted.cluster, request, origin)
 
 
 def _check_something_moves(ti: Any) -> None:

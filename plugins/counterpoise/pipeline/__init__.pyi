@@ -28,6 +28,7 @@ from .notifying import DeliveryError, notify, notify_of
 from .places import Place, places
 from .planning import (
     NothingToMove,
+    Origin,
     PlannedRun,
     check_says_cluster,
     plan,
@@ -68,6 +69,7 @@ __all__ = [
     "DeliveryError",
     "Examination",
     "NothingToMove",
+    "Origin",
     "Place",
     "PlannedRun",
     "ReportedClusters",

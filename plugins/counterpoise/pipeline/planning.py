@@ -2,7 +2,7 @@
 decision.
 
     request = RebalanceRequest(Goal.ADD_BROKERS, (7,))
-    run = plan(installation, "orders-eu", request, requested_by=alice)
+    run = plan(installation, "orders-eu", request, Origin(alice))
     run["run_id"], run["plan_uri"], run["fingerprint"]
 """
 
@@ -44,6 +44,16 @@ class PlannedRun(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Who asks for a plan, in which Dag run, and why."""
+
+    requested_by: Person
+    dag_id: str | None = None
+    dag_run_id: str | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NothingToMove:
     """A plan without moves: why, and the name of the report that shows the figures."""
 
@@ -53,37 +63,15 @@ class NothingToMove:
 
 
 def plan(
-    installation: Installation,
-    cluster: str,
-    rebalance_request: RebalanceRequest,
-    *,
-    requested_by: Person,
-    dag_id: str | None = None,
-    dag_run_id: str | None = None,
-    why: str = "",
+    installation: Installation, cluster: str, rebalance_request: RebalanceRequest, origin: Origin
 ) -> PlannedRun | None:
     """Return the run that `plan_or_reason` opens; None when nothing needs to move."""
-    planned = plan_or_reason(
-        installation,
-        cluster,
-        rebalance_request,
-        requested_by=requested_by,
-        dag_id=dag_id,
-        dag_run_id=dag_run_id,
-        why=why,
-    )
+    planned = plan_or_reason(installation, cluster, rebalance_request, origin)
     return None if isinstance(planned, NothingToMove) else planned
 
 
 def plan_or_reason(
-    installation: Installation,
-    cluster: str,
-    rebalance_request: RebalanceRequest,
-    *,
-    requested_by: Person,
-    dag_id: str | None = None,
-    dag_run_id: str | None = None,
-    why: str = "",
+    installation: Installation, cluster: str, rebalance_request: RebalanceRequest, origin: Origin
 ) -> PlannedRun | NothingToMove:
     """Plan from a fresh snapshot and open a run for the plan, or say why nothing needs to move; a
     report shows that, too.
@@ -92,29 +80,16 @@ def plan_or_reason(
     `submit_plan` raise.
     """
     settings = installation.cluster(cluster)
-    access.check_may_propose(settings.policy, installation.people, requested_by)
+    access.check_may_propose(settings.policy, installation.people, origin.requested_by)
     snapshot = snapshot_to_plan_on(installation, cluster)
     new_plan = plan_from(
         snapshot, rebalance_request, settings.policy.balance, settings.policy.provider
     )
-    return _submitted_or_reason(
-        installation,
-        new_plan,
-        requested_by=requested_by,
-        dag_id=dag_id,
-        dag_run_id=dag_run_id,
-        why=why,
-    )
+    return _submitted_or_reason(installation, new_plan, origin)
 
 
 def _submitted_or_reason(
-    installation: Installation,
-    new_plan: RebalancePlan,
-    *,
-    requested_by: Person,
-    dag_id: str | None,
-    dag_run_id: str | None,
-    why: str,
+    installation: Installation, new_plan: RebalancePlan, origin: Origin
 ) -> PlannedRun | NothingToMove:
     """Open a run for a plan that moves something; else write the report that says why not."""
     for warning in new_plan.warnings:
@@ -124,15 +99,8 @@ def _submitted_or_reason(
         name = no_moves_report_name(new_plan.cluster, new_plan.snapshot_id)
         installation.archive.write_report(name, reporting.plan_report(PlanView(new_plan)))
         return NothingToMove(new_plan.cluster, new_plan.reason, name)
-    _check_can_be_approved(installation, new_plan, requested_by)
-    return submit_plan(
-        installation,
-        new_plan,
-        requested_by=requested_by,
-        dag_id=dag_id,
-        dag_run_id=dag_run_id,
-        why=why,
-    )
+    _check_can_be_approved(installation, new_plan, origin.requested_by)
+    return submit_plan(installation, new_plan, origin)
 
 
 def _check_can_be_approved(
@@ -198,15 +166,7 @@ def check_says_cluster(plan: RebalancePlan) -> None:
     )
 
 
-def submit_plan(
-    installation: Installation,
-    plan: RebalancePlan,
-    *,
-    requested_by: Person,
-    dag_id: str | None = None,
-    dag_run_id: str | None = None,
-    why: str = "",
-) -> PlannedRun:
+def submit_plan(installation: Installation, plan: RebalancePlan, origin: Origin) -> PlannedRun:
     """Store a plan and open a run that waits for a decision; it supersedes one that nobody has
     started, an approved one only where the requester may operate the cluster.
 
@@ -215,7 +175,7 @@ def submit_plan(
     """
     check_says_cluster(plan)
     policy, people = installation.cluster(plan.cluster).policy, installation.people
-    requester = access.check_may_propose(policy, people, requested_by)
+    requester = access.check_may_propose(policy, people, origin.requested_by)
     access.check_provider(policy, plan.cluster)
     installation.check_name(plan)
     plan_uri = installation.archive.write_plan(plan)
@@ -224,10 +184,10 @@ def submit_plan(
         plan_uri,
         requested_by=requester.name,
         account=requester.recorded_account,
-        dag_id=dag_id,
-        dag_run_id=dag_run_id,
-        may_operate=access.may(policy, people, requested_by, Action.OPERATE),
-        why=why,
+        dag_id=origin.dag_id,
+        dag_run_id=origin.dag_run_id,
+        may_operate=access.may(policy, people, origin.requested_by, Action.OPERATE),
+        why=origin.why,
     )
     return PlannedRun(run_id=run.run_id, plan_uri=run.plan_uri, fingerprint=run.fingerprint)
 
@@ -259,14 +219,7 @@ def plan_of_assignment(
 
 
 def undo_or_reason(
-    installation: Installation,
-    cluster: str,
-    run_id: str,
-    *,
-    requested_by: Person,
-    dag_id: str,
-    dag_run_id: str,
-    why: str = "",
+    installation: Installation, cluster: str, run_id: str, origin: Origin
 ) -> PlannedRun | NothingToMove:
     """Open a run for the plan that takes back what a run moved, as `plan_or_reason` does.
 
@@ -276,16 +229,9 @@ def undo_or_reason(
     if undone.cluster != cluster:
         raise InputError(f"run {run_id} is of cluster {undone.cluster}, not of {cluster}")
     settings = installation.cluster(cluster)
-    access.check_may_propose(settings.policy, installation.people, requested_by)
+    access.check_may_propose(settings.policy, installation.people, origin.requested_by)
     new_plan = _undo_plan(installation, run_id, snapshot_to_plan_on, rebase=False)
-    return _submitted_or_reason(
-        installation,
-        new_plan,
-        requested_by=requested_by,
-        dag_id=dag_id,
-        dag_run_id=dag_run_id,
-        why=why,
-    )
+    return _submitted_or_reason(installation, new_plan, origin)
 
 
 def undo_plan(installation: Installation, run_id: str, *, rebase: bool = False) -> RebalancePlan:
