@@ -167,8 +167,8 @@ class Step:
             for touched in keys:
                 earlier = known.get(touched.resource_key)
                 if earlier is None:
-                    values = self._key(touched) | self._intent(touched)
-                    connection.execute(touched_keys.insert().values(**values))
+                    row = self._key(touched) | self._intent(touched)
+                    connection.execute(touched_keys.insert().values(**row))
                     continue
                 is_same_topic = earlier.topic_id == touched.topic_id
                 values: dict[str, object] = {"during_value": None, "outcome": ""}

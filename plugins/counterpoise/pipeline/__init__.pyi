@@ -82,6 +82,7 @@ __all__ = [
     "check_answer",
     "check_plan_rules",
     "check_plans_first",
+    "check_says_cluster",
     "checked_snapshot",
     "compact",
     "compaction_by_hand",
