@@ -2,9 +2,9 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,13 @@ from counterpoise.installation import open_installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.model.acl import REASSIGN
-from counterpoise.model.kafka import ConfigResource, ConfigResourceType
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import CallResults, ConfigResource, ConfigResourceType
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
-from tests.support.runs import let_step_locks_run_out, own_configs
+from tests.support.runs import START, let_step_locks_run_out, own_configs
 
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
 YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
@@ -295,6 +296,27 @@ def test_break_glass_needs_the_plan_and_the_cluster_alone(
     assert "config keys hold nothing of the plan any more" in stopped.out
     assert not kafka.list_reassignments() and own_configs(kafka) == {}
     assert placement(kafka) == before
+
+
+def test_an_emergency_stop_says_what_the_cluster_does_not_let_cancel(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = interrupted(shell, kafka, monkeypatch)
+    stop = "counterpoise.pipeline.emergency_stop"
+    monkeypatch.setattr(f"{stop}.time.sleep", lambda seconds: kafka.advance(10 * seconds))
+    monkeypatch.setattr(f"{stop}.now_utc", lambda: START + timedelta(seconds=kafka.now))
+    kafka.full_speed_bytes_per_second = 0
+
+    def refused(targets: Iterable[TopicPartition], **_: object) -> CallResults[TopicPartition]:
+        return CallResults((), dict.fromkeys(targets, "CLUSTER_AUTHORIZATION_FAILED"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka, "alter_reassignments", refused)
+        stopped = shell.type("stop", "--from-plan", path, "--cluster", "demo")
+    assert stopped.code == 1
+    assert "4 partitions are still in flight, under the throttle: orders-" in stopped.out
+    assert "nothing of the plan is in flight" not in stopped.out
+    assert kafka.list_reassignments() and own_configs(kafka)
 
 
 def test_what_the_operator_may_not_do_is_learnt_before_the_yes(

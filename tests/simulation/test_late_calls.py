@@ -185,7 +185,7 @@ def test_the_stop_from_a_plan_alone_cancels_and_brings_earlier_values_of_others_
     run.until_moving(run.driver())
     assert own_configs(run.cluster) != before
     monkeypatch.setattr(time, "sleep", run.cluster.advance)
-    keys = stop_from_plan(run.cluster, plan, run.log.append)
+    keys = stop_from_plan(run.cluster, plan, run.log.append).keys
     assert {key.outcome for key in keys} == {"as before"}
     assert run.placement() == placement
     assert own_configs(run.cluster) == before

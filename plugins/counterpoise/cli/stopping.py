@@ -31,9 +31,11 @@ from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.safe_text import without_control_characters
+from counterpoise.model.words import join_names, pluralize
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import WatchReport
+    from counterpoise.pipeline.emergency_stop import Stopped
 
 
 def add_commands(commands: Commands) -> None:
@@ -168,7 +170,7 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
         installation = open_address(arguments.bootstrap, name)
     else:
         installation, name = installation_for(arguments, plan)
-    keys: tuple[TouchedKey, ...] = ()
+    stopped: Stopped | None = None
 
     people = console_for_people(arguments, console)
 
@@ -179,20 +181,34 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
     with installation.operator_without_ledger(name) as admin:
 
         def stop() -> None:
-            nonlocal keys
-            keys = pipeline.stop_from_plan(admin, plan, log, provider)
+            nonlocal stopped
+            stopped = pipeline.stop_from_plan(admin, plan, log, provider)
 
         repeat(stop, log)
-    pending = [key for key in keys if key.restored_at is None]
+    assert stopped is not None
+    keys, pending = stopped.keys, stopped.pending_keys
     for key in keys:
         log(f"{key.resource.type} {key.resource.name}: {key.key}: {key.outcome or 'not restored'}")
     log(
-        f"nothing of the plan is in flight; {len(keys) - len(pending)} of {len(keys)} config keys "
-        "hold nothing of the plan any more"
+        f"{_in_flight_text(stopped)}; {len(keys) - len(pending)} of {len(keys)} config keys hold "
+        "nothing of the plan any more"
     )
     if arguments.json:
-        print_json({"cluster": name, "keys": [_key_summary(key) for key in keys]})
-    return 1 if pending else 0
+        in_flight = [str(move.topic_partition) for move in stopped.in_flight]
+        summaries = [_key_summary(key) for key in keys]
+        print_json({"cluster": name, "keys": summaries, "in_flight": in_flight})
+    return 1 if pending or stopped.in_flight else 0
+
+
+def _in_flight_text(stopped: "Stopped") -> str:
+    if not stopped.in_flight:
+        return "nothing of the plan is in flight"
+    names = join_names([move.topic_partition for move in stopped.in_flight])
+    are = pluralize(len(stopped.in_flight), "partition is", "partitions are")
+    return (
+        f"{are} still in flight, under the throttle: {names}; the cluster refused to cancel that. "
+        "Correct the cause that is named above, then run the same command again"
+    )
 
 
 def _key_summary(key: TouchedKey) -> dict[str, Any]:

@@ -9,16 +9,17 @@ Limits: a process that still executes the plan has to be stopped first, or it go
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from counterpoise.execution import Driver, ExecutionOptions, keys_to_restore
+from counterpoise.execution import Driver, ExecutionOptions, keys_to_restore, late_moves
 from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.installation import now_utc
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.run import RunState, TouchedKey
@@ -30,14 +31,26 @@ if TYPE_CHECKING:
 _PATIENCE: Final = timedelta(minutes=2)
 
 
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The config keys, with what became of them, and the moves that Kafka did not let cancel."""
+
+    keys: tuple[TouchedKey, ...]
+    in_flight: tuple[Move, ...]
+
+    @property
+    def pending_keys(self) -> tuple[TouchedKey, ...]:
+        return tuple(key for key in self.keys if key.restored_at is None)
+
+
 def stop_from_plan(
     admin: ClusterAdmin,
     plan: RebalancePlan,
     log: Callable[[str], None],
     provider: Provider | None = None,
-) -> tuple[TouchedKey, ...]:
-    """Cancel the plan's moves under way, restore replica order and configs; return the config keys
-    with what became of them.
+) -> Stopped:
+    """Cancel the plan's moves under way, restore replica order and configs; return what became of
+    them.
 
     This settles a run, driven from a temporary ledger. Raises WrongClusterError.
     """
@@ -66,7 +79,9 @@ def stop_from_plan(
                 step.touching(keys_to_restore(plan, configs))
             while (wait_seconds := driver.settle_step()) is not None:
                 time.sleep(wait_seconds)
-            return ledger.journal(run_id).touched()
+            journal = ledger.journal(run_id)
+            reassignments, submissions = admin.list_reassignments(), journal.submissions()
+            return Stopped(journal.touched(), late_moves(plan, reassignments, submissions))
         finally:
             ledger.close()
 
