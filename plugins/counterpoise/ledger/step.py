@@ -171,12 +171,12 @@ class Step:
                     connection.execute(touched_keys.insert().values(**row))
                     continue
                 is_same_topic = earlier.topic_id == touched.topic_id
-                values: dict[str, object] = {"during_value": None, "outcome": ""}
+                renewed: dict[str, object] = {"during_value": None, "outcome": ""}
                 if not is_same_topic or earlier.restored_at is not None:
-                    values |= {"after_value": None, "restored_at": None, **self._intent(touched)}
+                    renewed |= {"after_value": None, "restored_at": None, **self._intent(touched)}
                 if is_same_topic and (earlier.restored_at is None or earlier.has_unanswered_call):
-                    values["ours"] = joined_entries(earlier.written_value, touched.written_value)
-                self._update_key(connection, touched, **values)
+                    renewed["ours"] = joined_entries(earlier.written_value, touched.written_value)
+                self._update_key(connection, touched, **renewed)
 
     def sending(self, keys: Iterable[TouchedKey]) -> str:
         """Record that a change of these keys is sent now; return the name of the call.
