@@ -197,7 +197,43 @@ def test_spark_and_java_are_left_out_where_neither_pyspark_nor_airflow_is(
     assert found["spark"]["state"] == "failed"
 
 
-def test_clocks_that_differ_are_red(command: CommandLine) -> None:
+def test_an_airflow_whose_database_is_away_is_red_and_its_login_is_not_shown(
+    command: CommandLine,
+) -> None:
+    url = "postgresql+psycopg://me:MARKED-SECRET@127.0.0.1:1/x"
+    command.environment |= {
+        "AIRFLOW_HOME": str(command.folder / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url,
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": url,
+    }
+    typed = command.type("self-check", "--json", "--timeout", "4m")
+    assert typed.code == 1
+    found = {check["what"]: check for check in json.loads(typed.out)["checks"]}
+    assert found["airflow version"]["state"] == "ok"
+    away = {"airflow dags", "airflow scheduler", "airflow dag-processor", "airflow triggerer"}
+    for what in away:
+        assert found[what]["state"] == "failed", what
+        assert "airflow db check" in found[what]["remedy"], what
+    assert "MARKED-SECRET" not in typed.out + typed.err
+
+
+def test_an_airflow_that_cannot_be_imported_is_not_taken_for_an_old_one(
+    command: CommandLine,
+) -> None:
+    command.environment |= {
+        "AIRFLOW_HOME": str(command.folder / "airflow"),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "nothing://me:MARKED-SECRET@127.0.0.1:1/x",
+    }
+    version = checks(command, "--timeout", "4m")["airflow version"]
+    assert version["state"] == "failed"
+    assert "cannot be read" in version["detail"]
+    assert "`airflow version`" in version["remedy"]
+    assert "MARKED-SECRET" not in str(version)
+
+
+def test_clocks_that_differ_are_red(command: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOISE_JAVA_HOME", NO_JAVA)
     assert command.type("ledger", "migrate").code == 0
     with open_installation(environment=command.environment) as installation:
         installation.clock = lambda: datetime.now(UTC) - timedelta(minutes=1)

@@ -89,12 +89,17 @@ def _unreadable(what: str, part: str, found: Mapping[str, Any]) -> Iterable[Chec
 
 
 def _version(found: Mapping[str, Any]) -> Iterable[CheckResult]:
+    what = "airflow version"
+    if error := found.get("unreadable", {}).get("version"):
+        remedy = "run `airflow version` to see why: Airflow itself cannot be imported as it is set"
+        yield failed(what, f"cannot be read ({error})", remedy)
+        return
     version = str(found.get("version", "unknown"))
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if _OLDEST <= numbers < _FIRST_UNKNOWN:
-        yield passed("airflow version", version)
+        yield passed(what, version)
     else:
-        yield failed("airflow version", version, "use Airflow 3.3 or later, below 4")
+        yield failed(what, version, "use Airflow 3.3 or later, below 4")
 
 
 def _plugin(found: Mapping[str, Any]) -> Iterable[CheckResult]:
