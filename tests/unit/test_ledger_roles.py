@@ -17,6 +17,7 @@ from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.run import RunState
 from tests.support.postgres import Postgres
 from tests.support.runs import SimulatedRun, change_state
+from tests.unit.test_backup import command_of, typed
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
@@ -135,6 +136,35 @@ def test_the_reading_role_reads_records_requests_and_nothing_else(
     change_state(writer, run.run_id, RunState.REJECTED)
     writer.close()
     reader.close()
+
+
+def test_a_backup_brings_rows_and_rights_back(with_roles: Postgres, tmp_path: Path) -> None:
+    plan = SimulatedRun.make(tmp_path).plan
+    writer = Ledger.open(with_roles.url(DATABASE, WRITE), lambda: NOW)
+    run = writer.propose(plan, "p", requested_by="alice")
+    change_state(writer, run.run_id, RunState.REJECTED)
+    writer.close()
+    for other in (WRITE, READ):
+        with pytest.raises(AssertionError, match="permission denied"):
+            other_url = with_roles.url(DATABASE, other)
+            typed(with_roles, tmp_path, command_of("pg_dump"), COUNTERPOISE_LEDGER=other_url)
+    owner = with_roles.url(DATABASE, MIGRATE)
+    typed(with_roles, tmp_path, command_of("pg_dump"), COUNTERPOISE_LEDGER=owner)
+    with with_roles.new_database(MIGRATE) as restored:
+        with_roles.execute(f"REVOKE ALL ON DATABASE {restored} FROM PUBLIC")
+        with_roles.execute(f"GRANT CONNECT ON DATABASE {restored} TO {WRITE}, {READ}")
+        restore = command_of("pg_restore").replace("=counterpoise ", f"={restored} ")
+        superuser = {"PGHOST": str(with_roles.folder), "PGUSER": "postgres"}
+        typed(with_roles, tmp_path, restore, **superuser)
+        reader = Ledger.open(with_roles.url(restored, READ), lambda: NOW, migrate=False)
+        writer = Ledger.open(with_roles.url(restored, WRITE), lambda: NOW)
+        assert reader.run(run.run_id).state is RunState.REJECTED
+        writer.journal(run.run_id).event("note", "after the restore")
+        assert reader.chain().verify(NOW).is_intact
+        writer.close()
+        reader.close()
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            with_roles.execute("DELETE FROM events", restored, WRITE)
 
 
 @pytest.mark.parametrize("column", ["id", "obeyed_at"])
