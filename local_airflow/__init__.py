@@ -167,7 +167,7 @@ class LocalAirflow:
             process.wait()
 
     def _start(self) -> None:
-        self.home.directory.mkdir(parents=True, exist_ok=True)
+        self.home.temporary_files.mkdir(parents=True, exist_ok=True)
         self.home.write_local_settings()
         self._passwords = self.home.write_passwords(self._users)
         (port,) = free_ports(1)

@@ -109,6 +109,11 @@ class AirflowHome:
         return self.directory / "task-logs"
 
     @property
+    def temporary_files(self) -> Path:
+        """Return the folder for what tasks remove when they end; one that is killed does not."""
+        return self.directory / "tmp"
+
+    @property
     def config(self) -> Path:
         return self.directory / "airflow.cfg"
 
@@ -179,6 +184,7 @@ def environment(
         "NO_PROXY": _with_loopback("NO_PROXY"),
         "no_proxy": _with_loopback("no_proxy"),
         "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(home.temporary_files),
         "AIRFLOW_HOME": str(home.directory),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins),

@@ -2,6 +2,7 @@
 first imported.
 """
 
+import atexit
 import os
 import shutil
 import sys
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(tempfile.mkdtemp(prefix="counterpoise-airflow-"))
+OWNER = os.getpid()  # of the home: tests fork
 
 assert "airflow" not in sys.modules, "something imported Airflow before it had a home of its own"
 os.environ.update(
@@ -35,14 +37,20 @@ os.environ.update(
 )
 
 
+@atexit.register
+def remove_home() -> None:
+    """Also where tests were only collected, or interrupted before the first one."""
+    if os.getpid() == OWNER:
+        shutil.rmtree(HOME, ignore_errors=True)
+
+
 @pytest.fixture(scope="session", autouse=True)
-def airflow_home() -> Iterator[Path]:
+def airflow_home() -> Path:
     """The home, with a migrated database; gone afterwards."""
     from airflow.utils.db import initdb
 
     initdb()
-    yield HOME
-    shutil.rmtree(HOME, ignore_errors=True)
+    return HOME
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(1800)
 SECONDS = 300.0
 PLUGINS = Path(__file__).parents[2] / "plugins"
 HELLO = """\
-import sys
+import sys, tempfile
 from airflow.sdk import dag, task
 
 @dag(schedule=None)
@@ -28,6 +28,7 @@ def hello():
     def greet(params=None):
         print("good morning,", params["name"])
         print("libraries are loaded:", "pyarrow.dataset" in sys.modules)
+        print("temporary files are in", tempfile.gettempdir())
 
     greet()
 
@@ -50,20 +51,22 @@ def test_a_local_airflow_from_start_to_end(tmp_path: Path) -> None:
             for pid in (process.pid, process.keeper_pid)
         ]
         assert stat.S_IMODE(airflow.home.passwords_file.stat().st_mode) == 0o600
-        check_a_run(airflow.api("alice"))
+        check_a_run(airflow)
         check_who_may_do_what(airflow)
         check_what_the_audit_proposes(airflow)
         check_a_death_is_told(airflow)
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
 
-def check_a_run(api: AirflowApi) -> None:
+def check_a_run(airflow: LocalAirflow) -> None:
+    api = airflow.api("alice")
     run_id = api.trigger("hello", conf={"name": "Kafka"})
     assert api.wait_for_run("hello", run_id, SECONDS).state == "success"
     assert api.task_states("hello", run_id) == {"greet": "success"}
     log = api.task_log("hello", run_id, "greet")
     assert "good morning, Kafka" in log
     assert "libraries are loaded: True" in log
+    assert f"temporary files are in {airflow.home.temporary_files}" in log
     assert [run.run_id for run in api.dag_runs("hello")] == [run_id]
 
 

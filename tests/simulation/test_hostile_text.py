@@ -248,7 +248,8 @@ def test_what_is_no_text_is_refused_or_shown_as_a_mark(shell: CommandLine, text:
     typed(shell, "approve", plan, *yes)
     typed(shell, "status", plan)
     typed(shell, "status", f"run{text}")
-    typed(shell, "show", f"file{text}")
+    if "\0" not in text:  # which no argument of a process can have
+        typed(shell, "show", f"file{text}")
 
 
 @pytest.mark.parametrize("key", ["rack", "host", "cluster", "cluster_id"])
