@@ -433,6 +433,20 @@ def test_missing_snapshots_and_sizes_that_were_not_told_are_not_averaged_over() 
     assert None in found.held.values
 
 
+@pytest.mark.parametrize("moved", [0, 5])
+def test_what_a_broker_copies_onto_an_empty_disk_is_no_trend(moved: int) -> None:
+    """Broker 1 was away, and came back with a new disk under the same id."""
+    sizes: list[int | None] = [10**10 + 3600 * hour for hour in range(40)]
+    sizes[10:16] = [None, None, None, 0, 4 * 10**9, 8 * 10**9]
+    found = disk_story(sizes, replica_sets_changed={11: moved})
+    if moved:  # then nobody knows what it should hold
+        assert found.bytes_per_day is not None
+        assert found.bytes_per_day > 10**9
+    else:
+        assert (found.bytes_per_day, found.watched_seconds) == (DAY, 39 * 3600.0)
+    assert None in found.held.values
+
+
 def test_only_pairs_that_the_series_names_are_compared() -> None:
     sizes = [3600 * hour for hour in range(40)]
     found = disk_story(sizes, previous_snapshot_id={20: "demo-gone", 21: None})

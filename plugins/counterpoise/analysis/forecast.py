@@ -14,6 +14,9 @@ third snapshot. The pairs 1-2 and 3-4 grew by 60 each in 3,600 s, so the growth 
 120 / 7,200 = 1/60 bytes per second, 1,440 bytes a day. With 14,400 usable bytes the disk is full in
 10 days.
 
+A broker that comes back empty, with a new disk, copies all again: that it lost as much counts too,
+although no snapshot had told its dirs for a while.
+
 Limits: weekdays are all alike to it; what other programs write to a disk counts as used, but not as
 growth.
 """
@@ -126,14 +129,15 @@ def growth_of(log_dir_load: pa.Table, columns: SeriesColumns) -> Growth:
     """Return the growth from rows of LOG_DIR_LOAD of one cluster, since it was last rebuilt."""
     held = read_held(log_dir_load, columns)
     pairs = read_pairs(columns)
-    rate, observed_seconds = cluster_growth(held, pairs)
+    bridged = bridged_losses(held.bytes, pairs)
+    rate, observed_seconds = cluster_growth(bridged, pairs)
     latest = held.bytes[-1]
     window = TimeAxis(columns, window_start(columns), SMALL_TRACE_POINTS)
     return Growth(
         held_bytes=round(float(np.nansum(latest))) if np.isfinite(latest).any() else None,
         bytes_per_day=None if rate is None else round(rate * DAY_SECONDS),
         observed_seconds=observed_seconds,
-        disks=disk_forecasts(held, pairs, window),
+        disks=disk_forecasts(held, bridged, pairs, window),
     )
 
 
@@ -227,14 +231,34 @@ def growth_per_second(held: Floats, pairs: SnapshotPairs) -> tuple[Floats, Float
     return rates, seconds
 
 
-def cluster_growth(held: HeldBytes, pairs: SnapshotPairs) -> tuple[float | None, float]:
+def bridged_losses(held: Floats, pairs: SnapshotPairs) -> Floats:
+    """Return bytes of dirs per snapshot: where a dir was not told for a while, and then held less,
+    what it held before; unless replicas moved meanwhile, or there was a gap.
+
+    So [800, NaN, 0, 500, 800] becomes [800, 800, 0, 500, 800]: it did not grow.
+    """
+    is_paired = np.zeros(len(held), dtype=np.bool_)
+    is_paired[pairs.after[pairs.before == pairs.after - 1]] = True
+    unpaired_count = np.cumsum(~is_paired)
+    bridged = held.copy()
+    for column in range(held.shape[1]):
+        known = np.flatnonzero(np.isfinite(held[:, column]))
+        ends = np.flatnonzero(np.diff(known) > 1)  # of the times in which it was told
+        for before, after in zip(known[ends], known[ends + 1], strict=True):
+            is_less = held[after, column] < held[before, column]
+            if is_less and unpaired_count[after] == unpaired_count[before]:
+                bridged[before:after, column] = held[before, column]
+    return bridged
+
+
+def cluster_growth(held: Floats, pairs: SnapshotPairs) -> tuple[float | None, float]:
     """Return bytes per second over all log dirs, and over how many seconds they were observed:
     those of pairs that know the same dirs.
     """
-    is_known = np.isfinite(held.bytes)
+    is_known = np.isfinite(held)
     has_same_dirs = (is_known[pairs.before] == is_known[pairs.after]).all(axis=1)
     has_any_dir = is_known[pairs.after].any(axis=1)
-    sums = np.nansum(held.bytes, axis=1)[:, None]
+    sums = np.nansum(held, axis=1)[:, None]
     (rate,), (seconds,) = growth_per_second(sums, pairs.only(has_same_dirs & has_any_dir))
     return (float(rate) if np.isfinite(rate) else None), float(seconds)
 
@@ -250,14 +274,17 @@ def window_start(columns: SeriesColumns) -> int:
 
 
 def disk_forecasts(
-    held: HeldBytes, pairs: SnapshotPairs, window: TimeAxis
+    held: HeldBytes, bridged: Floats, pairs: SnapshotPairs, window: TimeAxis
 ) -> tuple[DiskForecast, ...]:
     """Return a forecast for every file system, the one that is full first first."""
     disks = list(_disks(held))
     if not disks:
         return ()
-    per_disk = np.stack([held.bytes[:, list(dirs)].sum(axis=1) for dirs in disks], axis=1)
-    rates, seconds = growth_per_second(per_disk, pairs)
+    per_disk, for_growth = (
+        np.stack([table[:, list(dirs)].sum(axis=1) for dirs in disks], axis=1)
+        for table in (held.bytes, bridged)
+    )
+    rates, seconds = growth_per_second(for_growth, pairs)
     forecasts = [
         _forecast(held, dirs, per_disk[:, disk], rates[disk], seconds[disk], window)
         for disk, dirs in enumerate(disks)
