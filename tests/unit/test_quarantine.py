@@ -258,3 +258,13 @@ def test_an_audit_links_to_the_data_docs_of_the_newest_snapshot(tmp_path: Path) 
     assert f"{index}" in message
     assert index.is_file()
     assert place.in_history() == [good]
+
+
+def test_a_snapshot_is_not_made_before_its_time_however_far_the_clock_is_behind(
+    place: Place,
+) -> None:
+    place.now = NOON - 3 * HOUR
+    with place.installation() as installation:
+        for scheduled_at, observed_at in ((NOON, NOON), (place.now - MINUTE, place.now)):
+            fresh = pipeline.fresh_snapshot(installation, "demo", scheduled_at)
+            assert fresh.observed_at == observed_at

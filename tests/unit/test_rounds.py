@@ -1,14 +1,17 @@
 """Which snapshots are analysed next, what they are compared with, and the series made of them."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from counterpoise.analysis.rounds import Round, next_round
+from counterpoise.analysis import rounds
+from counterpoise.analysis.rounds import Round
 from counterpoise.analysis.series import each_once, series_rows
-from counterpoise.history import snapshot_id_for
+from counterpoise.history import scheduled_at_of, snapshot_id_for
 from counterpoise.model.result_tables import (
     BROKER_BALANCE,
     BROKER_LOAD,
@@ -20,6 +23,12 @@ from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOTS
 
 NO_LEADER_CHANGES = LEADER_CHANGES.empty_table()
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def next_round(
+    found: pa.Table, analysed: dict[str, str | None], left_out: Sequence[str] = ()
+) -> Round:
+    return rounds.next_round(found, analysed, left_out, scheduled_at=scheduled_at_of)
 
 
 def at(hour: int, cluster: str = "demo") -> str:
@@ -88,6 +97,25 @@ def test_how_long_a_rate_may_be_a_mean_follows_how_often_snapshots_are_made() ->
     assert [row["max_seconds"] for row in hourly.rows] == [26 * 3600] * 5
     daily = next_round(manifests(0, 24, 48, 72, 96), {})
     assert [row["max_seconds"] for row in daily.rows] == [26 * 3600] * 3 + [60 * 3600] * 2
+
+
+@pytest.mark.parametrize(
+    ("clock", "is_told"),
+    [
+        (1.4, True),  # 24 minutes late
+        (1.6, False),
+        (4.0, False),  # three hours ahead, or late: nobody knows
+        (0.001, False),
+    ],
+)
+def test_no_rate_is_told_where_clock_and_schedule_contradict_each_other(
+    clock: float, is_told: bool
+) -> None:
+    """Snapshots of 12:00 and 13:00."""
+    table = manifests(0, 1).to_pylist()
+    table[1]["observed_at"] = table[0]["observed_at"] + timedelta(hours=clock)
+    found = next_round(pa.Table.from_pylist(table, schema=SNAPSHOTS), {})
+    assert found.rows[1]["max_seconds"] == (26 * 3600 if is_told else 0)
 
 
 def test_a_schedule_that_became_slower_is_known_by_its_second_interval() -> None:

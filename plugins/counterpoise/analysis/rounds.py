@@ -11,8 +11,9 @@ the results do not depend on the order of arrival.
 
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
 from typing import Any, Final
@@ -20,7 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from counterpoise.model.grouping import grouped
-from counterpoise.model.intervals import MIN_INTERVALS, max_seconds, usual_lately
+from counterpoise.model.intervals import MIN_INTERVALS, is_as_scheduled, max_seconds, usual_lately
 
 _INTERVALS: Final = 20  # that say how often snapshots are made
 _READ_TO_COMPARE: Final = ("topics", "partitions")
@@ -32,7 +33,8 @@ class Round:
     """Manifest rows, each with `previous_snapshot_id`, `is_context` and `max_seconds`.
 
     A row that is context is not analysed: another one is compared with it. Rates are means over
-    `max_seconds` at most; that follows how often the cluster's snapshots are made.
+    `max_seconds` at most; that follows how often the cluster's snapshots are made. It is 0, so that
+    no rate is told, where the clocks of both contradict the times that they were scheduled for.
     """
 
     rows: tuple[Mapping[str, Any], ...]
@@ -77,14 +79,18 @@ def files_read(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def next_round(
-    manifests: pa.Table, analysed: Mapping[str, str | None], left_out: Iterable[str] = ()
+    manifests: pa.Table,
+    analysed: Mapping[str, str | None],
+    left_out: Iterable[str] = (),
+    *,
+    scheduled_at: Callable[[str], datetime],
 ) -> Round:
     """Return the snapshots that have no result yet, or were compared with another snapshot than
     the one that is before them now.
 
     `manifests` has rows of SNAPSHOTS; `analysed` is what each analysed snapshot was compared with;
     `left_out` are ids that cannot be read. A result stays when the snapshot that it was compared
-    with is deleted.
+    with is deleted. `scheduled_at` tells the time in an id.
     """
     left_out_ids = set(left_out)
     newest: dict[str, Mapping[str, Any]] = {}  # by cluster, so far
@@ -107,9 +113,19 @@ def next_round(
             **manifest,
             "previous_snapshot_id": previous_id,
             "is_context": False,
-            "max_seconds": max_seconds(usual.get(snapshot_id)),
+            "max_seconds": max_seconds(usual.get(snapshot_id))
+            if previous is None or _is_as_scheduled(previous, manifest, scheduled_at)
+            else 0.0,
         }
     return Round(tuple(rows.values()))
+
+
+def _is_as_scheduled(
+    before: Mapping[str, Any], after: Mapping[str, Any], scheduled_at: Callable[[str], datetime]
+) -> bool:
+    passed: timedelta = after["observed_at"] - before["observed_at"]
+    wanted = scheduled_at(after["snapshot_id"]) - scheduled_at(before["snapshot_id"])
+    return is_as_scheduled(passed.total_seconds(), wanted.total_seconds())
 
 
 def _usual_seconds(manifests: Iterable[Mapping[str, Any]]) -> dict[str, float]:

@@ -16,6 +16,8 @@ GAP: Final = 2.5  # times the usual interval
 MAX_SECONDS: Final = 26 * 3600.0
 
 
+_LATE_SECONDS: Final = 1800.0  # that a snapshot may be made after its time, whatever the interval
+
 MIN_INTERVALS: Final = 3  # that say how often snapshots are made
 
 
@@ -25,6 +27,17 @@ def usual_lately(seconds: Sequence[float]) -> float:
     So a schedule that became slower is known by its second interval: 1 h, 48 h and 48 h give 48 h.
     """
     return median(seconds[-MIN_INTERVALS:]) if len(seconds) >= MIN_INTERVALS else 0.0
+
+
+def is_as_scheduled(seconds: float, scheduled_seconds: float) -> bool:
+    """Return whether about as much time passed between two snapshots as between the times that they
+    were scheduled for: half an hour more or less, or half of it.
+
+    If not, a clock jumped, or one of them was made long after its time. Snapshots of 10:00 and
+    11:00 of which both clocks said 11:00 would make an hour's bytes those of a second.
+    """
+    slack = max(_LATE_SECONDS, abs(scheduled_seconds) / 2)
+    return abs(seconds - scheduled_seconds) <= slack
 
 
 def max_seconds(usual: float | None) -> float:

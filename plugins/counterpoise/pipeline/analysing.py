@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from counterpoise import analysis
+from counterpoise import analysis, history
 from counterpoise.analysis.rounds import Round
 from counterpoise.archive import Archive
 from counterpoise.errors import CounterpoiseError
@@ -207,7 +207,9 @@ def round_by_hand(
     manifests = installation.archive.manifests(sorted(clusters))
     found = {} if is_whole else installation.results.analysed
     return analysis.next_round(
-        manifests, {name: result.previous_snapshot_id for name, result in found.items()}
+        manifests,
+        {name: result.previous_snapshot_id for name, result in found.items()},
+        scheduled_at=history.scheduled_at_of,
     )
 
 
@@ -297,10 +299,10 @@ class _Backlog:
         manifests = self.fleet.manifests(self.cluster, self.listed, is_whole=is_turn)
         readable_ids: set[str] = set()
         while True:
-            backlog = analysis.next_round(manifests, self.analysed, self.left_out)
+            backlog = self._next_round(manifests)
             if not all(row["files"] for row in backlog.rows):
                 manifests = self.fleet.manifests(self.cluster, self.listed, is_whole=True)
-                backlog = analysis.next_round(manifests, self.analysed, self.left_out)
+                backlog = self._next_round(manifests)
             round_ = backlog.begin(max_rows)
             for row in round_.rows:
                 snapshot_id = row["snapshot_id"]
@@ -318,6 +320,11 @@ class _Backlog:
                     readable_ids.add(snapshot_id)
             if all(row["snapshot_id"] in readable_ids for row in round_.rows):
                 return round_, len(round_.rows) == len(backlog.rows)
+
+    def _next_round(self, manifests: pa.Table) -> Round:
+        return analysis.next_round(
+            manifests, self.analysed, self.left_out, scheduled_at=history.scheduled_at_of
+        )
 
 
 def _series_of(results: Results, snapshot_ids: Collection[str]) -> pa.Table:

@@ -83,12 +83,15 @@ def fresh_snapshot(
 def read_snapshot(
     reader: ClusterReader, installation: Installation, cluster: str, scheduled_at: datetime
 ) -> ClusterSnapshot:
-    """Return what `fresh_snapshot` does, over a connection that is open already."""
+    """Return what `fresh_snapshot` does, over a connection that is open already.
+
+    A snapshot is never made before its time: a clock that is behind does not count.
+    """
     return take_snapshot(
         reader,
         cluster=cluster,
         snapshot_id=history.snapshot_id_for(cluster, scheduled_at),
-        observed_at=installation.clock(),
+        observed_at=max(installation.clock(), scheduled_at),
         security_protocol=installation.security_protocol(cluster),
     )
 

@@ -80,7 +80,7 @@ _WHY_UNKNOWN: Final = {
     "rebuilt": "the cluster was rebuilt",
     "recreated": "the topic was recreated",
     "reset": "the log became shorter",
-    "gap": "too long since the snapshot before",
+    "gap": "too long since the snapshot before, or a clock that jumped",
     "unknown": "an offset or a size is not known",
 }
 
