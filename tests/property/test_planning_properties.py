@@ -40,13 +40,10 @@ def clusters(draw: st.DrawFn, *, dead: bool = True, most_brokers: int = 9) -> Cl
     racks = [
         f"r{chance.randrange(rack_count)}" if rack_count else None for _ in range(broker_count)
     ]
-    fenced = (
-        draw(st.integers(1, broker_count))
-        if dead and broker_count > 2 and draw(st.booleans())
-        else None
-    )
+    max_dead = min(2, broker_count - 2) if dead else 0
+    fenced = set(draw(st.lists(st.integers(1, broker_count), max_size=max_dead)))
     brokers = [
-        {"id": n, "rack": rack, "fenced": n == fenced} for n, rack in enumerate(racks, start=1)
+        {"id": n, "rack": rack, "fenced": n in fenced} for n, rack in enumerate(racks, start=1)
     ]
     idle = draw(st.integers(0, broker_count // 2))
     holders = list(range(1, broker_count + 1 - idle))
@@ -56,7 +53,7 @@ def clusters(draw: st.DrawFn, *, dead: bool = True, most_brokers: int = 9) -> Cl
         factor = chance.choice(factors)
         for number in range(chance.randrange(1, 25)):
             replicas = chance.sample(holders, factor)
-            able = [b for b in replicas if b != fenced]
+            able = [b for b in replicas if b not in fenced]
             leader = chance.choice(able) if able else -1
             size = chance.choice([None, 0, 1000, int(chance.lognormvariate(10, 2))])
             partitions.append([f"t{topic}", number, replicas, leader, size, 0])

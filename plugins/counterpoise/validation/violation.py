@@ -95,6 +95,12 @@ class CheckedPlan:
             return frozenset((held | set(registered)) - self.live)
         return frozenset()
 
+    def is_left_to_repair(self, row: PartitionRow) -> bool:
+        """Return whether a replica stays on a dead broker that the goal does not empty: Kafka would
+        wait for it for ever, so nothing is copied beside it.
+        """
+        return not set(row.replicas) - self.leaving <= self.live
+
     @cached_property
     def has_leaders(self) -> bool:
         """Whether the snapshot has leaders; without any, each partition's first replica counts."""

@@ -56,7 +56,12 @@ class DrainingGoal(PlanningGoal):
         return "" if others else "no live broker that may take the replicas"
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        is_movable = self.may_drain(placement.cluster)
+        self.empty(placement, roles, request, self.may_drain(placement.cluster))
+
+    def empty(
+        self, placement: Placement, roles: Roles, request: PlanRequest, is_movable: Flags
+    ) -> None:
+        """Copy the replicas that leave to other brokers, of movable partitions."""
 
         def find_band(after: Placement) -> ByteBand:
             return byte_band(after, roles, request.policy.bytes_tolerance_percent)
@@ -70,8 +75,8 @@ class DrainingGoal(PlanningGoal):
 
     def copies(self, result: PlanningResult) -> Ints:
         leaving = result.before.count_on(result.roles.leaving)
-        may_drain = self.may_drain(result.cluster)
-        return np.where(may_drain, np.minimum(leaving, result.free_destinations), 0)
+        is_placeable = leaving <= result.free_destinations
+        return np.where(self.may_drain(result.cluster) & is_placeable, leaving, 0)
 
 
 class RemoveBrokers(DrainingGoal):
@@ -146,6 +151,23 @@ class Repair(DrainingGoal):
 
     def may_drain(self, cluster: ClusterArrays) -> Flags:
         return cluster.may_change  # without a leader there is no broker to copy from
+
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        """Replace all dead replicas of a partition, or none where that fits on too few brokers.
+
+        Kafka ends a reassignment when every replica of its target is in sync, so no copy could end
+        beside one that stays on a dead broker.
+        """
+        before = placement.replicas.copy()
+        is_movable = self.may_drain(placement.cluster)
+        while True:
+            self.empty(placement, roles, request, is_movable)
+            is_changed = (placement.replicas != before).any(axis=1)
+            is_half_done = is_changed & (placement.count_on(roles.leaving) > 0)
+            if not is_half_done.any():
+                return
+            is_movable = is_movable & ~is_half_done
+            placement.reset_to(before.copy())
 
     def reason(self, result: PlanningResult) -> str:
         if sentences := list(filter(None, (self.undone(result), left_to_repair(result)))):

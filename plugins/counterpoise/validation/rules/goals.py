@@ -33,17 +33,19 @@ def old_brokers_receive_nothing(checked: CheckedPlan) -> Iterator[Complaint]:
 def removed_brokers_end_empty(checked: CheckedPlan) -> Iterator[Complaint]:
     """Require that no replica stays but those that the request, or a budget, leaves out, and those
     of partitions that goal repair has to come to first: with a replica on another dead broker.
+    These may be led by another replica meanwhile.
     """
     if checked.plan.goal is not Goal.REMOVE_BROKERS or checked.plan.deferred.partitions:
         return
-    for move in checked.plan.moves:
-        if staying := sorted(checked.named & set(move.replicas_after)):
+    for move, row in checked.known_moves:
+        staying = sorted(checked.named & set(move.replicas_after))
+        if staying and not checked.is_left_to_repair(row):
             what = f"would keep a replica on {list_brokers(staying)}, which the plan is to empty"
             yield about(move, what)
     for name, row in _rows_with(checked, checked.named).items():
-        is_left_to_repair = not set(row.replicas) - checked.named <= checked.live
         is_out_of_scope = name.topic in checked.topics_out_of_scope
-        if name not in checked.rows and not is_out_of_scope and not is_left_to_repair:
+        is_named = name in checked.rows
+        if not is_named and not is_out_of_scope and not checked.is_left_to_repair(row):
             message = (
                 f"{name} has a replica on a broker that the plan is to empty, and is not in the "
                 "plan"

@@ -38,7 +38,7 @@ def replication_factor_kept(checked: CheckedPlan) -> Iterator[Complaint]:
 
 def _is_as_near_as_can_be(checked: CheckedPlan, move: Move, row: PartitionRow) -> bool:
     """Whether the number of replicas is wrong only because no other broker may receive a replica,
-    or because none may be removed.
+    because goal repair has to come first, or because none may be removed.
 
     A budget may leave some partitions for later.
     """
@@ -47,6 +47,8 @@ def _is_as_near_as_can_be(checked: CheckedPlan, move: Move, row: PartitionRow) -
     number = len(move.replicas_after)
     if checked.plan.deferred.partitions:
         return min(held, wanted) <= number <= max(held, wanted)
+    if number == held < wanted and checked.is_left_to_repair(row):
+        return True
     if held <= number < wanted:
         return set(checked.able_to_receive(move)) <= set(move.replicas_after)
     if not wanted < number <= held:
