@@ -255,8 +255,8 @@ class Step:
             if keys is not None:
                 self._update_keys(connection, keys, **values)
                 return
-            is_of_run = key.run_id == self.run_id
-            connection.execute(touched_keys.update().where(is_of_run).values(**values))
+            was_restored = (key.run_id == self.run_id, key.restored_at.is_not(None))
+            connection.execute(touched_keys.update().where(*was_restored).values(**values))
 
     def note_late_call(self, call: str) -> None:
         """Note a call of this run that came after its end, so that it is settled once more."""
