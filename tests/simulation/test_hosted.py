@@ -106,8 +106,12 @@ def test_an_emergency_stop_on_msk_cancels_10_at_once(
 
 @pytest.mark.parametrize("provider", [Provider.CONFLUENT_CLOUD, Provider.MSK_SERVERLESS])
 def test_self_check_is_not_red_for_runs_that_the_provider_does_not_open(
-    shell: CommandLine, kafka: SimulatedCluster, provider: Provider
+    shell: CommandLine,
+    kafka: SimulatedCluster,
+    provider: Provider,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("COUNTERPOISE_JAVA_HOME", "/nowhere/java")  # so that no Spark starts
     kafka.denied = {"reassign partitions": "CLUSTER_AUTHORIZATION_FAILED"}
     configure(shell, provider)
     with open_installation(environment=shell.environment) as installation:

@@ -18,7 +18,7 @@ import rounds
 from pyspark.sql import SparkSession
 
 from counterpoise.model.result_tables import BROKER_BALANCE, RESULT_TABLES
-from counterpoise.spark_submit import run_job
+from counterpoise.spark_submit import START_FAST, run_job
 from tests.spark.oracle import tables_of
 from tests.spark.snapshot_files import SnapshotSpec, compacted, part, result_rows, write_history
 
@@ -182,8 +182,7 @@ def test_through_spark_submit_end_to_end(tmp_path: Path, capfd: pytest.CaptureFi
     lines: list[str] = []
 
     words = ["--store", store.as_uri(), "--round", "r1", "--snapshots", str(listed)]
-    conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-    run_job(JOBS / "analysis_round.py", words, conf=conf, log=lines.append)
+    run_job(JOBS / "analysis_round.py", words, conf=START_FAST, log=lines.append)
 
     assert lines == ["analysis_round: round r1: 3 snapshots analysed"]
     for table, rows in tables_of(HISTORY).items():

@@ -75,6 +75,7 @@ def install(folder: Path) -> Installed:
     install_command: list[str | Path] = [
         *(_BIN / "uv", "pip", "install", "--python", folder / "env" / "bin" / "python"),
         *("--constraint", _constraints(folder)),
+        "--no-compile-bytecode",  # of a thousand modules that are needed, not of all
         f"counterpoise[spark,postgres,s3] @ {wheel.as_uri()}",
         "apache-airflow",
     ]

@@ -10,15 +10,20 @@ import pytest
 from counterpoise import java_runtime
 from counterpoise.java_runtime import NoJavaError, java_executable, spark_java_home
 from local_kafka import kafka_jars
+from local_kafka.broker import LIGHT_JVM
 
 ROOT = Path(__file__).parents[2]
 
 SPARK_JOB = """
 import os
 from counterpoise.java_runtime import java_executable, spark_java_home
+from counterpoise.spark_submit import START_FAST
 os.environ["JAVA_HOME"] = str(spark_java_home())
 from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+for name, value in START_FAST.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
 print("java", java_executable())
 print("home", os.environ["JAVA_HOME"])
 print("version", spark._jvm.java.lang.System.getProperty("java.version"))
@@ -206,5 +211,5 @@ def run_spark(environment: dict[str, str]) -> dict[str, str]:
 
 def kafka_version(java: Path) -> str:
     """What Kafka's main class says of itself when started with this Java."""
-    command = [java, "-cp", f"{kafka_jars()}/*", "kafka.Kafka", "--version"]
+    command = [java, *LIGHT_JVM, "-cp", f"{kafka_jars()}/*", "kafka.Kafka", "--version"]
     return subprocess.run(command, capture_output=True, text=True, timeout=400, check=True).stdout

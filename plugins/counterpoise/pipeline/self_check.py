@@ -258,7 +258,7 @@ def _needs_spark() -> bool:
 def _check_spark(installation: Installation, timeout_seconds: float) -> Iterable[CheckResult]:
     import pyarrow as pa
 
-    from counterpoise.spark_submit import SparkJobError, run_job
+    from counterpoise.spark_submit import START_FAST, SparkJobError, run_job
 
     if not _needs_spark():
         yield left_out("spark", _NO_SPARK)
@@ -276,7 +276,7 @@ def _check_spark(installation: Installation, timeout_seconds: float) -> Iterable
                 locations.spark_jobs / _SPARK_JOB,
                 [f"{copy.root}/{path}"],
                 master=locations.spark_master,
-                conf=locations.spark_conf,
+                conf={**START_FAST, **locations.spark_conf},
                 pass_on=locations.spark_environment,
                 log=lambda _line: None,
                 timeout_seconds=timeout_seconds,
