@@ -42,7 +42,7 @@ BUCKET = "bucket"
 Expected = Callable[[str], dict[str, pa.Table]]  # the tables of a job
 JOBS = ("leader_balance", "partition_load", "analysis_round")
 COMPACTION = "history_compaction"
-KEPT = ", ".join(f"{name}: 9999d" for name in ("keep_all", "keep_hourly", "keep_daily"))
+KEPT = ", ".join(f"{name}: 3650d" for name in ("keep_all", "keep_hourly", "keep_daily"))
 SPECS = [
     SnapshotSpec(
         cluster,
