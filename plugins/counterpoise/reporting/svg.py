@@ -91,6 +91,7 @@ _SETTINGS: Final[Any] = {
     "hatch.linewidth": 1.1,
     "grid.color": GRID,
     "grid.linewidth": 0.6,
+    "lines.solid_capstyle": "butt",  # as SVG has it, so that no line has to say so
     "path.simplify": True,
 }
 

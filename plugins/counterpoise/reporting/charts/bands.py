@@ -70,7 +70,8 @@ def draw_bands(axes: "Axes", below: "Axes", bands: Sequence[EventBand], interval
             [row] * len(spans),
             "D",
             color=colour,
-            markersize=2.8,
+            markersize=3.6,
+            markeredgewidth=0,  # an edge would be said of each dot
             clip_on=False,
         )
         for first, last in spans:
