@@ -266,22 +266,22 @@ def write_leader_balance(round_: Round) -> None:
 
 
 def topic_tables(round_: Round, partitions: DataFrame) -> Tables:
-    """Return how TOPIC_BALANCE is made of the snapshots to analyse."""
+    """Return TOPIC_BALANCE of the snapshots to analyse."""
     brokers = round_.read("brokers", round_.new)
-    return {"topic_balance": lambda: build_topic_balance(round_.snapshots, brokers, partitions)}
+    return {"topic_balance": build_topic_balance(round_.snapshots, brokers, partitions)}
 
 
 def broker_tables(round_: Round) -> Tables:
-    """Return how BROKER_BALANCE is made of the replicas."""
+    """Return BROKER_BALANCE, from the replicas."""
     brokers, replicas = round_.read("brokers", round_.new), round_.read("replicas", round_.new)
-    return {"broker_balance": lambda: build_broker_balance(round_.snapshots, brokers, replicas)}
+    return {"broker_balance": build_broker_balance(round_.snapshots, brokers, replicas)}
 
 
 def change_tables(round_: Round, partitions: DataFrame, changes: DataFrame) -> Tables:
-    """Return how LEADER_CHANGES and SNAPSHOT_CHANGES are made of the rows of `only_changes`."""
+    """Return LEADER_CHANGES and SNAPSHOT_CHANGES, from the rows of `only_changes`."""
     return {
-        "leader_changes": lambda: build_leader_changes(round_.snapshots, changes),
-        "snapshot_changes": lambda: build_snapshot_changes(round_, partitions, changes),
+        "leader_changes": build_leader_changes(round_.snapshots, changes),
+        "snapshot_changes": build_snapshot_changes(round_, partitions, changes),
     }
 
 

@@ -195,19 +195,19 @@ def write_partition_load(round_: Round) -> None:
 
 
 def load_tables(round_: Round, loads: DataFrame) -> Tables:
-    """Return how each table is made of the rows of `with_load`."""
+    """Return PARTITION_LOAD, TOPIC_LOAD and BROKER_LOAD, from the rows of `with_load`."""
     snapshots, brokers = round_.snapshots, round_.read("brokers", round_.new)
     return {
-        "partition_load": lambda: build_partition_load(snapshots, loads),
-        "topic_load": lambda: build_topic_load(snapshots, loads),
-        "broker_load": lambda: build_broker_load(snapshots, brokers, loads),
+        "partition_load": build_partition_load(snapshots, loads),
+        "topic_load": build_topic_load(snapshots, loads),
+        "broker_load": build_broker_load(snapshots, brokers, loads),
     }
 
 
 def log_dir_tables(round_: Round) -> Tables:
-    """Return how LOG_DIR_LOAD is made of the log dirs that brokers report."""
+    """Return LOG_DIR_LOAD, from the log dirs that brokers report."""
     log_dirs = round_.read("log_dirs", round_.new)
-    return {"log_dir_load": lambda: build_log_dir_load(round_.snapshots, log_dirs)}
+    return {"log_dir_load": build_log_dir_load(round_.snapshots, log_dirs)}
 
 
 def main(argv: Sequence[str]) -> int:

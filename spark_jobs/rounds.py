@@ -6,7 +6,7 @@
     def write_leader_balance(round_: Round) -> None:
         brokers = round_.read("brokers")        # of all the snapshots, with the column `snapshot`
         # to results/broker_balance/round=<ROUND>/cluster_name=<CLUSTER>/
-        round_.write({"broker_balance": lambda: ...})
+        round_.write({"broker_balance": build_broker_balance(...)})
 
 `--snapshots FILE` is a JSON list of manifest rows (analysis.Round.to_json writes it), each with
 further keys: `previous_snapshot_id`, the snapshot to compare with, or null: the one of its cluster
@@ -47,7 +47,7 @@ from counterpoise.model.result_tables import CLUSTER_FOLDER
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
 from counterpoise.model.words import pluralize
 
-Tables = dict[str, Callable[[], DataFrame]]  # by name, how each is made
+Tables = dict[str, DataFrame]  # by name
 
 UNUSABLE: Final = 2  # exit status: an argument or a file cannot be used; trying again is of no use
 FAILED: Final = 1
@@ -125,8 +125,8 @@ class Round:
 
     def write(self, results: Tables) -> None:
         """Write each table, a folder for each cluster; replaces what an earlier attempt wrote."""
-        for table, build in results.items():
-            rows = build().withColumn(CLUSTER_FOLDER, F.col("cluster"))
+        for table, made in results.items():
+            rows = made.withColumn(CLUSTER_FOLDER, F.col("cluster"))
             if self._is_of_many:  # else each task would write a file for each cluster
                 rows = rows.repartition(CLUSTER_FOLDER)
             writer = rows.write.mode("overwrite").partitionBy(CLUSTER_FOLDER)
