@@ -14,7 +14,6 @@ from leader_balance import (
     CHANGE_COLUMNS,
     CHANGE_INPUTS,
     broker_tables,
-    change_tables,
     only_changes,
     topic_tables,
     with_change,
@@ -37,8 +36,7 @@ def write_analysis(round_: Round) -> None:
     )
     round_.write(
         load_tables(round_, compared)
-        | topic_tables(round_, compared)
-        | change_tables(round_, compared, only_changes(compared))
+        | topic_tables(round_, compared, only_changes(compared))
         | broker_tables(round_)
         | log_dir_tables(round_)
     )

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from leader_balance import with_excess
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -177,12 +178,9 @@ def build_topic_balance_daily(balances: DataFrame) -> DataFrame:
     """Return TOPIC_BALANCE_DAILY and `output`, from TOPIC_BALANCE with `date`, `output`, `lasted`
     and `live_brokers`.
     """
-    count, live = F.col("partition_count"), F.col("live_brokers")
-    best = F.when(live > 0, (count % live > 0).cast("long")).otherwise(0)
-    excess = F.greatest(F.lit(0), F.col("most_leaders") - F.col("fewest_leaders") - best)
     return (
-        balances.where((F.col("lasted") > 0) & live.isNotNull())
-        .withColumn("excess", excess)
+        balances.where((F.col("lasted") > 0) & F.col("live_brokers").isNotNull())
+        .transform(with_excess)
         .groupBy("output", "cluster", "date", "topic")
         .agg(
             F.sum("lasted").alias("seconds"),

@@ -81,17 +81,15 @@ def build_broker_balance(
     return snapshots.select(balance, BROKER_BALANCE)
 
 
-def build_topic_balance(
-    snapshots: Snapshots, brokers: DataFrame, partitions: DataFrame
-) -> DataFrame:
-    """TOPIC_BALANCE: one row per snapshot and topic.
+def build_topic_leaders(brokers: DataFrame, partitions: DataFrame) -> DataFrame:
+    """Return the counts of TOPIC_BALANCE beside `live_brokers`: one row per snapshot and topic.
 
     `fewest_leaders` is over the live brokers, idle ones included.
     """
     live = brokers.where(~F.col("is_fenced")).select(
         "snapshot", F.col("broker_id").alias("leader"), F.lit(1).alias("is_live")
     )
-    live_counts = live.groupBy("snapshot").agg(F.count(F.lit(1)).alias("live_count"))
+    live_counts = live.groupBy("snapshot").agg(F.count(F.lit(1)).alias("live_brokers"))
     # Shuffled once: on a large cluster each broker leads little more than one partition of a topic.
     led = (
         partitions.select("snapshot", "topic", "leader", "size_bytes")
@@ -99,7 +97,7 @@ def build_topic_balance(
         .groupBy("snapshot", "topic", "leader")
         .agg(F.count(F.lit(1)).alias("led"), F.sum("size_bytes").alias("led_bytes"))
     )
-    balance = (
+    return (
         led.join(F.broadcast(live), on=["snapshot", "leader"], how="left")
         .groupBy("snapshot", "topic")
         .agg(
@@ -113,15 +111,31 @@ def build_topic_balance(
         .transform(with_fewest_leaders)
         .fillna(0, subset=["most_leaders", "size_bytes"])
     )
-    return snapshots.select(balance, TOPIC_BALANCE)
+
+
+def build_topic_balance(snapshots: Snapshots, topic_leaders: DataFrame) -> DataFrame:
+    """TOPIC_BALANCE: one row per snapshot and topic."""
+    return snapshots.select(topic_leaders, TOPIC_BALANCE)
 
 
 def with_fewest_leaders(topics: DataFrame) -> DataFrame:
     """Add `fewest_leaders`: 0 where a live broker leads none of the topic, or no broker is live."""
-    all_live_lead = F.col("leading_count") == F.col("live_count")
+    all_live_lead = F.col("leading_count") == F.col("live_brokers")
     return topics.withColumn(
         "fewest_leaders", F.when(all_live_lead, F.col("fewest_of_leading")).otherwise(F.lit(0))
     )
+
+
+def with_excess(topics: DataFrame) -> DataFrame:
+    """Add `excess`: how much max - min of a topic's leaders is above the best possible.
+
+    10 partitions on 4 live brokers, of which one leads 5 and one leads 1: max - min is 4, the best
+    possible 1 (3, 3, 2, 2), the excess 3.
+    """
+    live = F.col("live_brokers")
+    best = F.when(live > 0, (F.col("partition_count") % live > 0).cast("long")).otherwise(0)
+    max_minus_min = F.col("most_leaders") - F.col("fewest_leaders")
+    return topics.withColumn("excess", F.greatest(F.lit(0), max_minus_min - best))
 
 
 def with_change(pairs: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -193,12 +207,15 @@ def build_leader_changes(snapshots: Snapshots, changes: DataFrame) -> DataFrame:
     return snapshots.select(changes.where(F.col("kind").isNotNull()), LEADER_CHANGES)
 
 
-def build_snapshot_changes(round_: Round, partitions: DataFrame, changes: DataFrame) -> DataFrame:
+def build_snapshot_changes(
+    round_: Round, partitions: DataFrame, changes: DataFrame, topic_leaders: DataFrame
+) -> DataFrame:
     """SNAPSHOT_CHANGES: one row per snapshot, one without partitions included."""
     counts = [
         partitions.groupBy("snapshot").agg(F.count(F.lit(1)).alias("partitions")),
         build_change_counts(changes),
         build_topic_counts(round_),
+        build_uneven_topics(topic_leaders),
     ]
     result = round_.snapshots.to_analyse(round_.spark)
     for frame in counts:
@@ -222,6 +239,13 @@ def build_change_counts(changes: DataFrame) -> DataFrame:
         F.sum(F.when(kind.isNotNull(), F.col("leader_epochs"))).alias("leader_epochs"),
         F.count_if("is_replica_set_changed").alias("replica_sets_changed"),
     )
+
+
+def build_uneven_topics(topic_leaders: DataFrame) -> DataFrame:
+    """Per snapshot: how many topics are led less evenly than whole partitions allow."""
+    is_uneven = F.col("excess") > 0
+    topics = topic_leaders.transform(with_excess)
+    return topics.groupBy("snapshot").agg(F.count_if(is_uneven).alias("uneven_topics"))
 
 
 def build_topic_counts(round_: Round) -> DataFrame:
@@ -258,17 +282,7 @@ def write_leader_balance(round_: Round) -> None:
         with_change, round_.read("brokers", round_.new)
     )
     changes = round_.keep(only_changes(pairs))
-    round_.write(
-        change_tables(round_, partitions, changes)
-        | topic_tables(round_, partitions)
-        | broker_tables(round_)
-    )
-
-
-def topic_tables(round_: Round, partitions: DataFrame) -> Tables:
-    """Return TOPIC_BALANCE of the snapshots to analyse."""
-    brokers = round_.read("brokers", round_.new)
-    return {"topic_balance": build_topic_balance(round_.snapshots, brokers, partitions)}
+    round_.write(topic_tables(round_, partitions, changes) | broker_tables(round_))
 
 
 def broker_tables(round_: Round) -> Tables:
@@ -277,11 +291,16 @@ def broker_tables(round_: Round) -> Tables:
     return {"broker_balance": build_broker_balance(round_.snapshots, brokers, replicas)}
 
 
-def change_tables(round_: Round, partitions: DataFrame, changes: DataFrame) -> Tables:
-    """Return LEADER_CHANGES and SNAPSHOT_CHANGES, from the rows of `only_changes`."""
+def topic_tables(round_: Round, partitions: DataFrame, changes: DataFrame) -> Tables:
+    """Return TOPIC_BALANCE, from the partitions to analyse, LEADER_CHANGES, from the rows of
+    `only_changes`, and SNAPSHOT_CHANGES, from both.
+    """
+    snapshots, brokers = round_.snapshots, round_.read("brokers", round_.new)
+    topic_leaders = round_.keep(build_topic_leaders(brokers, partitions))
     return {
-        "leader_changes": build_leader_changes(round_.snapshots, changes),
-        "snapshot_changes": build_snapshot_changes(round_, partitions, changes),
+        "topic_balance": build_topic_balance(snapshots, topic_leaders),
+        "leader_changes": build_leader_changes(snapshots, changes),
+        "snapshot_changes": build_snapshot_changes(round_, partitions, changes, topic_leaders),
     }
 
 

@@ -129,7 +129,17 @@ def _snapshot_changes(now: SnapshotSpec, previous: SnapshotSpec | None) -> Itera
             None not in (ids_now[name], ids_before[name]) and ids_now[name] != ids_before[name]
             for name in ids_now.keys() & ids_before.keys()
         ),
+        "uneven_topics": sum(
+            row["most_leaders"] - row["fewest_leaders"] > _best(row["partition_count"], now)
+            for row in _topic_balance(now, previous)
+        ),
     }
+
+
+def _best(partition_count: int, now: SnapshotSpec) -> int:
+    """Return max - min where the live brokers lead as evenly as whole partitions allow."""
+    live = len(_live(now))
+    return int(live > 0 and partition_count % live > 0)
 
 
 def _replicas(row: Row) -> set[int]:

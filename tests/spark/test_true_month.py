@@ -9,6 +9,8 @@ The constants say which errors are allowed, and why. The last test fails for any
 that no test compares.
 """
 
+import csv
+import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -406,6 +408,16 @@ def test_topics_led_unevenly_over_the_period(page: ReportPage, truth: Truth) -> 
     note = page.sentence("were led less evenly than whole partitions allow at some time")
     assert note.startswith(f"{len(uneven)} topics of {len(truth.max_excess_seen)} were led")
     assert "known for 29 d 1" in note  # 30 days without the gap of seven hours
+
+
+def test_how_many_topics_were_led_unevenly_at_each_snapshot(
+    installation: Installation, page: ReportPage, truth: Truth
+) -> None:
+    assert "Topics led less evenly than whole partitions allow" in page.labels
+    told = installation.archive.read_report(f"{CLUSTER}/leader-balance.csv")
+    counts = [int(row["uneven_topics"]) for row in csv.DictReader(io.StringIO(told))]
+    assert counts == [truth.uneven_topics_in(seen) for seen in truth.seen][-len(counts) :]
+    assert len(set(counts)) > 2
 
 
 def assert_excess(topic: str, text: str, truth: Truth) -> None:

@@ -263,10 +263,17 @@ class Truth:
         for seen in self.seen[1:]:
             if seen.hour == GAP[1]:
                 continue
-            leaders = {seen.indexes[name]: leader for name, leader in seen.leaders.items()}
-            for topic, excess in self.excess_at(leaders, seen.brokers.keys() - seen.dead).items():
+            for topic, excess in self.excess_in(seen).items():
                 highest[topic] = max(excess, highest.get(topic, 0))
         return highest
+
+    def excess_in(self, seen: Seen) -> dict[str, int]:
+        """Return the excess of each topic in a snapshot."""
+        leaders = {seen.indexes[name]: leader for name, leader in seen.leaders.items()}
+        return self.excess_at(leaders, seen.brokers.keys() - seen.dead)
+
+    def uneven_topics_in(self, seen: Seen) -> int:
+        return sum(excess > 0 for excess in self.excess_in(seen).values())
 
     def hours_of_change(self, topic: str) -> int:
         """Return in how many hours a leader of the topic changed, or a broker came or went: what

@@ -199,6 +199,7 @@ def _changes(
         "preferred_elections": elections,
         "leader_epochs": changed + changed // 5,
         "replica_sets_changed": moved,
+        "uneven_topics": leaders.max(axis=1) - leaders.min(axis=1),
     }
 
 

@@ -304,6 +304,27 @@ def test_an_idle_broker_is_marked_and_a_command_is_at_hand() -> None:
     assert "No rebalance is needed" in Page(leader_balance_report(balance())).text
 
 
+UNEVEN_TOPICS = "Topics led less evenly than whole partitions allow"
+
+
+def test_uneven_topics_are_drawn_where_they_are_known() -> None:
+    def drawn(*counts: int | None) -> str:
+        tables = [rows(hour, [Broker(1)], uneven_topics=one) for hour, one in enumerate(counts)]
+        made = leader_balance(pa.concat_tables(tables), NO_TOPICS, cluster="demo")
+        assert made is not None
+        return leader_balance_report(made)
+
+    assert f'aria-label="{UNEVEN_TOPICS}"' in drawn(3, 0, 2)
+    assert "Not known" not in drawn(3, 0, 2)
+    in_part = drawn(None, None, 2)
+    assert f'aria-label="{UNEVEN_TOPICS}"' in in_part
+    words = "Not known where an earlier release analysed: 2 of 3 snapshots."
+    assert words in Page(in_part).text
+    unknown = drawn(None, None)
+    assert f'aria-label="{UNEVEN_TOPICS}"' not in unknown
+    assert f"{UNEVEN_TOPICS} Not known: an earlier release" in Page(unknown).text
+
+
 def test_markdown_and_json_have_the_figures_of_the_page() -> None:
     one = balance(rack=SCRIPT, topic=BREAKOUT)
     told = {"wanted": WANTED, "plan_size": SIZE, "left_out": (LeftOut("demo-9", SCRIPT),)}

@@ -258,6 +258,10 @@ def test_the_report_is_made_from_the_old_results_alone(present: Present) -> None
     assert len(rows) > len(expected()["snapshots"]), (
         "a row for each snapshot, also of those dropped since"
     )
+    assert {point["changes"]["uneven_topics"] for point in made.json["series"]} == {None}
+    with present.installation() as site:
+        page = site.archive.read_report(f"{UNDER_WAY_CLUSTER}/leader-balance.html")
+    assert "Not known: an earlier release analysed the snapshots." in page
     fleet = present.type("report", "--fleet", "--json")
     assert fleet.code == 0, fleet.err
     assert UNDER_WAY_CLUSTER in fleet.out

@@ -75,6 +75,7 @@ class SnapshotChanges:
     # None where an earlier release counted
     leaders_reassigned: int | None = None
     leaders_returned: int | None = None
+    uneven_topics: int | None = None  # led less evenly than whole partitions allow
 
     @property
     def epochs_unseen(self) -> int:

@@ -98,6 +98,8 @@ SNAPSHOT_CHANGES: Final = pa.schema(
         # rows of LEADER_CHANGES of these kinds
         optional("leaders_reassigned", INT64),
         optional("leaders_returned", INT64),
+        # led less evenly than whole partitions allow
+        optional("uneven_topics", INT64),
     ]
 )
 
@@ -107,9 +109,9 @@ SNAPSHOT_CHANGES: Final = pa.schema(
 # (their number times the average size of those kept), growth (of a log of which nothing was
 # deleted), at_least (a log that is or may be compacted: no less than this, where new records are as
 # large as those that are kept); or why it is null: first, rebuilt, recreated, reset (the log became
-# shorter), gap (too long since the snapshot before, by model/intervals.py, or its clock is not
-# before ours), unknown (an offset, a size or a topic id is
-# missing).
+# shorter), gap (too long since the snapshot before, or the clocks of the two contradict the times
+# that they were scheduled for, by model/intervals.py; or its clock is not before ours), unknown (an
+# offset, a size or a topic id is missing).
 PARTITION_LOAD: Final = pa.schema(
     [
         *_KEYS,

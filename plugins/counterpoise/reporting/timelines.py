@@ -9,6 +9,7 @@ from typing import Final
 
 from counterpoise.model.balance import BalancePoint, HeatMap, LeaderBalance, RackPoint
 from counterpoise.model.events import ClusterEvent, EventKind, SnapshotChanges
+from counterpoise.model.words import pluralize
 from counterpoise.reporting.charts import (
     HEAT_LEVELS,
     EventBand,
@@ -32,15 +33,16 @@ _BLUE, _ORANGE, _GREEN, _MAGENTA, _VIOLET = (rack_colour(index) for index in ran
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A picture of lines.
+    """A picture of lines; None where nothing of them is known, as `note` says then.
 
     `legend`: label, colour class, line style; `happened`: each row of events and its meaning.
     """
 
     title: str
-    picture: Picture
-    legend: tuple[tuple[str, str, str], ...]
+    picture: Picture | None
+    legend: tuple[tuple[str, str, str], ...] = ()
     happened: tuple[tuple[str, str], ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,29 @@ def timelines(balance: LeaderBalance) -> tuple[Timeline, ...]:
     ]
     if racks := _rack_lines(series):
         drawn.append(_timeline(balance, racks, "racks", rack_title, hundredths))
+    drawn.append(_uneven_topics(balance))
     return tuple(drawn)
+
+
+def _uneven_topics(balance: LeaderBalance) -> Timeline:
+    """Return the chart of how many topics are led unevenly, per snapshot."""
+    title = "Topics led less evenly than whole partitions allow"
+    counts = [
+        math.nan
+        if point.changes is None or point.changes.uneven_topics is None
+        else float(point.changes.uneven_topics)
+        for point in balance.series
+    ]
+    unknown_count = sum(map(math.isnan, counts))
+    if unknown_count == len(counts):
+        return Timeline(title, None, note="Not known: an earlier release analysed the snapshots.")
+    drawn = _timeline(
+        balance, [Line("uneven topics", counts, _BLUE)], "uneven", title, format_count
+    )
+    if not unknown_count:
+        return drawn
+    of_all = f"{format_count(unknown_count)} of {pluralize(len(counts), 'snapshot')}"
+    return replace(drawn, note=f"Not known where an earlier release analysed: {of_all}.")
 
 
 def _spread_lines(series: Sequence[BalancePoint]) -> list[Line]:
