@@ -11,6 +11,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+import pyarrow as pa
+
 from counterpoise.audit.auditing import compare
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.kafka_admin.simulated import SimulatedCluster
@@ -25,6 +27,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.policy import AuditPolicy, BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.result_tables import TOPIC_LOAD
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.pipeline.auditing import findings_of
 from counterpoise.planning import make_plan
@@ -220,6 +223,39 @@ def emptied() -> AuditFacts:
     return facts(healthy(picture, racks=racks_in_turn(4)), removed_by_run={4: "demo-7"})
 
 
+def one_broker() -> AuditFacts:
+    """Broker and controller in one process, as for development."""
+    cluster = healthy("orders-0: 1\norders-1: 1\n__consumer_offsets-0: 1", racks="1")
+    set_static(
+        cluster,
+        default_replication_factor="1",
+        offsets_topic_replication_factor="1",
+        transaction_state_log_replication_factor="1",
+        min_insync_replicas="1",
+    )
+    cluster.quorum = quorum(voters=(1,))
+    return facts(cluster)
+
+
+def wide_topics() -> AuditFacts:
+    """40 brokers, 20 topics that each take in a twentieth of all with 30 partitions."""
+    names = [f"events-{number}" for number in range(20)]
+    lines = []
+    for shift, name in enumerate(names):
+        for number in range(30):
+            replicas = [str((shift * 30 + number + step) % 40 + 1) for step in range(3)]
+            lines.append(f"{name}-{number}: {' '.join(replicas)} size={GB} rate=100000")
+    given = facts(healthy("\n".join(lines), racks=racks_in_turn(40)))
+    assert given.past is not None
+    keys = {"cluster": "demo", "snapshot_id": "demo-1", "observed_at": NOW}
+    loads = [
+        {**keys, "topic": name, "partition_count": 30, "bytes_in_per_second": 3_000_000}
+        for name in names
+    ]
+    past = replace(given.past, topic_load=pa.Table.from_pylist(loads, schema=TOPIC_LOAD))
+    return replace(given, past=past)
+
+
 ZOO: Final[Mapping[str, Callable[[], AuditFacts]]] = {
     "3 combined": lambda: facts(regular(3, combined=True)),
     "6 combined": lambda: facts(regular(6, combined=True)),
@@ -243,4 +279,6 @@ ZOO: Final[Mapping[str, Callable[[], AuditFacts]]] = {
     "a run under way": during_a_run,
     "one large partition": one_large_partition,
     "a broker that a run emptied": emptied,
+    "one broker": one_broker,
+    "topics of 30 partitions on 40 brokers": wide_topics,
 }

@@ -80,7 +80,8 @@ def bytes_at_full_retention(facts: AuditFacts) -> FullRetention:
 def _partition_bytes(facts: AuditFacts) -> Floats:
     """Return the bytes of one replica of each partition at full retention.
 
-    bytes by time = rate * retention.ms / 1000; unlimited where one of them is not known
+    bytes by time = rate * retention.ms / 1000; unlimited where one of them is not known; 0 where
+                    nothing is written, whatever the retention
     bytes by size = retention.bytes; unlimited where it is not set; of topics with tiered storage
                     local.retention.ms and local.retention.bytes, where they are set
     result        = the smaller of both, but no less than now; what it holds now if both are
@@ -89,8 +90,9 @@ def _partition_bytes(facts: AuditFacts) -> Floats:
     1,000 B/s and retention.ms=3,600,000 make 3.6 MB; with retention.bytes=2,000,000 that is 2 MB.
     """
     held_bytes = floats_of(pc.fill_null(facts.snapshot.partitions["size_bytes"], 0))
+    rates = _partition_rates(facts)
     with np.errstate(invalid="ignore"):  # a rate of 0 times no limit is not a number
-        bytes_by_time = _partition_rates(facts) * _limits(facts, "retention_ms") / 1000
+        bytes_by_time = np.where(rates == 0, 0.0, rates * _limits(facts, "retention_ms") / 1000)
     bytes_by_size = _limits(facts, "retention_bytes")
     is_limited_by_time = np.isfinite(bytes_by_time)
     smaller = np.minimum(bytes_by_size, bytes_by_time)

@@ -27,6 +27,9 @@ SHARE_OF_ROOM: Final = 0.8  # of what a link has left
 COORDINATOR_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 )
+# Brokers decide themselves what is deleted from these. By the last one, which metadata does not
+# mark as internal, they find segments in remote storage (KIP-405).
+BROKERS_OWN_TOPICS: Final = COORDINATOR_TOPICS | {"__remote_log_metadata"}
 
 
 def busiest_link_bytes(plan: RebalancePlan) -> int:

@@ -51,7 +51,8 @@ def _ids_of(voters: Sequence[QuorumNode]) -> str:
     title="Number of voters of the metadata quorum",
     why="The quorum works while more than half of the voters do: one voter survives no failure, an "
     "even number no more failures than one voter less would, and above five each change waits for "
-    "more disks.",
+    "more disks. Where the only voter is the only broker, too, it is an info: without that broker "
+    "there is nothing to control.",
     how="Run three voters, or five.",
     source=_KRAFT,
     needs={InspectionItem.QUORUM},
@@ -66,7 +67,8 @@ def quorum_size(facts: AuditFacts, *, most: int) -> Iterator[CheckResult]:
             f"controller {ids} is the only voter: without it nothing can be changed, and its disk "
             "has the only copy of the metadata"
         )
-        severity = Severity.CRITICAL
+        is_only_broker = facts.snapshot.registered_broker_ids == (quorum.voters[0].node_id,)
+        severity = Severity.INFO if is_only_broker else Severity.CRITICAL
     elif count > most:
         summary = (
             f"{count} voters ({ids}), more than {most}: each change waits for {quorum.majority} "

@@ -9,6 +9,7 @@ day, and for compacted topics from what they hold now.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -34,6 +35,7 @@ from counterpoise.model.disks import by_disk
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.grouping import grouped
 from counterpoise.model.load import DiskForecast, Outlook
+from counterpoise.model.movement import BROKERS_OWN_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import rows_of
@@ -222,6 +224,7 @@ def _retention_too_long(
     largest = [row for row in by_size[:MAX_EVIDENCE_ROWS] if bytes_by_topic[row] > 0]
     rows = [(topics[row], format_bytes(bytes_by_topic[row])) for row in largest]
     topic_count = int((bytes_by_topic > 0).sum())
+    shortened = _first_that_delete(facts, [topics[row] for row in by_size if bytes_by_topic[row]])
     return CheckResult(
         subjects.broker(broker_id),
         f"broker {broker_id}: its topics will hold {format_bytes(needed_bytes)} at full retention; "
@@ -231,10 +234,10 @@ def _retention_too_long(
             *(
                 add_config(
                     "topics",
-                    topics[row],
-                    {f"{_local(facts, topics[row])}retention.bytes": "BYTES_PER_PARTITION"},
+                    topic,
+                    {f"{_local(facts, topic)}retention.bytes": "BYTES_PER_PARTITION"},
                 )
-                for row in largest[:_TOPICS_IN_FIX]
+                for topic in shortened
             )
         ),
     )
@@ -256,7 +259,7 @@ def retention_without_end(facts: AuditFacts) -> Iterator[CheckResult]:
     has_no_size = pc.equal(topics["retention_bytes"], -1)
     is_endless = pc.fill_null(pc.and_(pc.and_(has_no_time, has_no_size), is_deleting), False)
     is_endless = pc.and_not(is_endless, _has_local_limit(topics))
-    names = sorted(topics.filter(is_endless)["topic"].to_pylist())
+    names = sorted({*topics.filter(is_endless)["topic"].to_pylist()} - BROKERS_OWN_TOPICS)
     if names:
         yield CheckResult(
             subjects.CLUSTER,
@@ -349,9 +352,21 @@ def _shorten_largest_topics(facts: AuditFacts, broker_id: int) -> tuple[str, ...
     replicas = facts.snapshot.replicas
     on_broker = replicas.filter(pc.equal(replicas["broker_id"], broker_id))
     sizes = on_broker.group_by("topic").aggregate([("size_bytes", "sum")])
-    largest = sizes.sort_by([("size_bytes_sum", "descending")]).slice(0, _TOPICS_IN_FIX)
-    topics = largest["topic"].to_pylist()
-    return _shorten(facts, [topic for topic in topics if not topic.startswith("__")])
+    largest_first = sizes.sort_by([("size_bytes_sum", "descending"), ("topic", "ascending")])
+    return _shorten(facts, _first_that_delete(facts, largest_first["topic"].to_pylist()))
+
+
+def _first_that_delete(facts: AuditFacts, topics: Sequence[str]) -> list[str]:
+    """Return the first of the topics that a retention shortens: not those that only compact, nor
+    those of Kafka and of platforms.
+    """
+    policies = dict(rows_of(facts.snapshot.topics, "topic", "cleanup_policy"))
+    deleting = (
+        topic
+        for topic in topics
+        if not topic.startswith("__") and "delete" in (policies.get(topic) or "delete")
+    )
+    return list(islice(deleting, _TOPICS_IN_FIX))
 
 
 def _shorten(facts: AuditFacts, topics: Sequence[str]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from counterpoise.audit.figures import per_broker
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.model import subjects
 from counterpoise.model.inspection import InspectionItem
+from counterpoise.model.movement import BROKERS_OWN_TOPICS
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, list_brokers, pluralize, verb
 from counterpoise.units import format_bytes, format_rate
@@ -35,16 +36,25 @@ _NO_RATES: Final = "the history has no rates of topics yet: they need two analys
     title="A hot topic has fewer partitions than there are brokers",
     why="A topic is as fast as its leaders: with fewer partitions than brokers, some brokers take "
     "none of its traffic, and a consumer group can share it among no more members than it has "
-    "partitions.",
+    "partitions. Hot is a topic that takes in a good part of what the cluster does, and with each "
+    "partition a good part of what a broker does.",
     how="Add partitions, a multiple of the brokers. That changes which partition a key maps to: "
     "whoever relies on order by key, on compaction or on joins needs a new topic, and producers "
     "that move to it, instead.",
     source=_MODIFY_TOPIC,
     needs={Need.HISTORY},
-    thresholds={"least_percent_of_cluster": 5, "least_kilobytes_per_second": 1000},
+    thresholds={
+        "least_percent_of_cluster": 5,
+        "least_percent_of_broker": 20,
+        "least_kilobytes_per_second": 1000,
+    },
 )
 def hot_topic_few_partitions(
-    facts: AuditFacts, *, least_percent_of_cluster: int, least_kilobytes_per_second: int
+    facts: AuditFacts,
+    *,
+    least_percent_of_cluster: int,
+    least_percent_of_broker: int,
+    least_kilobytes_per_second: int,
 ) -> Iterator[CheckResult]:
     loads = _topic_loads(facts)
     if loads is None:
@@ -55,7 +65,11 @@ def hot_topic_few_partitions(
     hot_rate = max(least_kilobytes_per_second * 1000, cluster_rate * least_percent_of_cluster / 100)
     broker_count = len(facts.snapshot.live_broker_ids)
     has_few_partitions = pc.less(loads["partition_count"], broker_count)
-    is_hot = pc.greater_equal(rates, float(hot_rate))
+    rate_of_hot_partition = cluster_rate / broker_count * least_percent_of_broker / 100
+    has_hot_partitions = pc.greater_equal(
+        pc.divide(rates, loads["partition_count"]), rate_of_hot_partition
+    )
+    is_hot = pc.and_(pc.greater_equal(rates, float(hot_rate)), has_hot_partitions)
     hot_topics = loads.filter(pc.and_(has_few_partitions, is_hot))
     for load in hot_topics.sort_by([("bytes_in_per_second", "descending")]).to_pylist():
         yield _hot_topic(facts, load, cluster_rate)
@@ -184,5 +198,6 @@ def _topic_loads(facts: AuditFacts) -> pa.Table | None:
     if not loads.num_rows:
         return None
     topics = facts.snapshot.topics
-    own_topics = topics.filter(pc.invert(topics["is_internal"]))["topic"].combine_chunks()
-    return loads.filter(pc.is_in(loads["topic"], value_set=own_topics))
+    names = {*topics.filter(pc.invert(topics["is_internal"]))["topic"].to_pylist()}
+    others = pa.array(sorted(names - BROKERS_OWN_TOPICS), pa.string())
+    return loads.filter(pc.is_in(loads["topic"], value_set=others))

@@ -38,6 +38,8 @@ _SET_RACK: Final = "broker.rack=RACK"
     source="https://kafka.apache.org/documentation/#brokerconfigs_broker.rack",
 )
 def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
+    if len(facts.snapshot.registered_broker_ids) < 2:
+        return  # there is nothing to spread
     # Of a dead broker before 4.0 the id is all that is known.
     racks = {
         broker_id: facts.snapshot.racks[broker_id] for broker_id in facts.snapshot.live_broker_ids
@@ -46,9 +48,7 @@ def racks_missing(facts: AuditFacts) -> Iterator[CheckResult]:
     if without_rack and len(without_rack) == len(racks):
         yield CheckResult(
             subjects.CLUSTER,
-            "the broker has no rack"
-            if len(racks) == 1
-            else f"none of the {len(racks):,} brokers has a rack",
+            f"none of the {pluralize(len(racks), 'live broker')} has a rack",
             fix=("# server.properties of each broker, then restart it:", *to_fill_in(_SET_RACK)),
         )
         return

@@ -51,14 +51,18 @@ _SET_BY: Final = {
     "replication-factor-1",
     Severity.CRITICAL,
     title="Partitions with one replica",
-    why="The broker's restart stops them, and the loss of its disk loses their records.",
+    why="The broker's restart stops them, and the loss of its disk loses their records. A cluster "
+    "of one broker can have no more: there it is an info.",
     how="Make a plan that gives them three replicas, or two where there are two brokers.",
     source=_INCREASE_FACTOR,
+    severities={Severity.INFO},
 )
 def replication_factor_1(facts: AuditFacts) -> Iterator[CheckResult]:
     partitions = facts.partitions
+    is_only_broker = len(facts.snapshot.registered_broker_ids) == 1
     for topic, rows in partitions.by_topic(partitions.factors == 1):
-        yield _too_few_replicas(facts, topic, rows, "one replica", _USUAL_FACTOR)
+        result = _too_few_replicas(facts, topic, rows, "one replica", _USUAL_FACTOR)
+        yield replace(result, severity=Severity.INFO) if is_only_broker else result
 
 
 @rule(
