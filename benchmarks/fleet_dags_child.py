@@ -145,20 +145,15 @@ def run_one(dag_id: str, cluster: str = "cluster-000") -> dict[str, Any]:
 
 @contextmanager
 def _rejecting() -> Iterator[None]:
-    """Answer each question with a no, whenever Airflow sleeps to wait for an answer."""
+    """Answer each question with a no."""
     from tests.dags.test_rebalance_run import NO, answer_open_questions
+    from tests.support.questions import answered_by
 
-    sleep = time.sleep
-
-    def answer_and_sleep(seconds: float) -> None:
+    def reject() -> None:
         answer_open_questions(*NO, {"approve": "alice", "approve_second": None})
-        sleep(min(seconds, 0.05))
 
-    time.sleep = answer_and_sleep  # type: ignore[assignment]
-    try:
+    with answered_by(reject):
         yield
-    finally:
-        time.sleep = sleep
 
 
 def _conf(dag_id: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import httpx
 from counterpoise.errors import CounterpoiseError
 
 FINAL_RUN_STATES = frozenset({"success", "failed"})
+WAITING_STATES = ("deferred", "awaiting_input")  # of a task that has asked, and takes an answer
 POLL_SECONDS = 0.5
 REQUEST_TIMEOUT_SECONDS = 120.0  # on a busy machine an answer has taken more than 30 s
 # Airflow may mark a task as failed that gets its response while its first process is still ending.
@@ -57,7 +58,7 @@ class PendingApproval:
     run_id: str
     task_id: str
     map_index: int
-    task_state: str  # awaiting_input once the task is deferred; shortly before that: running
+    task_state: str  # one of WAITING_STATES once the task waits; shortly before that: running
     subject: str
     body: str
     params: Mapping[str, Any]
@@ -261,7 +262,7 @@ class AirflowApi:
 
         def awaited_approval() -> PendingApproval | None:
             for approval in self.pending_approvals(dag_id, run_id):
-                if approval.task_state == "awaiting_input":
+                if approval.task_state in WAITING_STATES:
                     return approval
             state = self.dag_run(dag_id, run_id).state
             if state in FINAL_RUN_STATES:

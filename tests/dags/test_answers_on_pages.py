@@ -2,7 +2,6 @@
 on a simulated cluster.
 """
 
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +13,6 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.models import dagrun
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
-from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from fastapi.testclient import TestClient
 from sqlalchemy import select
@@ -26,15 +24,10 @@ from counterpoise.model.approval import Decision
 from counterpoise.model.run import Run, RunState
 from counterpoise.orchestration import handover
 from counterpoise.web import airflow_questions
+from tests.support.questions import answered_by
 from tests.support.web import browser, token_on
 
 ROOT = Path(__file__).parents[2]
-
-
-def waiting_tasks() -> list[str]:
-    query = select(TaskInstance.task_id).where(TaskInstance.state == "awaiting_input")
-    with create_session(scoped=False) as session:
-        return list(session.scalars(query))
 
 
 @pytest.fixture
@@ -49,7 +42,7 @@ def rebalance(
         dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
         for task_id in ("execute", "settle"):
             dag.get_task(task_id).min_wait_seconds = 0.0
-        create, sleep = dagrun.get_or_create_dagrun, time.sleep
+        create = dagrun.get_or_create_dagrun
 
         def create_with_key(**arguments: Any) -> Any:
             made = create(**arguments)
@@ -57,18 +50,11 @@ def rebalance(
             arguments["session"].commit()
             return made
 
-        def answer_meanwhile(_seconds: float) -> None:
-            monkeypatch.setattr(time, "sleep", sleep)
-            if waiting_tasks():
-                answer(installation.ledger.runs()[0])
-            sleep(0.01)
-            monkeypatch.setattr(time, "sleep", answer_meanwhile)
-
         monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
-        monkeypatch.setattr(time, "sleep", answer_meanwhile)
         monkeypatch.setattr(airflow_questions, "_PARKED_AFTER", timedelta(0))
         init_auth_manager()
-        return str(dag.test(run_conf=conf).state)
+        with answered_by(lambda: answer(installation.ledger.runs()[0])):
+            return str(dag.test(run_conf=conf).state)
 
     return run
 

@@ -1,7 +1,6 @@
 """kafka_rebalance from first task to last, with the real pipeline, on a simulated cluster."""
 
 import logging
-import time
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
@@ -36,6 +35,7 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.handover import Wanted, wanted_rebalance
+from tests.support.questions import WAITING_STATES, answered_by
 
 ROOT = Path(__file__).parents[2]
 ASKING = ["approve", "approve_second"]
@@ -71,7 +71,7 @@ def answer_open_questions(
     query = (
         select(TaskInstance)
         .options(joinedload(TaskInstance.hitl_detail))
-        .where(TaskInstance.dag_id == "kafka_rebalance", TaskInstance.state == "awaiting_input")
+        .where(TaskInstance.dag_id == "kafka_rebalance", TaskInstance.state.in_(WAITING_STATES))
     )
     with create_session(scoped=False) as session:
         for task_instance in session.scalars(query):
@@ -108,7 +108,7 @@ def rebalance(
         dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
         for task_id in ("execute", "settle"):
             dag.get_task(task_id).min_wait_seconds = 0.0
-        create, sleep = dagrun.get_or_create_dagrun, time.sleep
+        create = dagrun.get_or_create_dagrun
 
         def create_with_key(**arguments: Any) -> Any:
             run = create(**arguments)
@@ -116,24 +116,20 @@ def rebalance(
             arguments["session"].commit()
             return run
 
-        def answer_meanwhile(_seconds: float) -> None:
+        def answer_next() -> None:
             users = {"approve": user, "approve_second": second}
             if answer_open_questions(*answers[0], users) and len(answers) > 1:
                 answers.pop(0)
-            sleep(0.01)
 
         take_snapshots_asked_for()
         monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
-        # `dag.test` waits for an answer in a loop; a thread of its own to give one deadlocks with
-        # it.
-        monkeypatch.setattr(time, "sleep", answer_meanwhile)
-        ended = dag.test(
-            run_conf={
-                "goal": goal,
-                "broker_ids": list(broker_ids) if goal in NAMING_BROKERS else [],
-                **rebalance_request,
-            }
-        )
+        conf = {
+            "goal": goal,
+            "broker_ids": list(broker_ids) if goal in NAMING_BROKERS else [],
+            **rebalance_request,
+        }
+        with answered_by(answer_next):
+            ended = dag.test(run_conf=conf)
         return ended.state, {task.task_id: task.state for task in ended.get_task_instances()}
 
     return run

@@ -1,12 +1,14 @@
 """Every way in which a question can end leaves a row in the ledger, or grants nothing."""
 
+import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from counterpoise import controls, pipeline
 from counterpoise.errors import RefusedError
@@ -33,7 +35,7 @@ clusters:
 class Task:
     """What the operator uses of its task instance."""
 
-    id = "a-task-instance"
+    id = UUID("0199d1b0-0000-7000-8000-000000000001")
     dag_id = "kafka_rebalance"
     run_id = "manual__1"
 
@@ -101,9 +103,15 @@ def ask(*, is_second: bool = False) -> timedelta | None:
     operator: Any = RecordedApproval(task_id=task.task_id, is_second=is_second)
     try:
         assert operator.execute({"task_instance": task, "ti": task}) is None
-    except TaskAwaitingInput as parked:
-        return parked.timeout  # type: ignore[no-any-return]
+    except TaskDeferred as deferred:
+        return waits_for(deferred)
     return None
+
+
+def waits_for(deferred: TaskDeferred) -> timedelta:
+    """How long an answer is waited for, to the second."""
+    left = deferred.trigger.until - datetime.now(UTC)
+    return timedelta(seconds=math.ceil(left.total_seconds()))
 
 
 def answer(
@@ -117,7 +125,7 @@ def answer(
 ) -> Task:
     """Resume the task as Airflow does when an answer, or the end of the time, has come.
 
-    `page` is the question as it was shown. Raises TaskAwaitingInput where the answer cannot count.
+    `page` is the question as it was shown. Raises TaskDeferred where the answer cannot count.
     """
     task = resumed or Task(is_second=is_second)
     shown = {name: param["value"] for name, param in page["params"].items()}
@@ -224,7 +232,7 @@ def test_a_yes_with_an_unusable_rate_grants_nothing_and_the_question_stays_open(
     installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any], rate: str
 ) -> None:
     task = Task(is_second=False)
-    with pytest.raises(TaskAwaitingInput):
+    with pytest.raises(TaskDeferred):
         answer(page, "Approve", "alice", resumed=task, rate=rate, reason="x")
     assert task.pushed["the last answer that did not count"].startswith("alice: rate: ")
     assert installation.ledger.run(run["run_id"]).state is RunState.PROPOSED
@@ -243,7 +251,7 @@ def test_an_answer_from_a_page_of_another_plan_or_of_none_decides_nothing(
     option: str,
     shown: str,
 ) -> None:
-    with pytest.raises(TaskAwaitingInput):
+    with pytest.raises(TaskDeferred):
         answer(page, option, "alice", reason="x", plan=shown)
     assert installation.ledger.approvals_of(run["run_id"]) == ()
     (refused,) = refusals(installation, run)
@@ -253,9 +261,9 @@ def test_an_answer_from_a_page_of_another_plan_or_of_none_decides_nothing(
 def test_an_open_question_does_not_wait_longer_for_being_asked_again(
     installation: Installation, page: dict[str, Any]
 ) -> None:
-    with pytest.raises(TaskAwaitingInput) as parked:
+    with pytest.raises(TaskDeferred) as parked:
         answer(page, "Approve", "alice", rate="fast", reason="x")
-    assert timedelta(hours=1, minutes=59) < parked.value.timeout < timedelta(hours=2)
+    assert timedelta(hours=1, minutes=59) < waits_for(parked.value) <= timedelta(hours=2)
 
 
 def test_a_plan_that_was_not_validated_is_not_asked_about(
@@ -291,7 +299,7 @@ def test_a_dag_run_asks_about_one_plan(
 def test_a_yes_from_somebody_whom_the_policy_does_not_name_grants_nothing(
     installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any]
 ) -> None:
-    with pytest.raises(TaskAwaitingInput):
+    with pytest.raises(TaskDeferred):
         answer(page, "Approve", "mallory", rate="5MB/s", reason="x")
     assert installation.ledger.run(run["run_id"]).state is RunState.PROPOSED
     (refused,) = refusals(installation, run)
@@ -307,9 +315,11 @@ def test_a_superseded_question_is_closed_with_a_word(
     )
     assert newer is not None
     task = answer(page, "Approve", user, rate="5MB/s", reason="x")
-    assert task.pushed["decision"]["decision"] == ("superseded" if user else "timed out")
-    decisions = [one.decision for one in installation.ledger.approvals_of(run["run_id"])]
-    assert Decision.GRANTED not in decisions
+    assert task.pushed["decision"] == {
+        "decision": "superseded",
+        "reason": f"superseded by {newer['fingerprint']}",
+    }
+    assert installation.ledger.approvals_of(run["run_id"]) == ()
     assert installation.ledger.run(run["run_id"]).state is RunState.SUPERSEDED
 
 
@@ -395,7 +405,7 @@ def test_the_second_yes_is_another_persons(
 ) -> None:
     approve_first(asked)
     ask(is_second=True)
-    with pytest.raises(TaskAwaitingInput):
+    with pytest.raises(TaskDeferred):
         answer(asked[-1], "Approve", "alice", is_second=True, rate="5MB/s", reason="x")
     assert "another person" in refusals(installation, lowering)[-1]
     assert [approval.by for approval in installation.ledger.approvals_of(lowering["run_id"])] == [
@@ -431,7 +441,7 @@ def test_tasks_do_what_the_table_of_roles_says(
     ask()
 
     def answers(option: str, cell: str) -> None:
-        with nullcontext() if cell != "no" else pytest.raises(TaskAwaitingInput):
+        with nullcontext() if cell != "no" else pytest.raises(TaskDeferred):
             answer(asked[-1], option, user, rate="5MB/s", reason="x")
 
     def state() -> RunState:

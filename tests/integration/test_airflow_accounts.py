@@ -21,7 +21,7 @@ from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.run import Run, RunState
 from local_airflow import AirflowApi, LocalAirflow
-from local_airflow.api import AirflowApiError, PendingApproval
+from local_airflow.api import WAITING_STATES, AirflowApiError, PendingApproval
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_kafka.load import MB
 from tests.support.kafka_facts import ON_A_SHARED_DISK, placement
@@ -349,6 +349,39 @@ def test_an_answer_without_the_plan_leaves_the_question_open(place: Place) -> No
     place.answer(page, "Reject")
     assert place.end_of(asked) == "success"
     assert place.decisions(run) == [(Decision.REJECTED, "alice", run.fingerprint)]
+
+
+def test_a_newer_plan_closes_the_question_of_the_one_before(place: Place) -> None:
+    asked = place.bob.api.trigger(DAG, conf=DEMOTE_ANOTHER, partition_key="demo")
+    run = place.run_on_screen(place.question(asked))
+    newer = place.bob.api.trigger(DAG, conf=REMOVE, partition_key="demo")
+    question = place.question(newer)
+    assert place.end_of(asked) == "success"
+    assert place.state_of(run) is RunState.SUPERSEDED
+    assert place.decisions(run) == [], "nobody let time run out"
+    waiting = place.alice.api.pending_approvals(DAG)
+    assert [one.run_id for one in waiting if one.task_state in WAITING_STATES] == [newer]
+    of_question = f"dags/{DAG}/dagRuns/{asked}/taskInstances/approve"
+    told = place.alice.get(f"{of_question}/-1/hitlDetails")
+    assert (told["chosen_options"], told["responded_by_user"]) == (["Reject"], None)
+    decision = place.alice.get(f"{of_question}/xcomEntries/decision")["value"]
+    assert "superseded" in str(decision)
+    states = place.alice.api.task_states(DAG, asked)
+    assert (states["approve"], states["execute"]) == ("success", "skipped")
+
+    # Of the command line, say.
+    controls.record_decision(
+        place.installation,
+        place.run_on_screen(question).run_id,
+        place.run_on_screen(question).fingerprint,
+        decision=Decision.REJECTED,
+        by=Person("alice", "system:alice"),
+        reason="not this week",
+        rate=None,
+    )
+    assert place.end_of(newer) == "success"
+    assert place.alice.api.pending_approvals(DAG, newer) == []
+    assert place.replicas() == place.replicas_before
 
 
 def test_a_cancelled_run_does_not_go_on_because_somebody_clears_a_task(place: Place) -> None:

@@ -15,7 +15,7 @@ import pytest
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.run import Run, RunState
 from local_airflow import AirflowApi, LocalAirflow
-from local_airflow.api import AirflowApiError, PendingApproval
+from local_airflow.api import WAITING_STATES, AirflowApiError, PendingApproval
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_kafka.load import MB
 from tests.support.kafka_facts import ON_A_SHARED_DISK
@@ -179,7 +179,7 @@ def test_a_run_is_linked_told_and_followed_by_a_snapshot(place: Place) -> None:
     for unusable in ({"rate": "20", "reason": "x"}, {"rate": "20MB/s", "reason": " "}):
         place.answer(question, "Approve", **unusable)
         question = place.api.wait_for_approval(DAG, dag_run_id, WAIT_SECONDS)
-        assert place.api.task_states(DAG, dag_run_id)["approve"] == "awaiting_input"
+        assert place.api.task_states(DAG, dag_run_id)["approve"] in WAITING_STATES
     assert place.installation.ledger.run(run.run_id).state is RunState.PROPOSED
     refusals = [
         event.text

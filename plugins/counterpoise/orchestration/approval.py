@@ -12,26 +12,33 @@ counts only for that plan. One that cannot count (a rate without a unit, no reas
 grants nothing, and the question stays open; the task's log, an XCom of it and the run's events say
 why.
 
+While it waits, `open_question.py` closes it in Airflow where the run is superseded, or rejected
+elsewhere. Where the triggerer cannot (it does not live, or is of an older release), the task waits
+as Airflow's own do: an answer and the end of the time still count.
+
 Limits: never inside a mapped task group, where Airflow does not stop what follows a reject. Airflow
 keeps the text of a task's first question, so it cannot say what was wrong with an answer.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param
+from airflow.sdk.exceptions import TaskAwaitingInput
 
 from counterpoise.errors import InputError, RefusedError, RunConflictError
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import People, Person
-from counterpoise.model.run import Run, RunState
+from counterpoise.model.run import Run
 from counterpoise.model.safe_text import one_line, safe_logger
 from counterpoise.orchestration.delivery import tell_about_run
 from counterpoise.orchestration.handover import dag_task, planned_run
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import PLAN, RUN, page_url, show_run
+from counterpoise.orchestration.open_question import CLOSED_STATES, QuestionTrigger
 from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
@@ -43,8 +50,11 @@ _UNUSABLE = (
     "question open; the task says why (XCom, log). The page of the plan says so before you send it."
 )
 NOT_COUNTED = "the last answer that did not count"  # an XCom: who gave it, and why
-_CLOSED_STATES = (RunState.REJECTED, RunState.SUPERSEDED)
 NOBODY = Person("nobody")  # who decided when nobody answered in time
+# After the end of the time, for a triggerer that is restarted meanwhile.
+_TRIGGER_GRACE: Final = timedelta(minutes=10)
+_TRIGGER_FAILED: Final = "__fail__"  # Airflow's word for: the trigger failed, or took too long
+_GO_ON: Final = "execute_complete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +82,8 @@ class _UnusableAnswerError(Exception):
 
 
 class _ClosedError(Exception):
-    """Somebody answered, or time was up, after a newer plan took the place of this one, or after it
-    was rejected elsewhere.
+    """A newer plan took the place of this one, or it was rejected elsewhere, before an answer here
+    could count.
     """
 
     def __init__(self, run: Run) -> None:
@@ -110,8 +120,8 @@ class RecordedApproval(ApprovalOperator):
         self.is_second = is_second
 
     def execute(self, context: Any) -> Any:
-        """Ask; the task then waits in `awaiting_input` and holds no worker. Where a rule of the
-        policy approves the plan, nobody is asked.
+        """Ask; the task is then deferred and holds no worker. Where a rule of the policy approves
+        the plan, nobody is asked.
         """
         if not self.is_second and self._is_approved_by_rule(context["ti"]):
             return None
@@ -203,7 +213,35 @@ class RecordedApproval(ApprovalOperator):
         self.params["rate"] = question.default_rate
         fingerprint = run["fingerprint"]
         self.params["plan"] = Param(fingerprint, type="string", title="Plan", const=fingerprint)
-        return super().execute(context)
+        try:
+            return super().execute(context)
+        except TaskAwaitingInput:  # the question is open now
+            self._wait_beside_the_ledger(ti, run["run_id"], question.wait_for)
+
+    def _wait_beside_the_ledger(self, ti: Any, run_id: str, wait_for: timedelta) -> None:
+        """Wait as HITLOperator does, and for the end of the run elsewhere."""
+        until = datetime.now(UTC) + wait_for
+        trigger = QuestionTrigger(ti.id, run_id, until, default=self.REJECT)
+        self.defer(trigger=trigger, method_name=_GO_ON, timeout=wait_for + _TRIGGER_GRACE)
+
+    def resume_execution(
+        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any
+    ) -> Any:
+        """Go on with an answer; without a trigger, wait as HITLOperator does."""
+        if next_method != _TRIGGER_FAILED:
+            return super().resume_execution(next_method, next_kwargs, context)
+        _LOGGER.warning(
+            "The triggerer does not look after this question (%s): it waits for an answer, or for "
+            "the end of the time. Restart the triggerer after an update, and see its log",
+            (next_kwargs or {}).get("error", "no reason given"),
+        )
+        raise TaskAwaitingInput(method_name=_GO_ON, timeout=self._time_left(context["ti"]))
+
+    def _time_left(self, ti: Any) -> timedelta:
+        from counterpoise import pipeline
+
+        with airflow_installation() as installation:
+            return pipeline.time_to_answer(installation, dag_task(ti))
 
     def _record(self, ti: Any, answer: Answer) -> "Approval":
         """Record an answer in the ledger.
@@ -214,6 +252,9 @@ class RecordedApproval(ApprovalOperator):
 
         with airflow_installation() as installation:
             run = planned_run(installation, ti)
+            before = installation.ledger.run(run["run_id"])
+            if answer.decision is Decision.TIMED_OUT and before.state in CLOSED_STATES:
+                raise _ClosedError(before)
             try:
                 pipeline.check_answer(installation, dag_task(ti), answer.plan)
                 approval = controls.record_decision(
@@ -228,7 +269,7 @@ class RecordedApproval(ApprovalOperator):
                 )
             except (InputError, RefusedError) as error:
                 now = installation.ledger.run(run["run_id"])
-                if now.state in _CLOSED_STATES:
+                if now.state in CLOSED_STATES:
                     raise _ClosedError(now) from error
                 if isinstance(error, RunConflictError):
                     raise
@@ -239,7 +280,7 @@ class RecordedApproval(ApprovalOperator):
 
 def read_answer(event: Mapping[str, Any]) -> Answer:
     """Read the event with which Airflow resumes the task: a person's answer, or the default when
-    time was up.
+    time was up or the run had ended.
     """
     params = event.get("params_input") or {}
     user = event.get("responded_by_user")

@@ -20,6 +20,7 @@ from .dag_runs import (
     put_question,
     rule_that_approves,
     run_of_dag_run,
+    time_to_answer,
 )
 from .diagnosing import Examination, examine, leader_watch, try_connection
 from .emergency_stop import stop_from_plan
@@ -126,6 +127,7 @@ __all__ = [
     "snapshot_to_plan_on",
     "stop_from_plan",
     "submit_plan",
+    "time_to_answer",
     "try_connection",
     "undo_or_reason",
     "undo_plan",

@@ -28,6 +28,7 @@ from counterpoise.pipeline.planning import PlannedRun
 from counterpoise.rule_approvals import applying_rule, check_still_holds, check_validated
 
 _FIRST_QUESTION: Final = "approve"  # the task that asks the first person
+_SHORTEST_WAIT: Final = timedelta(seconds=1)
 _APPROVABLE_STATES: Final = (RunState.PROPOSED, RunState.APPROVED, RunState.HALTED)
 
 
@@ -83,8 +84,7 @@ def put_question(
             f"show that question again for plan {run.fingerprint}; start a new Dag run"
         )
     if is_again and before is not None:
-        time_left = before.asked_at + asked.wait_for - installation.clock()
-        return replace(asked, wait_for=max(time_left, timedelta(seconds=1)))
+        return replace(asked, wait_for=_time_left(installation, before, asked.wait_for))
     question = Question(
         dag_id=task.dag_id,
         dag_run_id=task.dag_run_id,
@@ -95,6 +95,20 @@ def put_question(
     )
     installation.ledger.record_question(question)
     return asked
+
+
+def time_to_answer(installation: Installation, task: DagTask) -> timedelta:
+    """Return how long an open question still waits; a second where there is nothing to answer."""
+    run = _run_of(installation, task)
+    question = installation.ledger.last_question(task.dag_id, task.dag_run_id, task.task_id)
+    if question is None or run.state not in _APPROVABLE_STATES:
+        return _SHORTEST_WAIT
+    wait_for = installation.cluster(run.cluster).policy.approval.wait_for
+    return _time_left(installation, question, wait_for)
+
+
+def _time_left(installation: Installation, question: Question, wait_for: timedelta) -> timedelta:
+    return max(question.asked_at + wait_for - installation.clock(), _SHORTEST_WAIT)
 
 
 def _check_approvable(installation: Installation, run: Run) -> None:
