@@ -39,6 +39,13 @@ Held = Mapping[int, tuple[int, int, int, int, int]]
 IDLE_BROKER: Held = {1: (6, 6, 0, 6, 180), 2: (0, 0, 0, 6, 180), 3: (0, 0, 0, 0, 0)}
 UNEVEN: Held = {1: (6, 6, 0, 4, 120), 2: (0, 0, 0, 4, 120), 3: (0, 0, 0, 4, 120)}
 EVEN: Held = {1: (2, 2, 0, 4, 120), 2: (2, 2, 0, 4, 120), 3: (2, 2, 0, 4, 120)}
+GB = 10**9
+FULL_BROKER: Held = {
+    1: (2, 2, 0, 4, 240 * GB),
+    2: (2, 2, 0, 4, 60 * GB),
+    3: (2, 2, 0, 4, 60 * GB),
+}
+UNEVEN_IN_BOTH = ((1, 6, 240 * GB), (2, 0, 60 * GB), (3, 0, 60 * GB))
 ADD_3, LEADERS = RebalanceRequest(Goal.ADD_BROKERS, (3,)), RebalanceRequest(Goal.LEADERS)
 
 
@@ -194,6 +201,83 @@ def test_uneven_leaders_are_asked_about_after_as_many_snapshots_as_the_policy_sa
         after(installation, timedelta(hours=1))
     leaders = ("leaders", [])
     assert found == [None] * 5 + [leaders, leaders, ("add-brokers", [3])]
+
+
+def test_bytes_far_from_a_fair_share_are_asked_about_where_the_policy_says_how_far(
+    installation: Installation,
+) -> None:
+    """In as many snapshots as it says; and withdrawn, like any other, when they are even again."""
+    under(installation, "{uneven_snapshots: 2, uneven_percent: 30}")
+    found = []
+    for held in (FULL_BROKER, EVEN, FULL_BROKER, FULL_BROKER):
+        analyse_by_hand(installation, held)
+        found.append(proposed(installation))
+        after(installation, timedelta(hours=1))
+    assert found == [None, None, None, ("rebalance", [])]
+    wanted = pipeline.propose(installation, "demo")
+    assert wanted is not None and wanted["reason"] == (
+        "bytes per live broker range from 60.0 GB to 240 GB, up to 100 % off the fair share; the "
+        "policy allows 30 %"
+    )
+    run = asked_for(installation, RebalanceRequest(Goal.REBALANCE))
+    assert proposed(installation) is None, "the question waits already"
+    assert pipeline.unneeded_proposal(installation, "demo") is None
+    analyse_by_hand(installation, EVEN)
+    unneeded = pipeline.unneeded_proposal(installation, "demo")
+    assert unneeded is not None and unneeded[0].run_id == run["run_id"]
+    assert unneeded[1] == "no live broker is idle, and leaders, replicas and bytes are even enough"
+    decide(installation, run, by=BOB)
+    for _ in range(2):
+        after(installation, timedelta(hours=1))
+        analyse_by_hand(installation, FULL_BROKER)
+    assert proposed(installation) is None, "bob said no"
+    after(installation, timedelta(days=8))
+    assert proposed(installation) == ("rebalance", [])
+
+
+@pytest.mark.parametrize("proposals", ["{}", "{uneven_percent: 100}"])
+def test_bytes_within_what_the_policy_allows_are_not_asked_about(
+    installation: Installation, proposals: str
+) -> None:
+    under(installation, proposals)
+    analyse_by_hand(installation, FULL_BROKER)
+    assert proposed(installation) is None
+
+
+def test_replicas_far_from_a_fair_share_are_asked_about_too(installation: Installation) -> None:
+    under(installation, "{uneven_percent: 30}")
+    analyse_by_hand(installation, {b: (2, 2, 0, n, 120) for b, n in ((1, 6), (2, 5), (3, 1))})
+    wanted = pipeline.propose(installation, "demo")
+    assert wanted is not None and wanted["goal"] == "rebalance"
+    assert wanted["reason"].startswith("replicas per live broker range from 1 to 6, up to 75 % off")
+
+
+def test_where_no_plan_would_move_anything_uneven_leaders_are_asked_about_instead(
+    installation: Installation,
+) -> None:
+    """Racks, large partitions or the policy keep the cluster as it is."""
+    policy = '{balance: {excluded_topics: ["*"]}, proposals: {uneven_percent: 30}}'
+    clusters = f"{DEMO}    policy: {policy}"
+    installation.known_clusters = parse_settings(clusters, where="clusters.yaml")
+    analyse_by_hand(installation, FULL_BROKER)
+    assert proposed(installation) is None
+    leaders_too = {b: (held, held, 0, 4, size) for b, held, size in UNEVEN_IN_BOTH}
+    analyse_by_hand(installation, leaders_too)
+    assert proposed(installation) == ("leaders", [])
+
+
+def test_a_fair_share_of_bytes_follows_the_disks(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    for broker_id, broker in kafka.brokers.items():
+        broker.disk_total_bytes = 800 * GB if broker_id == 1 else 200 * GB
+    under(installation, "{uneven_percent: 30}")
+    shares = {1: (2, 2, 0, 4, 400 * GB), 2: (2, 2, 0, 4, 100 * GB), 3: (2, 2, 0, 4, 100 * GB)}
+    analyse_by_hand(installation, shares)
+    assert proposed(installation) is None
+    analyse_by_hand(installation, dict.fromkeys(shares, (2, 2, 0, 4, 200 * GB)))
+    wanted = pipeline.propose(installation, "demo")
+    assert wanted is not None and "up to 100 % off the fair share" in wanted["reason"]
 
 
 @pytest.mark.parametrize(

@@ -270,7 +270,7 @@ def test_uneven_snapshots_are_counted_back_to_the_first_even_one_or_a_gap() -> N
 
     def count(*hours_and_brokers: tuple[int, list[Broker]]) -> int:
         found = analysed(*(rows(hour, brokers) for hour, brokers in hours_and_brokers))
-        return uneven_snapshots(found, BalancePolicy())
+        return uneven_snapshots(found, Goal.LEADERS, BalancePolicy())
 
     assert count((0, even_now)) == 0
     assert count((0, uneven), (1, even_now)) == 0

@@ -42,7 +42,7 @@ clusters:
         leader_weight: bytes-in
         disk_limit_percent: 70
         ignorable_permille: 0
-      proposals: {uneven_snapshots: 3, again_after: 14d}
+      proposals: {uneven_snapshots: 3, uneven_percent: 40, again_after: 14d}
       approval:
         approvers: [alice, bob]
         wait_for: 8h
@@ -101,7 +101,7 @@ def test_a_good_file_is_read_and_what_is_absent_has_defaults() -> None:
         disk_limit_percent=70,
         ignorable_permille=0,
     )
-    assert cluster.policy.proposals == ProposalPolicy(3, timedelta(days=14))
+    assert cluster.policy.proposals == ProposalPolicy(3, timedelta(days=14), uneven_percent=40)
     assert ClusterPolicy().proposals == ProposalPolicy(1, timedelta(days=7))
 
 

@@ -1,4 +1,4 @@
-from .balance import broker_loads, leader_balance, uneven_snapshots, wanted_goal
+from .balance import broker_loads, leader_balance
 from .flapping import elections, flapping
 from .fleets import as_of_now, fleet, fleet_entry, with_age
 from .inflow import observed_inflow, with_inflow
@@ -18,6 +18,7 @@ from .period import (
 from .rounds import Round, files_read, next_round
 from .series import compared_snapshots, each_once, latest_snapshot_id, series_rows
 from .skew import topic_skew
+from .wanted import uneven_snapshots, wanted_goal, wanted_goals
 
 __all__ = [
     "AROUND",
@@ -50,6 +51,7 @@ __all__ = [
     "typical_bytes_in",
     "uneven_snapshots",
     "wanted_goal",
+    "wanted_goals",
     "with_age",
     "with_inflow",
 ]

@@ -1,18 +1,17 @@
-"""How evenly one cluster is used, by its series and its topics, and which plan would help.
+"""How evenly one cluster is used, by its series and its topics; `wanted.py` says what would help.
 
     balance = leader_balance(series, topics, cluster="demo", since=None, until=None)
-    wanted = wanted_goal(balance, policy.balance)      # None: nothing needs doing
 
 Evenness is that of `model/evenness.py` over the live brokers. A snapshot that was analysed twice
 counts once.
 
-Limits: it compares counts of leaders, not their traffic. Whether the replica sets allow even
-leaders is for the planner to find out: it answers "nothing to do" where they do not.
+Limits: it compares counts of leaders, not their traffic.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -34,18 +33,22 @@ from counterpoise.model.balance import (
     RackBalance,
     RackPoint,
     TopicLeaderSkew,
-    WantedRebalance,
 )
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.columns import Floats, Ints
-from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, share_not_preferred
+from counterpoise.model.evenness import (
+    Evenness,
+    best_max_minus_min,
+    evenness,
+    farthest_from_share,
+    share_not_preferred,
+)
 from counterpoise.model.grouping import grouped
-from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.report import BrokerLoad
-from counterpoise.model.request import Goal
 from counterpoise.model.tables import rows_of
 
 _TOPICS_SHOWN: Final = 20
+_IGNORED_BYTES: Final = 10 * 10**9  # off a fair share: nobody moves data for less
 
 
 def leader_balance(
@@ -56,11 +59,13 @@ def leader_balance(
     since: datetime | None = None,
     until: datetime | None = None,
     wanted_topics: Collection[str] | None = None,
+    disk_bytes: Mapping[int, int] = MappingProxyType({}),
 ) -> LeaderBalance | None:
     """Return the balance of `cluster` from a table of SERIES, and of TOPIC_BALANCE with (at least)
     its latest snapshot, or the latest that is kept.
 
-    `wanted_topics`: these instead of those with the largest skew.
+    `wanted_topics`: these instead of those with the largest skew. `disk_bytes`: of each broker;
+    where one is missing, a fair share of bytes is the same for all.
 
     The period is since <= observed_at < until. None when it has no snapshot: "not enough data" is
     an answer.
@@ -68,7 +73,7 @@ def leader_balance(
     columns = read_series(series, cluster=cluster, since=since, until=until)
     if columns.snapshot_count == 0:
         return None
-    points = _points(columns)
+    points = _points(columns, disk_bytes)
     brokers = _latest_brokers(columns)
     topics_point = _newest_point(topics, points)
     all_topics = _topics(topics, cluster, topics_point)
@@ -117,71 +122,15 @@ def broker_loads(snapshot: ClusterSnapshot) -> tuple[BrokerLoad, ...]:
     )
 
 
-def wanted_goal(balance: LeaderBalance, policy: BalancePolicy) -> WantedRebalance | None:
-    """Return the plan that would help: for new brokers that hold nothing, else for uneven leaders.
-
-    Leaders are judged as they are, and as the replica order prefers them: where only the first are
-    uneven, a preferred leader election helps; where the second are, the order has to change. The
-    goal `leaders` does either.
-    """
-    latest = balance.latest
-    idle = balance.idle_broker_ids
-    if idle and latest.replicas.total >= latest.replicas.broker_count:
-        return WantedRebalance(Goal.ADD_BROKERS, idle, _idle_reason(balance))
-    reason = _why_uneven(latest, policy)
-    return WantedRebalance(Goal.LEADERS, (), reason) if reason else None
-
-
-def uneven_snapshots(balance: LeaderBalance, policy: BalancePolicy) -> int:
-    """Return how many of the newest snapshots, in a row, have more uneven leaders than the policy
-    allows. Nothing is counted across a gap, or of another cluster.
-    """
-    count = 0
-    for position in reversed(range(len(balance.series))):
-        if not _why_uneven(balance.series[position], policy):
-            break
-        count += 1
-        if position in balance.breaks:
-            break
-    return count
-
-
-def _why_uneven(point: BalancePoint, policy: BalancePolicy) -> str:
-    """Return in which way leaders are more uneven than the policy allows; "" where they are not."""
-    measures = (("preferred leaders", point.preferred_leaders), ("leaders", point.leaders))
-    for name, measured in measures:
-        allowed = measured.best_max_minus_min + policy.leaders_max_minus_min
-        if measured.max_minus_min > allowed:
-            return (
-                f"{name} per live broker range from {measured.minimum} to {measured.maximum}; "
-                f"the policy allows max - min of at most {allowed}"
-            )
-    return ""
-
-
-def _idle_reason(balance: LeaderBalance) -> str:
-    idle = balance.idle_broker_ids
-    replicas = balance.latest.replicas
-    others = replicas.broker_count - len(idle)
-    ids = ", ".join(map(str, idle))
-    subject = (
-        f"broker {ids} is live but holds"
-        if len(idle) == 1
-        else (f"brokers {ids} are live but hold")
-    )
-    elsewhere = "the other broker" if others == 1 else f"the other {others} brokers"
-    return f"{subject} no replica, while {replicas.total} replicas are on {elsewhere}"
-
-
 def _latest_brokers(columns: SeriesColumns) -> tuple[BrokerBalance, ...]:
     """Return every broker that is registered in the latest snapshot, by id."""
     return tuple(BrokerBalance(**row) for row in rows_for(BrokerBalance, columns.latest))
 
 
-def _points(columns: SeriesColumns) -> tuple[BalancePoint, ...]:
+def _points(columns: SeriesColumns, disk_bytes: Mapping[int, int]) -> tuple[BalancePoint, ...]:
     points: list[BalancePoint] = []
     for snapshot in range(columns.snapshot_count):
-        point = _point(columns, snapshot)
+        point = _point(columns, snapshot, disk_bytes)
         if points and points[-1].live_broker_ids == point.live_broker_ids:
             # One tuple for all of them: it saves memory.
             point = replace(point, live_broker_ids=points[-1].live_broker_ids)
@@ -189,7 +138,7 @@ def _points(columns: SeriesColumns) -> tuple[BalancePoint, ...]:
     return tuple(points)
 
 
-def _point(columns: SeriesColumns, snapshot: int) -> BalancePoint:
+def _point(columns: SeriesColumns, snapshot: int, disk_bytes: Mapping[int, int]) -> BalancePoint:
     rows = columns.rows(snapshot)
     is_live = columns.is_live[rows]
     racks = columns.racks[rows][is_live]
@@ -200,6 +149,7 @@ def _point(columns: SeriesColumns, snapshot: int) -> BalancePoint:
     changes = columns.changes[snapshot]
     # Of partitions that prefer a dead broker none is in its row where it has none (before 4.0).
     by_preferred = int(columns.preferred_leaders[rows].sum())
+    live_broker_ids = tuple(columns.broker_ids[rows][is_live].tolist())
     partition_count = changes.partitions if changes else by_preferred
     not_preferred = int(columns.leaders_not_preferred[rows].sum())
     return BalancePoint(
@@ -210,7 +160,12 @@ def _point(columns: SeriesColumns, snapshot: int) -> BalancePoint:
         replicas=_evenness(replicas),
         bytes=_evenness(held_bytes),
         share_not_preferred=share_not_preferred(not_preferred, partition_count),
-        live_broker_ids=tuple(columns.broker_ids[rows][is_live].tolist()),
+        live_broker_ids=live_broker_ids,
+        bytes_off_share=farthest_from_share(
+            held_bytes,
+            [disk_bytes.get(broker_id, 0) for broker_id in live_broker_ids],
+            ignored=_IGNORED_BYTES,
+        ),
         bytes_in=_known_evenness(columns.bytes_in[rows][is_live]),
         racks=_rack_points(columns, racks, leaders, replicas, held_bytes),
         changes=changes,

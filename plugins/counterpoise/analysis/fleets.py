@@ -225,6 +225,9 @@ def _of_balance(state: ClusterState) -> Iterator[EntryConcern]:
         yield EntryConcern(Concern.IDLE, _count_and_ids("idle broker", idle), len(idle))
     if state.wanted and state.wanted.goal is Goal.LEADERS:
         yield _uneven(balance)
+    if state.wanted and state.wanted.goal is Goal.REBALANCE:
+        weight = max(latest.replicas.max_over_mean, latest.bytes.max_over_mean)
+        yield EntryConcern(Concern.OFF_SHARE, state.wanted.reason, weight)
     share = latest.share_not_preferred
     if share > MAX_SHARE_NOT_PREFERRED:
         words = f"{share * 100:.0f} % of partitions not led by their preferred leader"

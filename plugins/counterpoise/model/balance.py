@@ -89,6 +89,8 @@ class BalancePoint:
     )
     racks: tuple[RackPoint, ...] = ()  # by name, the nameless one last
     changes: SnapshotChanges | None = None  # None where nobody compared it with the snapshot before
+    # of the live broker farthest from its fair share, as a part of it; what is little is 0
+    bytes_off_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ class LeaderBalance:
 
 @dataclass(frozen=True, slots=True)
 class WantedRebalance:
-    """A plan that would help, and why. `broker_ids` are the goal's brokers (none for `leaders`)."""
+    """A plan that would help, and why. `broker_ids` are the goal's brokers, if it names some."""
 
     goal: Goal
     broker_ids: tuple[int, ...]

@@ -63,6 +63,22 @@ def evenness(counts: Sequence[int]) -> Evenness:
     return Evenness(broker_count, total, minimum, maximum, maximum / mean, variation)
 
 
+def farthest_from_share(held: Ints, disks: Sequence[int], *, ignored: int = 0) -> float:
+    """Return how far the broker is from its fair share that is farthest from it, as a part of it.
+
+    Shares follow the disks, or are the same for all where the size of one is not known (0). To be
+    off by less than `ignored` is to be off by nothing. [30, 10] is 0.5 off; with disks of [3, 1]
+    it is 0.0.
+    """
+    total = int(held.sum())
+    if not total:
+        return 0.0
+    weights = np.asarray(disks if all(disks) else np.ones_like(held), dtype=np.float64)
+    fair = total * weights / weights.sum()
+    distances = np.abs(held - fair)
+    return float(np.max(np.where(distances < ignored, 0.0, distances / fair)))
+
+
 def best_max_minus_min(total: int, broker_count: int) -> int:
     """Return the smallest max - min of whole units: 0 where `total` divides evenly, else 1."""
     return 1 if broker_count and total % broker_count else 0

@@ -27,6 +27,7 @@ class Concern(StrEnum):
     DEAD = "dead broker"  # registered, but not live
     IDLE = "idle broker"  # live, and holds nothing
     UNEVEN = "uneven leaders"  # more than the policy allows
+    OFF_SHARE = "uneven replicas or bytes"  # farther from a fair share than the policy allows
     NOT_PREFERRED = (
         "not preferred"  # more than 10 % of partitions are not led by their preferred leader
     )

@@ -75,10 +75,12 @@ class ProposalPolicy:
     are uneven.
     """
 
-    # the newest ones, all with leaders beyond `leaders_max_minus_min`
+    # the newest ones, all with leaders beyond `leaders_max_minus_min`, or beyond `uneven_percent`
     uneven_snapshots: Annotated[int, Range(1, 100)] = 1
     # since somebody rejected a plan with the same goal and the same brokers
     again_after: timedelta = timedelta(days=7)
+    # of a broker's fair share: replicas or bytes farther off ask for a rebalance; None: they do not
+    uneven_percent: Annotated[int, Range(1, 1000)] | None = None
 
 
 class InFlight(StrEnum):

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise import analysis, history
-from counterpoise.errors import RefusedError
+from counterpoise.errors import RefusedError, StoreError
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeaderBalance, WantedRebalance
 from counterpoise.model.load import ClusterLoad
+from counterpoise.model.tables import rows_of
 from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.period_figures import compared_with, with_period_figures
 from counterpoise.results import Results
@@ -34,10 +35,14 @@ class ClusterAnalysis:
 
     balance: LeaderBalance
     load: ClusterLoad | None
-    wanted: WantedRebalance | None
+    would_help: tuple[WantedRebalance, ...]  # what does most first
     known: "KnownOfCluster"
     since: datetime
     until: datetime | None
+
+    @property
+    def wanted(self) -> WantedRebalance | None:
+        return self.would_help[0] if self.would_help else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +133,7 @@ def _analysis_of(
     return ClusterAnalysis(
         balance=balance,
         load=_load(known, balance, since, until, compared, end_of_days) if with_load else None,
-        wanted=analysis.wanted_goal(balance, policy.balance),
+        would_help=analysis.wanted_goals(balance, policy.balance, policy.proposals),
         known=known,
         since=since,
         until=until,
@@ -142,7 +147,8 @@ def _balance(
     after: LeaderBalance | None = None,
 ) -> LeaderBalance | None:
     series = known.series
-    if analysis.latest_snapshot_id(series, until) is None:
+    latest_id = analysis.latest_snapshot_id(series, until)
+    if latest_id is None:
         return None
     topic_balance = known.results.table("topic_balance", _latest_with_results(known, until))
     return analysis.leader_balance(
@@ -152,7 +158,23 @@ def _balance(
         since=since,
         until=until,
         wanted_topics=[topic.topic for topic in after.topics] if after else None,
+        disk_bytes=_disk_bytes(known, latest_id),
     )
+
+
+def _disk_bytes(known: KnownOfCluster, snapshot_id: str) -> dict[int, int]:
+    """Return the disk sizes of the brokers that told them, for a fair share of bytes; {} where the
+    policy does not ask for one, or where the snapshot was thinned out.
+    """
+    installation, cluster = known.installation, known.cluster
+    if installation.cluster(cluster).policy.proposals.uneven_percent is None:
+        return {}
+    archive = installation.archive
+    try:
+        brokers = archive.read_snapshot_table(archive.manifest_row(cluster, snapshot_id), "brokers")
+    except (StoreError, history.HistoryError):
+        return {}
+    return dict(rows_of(brokers.drop_null(), "broker_id", "disk_total_bytes"))
 
 
 def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:

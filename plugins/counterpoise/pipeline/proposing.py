@@ -6,18 +6,24 @@ nothing_to_ask(installation, analysed)          # both at once, of what is known
 """
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from counterpoise import access, analysis
+from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.balance import WantedRebalance
 from counterpoise.model.control import find_active_requests
 from counterpoise.model.person import Person
+from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES, Run, RunState
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.cluster_analysis import ClusterAnalysis, cluster_analysis
+from counterpoise.planning import plan_from
 from counterpoise.rule_approvals import is_refused_by_validation
+
+_LOGGER: Final = safe_logger(__name__)
 
 
 def propose(installation: Installation, cluster: str) -> dict[str, Any] | None:
@@ -32,24 +38,23 @@ def propose(installation: Installation, cluster: str) -> dict[str, Any] | None:
 
 
 def _proposal(installation: Installation, analysed: ClusterAnalysis) -> dict[str, Any] | None:
-    cluster, wanted = analysed.balance.cluster, analysed.wanted
-    if (
-        wanted is None
-        or _is_frozen(installation, cluster)
-        or not _is_lasting(installation, analysed)
-    ):
+    cluster = analysed.balance.cluster
+    if not analysed.would_help or _is_frozen(installation, cluster):
         return None
     open_runs = installation.ledger.runs(cluster=cluster, states=OPEN_STATES)
-    if any(_is_in_the_way(installation, run, wanted) for run in open_runs):
-        return None
-    if _was_rejected_lately(installation, cluster, wanted):
-        return None
-    return {
-        "cluster": cluster,
-        "goal": str(wanted.goal),
-        "broker_ids": list(wanted.broker_ids),
-        "reason": wanted.reason,
-    }
+    for wanted in analysed.would_help:
+        if not _is_lasting(installation, analysed, wanted):
+            continue
+        if any(_is_in_the_way(installation, run, wanted) for run in open_runs):
+            return None
+        if _can_be_asked_for(installation, analysed, wanted):
+            return {
+                "cluster": cluster,
+                "goal": str(wanted.goal),
+                "broker_ids": list(wanted.broker_ids),
+                "reason": wanted.reason,
+            }
+    return None
 
 
 def unneeded_proposal(installation: Installation, cluster: str) -> tuple[Run, str] | None:
@@ -78,12 +83,18 @@ def _own_proposal(installation: Installation, cluster: str) -> Run | None:
 def _unneeded(
     installation: Installation, run: Run, analysed: ClusterAnalysis
 ) -> tuple[Run, str] | None:
-    wanted = analysed.wanted
-    if wanted is None:
-        return run, "no live broker is idle, and leaders are even enough"
-    if _is_about(installation, run, wanted):
-        return None
-    return run, f"now {wanted.goal} would help: {wanted.reason}"
+    for wanted in analysed.would_help:
+        if _is_about(installation, run, wanted):
+            return None
+        # A rebalance takes the place of another plan only where it is asked for now.
+        if wanted.goal is not Goal.REBALANCE or (
+            _is_lasting(installation, analysed, wanted)
+            and _can_be_asked_for(installation, analysed, wanted)
+        ):
+            return run, f"now {wanted.goal} would help: {wanted.reason}"
+    policy = installation.cluster(run.cluster).policy.proposals
+    what = "leaders" if policy.uneven_percent is None else "leaders, replicas and bytes"
+    return run, f"no live broker is idle, and {what} are even enough"
 
 
 def _is_frozen(installation: Installation, cluster: str) -> bool:
@@ -91,15 +102,47 @@ def _is_frozen(installation: Installation, cluster: str) -> bool:
     return find_active_requests(requests, installation.clock()).frozen is not None
 
 
-def _is_lasting(installation: Installation, analysed: ClusterAnalysis) -> bool:
+def _is_lasting(
+    installation: Installation, analysed: ClusterAnalysis, wanted: WantedRebalance
+) -> bool:
     """Return whether the need is there in as many snapshots as the policy says: for an idle broker
     one is enough.
     """
-    if analysed.wanted is None or analysed.wanted.goal is not Goal.LEADERS:
+    if wanted.goal is Goal.ADD_BROKERS:
         return True
     policy = installation.cluster(analysed.balance.cluster).policy
-    found = analysis.uneven_snapshots(analysed.balance, policy.balance)
+    found = analysis.uneven_snapshots(
+        analysed.balance, wanted.goal, policy.balance, policy.proposals
+    )
     return found >= policy.proposals.uneven_snapshots
+
+
+def _can_be_asked_for(
+    installation: Installation, analysed: ClusterAnalysis, wanted: WantedRebalance
+) -> bool:
+    """Return whether nobody said no to it lately, and a plan would move something. Whether one for
+    idle brokers or for leaders does is found out by the task that makes it.
+    """
+    if _was_rejected_lately(installation, analysed.balance.cluster, wanted):
+        return False
+    return wanted.goal is not Goal.REBALANCE or _moves_something(installation, analysed, wanted)
+
+
+def _moves_something(
+    installation: Installation, analysed: ClusterAnalysis, wanted: WantedRebalance
+) -> bool:
+    """Return whether a plan of the newest snapshot does: racks, large partitions and constraints
+    may keep a cluster from being any more even.
+    """
+    cluster, snapshot_id = analysed.balance.cluster, analysed.balance.latest.snapshot_id
+    policy = installation.cluster(cluster).policy
+    try:
+        snapshot = installation.archive.read_snapshot(cluster, snapshot_id)
+        plan = plan_from(snapshot, RebalanceRequest(wanted.goal, wanted.broker_ids), policy.balance)
+    except CounterpoiseError as error:
+        _LOGGER.warning("%s: no plan is made of snapshot %s: %s", cluster, snapshot_id, error)
+        return False
+    return not plan.is_empty
 
 
 def _is_in_the_way(installation: Installation, run: Run, wanted: WantedRebalance) -> bool:

@@ -159,6 +159,7 @@ def policies() -> Iterator[Broken]:
         ("movement", "dead_broker_patience", "9999999999999d", "longer than"),
         ("movement", "dead_broker_patience", "9" * 5000 + "d", "dead_broker_patience"),
         ("proposals", "uneven_snapshots", "0", "whole number from 1 to 100"),
+        ("proposals", "uneven_percent", "0", "whole number from 1 to 1000"),
         ("proposals", "again_after", "0d", "is not a duration"),
         ("approval", "approvers", "alice", "must be a list of texts"),
         ("approval", "approvers", "[{}]", "must be text"),
