@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 from typing import Any, Final
@@ -47,14 +48,15 @@ def browser(
     def open_environment() -> Installation:
         return open_installation(environment=environment, may_migrate_ledger=False)
 
-    app = app_of(user, open_for_pages or open_environment, role=role, may_change=may_change)
-    with TestClient(
-        app,
-        raise_server_exceptions=False,
-        follow_redirects=follow_redirects,
-        root_path=root_path,
-    ) as client:
-        yield client
+    with _free_pages(open_for_pages or open_environment) as app:
+        _let_in(app, user, role, may_change)
+        with TestClient(
+            app,
+            raise_server_exceptions=False,
+            follow_redirects=follow_redirects,
+            root_path=root_path,
+        ) as client:
+            yield client
 
 
 def app_of(
@@ -66,11 +68,43 @@ def app_of(
 ) -> FastAPI:
     """Return our pages as one account sees them."""
     app = web.build_app(open_for_pages)
+    _let_in(app, user, role, may_change)
+    return app
+
+
+def _let_in(app: FastAPI, user: str, role: str, may_change: bool) -> None:
     account = SimpleAuthManagerUser(username=user, role=role)
     app.dependency_overrides[get_user] = lambda: account
     app.dependency_overrides[may_read] = lambda: None
     app.dependency_overrides[may_change_runs] = lambda: may_change
-    return app
+
+
+@dataclass(frozen=True)
+class _Pages:
+    """Our pages, over whichever installation stands in `open` now."""
+
+    app: FastAPI
+    open: list[Callable[[], Installation]]
+
+    @classmethod
+    def built(cls) -> "_Pages":
+        opened: list[Callable[[], Installation]] = []
+        return cls(web.build_app(lambda: opened[0]()), opened)
+
+
+_FREE: Final[list[_Pages]] = []
+
+
+@contextmanager
+def _free_pages(open_for_pages: Callable[[], Installation]) -> Iterator[FastAPI]:
+    """Yield pages that nobody else has now: to build them takes longer than most tests of them."""
+    pages = _FREE.pop() if _FREE else _Pages.built()
+    pages.open[:] = [open_for_pages]
+    try:
+        yield pages.app
+    finally:
+        pages.app.dependency_overrides.clear()
+        _FREE.append(pages)
 
 
 @contextmanager
