@@ -1,7 +1,7 @@
 # Two targets do everything: `make demo` and `make test`. Both set up their own environment first.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test chromium test-in-memory test-jobs test-on-brokers test-matrix soak pictures lint docs-audit requirements clean
+.PHONY: setup demo test chromium test-on-brokers test-with-airflow test-jobs test-in-memory test-shared-out test-matrix soak pictures lint docs-audit requirements clean
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -19,8 +19,10 @@ NO_PYTHON = { echo "make setup: $(PYTHON) $(1); install Python 3.11, or say wher
 LEFT_OUT := $(CURDIR)/$(VENV)/left-out.txt
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_LINK_MODE ?= copy
-# Every command starts faster, also where Python may write no bytecode of its own.
+# Every command starts faster, also where Python may write no bytecode of its own. Tests start hundreds of them, which is why
+# there it may: each would compile our code again.
 export UV_COMPILE_BYTECODE ?= 1
+test test-matrix soak pictures: export PYTHONDONTWRITEBYTECODE :=
 
 setup: $(STAMP)  ## the environment in .venv, with .venv/bin/counterpoise in it
 
@@ -39,18 +41,34 @@ demo: setup  ## the main job on a real Kafka; APPROVE=yes approves by itself, KE
 
 test: setup chromium  ## every test; the last line says what was left out and how to get it
 	@rm -f $(LEFT_OUT)
-	@COUNTERPOISE_LEFT_OUT=$(LEFT_OUT) $(MAKE) --no-print-directory --jobs=3 test-on-brokers test-in-memory test-jobs
+	@COUNTERPOISE_LEFT_OUT=$(LEFT_OUT) $(MAKE) --no-print-directory --jobs=4 \
+		test-on-brokers test-with-airflow test-jobs test-shared-out
 	@$(VENV)/bin/python -m tests.support.left_out $(LEFT_OUT)
 
 # The tests in a browser are left out where there is none and none can be fetched.
 chromium: setup
 	@$(VENV)/bin/python -m tests.support.browser
 
-# Side by side, on two processors: tests on brokers mostly wait, and whenever they do not, they go first. That side is the
-# longest; so that all three end together, some of its tests are with the jobs.
-SHARED_OUT := $(addprefix tests/integration/,test_load_on_brokers.py test_local_airflow.py test_local_kafka.py \
-	test_readme.py test_end_to_end.py test_self_check.py test_wheel.py)
-BESIDE := nice -n 5 $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+# Side by side, on two processors: tests on brokers mostly wait, and whenever they do not, they go first, before those with an
+# Airflow, which wait too; the other sides take what is left. So that all end together, some tests on brokers come after those
+# in memory.
+PYTEST := $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+BESIDE := nice -n 5 $(PYTEST)
+AIRFLOW := $(addprefix tests/integration/,test_airflow_accounts.py test_pages_of_runs.py test_airflow_faults.py \
+	test_airflow_forms.py)
+SHARED_OUT := $(addprefix tests/integration/,test_load_on_brokers.py test_local_kafka.py test_readme.py test_end_to_end.py test_wheel.py)
+
+test-on-brokers: setup
+	@$(PYTEST) tests/conformance -m on_brokers
+	@$(PYTEST) tests/matrix/test_older_kafka.py -k "kraft and share"
+	@$(PYTEST) tests/integration $(addprefix --ignore=,$(AIRFLOW) $(SHARED_OUT))
+
+test-with-airflow: setup
+	@nice -n 2 $(PYTEST) $(AIRFLOW)
+
+test-jobs: setup
+	@$(BESIDE) tests/spark
+	@$(BESIDE) tests/dags
 
 test-in-memory: setup
 	@$(BESIDE) tests/architecture tests/unit tests/property tests/simulation tests/upgrades
@@ -58,15 +76,8 @@ test-in-memory: setup
 	@$(BESIDE) tests/exploration
 	@$(BESIDE) tests/fuzzing
 
-test-jobs: setup
-	@$(BESIDE) tests/spark
-	@$(BESIDE) tests/dags
+test-shared-out: test-in-memory
 	@$(BESIDE) $(SHARED_OUT)
-
-test-on-brokers: setup
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance -m on_brokers
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix/test_older_kafka.py -k "kraft and share"
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/integration $(addprefix --ignore=,$(SHARED_OUT))
 
 test-matrix: setup chromium $(FAB_STAMP) $(CELERY_STAMP) $(S3_STAMP)  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Celery, LocalExecutor on Postgres, Kafka 3.9, runs in a browser, the services of docker-compose.yaml
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix
