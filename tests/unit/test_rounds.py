@@ -100,7 +100,7 @@ def test_how_long_a_rate_may_be_a_mean_follows_how_often_snapshots_are_made() ->
 
 
 @pytest.mark.parametrize(
-    ("clock", "is_told"),
+    ("clock", "is_known"),
     [
         (1.4, True),  # 24 minutes late
         (1.6, False),
@@ -108,14 +108,14 @@ def test_how_long_a_rate_may_be_a_mean_follows_how_often_snapshots_are_made() ->
         (0.001, False),
     ],
 )
-def test_no_rate_is_told_where_clock_and_schedule_contradict_each_other(
-    clock: float, is_told: bool
+def test_no_rate_is_known_where_clock_and_schedule_contradict_each_other(
+    clock: float, is_known: bool
 ) -> None:
     """Snapshots of 12:00 and 13:00."""
     table = manifests(0, 1).to_pylist()
     table[1]["observed_at"] = table[0]["observed_at"] + timedelta(hours=clock)
     found = next_round(pa.Table.from_pylist(table, schema=SNAPSHOTS), {})
-    assert found.rows[1]["max_seconds"] == (26 * 3600 if is_told else 0)
+    assert found.rows[1]["max_seconds"] == (26 * 3600 if is_known else 0)
 
 
 def test_a_schedule_that_became_slower_is_known_by_its_second_interval() -> None:
