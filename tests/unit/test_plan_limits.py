@@ -2,7 +2,9 @@
 for free.
 """
 
+import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from counterpoise.model.plan import MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Budget, Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan
+from tests.support.command_line import CommandLine
 from tests.support.goal_judge import assignment_after, executed, judge
 from tests.support.pictures import cluster
 
@@ -73,6 +76,23 @@ def test_a_budget_too_small_for_anything_is_named_as_the_reason() -> None:
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (3,), budget=Budget(max_bytes=10)))
     assert plan.is_empty and plan.deferred.replicas == 2
     assert "budget" in plan.reason
+
+
+def test_a_budget_takes_no_replica_to_a_broker_that_may_hold_no_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Broker 3 gives a large replica for a small one; the small one is the cheaper half of it."""
+    held = [(3, 20), (2, 5), (3, 20), (2, 1), (3, 20), (1, 1)]  # broker, MB
+    rows = [["t", n, [broker], broker, mb * 10**6] for n, (broker, mb) in enumerate(held)]
+    document = {"brokers": [{"id": 1}, {"id": 2}, {"id": 3}], "partitions": rows}
+    (tmp_path / "state.json").write_text(json.dumps(document))
+    shell = CommandLine.in_folder(tmp_path, capsys)
+    limits = ("--max-replicas-per-broker", "3", "--max-partitions", "1")
+    words = ("plan", "--state", tmp_path / "state.json", "--goal", "rebalance", *limits)
+    typed = shell.type(*words, "--out", tmp_path / "plan.json")
+    assert typed.code == 0
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert [figure["replicas_after"] for figure in plan["figures"]] == [1, 3, 2]
 
 
 def almost_even() -> ClusterSnapshot:

@@ -20,6 +20,8 @@ Of a plan that is larger than its budget the best part is kept:
         then so that every broker has given and received about the same part of what the whole plan
         would have it give and receive, small partitions first
     keep those that fit, tried in this order; take the others back
+    where a broker would then hold more replicas than it may, since what leaves it was taken back:
+        take back what comes to it, the last first; then keep others that fit
 
 Worked example: the plan moves replicas of 1, 2 and 4 GB from broker 1 to broker 3, and of 1 and 5
 GB from broker 2 to broker 3. With the first replica broker 1 has given 1/3 of its three replicas,
@@ -29,7 +31,7 @@ even itself, and brings replicas where they are missing for few bytes.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
 
@@ -198,6 +200,9 @@ def keep_copies_within(placement: Placement, before: Placement, budget: Budget) 
     is_kept = _fitting(order, copied_bytes, budget)
     if is_kept.all():
         return Deferred()
+    max_counts = np.maximum(cluster.max_counts, before.counts)
+    brokers = _BrokerCounts(before.counts.copy(), max_counts, original, replicas)
+    _keep_within_counts(is_kept, order, copied_bytes, budget, brokers)
     replicas = placement.replicas.copy()
     replicas[changed[~is_kept]] = original[~is_kept]
     placement.reset_to(replicas)
@@ -255,11 +260,83 @@ def _parts_done(brokers: Ints, order: Ints) -> _Parts:
     return np.asarray(done / counts[number_of])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _BrokerCounts:
+    """Replicas per broker with some of the changes; `original` and `replicas` are their rows."""
+
+    counts: Ints
+    max_counts: Ints
+    original: Ints
+    replicas: Ints
+
+    def sources(self, item: int) -> Ints:
+        row = self.original[item]
+        return np.asarray(row[~np.isin(row, self.replicas[item])])
+
+    def destinations(self, item: int) -> Ints:
+        row = self.replicas[item]
+        return np.asarray(row[~np.isin(row, self.original[item])])
+
+    def keep(self, item: int) -> None:
+        self.counts[self.sources(item)] -= 1
+        self.counts[self.destinations(item)] += 1
+
+    def take_back(self, item: int) -> None:
+        self.counts[self.sources(item)] += 1
+        self.counts[self.destinations(item)] -= 1
+
+    @property
+    def is_any_over(self) -> bool:
+        return bool((self.counts > self.max_counts).any())
+
+    def is_over(self, item: int) -> bool:
+        """Return whether a broker that receives a replica holds too many."""
+        destinations = self.destinations(item)
+        return bool((self.counts > self.max_counts)[destinations].any())
+
+    def has_room(self, item: int) -> bool:
+        destinations = self.destinations(item)
+        return bool((self.counts < self.max_counts)[destinations].all())
+
+
+def _keep_within_counts(
+    is_kept: Flags, order: Ints, copied_bytes: Ints, budget: Budget, brokers: _BrokerCounts
+) -> None:
+    """Change what is kept so that no broker holds more replicas than it may."""
+    for item in order[is_kept[order]].tolist():
+        brokers.keep(item)
+    if not brokers.is_any_over:
+        return
+    while (
+        brokers.is_any_over
+    ):  # what is taken back returns to its source, and may be too many there
+        for item in order[is_kept[order]][::-1].tolist():
+            if brokers.is_over(item):
+                is_kept[item] = False
+                brokers.take_back(item)
+    used_bytes, count = int(copied_bytes[is_kept].sum()), int(is_kept.sum())
+    max_bytes, max_count = _limits(budget)
+    for item in order[~is_kept[order]].tolist():
+        size_bytes = int(copied_bytes[item])
+        has_budget = count < max_count and used_bytes + size_bytes <= max_bytes
+        if has_budget and brokers.has_room(item):
+            is_kept[item] = True
+            brokers.keep(item)
+            used_bytes += size_bytes
+            count += 1
+
+
+def _limits(budget: Budget) -> tuple[float, float]:
+    """Return the most bytes and partitions of a budget."""
+    max_bytes = np.inf if budget.max_bytes is None else budget.max_bytes
+    max_count = np.inf if budget.max_partitions is None else budget.max_partitions
+    return max_bytes, max_count
+
+
 def _fitting(order: Ints, copied_bytes: Ints, budget: Budget) -> Flags:
     """Return which items fit into the budget, tried in order."""
     is_kept = np.zeros(len(order), dtype=np.bool_)
-    max_bytes = np.inf if budget.max_bytes is None else budget.max_bytes
-    max_count = np.inf if budget.max_partitions is None else budget.max_partitions
+    max_bytes, max_count = _limits(budget)
     bytes_used, count = 0, 0
     for item, size_bytes in zip(order.tolist(), copied_bytes[order].tolist(), strict=True):
         if count >= max_count:
