@@ -263,19 +263,27 @@ def check_is_told_with_a_reference(response: Any, caplog: pytest.LogCaptureFixtu
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(b"clusters: {demo: {conection: x}}", "conection"), (b"clusters: \xff", "UTF-8")],
-    ids=["malformed", "unreadable"],
+    [
+        (b"clusters: {demo: {conection: x}}", "conection"),
+        (b"clusters: \xff", "UTF-8"),
+        (None, "COUNTERPOISE_CONFIG names another file"),
+    ],
+    ids=["malformed", "unreadable", "missing"],
 )
 def test_settings_that_cannot_be_read_are_no_unknown_name(
     client: TestClient,
     environment: dict[str, str],
     caplog: pytest.LogCaptureFixture,
-    content: bytes,
+    content: bytes | None,
     complaint: str,
 ) -> None:
     run_id = propose(environment)
     write(environment, "demo/a.html", b"hello")
-    Path(environment["COUNTERPOISE_CONFIG"]).write_bytes(content)
+    config = Path(environment["COUNTERPOISE_CONFIG"])
+    if content is None:
+        config.unlink()
+    else:
+        config.write_bytes(content)
     for path in (
         "/fleet",
         "/clusters/demo",
@@ -293,6 +301,20 @@ def test_settings_that_cannot_be_read_are_no_unknown_name(
         assert "The configuration of Counterpoise (clusters.yaml, or a" in response.text, path
         assert complaint not in response.text and complaint in caplog.text
         check_is_told_with_a_reference(response, caplog)
+
+
+def test_without_any_settings_there_is_no_policy_that_narrows_what_is_seen(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No variable names a file, and there is none at the default place."""
+    monkeypatch.chdir(tmp_path)
+    run_id = propose(environment)
+    write(environment, "demo/a.html", b"hello")
+    del environment["COUNTERPOISE_CONFIG"]
+    environment["COUNTERPOISE_HOME"] = str(tmp_path / "home")
+    with web.browser(environment, "victor", role="viewer") as client:
+        for path in ("/fleet", f"/runs/{run_id}", "/reports/demo/a.html", "/ledger"):
+            assert client.get(path).status_code == 200, path
 
 
 def test_only_an_unknown_name_is_not_found(client: TestClient, environment: dict[str, str]) -> None:

@@ -119,6 +119,36 @@ def test_nobody_else_undoes_and_everybody_is_told_who_may(
     assert not started and not started_by_victor
 
 
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("approve: [oscar]}", "nother person than oscar has to approve this plan"),
+        (
+            "approve: [oscar, alice]}, approval: {critical: yes}",
+            "2 different people have to approve this plan",
+        ),
+    ],
+    ids=["nobody else", "one of two"],
+)
+def test_an_undo_that_nobody_could_approve_is_not_started(
+    environment: dict[str, str], simulated: SimulatedRun, policy: str, words: str
+) -> None:
+    assert simulated.go() is RunState.DONE
+    path = f"/runs/{simulated.run_id}/undo"
+    with starting(environment, "oscar") as (client, started):
+        token = token_on(client.get(path).text)
+        Path(environment["COUNTERPOISE_CONFIG"]).write_text(
+            "clusters: {picture: {connection: x, policy: "
+            f"{{access: {{view: [oscar], propose: [oscar], {policy}}}}}}}"
+        )
+        page = client.get(path)
+        assert page.status_code == 409 and words in page.text and "<form" not in page.text
+        sent = client.post(path, data={"form_token": token, "reason": "too early"})
+        assert sent.status_code == 409 and words in sent.text
+    assert not started
+    assert "undo plan asked" not in events(simulated)
+
+
 def test_an_undo_that_is_sent_twice_is_noted_once(
     environment: dict[str, str], simulated: SimulatedRun
 ) -> None:

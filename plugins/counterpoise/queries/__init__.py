@@ -21,6 +21,7 @@ from counterpoise.model.policy import Action, ClusterPolicy
 from counterpoise.model.report import BrokerLoad
 from counterpoise.model.run import LOOKED_AFTER_STATES, UNDER_WAY_STATES, Run, TouchedKey
 from counterpoise.model.run_progress import RunProgress
+from counterpoise.settings import Settings, read_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +185,19 @@ class Viewer:
     may_change: bool = True  # Airflow lets the account change runs, not only read them
 
 
+def settings_of_pages(installation: Installation) -> Settings:
+    """Return the settings, kept for as long as their file stays as it is; none where no variable
+    names a file and there is none at the default place.
+
+    Raises ConfigurationError where the file that a variable names is not there, or cannot be read:
+    without it, everybody would see every cluster.
+    """
+    locations = installation.locations
+    return (
+        settings_in(locations) if locations.is_default_config else read_settings(locations.config)
+    )
+
+
 def list_reports(installation: Installation) -> tuple[str, ...]:
     """Return the names of all reports."""
     return installation.archive.report_names()
@@ -193,7 +207,7 @@ def may_view(installation: Installation, report_name: str, viewer: Viewer) -> bo
     """Return whether the policy lets somebody view a report: that of its cluster, and for what is
     about several clusters, or about none that the settings name, that of each.
     """
-    settings = settings_in(installation.locations)
+    settings = settings_of_pages(installation)
     person = settings.people.airflow_user(viewer.user_id, viewer.user_name)
     folder, *rest = report_name.split("/")
     of_cluster = None if ".." in rest else settings.clusters.get(folder)

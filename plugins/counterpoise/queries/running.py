@@ -24,7 +24,7 @@ from counterpoise.execution.waits import (
     patience_of,
     words_of,
 )
-from counterpoise.installation import Installation, settings_in
+from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
 from counterpoise.model.movement import max_moves_at_once
@@ -42,7 +42,7 @@ from counterpoise.model.run import (
     why_requested,
 )
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.queries import Viewer, may_view
+from counterpoise.queries import Viewer, may_view, settings_of_pages
 from counterpoise.queries.viewing import MAY_NOT_VIEW, MayNotViewError, policy_refusal, who_may
 from counterpoise.rule_approvals import (
     MUST_NOT_RUN,
@@ -52,7 +52,6 @@ from counterpoise.rule_approvals import (
 )
 from counterpoise.settings import Settings
 from counterpoise.storage import Store
-from counterpoise.undoing import check_undoable
 
 _PLANS_KEPT: Final = 4
 _VIEWS_KEPT: Final = 8  # of those plans, at different rates
@@ -199,7 +198,7 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
     active = find_active_requests(
         requests, now, approved_at=approvals[-1].at if approvals else None
     )
-    settings = settings_in(installation.locations)
+    settings = settings_of_pages(installation)
     cluster = settings.clusters.get(run.cluster)
     limits = cluster.policy.movement if cluster else MovementPolicy()
     rules = cluster.policy.approval if cluster else None
@@ -234,27 +233,13 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
     )
 
 
-def why_not_undo(installation: Installation, details: RunDetails) -> str:
-    """Return why no plan can take back what a run moved; "" where one can."""
-    run, ledger = details.run, installation.ledger
-    if details.plan is None:
-        return f"the store does not have the plan of run {run.run_id} any more"
-    moved, later = ledger.journal(run.run_id).submissions(), ledger.moved_after(run)
-    try:
-        is_forgotten = not details.events
-        check_undoable(run, details.plan, moved, later, is_forgotten=is_forgotten, rebase=False)
-    except RefusedError as error:
-        return str(error)
-    return ""
-
-
 def plan_to_approve(installation: Installation, run: Run, rate: int | None = None) -> PlanView:
     """Return the plan of a run as it is shown with a rate, or with the one that is offered.
 
     Raises CounterpoiseError where the store does not have it.
     """
     plan = _kept_plan(installation, run)
-    cluster = settings_in(installation.locations).clusters.get(run.cluster)
+    cluster = settings_of_pages(installation).clusters.get(run.cluster)
     movement = cluster.policy.movement if cluster else MovementPolicy()
     shown_rate = approval.default_rate(plan, movement) if rate is None else rate
     return _kept_view(

@@ -12,23 +12,16 @@ from typing import Final
 from counterpoise import access
 from counterpoise.approval import why_two_people_for
 from counterpoise.errors import RefusedError, UnknownNameError
-from counterpoise.installation import Installation, settings_in
+from counterpoise.installation import Installation
 from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
 from counterpoise.model.request import Goal
 from counterpoise.model.words import join_names
-from counterpoise.queries import Viewer
+from counterpoise.queries import Viewer, settings_of_pages
 from counterpoise.settings import ClusterSettings, Settings
 
 MAY_NOT_VIEW: Final = "The policy of this cluster does not name you (view)."
 EVERYBODY: Final = "everybody whom Airflow lets change runs of kafka_rebalance"
-
-
-def keep_settings(installation: Installation) -> None:
-    """Read the settings, which are kept for as long as their file stays as it is. Raises
-    InputError.
-    """
-    settings_in(installation.locations)
 
 
 def who_may(settings: Settings, cluster: str, action: Action) -> str:
@@ -77,7 +70,7 @@ class Viewing:
         """Return what a viewer may see. Raises ConfigurationError for settings that cannot be
         read.
         """
-        settings = settings_in(installation.locations)
+        settings = settings_of_pages(installation)
         person = settings.people.airflow_user(viewer.user_id, viewer.user_name)
         may_view = (
             name

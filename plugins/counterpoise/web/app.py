@@ -15,7 +15,7 @@ from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from counterpoise.queries.viewing import keep_settings
+from counterpoise.queries import settings_of_pages
 from counterpoise.web.answers import answer_routes
 from counterpoise.web.api import api_routes, cluster_api_routes
 from counterpoise.web.audits import audit_routes
@@ -45,7 +45,7 @@ def warm_up(open_installation: OpenInstallation) -> None:
     compile_templates()
     # Of any type: it must not keep the api-server of all of Airflow from starting.
     with suppress(Exception), open_installation() as installation:
-        keep_settings(installation)
+        settings_of_pages(installation)
 
 
 def build_app(open_installation: OpenInstallation) -> FastAPI:

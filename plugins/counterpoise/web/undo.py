@@ -19,6 +19,7 @@ from counterpoise.model.request_words import CLUSTER_FIELD, UNDO_FIELD
 from counterpoise.model.run import LOOKED_AFTER_STATES, Run
 from counterpoise.queries import running
 from counterpoise.queries.running import RunDetails
+from counterpoise.queries.undo import why_not_undo
 from counterpoise.queries.viewing import airflow_refusal
 from counterpoise.web.airflow_runs import StartInAirflow
 from counterpoise.web.forms import check_form, limited
@@ -45,11 +46,11 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
             details = running.run_details(installation, run, viewer)
-            why_not = running.why_not_undo(installation, details)
+            cannot = why_not_undo(installation, details)
         refusal = undo_refusal(details, may_change=may_change)
-        status = 403 if refusal else 409 if why_not else 200
-        about, why_not = _about(run), refusal or why_not
-        return start_form(request, viewer, _TEMPLATE, about, status=status, why_not=why_not)
+        status = 403 if refusal else 409 if cannot else 200
+        why_not = refusal or cannot
+        return start_form(request, viewer, _TEMPLATE, _about(run), status=status, why_not=why_not)
 
     @router.post(
         "/runs/{run_id}/undo", dependencies=[Depends(check_form), Depends(check_may_change)]
@@ -68,8 +69,8 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
                 raise RefusedError(refusal)
             try:
                 why = controls.check_reason(limited(reason, "reason"))
-                if why_not := running.why_not_undo(installation, details):
-                    raise RefusedError(why_not)
+                if cannot := why_not_undo(installation, details):
+                    raise RefusedError(cannot)
                 wanted = {CLUSTER_FIELD: run.cluster, UNDO_FIELD: run.run_id}
                 dag_run_id = start_dag_run(DAG_ID, wanted, why)
             except (InputError, RefusedError) as error:

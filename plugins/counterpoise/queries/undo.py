@@ -1,0 +1,53 @@
+"""Whether an ended run can be undone on its page, before anything is started.
+
+why_not_undo(installation, run_details(installation, run, viewer))      # "": it can
+"""
+
+from collections.abc import Collection
+
+from counterpoise import access, approval
+from counterpoise.errors import RefusedError
+from counterpoise.installation import Installation
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.request import Goal
+from counterpoise.queries import settings_of_pages
+from counterpoise.queries.running import RunDetails
+from counterpoise.settings import Settings
+from counterpoise.undoing import check_undoable
+
+
+def why_not_undo(installation: Installation, details: RunDetails) -> str:
+    """Return why no plan can take back what a run moved, or why nobody could approve one that the
+    viewer asks for; "" where one can.
+    """
+    run, ledger = details.run, installation.ledger
+    if details.plan is None:
+        return f"the store does not have the plan of run {run.run_id} any more"
+    moved, later = ledger.journal(run.run_id).submissions(), ledger.moved_after(run)
+    try:
+        is_forgotten = not details.events
+        check_undoable(run, details.plan, moved, later, is_forgotten=is_forgotten, rebase=False)
+        _check_undo_can_be_approved(settings_of_pages(installation), details, moved)
+    except RefusedError as error:
+        return str(error)
+    return ""
+
+
+def _check_undo_can_be_approved(
+    settings: Settings, details: RunDetails, moved: Collection[TopicPartition]
+) -> None:
+    """Raise RefusedError where nobody could approve an undo plan that the viewer asks for. It may
+    need more people than is known before it is made; the task that makes it checks that.
+    """
+    cluster = settings.clusters.get(details.run.cluster)
+    if cluster is None or details.plan is None:
+        return
+    gives_up_replicas = any(
+        len(move.replicas_before) < len(move.replicas_after)
+        for move in details.plan.moves
+        if move.topic_partition in moved
+    )
+    policy = cluster.policy
+    needs_two = gives_up_replicas or approval.why_two_people_for(Goal.IMPORTED, policy.approval)
+    needed = 2 if needs_two else 1
+    access.check_somebody_may_approve(policy, settings.people, details.person, needed=needed)
