@@ -20,10 +20,12 @@ def test_pages_open_outside_the_frame_of_airflow() -> None:
     assert all("url_route" not in entry for entry in CounterpoisePlugin.external_views)
 
 
-def test_one_click_leads_from_airflow_to_the_fleet() -> None:
-    fleet, _ = menu_entries("")
-    assert fleet["nav_top_level"] and "category" not in fleet
-    assert ExternalViewResponse(**fleet).nav_top_level
+def test_one_click_leads_from_airflow_to_the_fleet_and_to_what_waits() -> None:
+    *entries, _reports = menu_entries("")
+    assert [entry["name"] for entry in entries] == ["Kafka fleet", "Kafka approvals"]
+    for entry in entries:
+        assert entry["nav_top_level"] and "category" not in entry
+        assert ExternalViewResponse(**entry).nav_top_level
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,7 @@ def test_one_click_leads_from_airflow_to_the_fleet() -> None:
 def test_menu_entries_stand_below_the_prefix_of_airflow(base_url: str, prefix: str) -> None:
     assert [entry["href"] for entry in menu_entries(base_url)] == [
         f"{prefix}/counterpoise/fleet",
+        f"{prefix}/counterpoise/waiting",
         f"{prefix}/counterpoise/reports",
     ]
 

@@ -190,6 +190,22 @@ def test_a_second_question_waits_for_another_person(pages: Pages) -> None:
         assert "May be approved by victor." in browser.get("/fleet").text
 
 
+def test_the_one_plan_that_waits_for_somebody_is_opened_at_once(pages: Pages) -> None:
+    def leads_to(user: str, *, may_change: bool = True) -> str:
+        with pages.browser(user, may_change=may_change) as browser:
+            response = browser.get("/waiting", follow_redirects=False)
+        assert response.status_code == 303
+        return str(response.headers["location"])
+
+    assert leads_to("victor") == "/fleet"
+    mine = pages.propose("mine", by="bob")
+    assert leads_to("victor") == f"/runs/{mine.run_id}/plan"
+    assert leads_to("victor", may_change=False) == leads_to("carol") == "/fleet"
+    pages.propose("shut", by="bob")
+    assert leads_to("victor") == f"/runs/{mine.run_id}/plan", "of what they may view"
+    assert leads_to("alice") == "/fleet", "several wait"
+
+
 def test_runs_under_way_are_listed(pages: Pages) -> None:
     run = pages.propose("calm")
     with pages.installation() as installation:
@@ -198,6 +214,30 @@ def test_runs_under_way_are_listed(pages: Pages) -> None:
     with pages.browser() as browser:
         page = browser.get("/fleet").text
     assert f'href="/runs/{run.run_id}"' in page and "a run is running" in page
+
+
+def test_a_run_that_one_may_pause_is_paused_from_the_fleet(pages: Pages) -> None:
+    run = pages.propose("calm")
+    with pages.installation() as installation:
+        for state in (RunState.APPROVED, RunState.RUNNING):
+            change_state(installation.ledger, run.run_id, state, "")
+    link = f'<a href="/runs/{run.run_id}/requests/pause">Pause</a>'
+    with pages.browser() as browser:
+        assert link in browser.get("/fleet").text
+    with pages.browser(may_change=False) as browser:
+        assert link not in browser.get("/fleet").text
+    with pages.installation() as installation:
+        controls.pause(installation, run.run_id, by=ALICE, why="month end")
+    with pages.browser() as browser:
+        assert link not in browser.get("/fleet").text
+
+
+def test_the_report_of_an_analysed_cluster_is_linked(pages: Pages) -> None:
+    analyse(pages, ClusterState("calm", SOON, balance(), load(1, 1, 1)))
+    with pages.browser() as browser:
+        page = browser.get("/fleet").text
+    assert page.count("Balance report</a>") == 1
+    assert '<a href="/reports/calm/leader-balance.html">Balance report</a>' in page
 
 
 def test_halted_runs_and_frozen_clusters_are_listed(pages: Pages) -> None:

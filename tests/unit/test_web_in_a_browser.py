@@ -69,7 +69,7 @@ PAGES = {
 }
 # Links to what only some may ask for.
 FORMS = ":is([href*='/requests/'], [href*='/start/'], [href$='/undo'])"
-NOT_PAGES = ("/", "/metrics", "/ledger/export", "/runs/{run_id}/{name}")  # as the API's
+NOT_PAGES = ("/", "/waiting", "/metrics", "/ledger/export", "/runs/{run_id}/{name}")  # as the API's
 
 
 @pytest.fixture(scope="module")

@@ -42,8 +42,9 @@ class PagesWhenServed:
 
 
 def menu_entries(base_url: str) -> list[dict[str, Any]]:
-    """Return what Airflow's menu has of ours: the fleet beside its own entries, so that one click
-    leads there, and the reports below "Browse". `base_url` is Airflow's own address.
+    """Return what Airflow's menu has of ours: the fleet, and the plan that waits for an answer,
+    beside its own entries, so that one click leads there; the reports below "Browse". `base_url` is
+    Airflow's own address.
 
     Without "url_route" Airflow opens them in a tab of their own. In its frame, which is sandboxed,
     links to Airflow's pages would do nothing, or open Airflow inside Airflow.
@@ -58,6 +59,7 @@ def menu_entries(base_url: str) -> list[dict[str, Any]]:
         }
         for name, path, place in (
             ("Kafka fleet", "fleet", {"nav_top_level": True}),
+            ("Kafka approvals", "waiting", {"nav_top_level": True}),
             ("Balance reports", "reports", {"category": "browse"}),
         )
     ]

@@ -21,9 +21,10 @@ from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
 from counterpoise.ledger.overview import LedgerState
 from counterpoise.model.audit_point import AuditPoint
-from counterpoise.model.control import ControlRequest
+from counterpoise.model.control import ControlRequest, find_active_requests
 from counterpoise.model.fleet_document import FleetDocument, FleetEntry, read_fleet
-from counterpoise.model.run import OPEN_STATES, Run, RunState
+from counterpoise.model.policy import Action
+from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, WAITING_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Severity
 from counterpoise.queries import freezes
@@ -56,6 +57,7 @@ class FleetNow:
     waiting: tuple[WaitingRun, ...]  # the oldest first
     approved: tuple[Run, ...]
     under_way: tuple[Run, ...]
+    pausable: frozenset[str]  # ids of those under way that the viewer may pause now
     halted: tuple[Run, ...]  # of clusters that have had no other run since
     waits_for: Mapping[str, str]  # what a run under way waits for, by its id
     freezes: tuple[ControlRequest, ...]  # in force, by cluster
@@ -91,6 +93,7 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
     waiting = waiting_runs(installation, viewing, open_runs)
     asked = {one.run.run_id for one in waiting}
     runs_now = {name: state.run for name, state in states.items() if state.run}
+    under_way = tuple(run for run in open_runs if run.state in UNDER_WAY_STATES)
     return FleetNow(
         analysed_at=document.as_of if document else None,
         entries=tuple(entry for entry in ordered if wanted in entry.cluster.casefold()),
@@ -101,8 +104,9 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
         approved=tuple(
             run for run in open_runs if run.state is RunState.APPROVED and run.run_id not in asked
         ),
-        under_way=tuple(
-            run for run in open_runs if run.state in (RunState.RUNNING, RunState.SETTLING)
+        under_way=under_way,
+        pausable=frozenset(
+            run.run_id for run in under_way if _may_pause(installation, viewing, run)
         ),
         halted=tuple(run for run in runs_now.values() if run.state is RunState.HALTED),
         waits_for={
@@ -112,6 +116,23 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
         },
         freezes=freezes(installation, clusters),
     )
+
+
+def _may_pause(installation: Installation, viewing: Viewing, run: Run) -> bool:
+    if run.state is not RunState.RUNNING or not viewing.may(run.cluster, Action.OPERATE):
+        return False
+    requests = installation.ledger.requests(run.cluster, run.run_id)
+    return find_active_requests(requests, installation.clock()).paused is None
+
+
+def waits_for_viewer(installation: Installation, viewing: Viewing) -> tuple[Run, ...]:
+    """Return the runs whose question the viewer may answer, the oldest first."""
+    waiting = [
+        run
+        for run in installation.ledger.runs(states=WAITING_STATES)
+        if run.cluster in viewing.clusters
+    ]
+    return tuple(one.run for one in waiting_runs(installation, viewing, waiting) if one.is_mine)
 
 
 def waiting_runs(

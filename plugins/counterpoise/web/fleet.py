@@ -6,10 +6,11 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
+from counterpoise.archive import balance_report_name
 from counterpoise.model.run import Run
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
-from counterpoise.queries.fleet import FleetNow, fleet
+from counterpoise.queries.fleet import FleetNow, fleet, waits_for_viewer
 from counterpoise.queries.viewing import Viewing
 from counterpoise.reporting.fleet_page import fleet_rows, fleet_tiles
 from counterpoise.web.responses import base_of, page
@@ -25,6 +26,14 @@ def fleet_routes(open_installation: OpenInstallation) -> APIRouter:
     @router.get("/")
     def first_page() -> Response:
         return RedirectResponse("fleet")
+
+    @router.get("/waiting")
+    def waiting(request: Request, viewer: CurrentViewer) -> Response:
+        """Lead to the plan that waits for the viewer; to all of them where it is not one."""
+        with open_installation() as installation:
+            mine = waits_for_viewer(installation, Viewing.of(installation, viewer))
+        path = f"/runs/{quote(mine[0].run_id)}/plan" if len(mine) == 1 else "/fleet"
+        return RedirectResponse(f"{base_of(request)}{path}", status_code=303)
 
     @router.get("/fleet")
     def fleet_page(request: Request, viewer: CurrentViewer, search: str = "") -> Response:
@@ -48,8 +57,12 @@ def fleet_routes(open_installation: OpenInstallation) -> APIRouter:
 
 
 def _notes(found: FleetNow, base: str) -> dict[str, list[Note]]:
-    """Return what the table says of some clusters besides: findings, questions and runs."""
+    """Return what the table says of clusters besides: reports, findings, questions and runs."""
     notes: dict[str, list[Note]] = defaultdict(list)
+    for entry in found.entries:
+        if entry.brokers is not None:  # it was analysed
+            path = f"{base}/reports/{quote(balance_report_name(entry.cluster))}"
+            notes[entry.cluster].append(("Balance report", path, False))
     for cluster, audit in found.audits.items():
         counts = [
             pluralize(audit.open_counts[severity], word)
