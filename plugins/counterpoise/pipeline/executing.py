@@ -228,10 +228,10 @@ def late_moves_of(
     reassignments = reader.list_reassignments()
     if not reassignments:
         return {}
-    journals = ((run, installation.ledger.journal(run.run_id)) for run in runs)
     plans = (
-        (run, installation.plan_of(run), journal.unfinished_submissions())
-        for run, journal in journals
+        (run, installation.plan_of(run), submissions)
+        for run in runs
+        if (submissions := installation.ledger.journal(run.run_id).unfinished_submissions())
     )
     return {run.run_id: moves for run, moves in late_moves_by_run(plans, reassignments)}
 
