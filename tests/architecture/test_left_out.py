@@ -8,10 +8,12 @@ from pathlib import Path
 from tests.support.left_out import VARIABLE, summary
 
 ROOT = Path(__file__).resolve().parents[2]
-# Every skip of the project, by file: each names a system package, or a right, that is missing.
+# Every skip of the project, by file: each names a system package, a Python, or a right, that is
+# missing.
 SKIPS = {
     "tests/architecture/test_compose.py": 1,
     "tests/matrix/test_compose_services.py": 1,
+    "tests/matrix/test_pythons.py": 1,  # other Pythons
     "tests/support/airflow_place.py": 1,  # root
     "tests/support/browser.py": 1,
     "tests/unit/test_completion.py": 1,
