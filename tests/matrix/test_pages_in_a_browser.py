@@ -18,6 +18,7 @@ from counterpoise.queries import running
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_kafka.load import MB
 from tests.integration.test_airflow_accounts import (
+    ANALYSIS,
     WAIT_SECONDS,
     Place,
     running_place,
@@ -49,7 +50,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterato
         create_topics(kafka.bootstrap_string, [TopicSpec("payments", REPLICAS)])
         sizes = {partition: size * MB for partition, size in enumerate(SIZES_MB)}
         fill(kafka.bootstrap_string, "payments", sizes)
-        with running_place(folder, USERS, kafka, prefix=PREFIX) as place:
+        with running_place(folder, USERS, kafka, prefix=PREFIX, paused=ANALYSIS) as place:
             pipeline.snapshot(place.installation, "demo", place.installation.clock())
             yield place
 
