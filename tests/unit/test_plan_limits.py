@@ -95,6 +95,28 @@ def test_a_budget_takes_no_replica_to_a_broker_that_may_hold_no_more(
     assert [figure["replicas_after"] for figure in plan["figures"]] == [1, 3, 2]
 
 
+def test_what_a_budget_leaves_undone_is_not_blamed_on_the_replica_sets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [["t", number, [1, 2, 3], 1, 10**6, 10**6] for number in range(3)]
+    document = {"brokers": [{"id": 1}, {"id": 2}, {"id": 3}], "partitions": rows}
+    (tmp_path / "state.json").write_text(json.dumps(document))
+    shell = CommandLine.in_folder(tmp_path, capsys)
+    limits = ("--min-topic-leaders", "t=1", "--max-leader-bytes-in", "1MB/s")
+    words = ("plan", "--state", tmp_path / "state.json", "--goal", "leaders", *limits)
+    whole, part = tmp_path / "whole.json", tmp_path / "part.json"
+    assert shell.type(*words, "--out", whole).code == 0
+    assert shell.type(*words, "--max-partitions", "1", "--out", part).code == 0
+    warnings = " ".join(json.loads(whole.read_text())["warnings"])
+    assert "min_topic_leaders" not in warnings and "will lead more than" not in warnings
+    warnings = " ".join(json.loads(part.read_text())["warnings"])
+    assert "brokers lack 1 leader of topics that min_topic_leaders names: the budget" in warnings
+    assert (
+        "broker 1 will lead more than 1.0 MB/s of bytes-in (up to 2.0 MB/s): the budget" in warnings
+    )
+    assert "replica sets" not in warnings and "no leaders were found" not in warnings
+
+
 def almost_even() -> ClusterSnapshot:
     """2,000 partitions, and one leader on the wrong broker."""
     rows = striped(2000, 4, factor=2).splitlines()

@@ -26,6 +26,7 @@ HAS_NO_DESTINATION: Final = (
     "or disk, widen the scope, or raise disk_limit_percent"
 )
 _IS_LEFT_TO_REPAIR = "left to goal repair: with a replica on a dead broker no copy could end"
+_LEFT_BY_BUDGET = "the budget leaves changes that may help for a later plan"
 _USUAL_REPLICATION_FACTOR = 3
 
 
@@ -312,9 +313,12 @@ def _few_topic_leaders(result: PlanningResult) -> str:
     )
     if not lacking:
         return ""
+    limit = f"their replica sets allow no more{result.or_rebalance}"
+    if result.deferred.partitions:
+        limit = _LEFT_BY_BUDGET
     return (
         f"brokers lack {pluralize(lacking, 'leader')} of topics that min_topic_leaders names: "
-        f"their replica sets allow no more{result.or_rebalance}"
+        f"{limit}"
     )
 
 
@@ -336,10 +340,15 @@ def _leaders_above_limit(result: PlanningResult) -> str:
     if not len(above):
         return ""
     highest = int(led_bytes[above].max())
+    reason = (
+        "no leaders were found that keep below the limit; more partitions, more brokers, or a "
+        "wider scope would help"
+    )
+    if result.deferred.partitions:
+        reason = _LEFT_BY_BUDGET
     return (
         f"{result.list_brokers(above)} will lead more than {format_rate(limit)} of bytes-in (up to "
-        f"{format_rate(highest)}): no leaders were found that keep below the limit; more "
-        "partitions, more brokers, or a wider scope would help"
+        f"{format_rate(highest)}): {reason}"
     )
 
 
