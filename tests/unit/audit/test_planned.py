@@ -9,6 +9,7 @@ import pytest
 from counterpoise.audit.auditing import find
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.planned import wanted_plans
+from counterpoise.model.constraints import Constraints
 from counterpoise.model.finding import Finding
 from counterpoise.model.policy import AuditPolicy, BalancePolicy
 from counterpoise.model.request import Goal
@@ -72,6 +73,18 @@ def test_an_idle_broker_that_would_receive_nothing_is_not_reported() -> None:
     assert ("idle-broker", "broker 4") not in found(tiny)
     one = found(facts(healthy(racks="1=a 2=b 3=c 4=a")))[("idle-broker", "broker 4")]
     assert "; a plan copies " in one.summary
+
+
+def test_an_idle_broker_that_the_policy_keeps_empty_hides_no_other() -> None:
+    given = facts(healthy(racks="1=a 2=b 3=c 4=a 5=b"))
+    closed = BalancePolicy(constraints=Constraints(no_new_replicas_on=(4,)))
+    after = found(replace(given, policy=replace(given.policy, balance=closed)))
+    four, five = after[("idle-broker", "broker 4")], after[("idle-broker", "broker 5")]
+    assert (four.severity, four.plan) == (Severity.INFO, None)
+    assert "no_new_replicas_on" in four.summary
+    assert five.severity is Severity.WARNING
+    assert "; a plan copies " in five.summary
+    assert five.plan is not None and five.plan.broker_ids == (5,)
 
 
 def test_one_plan_is_asked_for_each_goal() -> None:
