@@ -29,6 +29,7 @@ from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import Action
 from counterpoise.model.run import RunState
 from counterpoise.units import format_rate
 
@@ -270,7 +271,8 @@ def _add_reject(commands: Commands) -> None:
         "reject",
         _reject,
         "reject a plan",
-        "Records a rejection; the plan cannot run then.",
+        "Records a rejection; the plan cannot run then. Another plan of the cluster that waits, or "
+        "is approved, stays as it is.",
     )
     add_person_arguments(parser, "--reason")
     add_json_argument(parser)
@@ -284,7 +286,11 @@ def _reject(arguments: argparse.Namespace, console: Console) -> int:
         run = queries.latest_run_of(installation, plan.fingerprint)
         controls.check_reason(arguments.reason)
         if run is None or run.state in CLOSED_STATES:
-            run_id = pipeline.submit_plan(installation, plan, pipeline.Origin(by))["run_id"]
+            if by.is_claimed:  # whoever opens a run here may withdraw it, in their own name
+                controls.check_may(installation, plan.cluster, by, Action.APPROVE)
+            origin = pipeline.Origin(by)
+            planned = pipeline.submit_plan(installation, plan, origin, may_supersede=False)
+            run_id = planned["run_id"]
         else:
             run_id = run.run_id
         decision = controls.record_decision(

@@ -55,10 +55,12 @@ from counterpoise.model.run import (
     ENDED_STATES,
     OPEN_STATES,
     UNDER_WAY_STATES,
+    WAITING_STATES,
     WHY_REQUESTED,
     Run,
     RunState,
 )
+from counterpoise.model.typed_text import is_storable
 
 
 class Ledger:
@@ -128,10 +130,10 @@ class Ledger:
         account: str | None = None,
         dag_id: str | None = None,
         dag_run_id: str | None = None,
-        may_operate: bool = True,
+        supersedes: Collection[RunState] = WAITING_STATES,
         why: str = "",
     ) -> Run:
-        """Open a run for a plan; an earlier one that nobody has started is superseded.
+        """Open a run for a plan; an earlier one in a state that it `supersedes` is superseded.
 
         The same plan proposed again while its run still waits is the same run, unless another Dag
         run proposes it. Raises RunConflictError while another run is under way on this cluster,
@@ -145,7 +147,7 @@ class Ledger:
                 )
                 if row.fingerprint == plan.fingerprint and is_same_dag_run:
                     return read_run(row)
-                check_may_supersede(read_run(row), requester, may_operate=may_operate)
+                check_may_supersede(read_run(row), requester, supersedes)
                 reason = f"superseded by {plan.fingerprint}"
                 set_state(connection, row.run_id, RunState.SUPERSEDED, reason, now)
             record_plan(connection, plan, plan_uri, now)
@@ -172,8 +174,9 @@ class Ledger:
 
     def run(self, run_id: str) -> Run:
         """Return one run. Raises UnknownNameError for an unknown id."""
+        query = self._select_runs().where(runs.c.run_id == run_id)
         with self._transactions.reading() as connection:
-            row = connection.execute(self._select_runs().where(runs.c.run_id == run_id)).first()
+            row = connection.execute(query).first() if is_storable(run_id) else None
         if row is None:
             raise UnknownNameError(
                 f"run {run_id!r} is not in the ledger; `counterpoise status` lists the runs"

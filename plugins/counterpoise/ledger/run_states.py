@@ -6,6 +6,7 @@
 Which states lead where is in one table, `model.run.TRANSITIONS`.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
@@ -114,11 +115,12 @@ def check_rule_is_first(connection: sa.Connection, approval: Approval, state: st
         raise RunConflictError(f"run {run_id}: {rule} approves nothing while its cluster is frozen")
 
 
-def check_may_supersede(run: Run, requester: Person, *, may_operate: bool) -> None:
+def check_may_supersede(run: Run, requester: Person, supersedes: Collection[RunState]) -> None:
     """Raise where a new plan of the requester may not supersede the one of an open run.
 
-    RunConflictError for a run under way; RefusedError for an approved one where the requester may
-    not operate the cluster, and for a plan that somebody asked for where the new one is a Dag's.
+    RunConflictError for a run under way; RefusedError for one in a state that the plan does not
+    supersede (a plan to reject: any; where the requester may not operate the cluster: approved),
+    and for a plan that somebody asked for where the new one is a Dag's.
     """
     at = f"cluster {run.cluster}"
     if run.state in UNDER_WAY_STATES:
@@ -126,7 +128,12 @@ def check_may_supersede(run: Run, requester: Person, *, may_operate: bool) -> No
             f"{at}: run {run.run_id} is {run.state}; wait for its end before a new plan, or end it "
             f"with `counterpoise settle {run.run_id}`: it then starts nothing new"
         )
-    if run.state is RunState.APPROVED and not may_operate:
+    if not supersedes:
+        raise RefusedError(
+            f"{at}: run {run.run_id} of another plan is {run.state}, and a no to this one, which "
+            "does not wait for an answer, does not end it. Reject that plan, if you mean it"
+        )
+    if run.state not in supersedes:
         raise RefusedError(
             f"{at}: run {run.run_id} is approved, and {requester.shown} may not operate here, so a "
             "new plan of theirs cannot supersede it. Wait for its end, or somebody who may operate "

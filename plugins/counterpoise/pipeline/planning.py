@@ -24,6 +24,7 @@ from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action, BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.run import RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.snapshots import checked_snapshot, fresh_snapshot, keep
 from counterpoise.pipeline.usual_rates import MAX_ROWS_OF_RATES, usual_bytes_in
@@ -166,9 +167,17 @@ def check_says_cluster(plan: RebalancePlan) -> None:
     )
 
 
-def submit_plan(installation: Installation, plan: RebalancePlan, origin: Origin) -> PlannedRun:
+def submit_plan(
+    installation: Installation,
+    plan: RebalancePlan,
+    origin: Origin,
+    *,
+    may_supersede: bool = True,
+) -> PlannedRun:
     """Store a plan and open a run that waits for a decision; it supersedes one that nobody has
     started, an approved one only where the requester may operate the cluster.
+
+    Without `may_supersede` it supersedes none, and where one is open, RefusedError says so.
 
     Raises RunConflictError, and RefusedError for somebody who may not propose, and for a plan that
     does not say its cluster.
@@ -178,6 +187,9 @@ def submit_plan(installation: Installation, plan: RebalancePlan, origin: Origin)
     requester = access.check_may_propose(policy, people, origin.requested_by)
     access.check_provider(policy, plan.cluster)
     installation.check_name(plan)
+    supersedes = {RunState.PROPOSED} if may_supersede else set()
+    if may_supersede and access.may(policy, people, origin.requested_by, Action.OPERATE):
+        supersedes.add(RunState.APPROVED)
     plan_uri = installation.archive.write_plan(plan)
     run = installation.ledger.propose(
         plan,
@@ -186,7 +198,7 @@ def submit_plan(installation: Installation, plan: RebalancePlan, origin: Origin)
         account=requester.recorded_account,
         dag_id=origin.dag_id,
         dag_run_id=origin.dag_run_id,
-        may_operate=access.may(policy, people, origin.requested_by, Action.OPERATE),
+        supersedes=supersedes,
         why=origin.why,
     )
     return PlannedRun(run_id=run.run_id, plan_uri=run.plan_uri, fingerprint=run.fingerprint)
