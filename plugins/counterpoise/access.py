@@ -12,7 +12,6 @@ Counterpoise may propose and nothing else; `docs/security.md` has the table.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.model.approval import Approval
@@ -63,8 +62,8 @@ def check_may(
     entries = named_entries(policy, action)
     if not entries:
         is_listed = person.account in people.accounts and not person.is_claimed
-        return _verified(people, person) if is_listed else person
-    counting = _verified(people, person)
+        return people.verified(person) if is_listed else person
+    counting = people.verified(person)
     names = named_people(policy, people, action)
     has_role = any(f"{AIRFLOW_ROLE}{role}" in entries for role in roles)
     if has_role or _is_named(people, counting, names):
@@ -124,20 +123,11 @@ def check_requester(
     policy: ClusterPolicy, people: People, approver: Person, requester: Person
 ) -> None:
     """Raise RefusedError where somebody approves what they requested, and the policy forbids it."""
-    if policy.requester_may_approve or not is_requester(people, approver, requester):
+    if policy.requester_may_approve or not people.may_be_one(approver, requester):
         return
     raise RefusedError(
         f"{approver.shown} requested this plan, so another person has to approve it "
         "(requester_may_approve is no, as is the default where the policy names who may approve)"
-    )
-
-
-def is_requester(people: People, person: Person, requester: Person) -> bool:
-    """Return whether both may be one human: by name, by account, or by what `people:` says."""
-    return any(
-        one.is_same(other)
-        for one in (person, _verified(people, person))
-        for other in (requester, _verified(people, requester))
     )
 
 
@@ -193,7 +183,7 @@ def check_approvers(
             approver = _approver_of(policy, people, approval, requester)
         except RefusedError:
             continue
-        if not any(approver.is_same(other) for other in approvers):
+        if not any(people.may_be_one(approver, other) for other in approvers):
             approvers.append(approver)
     if len(approvers) < needed:
         raise NotApprovedError(
@@ -224,7 +214,7 @@ def people_to_ask(
     others = tuple(
         name
         for name in names
-        if not any(is_requester(people, Person(name), person) for person in excluded)
+        if not any(people.may_be_one(Person(name), person) for person in excluded)
     )
     if others:
         return others
@@ -263,13 +253,6 @@ def check_somebody_may_approve(
     """
     if needed > 1 or not policy.approval.by_rule:
         check_can_be_approved(policy, people, requester, needed=needed)
-
-
-def _verified(people: People, person: Person) -> Person:
-    """Return the person without what they claim: the name that their account stands for."""
-    if not person.account:
-        return person
-    return replace(person, name=people.name_of(person.account), is_claimed=False)
 
 
 def _is_named(people: People, person: Person, names: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 """Is there an approval of exactly this plan, now? The ledger decides; what Airflow shows does not.
 
 approvals = ledger.approvals_of(run_id)    # oldest first
-approval = granted_approval(approvals, plan.fingerprint, now, people=people_needed(plan))
+approval = granted_approval(approvals, plan.fingerprint, now, listed=people, people=2)
 why_rule_does_not_hold(rule, plan, policy, now, copied_before_bytes=0)    # "": no person has to
 """
 
@@ -14,7 +14,7 @@ from counterpoise.errors import NotApprovedError
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.calendar import opens_at
 from counterpoise.model.movement import max_moves_at_once, rate_with_room
-from counterpoise.model.person import Person
+from counterpoise.model.person import People, Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ApprovalPolicy, ApprovalRule, ClusterPolicy, MovementPolicy
 from counterpoise.model.request import Goal
@@ -62,19 +62,19 @@ def approvals_in_force(approvals: Sequence[Approval]) -> tuple[Approval, ...]:
     return tuple(takewhile(is_granted, reversed(approvals)))[::-1]
 
 
-def approvers_in_force(approvals: Sequence[Approval]) -> tuple[Person, ...]:
+def approvers_in_force(approvals: Sequence[Approval], listed: People) -> tuple[Person, ...]:
     """Return those whose approval no later rejection has undone, in the order of their first.
 
-    They are people, or a rule of the policy.
+    They are people, or a rule of the policy; `listed` says which accounts are one person's.
 
     `approvals` are oldest first. Whether each still holds is checked by `granted_approval`.
     Example: alice approves, bob rejects, carol and alice approve: (carol, alice).
     """
-    people: list[Person] = []
+    approvers: list[Person] = []
     for approval in approvals_in_force(approvals):
-        if not any(approval.person.is_same(other) for other in people):
-            people.append(approval.person)
-    return tuple(people)
+        if not any(listed.may_be_one(approval.person, other) for other in approvers):
+            approvers.append(approval.person)
+    return tuple(approvers)
 
 
 def approvals_missing(approvers: Sequence[Person], needed: int) -> int:
@@ -147,6 +147,7 @@ def granted_approval(
     fingerprint: str,
     now: datetime,
     *,
+    listed: People,
     people: int = 1,
     because: str = "lowers a replication factor",
 ) -> Approval:
@@ -180,7 +181,7 @@ def granted_approval(
             f"{format_moment(last.expires_at)}; approve it again, or make a new plan"
         )
 
-    approvers = approvers_in_force(counting_approvals(approvals, fingerprint, now))
+    approvers = approvers_in_force(counting_approvals(approvals, fingerprint, now), listed)
     if approvals_missing(approvers, people):
         raise NotApprovedError(
             f"plan {fingerprint} {because}, so {people} different people have to approve it; until "

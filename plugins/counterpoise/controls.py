@@ -16,7 +16,7 @@ from datetime import datetime
 
 from counterpoise import access
 from counterpoise.approval import approvers_in_force, default_rate, find_rule, rule_reason
-from counterpoise.errors import CounterpoiseError, InputError, RefusedError, StalePlanError
+from counterpoise.errors import CounterpoiseError, RefusedError, StalePlanError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import Control, ControlRequest, find_active_requests
@@ -25,6 +25,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
+from counterpoise.model.typed_text import limited, required
 from counterpoise.rule_approvals import check_may_approve
 from counterpoise.units import parse_rate, parse_until
 
@@ -57,8 +58,8 @@ def check_grant(
 
 
 def check_reason(reason: str) -> str:
-    """Return a reason without blanks around it. Raises InputError for an empty one."""
-    return _required(reason, "reason")
+    """Return a reason without blanks around it. Raises InputError for one that nobody types."""
+    return required(reason, "reason")
 
 
 def record_decision(
@@ -155,7 +156,8 @@ def _checked_decision(
     must_be_another: bool,
 ) -> tuple[Person, str, int | None]:
     """Return the person who counts, the reason, and the bytes per second of a yes."""
-    reason = check_reason(reason)
+    is_typed = decision is not Decision.TIMED_OUT and not (by.is_dag or by.is_rule)
+    reason = check_reason(reason) if is_typed else reason.strip()
     counting = _who_decides(installation, run, decision, by)
     if decision is not Decision.GRANTED:
         return counting, reason, None
@@ -190,7 +192,7 @@ def _who_decides(installation: Installation, run: Run, decision: Decision, by: P
     if decision is Decision.TIMED_OUT or (decision is Decision.GRANTED and by.is_rule):
         return by
     if decision is Decision.REJECTED:
-        if access.is_requester(installation.people, by, run.requester) and not by.is_claimed:
+        if installation.people.may_be_one(by, run.requester) and not by.is_claimed:
             return by
         policy, people = installation.cluster(run.cluster).policy, installation.people
         is_cancel = run.state in (RunState.APPROVED, RunState.HALTED)
@@ -233,7 +235,7 @@ def change_rate(
     """
     run = _run_under_way(installation, run_id, Control.RATE)
     plan = installation.plan_of(run)
-    wanted, action = parse_rate(rate, where="rate"), Action.OPERATE
+    wanted, action = parse_rate(limited(rate, "rate"), where="rate"), Action.OPERATE
     if wanted > _approved_rate(installation, run_id):
         action = Action.APPROVE
         check_grant(installation, plan, by=by, requester=run.requester, rate=rate)
@@ -274,7 +276,7 @@ def note_undo(
     installation: Installation, run_id: str, dag_run_id: str, *, by: Person, why: str
 ) -> None:
     """Note, once, at an ended run that a Dag run makes the plan which takes back what it moved."""
-    text = f"by {by.shown}: {_required(why, 'why')}; Dag run {dag_run_id} makes the plan"
+    text = f"by {by.shown}: {required(why, 'why')}; Dag run {dag_run_id} makes the plan"
     journal = installation.ledger.journal(run_id)
     if not any((event.kind, event.text) == ("undo plan asked", text) for event in journal.events()):
         journal.event("undo plan asked", text)
@@ -340,7 +342,7 @@ def _request_of(
         control=control,
         by=counting.name,
         account=counting.recorded_account,
-        why=_required(why, "why"),
+        why=required(why, "why"),
         at=installation.clock(),
         rate_bytes_per_second=rate_bytes_per_second,
         until=until,
@@ -373,7 +375,7 @@ def _run_under_way(installation: Installation, run_id: str, control: Control) ->
 
 
 def _usable_rate(installation: Installation, plan: RebalancePlan, rate: str) -> int:
-    return _checked_rate(installation, plan, parse_rate(rate, where="rate"))
+    return _checked_rate(installation, plan, parse_rate(limited(rate, "rate"), where="rate"))
 
 
 def _checked_rate(installation: Installation, plan: RebalancePlan, wanted: int) -> int:
@@ -384,15 +386,10 @@ def _checked_rate(installation: Installation, plan: RebalancePlan, wanted: int) 
     return wanted
 
 
-def _required(text: str, what: str) -> str:
-    if not text.strip():
-        raise InputError(f"{what}: must not be empty; the ledger keeps it for later questions")
-    return text.strip()
-
-
 def _check_is_another(installation: Installation, run_id: str, by: Person) -> None:
-    approvers = approvers_in_force(installation.ledger.approvals_of(run_id))
-    if any(by.is_same(approver) for approver in approvers):
+    people = installation.people
+    approvers = approvers_in_force(installation.ledger.approvals_of(run_id), people)
+    if any(people.may_be_one(by, approver) for approver in approvers):
         raise RefusedError(
             f"{by.shown} has approved this plan already; the second approval has to come from "
             "another person"

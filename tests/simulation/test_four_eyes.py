@@ -286,3 +286,62 @@ def test_one_account_gives_one_yes_whatever_names_it_claims(shell: CommandLine) 
     assert "2 different people have to approve it" in refused.err
     assert "another person has to" not in shell.type("approve", path, *YES, user="bob").out
     assert shell.type("execute", path).code == 0
+
+
+def lowering(shell: CommandLine) -> Path:
+    """A plan that two people approve, since it gives replicas up."""
+    path = shell.folder / "lower.json"
+    goal = ("--goal", "replication-factor", "--replication-factor", "1", "--topics", "orders")
+    assert shell.type("plan", "--cluster", "demo", *goal, "--out", path).code == 0
+    return path
+
+
+@pytest.mark.parametrize("second", ["bob", "robert"])
+def test_two_accounts_of_one_person_give_one_yes_whatever_names_they_claim(
+    shell: CommandLine, second: str
+) -> None:
+    configure(shell, "", "{bob: {airflow: ['7'], command_line: [bob, robert]}}")
+    path = lowering(shell)
+    assert shell.type("approve", path, *YES, "--by", "carol", user="bob").code == 0
+    again = shell.type("approve", path, *YES, user=second)
+    assert "another person has to approve it too" in again.out
+    refused = shell.type("execute", path)
+    assert refused.code == 1
+    assert "2 different people have to approve it" in refused.err
+    assert "another person has to" not in shell.type("approve", path, *YES, user="alice").out
+    assert shell.type("execute", path).code == 0
+
+
+def states(shell: CommandLine) -> list[str]:
+    """The states of all runs, the newest first."""
+    return [run["state"] for run in json.loads(shell.type("status", "--json").out)]
+
+
+@pytest.mark.parametrize("state", ["proposed", "approved"])
+def test_a_no_to_a_plan_that_does_not_wait_leaves_the_one_that_does(
+    shell: CommandLine, state: str
+) -> None:
+    configure(shell, "")
+    old, new = planned(shell), planned(shell, "1", "other.json")
+    no = ("reject", old, "--reason", "no")
+    assert shell.type("propose", old).code == 0
+    assert shell.type(*no).code == 0
+    assert shell.type("propose", new).code == 0
+    if state == "approved":
+        assert shell.type("approve", new, *YES).code == 0
+    refused = shell.type(*no)
+    assert refused.code == 1
+    assert f"of another plan is {state}, and a no to this one" in refused.err
+    assert states(shell) == [state, "rejected"]
+    assert shell.type("reject", new, "--reason", "no").code == 0
+    assert shell.type(*no).code == 0, "a plan that nothing waits beside"
+
+
+def test_a_no_that_is_refused_opens_no_run(shell: CommandLine) -> None:
+    configure(shell, TWO)
+    waiting, other = planned(shell), planned(shell, "1", "other.json")
+    assert shell.type("propose", waiting, user="mallory").code == 0
+    refused = shell.type("reject", other, "--reason", "x", "--by", "bob", user="mallory")
+    assert refused.code == 1
+    assert "counts as mallory, who may not approve here" in refused.err
+    assert states(shell) == ["proposed"]

@@ -70,13 +70,18 @@ def test_a_policy_asks_for_two_people(policy: ApprovalPolicy, goal: Goal, becaus
     if because:
         with pytest.raises(NotApprovedError, match=because):
             granted_approval(
-                [word("alice")], PLAN, NOW, people=2, because=why_two_people(plan, policy)
+                [word("alice")],
+                PLAN,
+                NOW,
+                listed=People(),
+                people=2,
+                because=why_two_people(plan, policy),
             )
 
 
 def test_the_later_of_two_yes_decides_the_rate() -> None:
     words = [word("alice", rate=1_000_000), word("bob", rate=5_000_000)]
-    assert granted_approval(words, PLAN, NOW, people=2) == words[1]
+    assert granted_approval(words, PLAN, NOW, listed=People(), people=2) == words[1]
 
 
 @pytest.mark.parametrize(
@@ -93,11 +98,11 @@ def test_the_later_of_two_yes_decides_the_rate() -> None:
 )
 def test_what_does_not_count_as_two_people(words: list[Approval], says: str) -> None:
     with pytest.raises(NotApprovedError, match=says):
-        granted_approval(words, PLAN, NOW, people=2)
+        granted_approval(words, PLAN, NOW, listed=People(), people=2)
 
 
 def test_whoever_said_yes_is_not_asked_again_and_somebody_has_to_be_left() -> None:
-    in_force = approvers_in_force([word("alice"), word("bob"), word("alice")])
+    in_force = approvers_in_force([word("alice"), word("bob"), word("alice")], People())
     assert in_force == (Person("alice"), Person("bob"))
     carol, people = Person("carol"), People()
     policy = ClusterPolicy(approval=ApprovalPolicy(approvers=("alice", "bob")))

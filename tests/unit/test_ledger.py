@@ -29,6 +29,7 @@ from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.schema import metadata
 from counterpoise.model.approval import Approval, Decision, Question
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
+from counterpoise.model.person import People
 from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import TRANSITIONS, Run, RunState, TouchedKey
@@ -168,7 +169,7 @@ def test_a_rejection_closes_the_run_and_silence_on_a_superseded_one_is_only_note
 
 def test_only_the_last_granted_unexpired_word_on_this_very_plan_counts() -> None:
     yes = approval("r")
-    assert granted_approval([yes], PLAN.fingerprint, NOW) == yes
+    assert granted_approval([yes], PLAN.fingerprint, NOW, listed=People()) == yes
     for given, says in [
         ([], "was not approved"),
         ([yes, approval("r", Decision.REJECTED)], "was rejected by alice"),
@@ -177,7 +178,7 @@ def test_only_the_last_granted_unexpired_word_on_this_very_plan_counts() -> None
         ([approval("r", expires_at=NOW)], "expired"),
     ]:
         with pytest.raises(NotApprovedError, match=says):
-            granted_approval(given, PLAN.fingerprint, NOW)
+            granted_approval(given, PLAN.fingerprint, NOW, listed=People())
 
 
 def test_another_cluster_under_the_same_name_is_refused(ledger: Ledger) -> None:

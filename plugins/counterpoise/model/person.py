@@ -13,7 +13,7 @@ match exactly; whether two are the same person is judged generously, so that nob
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from counterpoise.errors import InputError
@@ -189,6 +189,22 @@ class People:
             return person
         known = {name_key(known): known for known in self.accounts.values()}
         return Person(known.get(name_key(claimed), claimed), person.account, is_claimed=True)
+
+    def verified(self, person: Person) -> Person:
+        """Return a person without what they claim: the name that their account stands for."""
+        if not person.account or person.is_rule:
+            return person
+        return replace(person, name=self.name_of(person.account), is_claimed=False)
+
+    def may_be_one(self, person: Person, other: Person) -> bool:
+        """Return whether both may be one human: by name, by account, or as the file lists them,
+        whatever names they claim.
+        """
+        return any(
+            one.is_same(another)
+            for one in (person, self.verified(person))
+            for another in (other, self.verified(other))
+        )
 
     def _is_listed(self, name: str, kind: str) -> bool:
         """Return whether a name is that of a person with accounts of a kind, or one of the ids."""

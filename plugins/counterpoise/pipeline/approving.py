@@ -230,7 +230,7 @@ def second_approval_question(installation: Installation, run_id: str) -> Approva
     """
     run, plan = installation.run_and_plan(run_id)
     approvals = installation.ledger.approvals_of(run_id)
-    approved_by = approvers_in_force(approvals)
+    approved_by = approvers_in_force(approvals, installation.people)
     policy = installation.cluster(run.cluster).policy
     needed = people_needed(plan, policy.approval)
     if needed == 1 or not approvals_missing(approved_by, needed):
@@ -238,7 +238,7 @@ def second_approval_question(installation: Installation, run_id: str) -> Approva
     question = approval_question(installation, run_id)
     approvers = access.people_to_ask(policy, installation.people, run.requester, approved_by)
     rate = approvals[-1].rate_bytes_per_second if approved_by else None
-    names = join_people(approved_by) or "nobody"
+    names = for_markdown(join_people(approved_by)) or "nobody"
     return replace(
         question,
         subject=f"{question.subject}, second yes",

@@ -18,6 +18,7 @@ from counterpoise.installation import Installation
 from counterpoise.model.approval import Question
 from counterpoise.model.person import Person
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
+from counterpoise.model.safe_text import one_line
 from counterpoise.pipeline.approving import (
     ApprovalQuestion,
     approval_question,
@@ -29,6 +30,7 @@ from counterpoise.rule_approvals import applying_rule, check_still_holds, check_
 
 _FIRST_QUESTION: Final = "approve"  # the task that asks the first person
 _SHORTEST_WAIT: Final = timedelta(seconds=1)
+_SHOWN: Final = 80  # characters of what an answer says in place of a fingerprint
 _APPROVABLE_STATES: Final = (RunState.PROPOSED, RunState.APPROVED, RunState.HALTED)
 
 
@@ -168,7 +170,7 @@ def check_answer(installation: Installation, task: DagTask, fingerprint: str | N
             "clear it, and it asks"
         )
     if fingerprint not in (None, run.fingerprint):
-        shown = f"plan {fingerprint}" if fingerprint else "no plan"
+        shown = f"plan {one_line(fingerprint)[:_SHOWN]}" if fingerprint else "no plan"
         installation.ledger.journal(run.run_id).event(
             "answer refused", f"the answer names {shown}, the question {run.fingerprint}"
         )

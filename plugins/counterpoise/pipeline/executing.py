@@ -100,7 +100,14 @@ def _check_approved(installation: Installation, run: Run, plan: RebalancePlan) -
     now, needed = installation.clock(), people_needed(plan, policy.approval)
     because = why_two_people(plan, policy.approval)
     approvals = installation.ledger.approvals_of(run.run_id)
-    granted_approval(approvals, plan.fingerprint, now, people=needed, because=because)
+    granted_approval(
+        approvals,
+        plan.fingerprint,
+        now,
+        listed=installation.people,
+        people=needed,
+        because=because,
+    )
     in_force = approvals_in_force(counting_approvals(approvals, plan.fingerprint, now))
     if in_force[-1].person.is_rule:
         check_still_holds(installation, run, in_force[-1])
@@ -333,8 +340,13 @@ def execution(
         if approval.decision is Decision.GRANTED
     ]
     if not settles:
-        granted_at = granted[-1].at if granted else installation.clock()
-        granted_approval(granted, plan.fingerprint, granted_at, people=people_needed(plan))
+        granted_approval(
+            granted,
+            plan.fingerprint,
+            granted[-1].at if granted else installation.clock(),
+            listed=installation.people,
+            people=people_needed(plan),
+        )
     approval = granted[-1] if granted else None
     policy = installation.cluster(run.cluster).policy
     rate = approval.rate_bytes_per_second if approval else None

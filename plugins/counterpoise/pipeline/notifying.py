@@ -127,10 +127,11 @@ def _no_snapshot_since(installation: Installation, cluster: str) -> datetime:
 
 def _who_may_answer(installation: Installation, run: Run) -> str:
     """Return who may still answer, in words; "" where everybody may."""
-    approved_by = approval.approvers_in_force(installation.ledger.approvals_of(run.run_id))
+    people = installation.settings.people
+    approvals = installation.ledger.approvals_of(run.run_id)
+    approved_by = approval.approvers_in_force(approvals, people)
     policy = installation.cluster(run.cluster).policy
     try:
-        people = installation.settings.people
         return ", ".join(access.people_to_ask(policy, people, run.requester, approved_by))
     except RefusedError as error:
         return f"nobody, since {error}"

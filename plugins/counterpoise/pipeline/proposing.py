@@ -8,7 +8,7 @@ nothing_to_ask(installation, analysed)          # both at once, of what is known
 from datetime import datetime
 from typing import Any, Final
 
-from counterpoise import access, analysis
+from counterpoise import analysis
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
@@ -180,7 +180,7 @@ def _has_no_of_another(installation: Installation, run: Run, since: datetime) ->
     if not approvals:
         return False
     last = approvals[-1]
-    is_own = access.is_requester(installation.people, last.person, run.requester)
+    is_own = installation.people.may_be_one(last.person, run.requester)
     return last.decision is Decision.REJECTED and last.at > since and not is_own
 
 

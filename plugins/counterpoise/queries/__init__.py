@@ -110,7 +110,8 @@ def latest_run_of(installation: Installation, fingerprint: str) -> Run | None:
 
 def approvals_missing(installation: Installation, run_id: str, plan: RebalancePlan) -> int:
     """Return how many more people have to say yes before the run may start."""
-    approved_by = approval.approvers_in_force(installation.ledger.approvals_of(run_id))
+    approvals = installation.ledger.approvals_of(run_id)
+    approved_by = approval.approvers_in_force(approvals, installation.people)
     policy = installation.cluster(plan.cluster).policy.approval
     return approval.approvals_missing(approved_by, approval.people_needed(plan, policy))
 

@@ -78,6 +78,7 @@ class RunDetails:
     run_progress: RunProgress | None
     waits: tuple[Waiting, ...]
     approvals: tuple[Approval, ...]  # oldest first
+    approved_by: tuple[Person, ...]  # whose yes no later rejection has undone
     requests: tuple[ControlRequest, ...]
     active: ActiveRequests
     touched: tuple[TouchedKey, ...]
@@ -166,11 +167,6 @@ class RunDetails:
         return answers[-1].text if is_refused else ""
 
     @property
-    def approved_by(self) -> tuple[Person, ...]:
-        """Return whose yes no later rejection has undone."""
-        return approval.approvers_in_force(self.approvals)
-
-    @property
     def approved_rate(self) -> int | None:
         """Return the bytes per second of the last yes."""
         granted = approval.approvals_in_force(self.approvals)
@@ -211,6 +207,7 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         run_progress=run_progress,
         waits=_waits(run, run_progress, limits, active.frozen),
         approvals=approvals,
+        approved_by=approval.approvers_in_force(approvals, settings.people),
         requests=requests,
         active=active,
         touched=journal.touched(),
@@ -222,7 +219,7 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         who_may=MappingProxyType(_who_may(settings, run.cluster)),
         why_not_approve=why_not_approve(settings, run, person, approvals),
         may_reject=_may_reject(settings, run, person),
-        is_requester=access.is_requester(settings.people, person, run.requester),
+        is_requester=settings.people.may_be_one(person, run.requester),
         why_nobody=asked.why_nobody,
         may_approve=asked.names,
         has_moved=journal.has_submissions(),
@@ -292,13 +289,14 @@ def why_not_approve(
     """Return why somebody's yes to a run would not count; "" where it would."""
     if run.cluster not in settings.clusters:
         return f"the settings do not name cluster {run.cluster} any more"
-    policy = settings.clusters[run.cluster].policy
+    policy, people = settings.clusters[run.cluster].policy, settings.people
     try:
-        counting = access.check_may(policy, settings.people, person, Action.APPROVE)
-        access.check_requester(policy, settings.people, counting, run.requester)
+        counting = access.check_may(policy, people, person, Action.APPROVE)
+        access.check_requester(policy, people, counting, run.requester)
     except RefusedError as error:
         return str(error)
-    if any(counting.is_same(other) for other in approval.approvers_in_force(approvals)):
+    approvers = approval.approvers_in_force(approvals, people)
+    if any(people.may_be_one(counting, other) for other in approvers):
         return f"{counting.shown} has approved this plan already; another person has to, too"
     return ""
 
@@ -318,7 +316,7 @@ def people_asked(
     if run.cluster not in settings.clusters:
         return PeopleAsked()
     policy = settings.clusters[run.cluster].policy
-    approved_by = approval.approvers_in_force(approvals)
+    approved_by = approval.approvers_in_force(approvals, settings.people)
     try:
         names = access.check_can_be_approved(
             policy, settings.people, run.requester, needed=needed, approved_by=approved_by
@@ -336,7 +334,7 @@ def _may_reject(settings: Settings, run: Run, person: Person) -> bool:
     return (
         access.may(policy, people, person, Action.APPROVE)
         or (is_cancel and access.may(policy, people, person, Action.OPERATE))
-        or (access.is_requester(people, person, run.requester) and not person.is_claimed)
+        or (people.may_be_one(person, run.requester) and not person.is_claimed)
     )
 
 

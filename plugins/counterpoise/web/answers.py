@@ -18,12 +18,13 @@ from counterpoise import controls
 from counterpoise.errors import InputError, RefusedError, StalePlanError
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import Run
+from counterpoise.model.typed_text import limited
 from counterpoise.queries import Viewer, running
 from counterpoise.queries.running import RunDetails
 from counterpoise.units import parse_rate
 from counterpoise.web.airflow_questions import AnswerInAirflow, AnswerQuestion
 from counterpoise.web.airflow_runs import DagRunStateOf, StateInAirflow, has_ended
-from counterpoise.web.forms import check_form, limited, sent_mark
+from counterpoise.web.forms import check_form, sent_mark
 from counterpoise.web.plans import Shown, TypedAnswer, plan_response, why_not_here
 from counterpoise.web.requests_of_people import back_to
 from counterpoise.web.responses import status_of

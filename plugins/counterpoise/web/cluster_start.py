@@ -10,9 +10,10 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 
 from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.model.policy import Action
+from counterpoise.model.typed_text import limited
 from counterpoise.queries.viewing import Viewing
 from counterpoise.web.airflow_runs import StartInAirflow
-from counterpoise.web.forms import check_form, limited
+from counterpoise.web.forms import check_form
 from counterpoise.web.started import start_form, to_started
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_change
 

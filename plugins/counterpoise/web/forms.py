@@ -15,8 +15,7 @@ from airflow.configuration import conf
 from fastapi import Form
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
-from counterpoise.errors import InputError, RefusedError
-from counterpoise.model.safe_text import is_broken_text
+from counterpoise.errors import RefusedError
 from counterpoise.queries import Viewer
 from counterpoise.web.viewers import CurrentViewer
 
@@ -24,7 +23,6 @@ _SALT: Final = "counterpoise form"
 _SENT: Final = "counterpoise answer sent"
 _SENT_SECONDS: Final = 300
 _MAX_AGE_SECONDS: Final = 8 * 3600
-MAX_CHARACTERS: Final = 2_000  # of what somebody types into one field
 
 
 def form_token(viewer: Viewer) -> str:
@@ -67,15 +65,6 @@ def is_not_yet_recorded(viewer: Viewer, run_id: str, mark: str, answer_count: in
     except BadSignature:
         return False
     return marked == [viewer.user_id, run_id, answer_count]
-
-
-def limited(text: str, name: str) -> str:
-    """Return what somebody typed. Raises InputError for what no person types."""
-    if len(text) > MAX_CHARACTERS:
-        raise InputError(f"{name}: {len(text):,} characters are more than {MAX_CHARACTERS:,}")
-    if "\0" in text or is_broken_text(text):
-        raise InputError(f"{name}: there is a character in it that no database keeps")
-    return text
 
 
 def _signer(salt: str = _SALT) -> URLSafeTimedSerializer:

@@ -25,12 +25,13 @@ from counterpoise.model.request_words import (
     in_form_words,
 )
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.typed_text import limited
 from counterpoise.queries import Viewer
 from counterpoise.queries.previewing import Previews, previews
 from counterpoise.queries.viewing import Viewing
 from counterpoise.settings import ClusterSettings
 from counterpoise.web.airflow_runs import StartInAirflow
-from counterpoise.web.forms import check_form, form_token, limited
+from counterpoise.web.forms import check_form, form_token
 from counterpoise.web.plans import values_of_plan
 from counterpoise.web.responses import page, status_of
 from counterpoise.web.started import to_started

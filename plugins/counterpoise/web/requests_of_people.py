@@ -21,10 +21,11 @@ from counterpoise.model.control import CONTROL_EFFECTS, Control
 from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
 from counterpoise.model.run import Run, RunState
+from counterpoise.model.typed_text import limited
 from counterpoise.queries import Viewer, running
 from counterpoise.queries.running import RunDetails
 from counterpoise.queries.viewing import airflow_refusal
-from counterpoise.web.forms import check_form, form_token, limited
+from counterpoise.web.forms import check_form, form_token
 from counterpoise.web.responses import base_of, page, status_of
 from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation, check_may_change
 

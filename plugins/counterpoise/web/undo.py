@@ -17,12 +17,13 @@ from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.policy import Action
 from counterpoise.model.request_words import CLUSTER_FIELD, UNDO_FIELD
 from counterpoise.model.run import LOOKED_AFTER_STATES, Run
+from counterpoise.model.typed_text import limited
 from counterpoise.queries import running
 from counterpoise.queries.running import RunDetails
 from counterpoise.queries.undo import why_not_undo
 from counterpoise.queries.viewing import airflow_refusal
 from counterpoise.web.airflow_runs import StartInAirflow
-from counterpoise.web.forms import check_form, limited
+from counterpoise.web.forms import check_form
 from counterpoise.web.started import start_form, to_started
 from counterpoise.web.viewers import (
     DAG_ID,

@@ -1,0 +1,75 @@
+"""Answers as no page sends them: Airflow takes them over REST as they come."""
+
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import TaskAwaitingInput
+
+from counterpoise import controls, pipeline
+from counterpoise.installation import Installation
+from counterpoise.model.approval import Decision
+from counterpoise.model.person import Person
+from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.request import Goal, Scope
+from counterpoise.model.run import RunState
+from tests.dags.test_recorded_approval import CLUSTERS, answer, ask, asked, planned, refusals, run
+
+__all__ = ["asked", "run"]  # fixtures
+
+LOWERING = RebalanceRequest(
+    Goal.REPLICATION_FACTOR, scope=Scope(topics=("*",)), replication_factor=1
+)
+
+ODD = pytest.mark.parametrize(
+    "text", ["a\0b", "\ud800", "x" * 2_001], ids=["NUL", "half a character", "too long"]
+)
+FIELDS = pytest.mark.parametrize("field", ["reason", "rate", "plan"])
+
+
+@ODD
+@FIELDS
+@pytest.mark.parametrize("option", ["Approve", "Reject"])
+def test_what_nobody_types_decides_nothing_and_the_question_stays_open(
+    installation: Installation,
+    run: pipeline.PlannedRun,
+    asked: list[dict[str, Any]],
+    option: str,
+    field: str,
+    text: str,
+) -> None:
+    ask()
+    page, typed = asked[-1], {"rate": "5MB/s", "reason": "why", field: text}
+    if (option, field) == ("Reject", "rate"):
+        return  # a no has no rate
+    with pytest.raises(TaskAwaitingInput):
+        answer(page, option, "alice", **typed)
+    assert installation.ledger.approvals_of(run["run_id"]) == ()
+    assert installation.ledger.run(run["run_id"]).state is RunState.PROPOSED
+    (said,) = refusals(installation, run)
+    assert len(said) < 400
+    answer(page, option, "alice", rate="5MB/s", reason="why")
+    assert len(installation.ledger.approvals_of(run["run_id"])) == 1
+
+
+def test_names_in_the_second_question_make_no_markdown(
+    installation: Installation, asked: list[dict[str, Any]]
+) -> None:
+    """As typed on the command line with `--by`, where the policy names nobody."""
+    installation.locations.config.write_text(CLUSTERS.replace("approvers: [alice, bob], ", ""))
+    run = planned(installation, LOWERING)
+    claimed = Person("[all is well](https://evil.example) <b>", "system:mallory", is_claimed=True)
+    controls.record_decision(
+        installation,
+        run["run_id"],
+        run["fingerprint"],
+        decision=Decision.GRANTED,
+        by=claimed,
+        reason="x",
+        rate="5MB/s",
+    )
+    ask(is_second=True)
+    first, _, _ = asked[-1]["body"].partition("\n")
+    assert first == (
+        r"Approved by \[all is well\](https://evil.example) \<b\> "
+        "(claimed by system user mallory) until now."
+    )
