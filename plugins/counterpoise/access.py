@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.model.approval import Approval
 from counterpoise.model.person import DAG, People, Person, name_key
-from counterpoise.model.policy import AIRFLOW_ROLE, GROUP, Action, ClusterPolicy
+from counterpoise.model.policy import AIRFLOW_ROLE, Action, ClusterPolicy
 from counterpoise.model.provider import profile_of
 from counterpoise.units import format_rate
 
@@ -35,7 +35,7 @@ def named_people(policy: ClusterPolicy, people: People, action: Action) -> tuple
     names = (
         name
         for entry in entries
-        for name in people.groups.get(entry.removeprefix(GROUP), (entry,))
+        for name in people.names_in(entry)
         if not entry.startswith(AIRFLOW_ROLE)
     )
     return tuple(dict.fromkeys(names))

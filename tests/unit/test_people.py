@@ -143,6 +143,35 @@ def test_nobody_proposes_unknown_where_requester_and_approver_have_to_differ() -
         access.check_may_propose(propose, PEOPLE, unknown)
 
 
+def test_a_person_who_is_called_like_a_group_is_not_the_group() -> None:
+    people = "people: {alice: {airflow: [alice]}}\ngroups: {alice: [mallory], sre: [bob]}\n"
+    policy = "policy: {access: {approve: [alice, 'group:sre']}}"
+    text = f"{people}clusters: {{demo: {{connection: x, {policy}}}}}\n"
+    settings = parse_settings(text, where="clusters.yaml")
+    may_approve = {
+        user: access.may(
+            settings.clusters["demo"].policy,
+            settings.people,
+            settings.people.airflow_user(user),
+            Action.APPROVE,
+        )
+        for user in ("alice", "mallory", "bob", "sre")
+    }
+    assert may_approve == {"alice": True, "mallory": False, "bob": True, "sre": False}
+
+
+@pytest.mark.parametrize("policy", ["access: {view: [sre]}", "approval: {approvers: [bob, sre]}"])
+def test_a_group_without_its_prefix_is_complained_of(policy: str) -> None:
+    text = (
+        f"groups: {{sre: [alice]}}\nclusters: {{demo: {{connection: x, policy: {{{policy}}}}}}}\n"
+    )
+    with pytest.raises(ConfigurationError) as raised:
+        parse_settings(text, where="clusters.yaml")
+    (line,) = raised.value.complaints
+    assert line.startswith("line 2: ")
+    assert line.endswith("'sre' is a group; write \"group:sre\"")
+
+
 HEAD = "clusters:\n  a:\n    connection: k\n"
 
 

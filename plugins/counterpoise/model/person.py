@@ -23,6 +23,7 @@ SYSTEM: Final = "system"
 DAG: Final = "airflow-dag"
 ANALYSIS_DAG: Final = "kafka_leader_balance"  # its account is of the kind DAG
 RULE: Final = "policy-rule"  # of `approval: by_rule`
+GROUP: Final = "group:"  # before its name, where a policy lists people
 _CLAIMED: Final = "claimed:"
 # Python calls them printable, but nobody sees them: joiners, fillers, variation selectors, and the
 # pattern of Braille that has no dot.
@@ -151,6 +152,12 @@ class People:
         kind, _, account_id = account.partition(":")
         is_nobody = not account_id or self._is_listed(account_id, kind)
         return account if is_nobody else account_id
+
+    def names_in(self, entry: str) -> tuple[str, ...]:
+        """Return the names that an entry of a policy stands for: its own, or those of its group."""
+        if not entry.startswith(GROUP):
+            return (entry,)
+        return self.groups.get(entry.removeprefix(GROUP), (entry,))  # never nobody: () is everybody
 
     def accounts_of(self, name: str, kind: str) -> tuple[str, ...]:
         """Return the ids by which a system knows a person: as listed, else the name itself."""

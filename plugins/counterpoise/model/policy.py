@@ -26,7 +26,6 @@ Percent = Annotated[int, PERCENT]
 BytesPerSecond = Annotated[int, Written.RATE]
 Bytes = Annotated[int, Written.BYTES]
 _BYTES_IN_TOLERANCE_PERCENT: Final = 10
-GROUP: Final = "group:"
 AIRFLOW_ROLE: Final = "airflow-role:"
 
 

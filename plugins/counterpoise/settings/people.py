@@ -13,10 +13,9 @@ from typing import Final
 import yaml
 
 from counterpoise.errors import InputError
-from counterpoise.model.person import AIRFLOW, SYSTEM, People, name_key, normalized_name
+from counterpoise.model.person import AIRFLOW, GROUP, SYSTEM, People, name_key, normalized_name
 from counterpoise.model.policy import (
     AIRFLOW_ROLE,
-    GROUP,
     Action,
     ApprovalPolicy,
     ApprovalRule,
@@ -177,11 +176,7 @@ def _check_two_people(approval: Section, policy: ClusterPolicy, people: People) 
     """Complain where two people have to approve, and the policy names one."""
     if not policy.approval.may_need_two_people or not policy.approvers:
         return
-    names = {
-        name_key(name)
-        for entry in policy.approvers
-        for name in people.groups.get(entry.removeprefix(GROUP), (entry,))
-    }
+    names = {name_key(name) for entry in policy.approvers for name in people.names_in(entry)}
     if len(names) < 2:
         rules = {
             "critical": policy.approval.critical,
@@ -203,6 +198,8 @@ def _check_groups(part: Section, key: str, entries: tuple[str, ...], people: Peo
         if entry.startswith(GROUP) and group not in people.groups:
             known = ", ".join(sorted(people.groups)) or "none"
             part.complain(key, f"{key}: there is no group {group!r}; there are: {known}")
+        elif entry in people.groups and entry not in people.accounts.values():
+            part.complain(key, f'{key}: {entry!r} is a group; write "{GROUP}{entry}"')
 
 
 # -- rules that approve without a person
