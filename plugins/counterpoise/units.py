@@ -27,8 +27,9 @@ _BYTES_PER_UNIT = {
     "gib": 2**30,
     "tib": 2**40,
 }
+# Possessive (`*+`): blanks are tried once, where three places could share them in many ways.
 _QUANTITY = re.compile(
-    r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)\s*(?P<per>/\s*s)?\s*"
+    r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*+(?P<unit>[A-Za-z]*+)\s*+(?P<per>/\s*s)?\s*+"
 )
 _BITS_PER_UNIT = {
     "kbit": 10**3,
@@ -40,6 +41,7 @@ _BITS_PER_UNIT = {
     "Tb": 10**12,
 }
 _DURATION = re.compile(r"\s*(?P<number>[0-9]{1,18})\s*(?P<unit>[smhd])\s*")
+_MOMENT = re.compile(r"[0-9W:.,+Zz-]+(?:[Tt ][0-9:.,+Zz-]+)?")
 _DURATION_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _MAX_DURATION = timedelta(days=3650)
 
@@ -151,6 +153,8 @@ def parse_moment(text: str, *, where: str = "time", like: str = "2026-12-01T06:0
     """
     word = text.strip()
     try:
+        if not _MOMENT.fullmatch(word):  # Python takes any character between day and hour
+            raise ValueError
         named = datetime.fromisoformat(word)
         return (named if named.tzinfo else named.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):

@@ -1,5 +1,7 @@
 """Rates and durations as people write them."""
 
+import signal
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,7 +11,9 @@ from counterpoise.units import (
     format_bytes,
     format_rate,
     format_seconds,
+    parse_bytes,
     parse_duration,
+    parse_moment,
     parse_rate,
     parse_until,
 )
@@ -104,3 +108,30 @@ def test_numbers_read_well() -> None:
         "1 h",
         "1 d 1 h",
     ]
+
+
+@pytest.mark.parametrize("text", ["1{}!", "1{}MB{}!", "1MB/{}!", "{}!"])
+@pytest.mark.parametrize("parse", [parse_rate, parse_bytes, parse_duration])
+def test_many_blanks_take_no_processor(parse: Callable[[str], object], text: str) -> None:
+    """It is the api-server's, whose other pages would wait."""
+
+    def end(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 5)
+    try:
+        with pytest.raises(InputError):
+            parse(text.replace("{}", " " * 2_000))
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+@pytest.mark.parametrize(
+    "text", ["2027-01-31\n12:00", "2027-01-31#12:00", "2027-01-31\x1b12:00", "2027-01-31]12:00"]
+)
+def test_nothing_but_a_time_is_a_time(text: str) -> None:
+    """It is written into lines to paste as somebody typed it."""
+    with pytest.raises(InputError, match="is not a time"):
+        parse_moment(text)

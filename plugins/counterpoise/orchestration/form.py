@@ -168,7 +168,7 @@ def _topics(name: str, description: str) -> Param:
     return Param(
         None,
         type=["null", "array"],
-        items={"type": "string", "pattern": rf"^\s*({TOPIC_PATTERN})?\s*$"},
+        items={"type": "string", "pattern": rf"^\s*({TOPIC_PATTERN}\s*)?$"},
         title=FORM_TITLES[name],
         description=f"{description}: names or patterns like orders-*; one a line",
     )
