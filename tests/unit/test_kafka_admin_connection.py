@@ -124,6 +124,14 @@ def test_every_complaint_comes_at_once() -> None:
         ({"ssl_providers": "fips"}, "one of the two Kafka clients"),
         ({"ssl_truststore_location": "t.jks"}, 'name a PEM file in "ssl.ca.location"'),
         ({"sasl_jaas_config": "x"}, 'write "sasl.username", "sasl.password"'),
+        (
+            {"security_protocol": "SSL", "ssl_key_location": "-----BEGIN PRIVATE KEY-----\nk"},
+            "setting with .pem",
+        ),
+        (
+            {"security_protocol": "SSL", "ssl_ca_location": "https://me:k@example.org/ca.pem"},
+            "setting with .pem",
+        ),
     ],
 )
 def test_one_complaint(changes: dict[str, Any], word: str) -> None:

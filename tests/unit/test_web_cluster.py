@@ -103,6 +103,21 @@ def test_no_secret_of_a_connection_is_shown(pages: Pages) -> None:
     assert "kafka_demo_rw" in page and "changes the cluster" in page
 
 
+@pytest.mark.parametrize("setting", ["ssl.key.location", "ssl.ca.location", "security.protocol"])
+@pytest.mark.parametrize(
+    "value",
+    ["-----BEGIN PRIVATE KEY-----\\ns3cr3t", "a\\ns3cr3t", "https://me:s3cr3t@example.org/k"],
+)
+def test_a_key_in_the_wrong_setting_is_not_shown(pages: Pages, setting: str, value: str) -> None:
+    connections = Path(pages.environment["COUNTERPOISE_CONNECTIONS"])
+    connections.write_text(f'kafka_demo: {{bootstrap.servers: "a:1", {setting}: "{value}"}}\n')
+    with pages.browser() as browser:
+        for path in ("/clusters/demo", "/api/clusters/demo"):
+            page = browser.get(path)
+            assert page.status_code == 200
+            assert setting in page.text and "s3cr3t" not in page.text
+
+
 def test_the_policy_is_shown_as_it_was_read(pages: Pages) -> None:
     with pages.browser() as browser:
         own, _, all_keys = browser.get("/clusters/demo").text.partition("With every default")

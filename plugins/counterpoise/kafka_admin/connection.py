@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # slow to import, and needed for OAUTHBEARER only
 _SECRETS: Final = re.compile(r"password|secret|passphrase|key\.pem|sasl\.oauthbearer\.config")
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/,]+):(?P<port>\d{1,5})")
 _LOCATION: Final = ".location"
+_NO_LOCATION: Final = re.compile(r"[\r\n]|-----|://")  # but a key, or a URL that may hold one
 HIDDEN: Final = "set, not shown"
 # Files of certificates, and these: no secret is written there.
 _SHOWN: Final = frozenset(
@@ -172,7 +173,8 @@ def _shown(name: str, value: object) -> str:
     if name == "bootstrap.servers":
         addresses = _split_list(str(value))
         return ", ".join(a if _ADDRESS.fullmatch(a) else HIDDEN for a in addresses)
-    return str(value) if name in _SHOWN or name.endswith(_LOCATION) else HIDDEN
+    is_shown = name in _SHOWN or name.endswith(_LOCATION)
+    return str(value) if is_shown and not _NO_LOCATION.search(str(value)) else HIDDEN
 
 
 def _token_source(settings: Mapping[str, str]) -> "TokenSource | None":
@@ -303,8 +305,14 @@ def _is_huge(value: object) -> bool:
 def _file_complaints(settings: Mapping[str, str]) -> list[str]:
     """Return what is wrong with files that OpenSSL and librdkafka would read without an end."""
     files = {key: settings[key] for key in sorted(settings) if key.endswith(_LOCATION)}
-    found = {key: file_complaint(Path(path)) for key, path in files.items() if key in KNOWN}
+    found = {key: _why_no_file(path) for key, path in files.items() if key in KNOWN}
     return [f'"{key}" cannot be used: {reason}' for key, reason in found.items() if reason]
+
+
+def _why_no_file(path: str) -> str | None:
+    if _NO_LOCATION.search(path):
+        return "it is no path of a file; what is in the file belongs into the setting with .pem"
+    return file_complaint(Path(path))
 
 
 def _split_list(text: str) -> tuple[str, ...]:

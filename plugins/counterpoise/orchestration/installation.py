@@ -59,7 +59,12 @@ class AirflowConnections:
                 f"Airflow's connection {connection_id!r} is of type {connection.conn_type!r}, but "
                 f"must be of type {CONNECTION_TYPE!r}"
             )
-        extra: dict[str, object] = connection.extra_dejson
+        extra: object = connection.extra_dejson
+        if not isinstance(extra, Mapping):
+            raise InputError(
+                f"the extra of Airflow's connection {connection_id!r} must be a JSON object of "
+                "librdkafka settings"
+            )
         return extra
 
 
