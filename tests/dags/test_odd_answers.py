@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import TaskAwaitingInput
+from airflow.sdk.exceptions import TaskDeferred
 
 from counterpoise import controls, pipeline
 from counterpoise.installation import Installation
@@ -41,7 +41,7 @@ def test_what_nobody_types_decides_nothing_and_the_question_stays_open(
     page, typed = asked[-1], {"rate": "5MB/s", "reason": "why", field: text}
     if (option, field) == ("Reject", "rate"):
         return  # a no has no rate
-    with pytest.raises(TaskAwaitingInput):
+    with pytest.raises(TaskDeferred):
         answer(page, option, "alice", **typed)
     assert installation.ledger.approvals_of(run["run_id"]) == ()
     assert installation.ledger.run(run["run_id"]).state is RunState.PROPOSED
