@@ -103,8 +103,8 @@ WORDS = (
         # Table columns, YAML keys and the thresholds of audit rules keep their names.
         allowed=r"\bmost_(leaders|common|recent)\b|least_share_of_previous_percent"
         r"|\bmost_(brokers|apart|percent|percent_of_mean|percent_apart|bytes_per_second_per_partition)\b"
-        r"|\bleast_(left|above_best|max_minus_min|gigabytes|kilobytes_per_second|percent_of_cluster"
-        r"|partitions)\b",
+        r"|\bleast_(left|above_best|max_minus_min|gigabytes|kilobytes_per_second"
+        r"|percent_of_(cluster|broker)|partitions)\b",
     ),
     Word(
         r"\b(not|is)_told\b|\btold_\w+|(?-i:\b_told\b)",
