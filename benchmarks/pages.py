@@ -34,7 +34,7 @@ import sqlalchemy as sa
 from benchmarks.observing import BROKERS as PLAN_BROKERS
 from benchmarks.observing import large_plan
 from counterpoise import audit, reporting
-from counterpoise.analysis.balance import leader_balance, wanted_goal
+from counterpoise.analysis import leader_balance, wanted_goal
 from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.archive import audit_report_name, balance_report_name
 from counterpoise.audit import auditing

@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 import pyarrow as pa
 import pytest
 
-from counterpoise.analysis.balance import leader_balance, wanted_goal
+from counterpoise.analysis import leader_balance, wanted_goal
 from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.analysis.load import cluster_load
 from counterpoise.model.balance import LeftOut

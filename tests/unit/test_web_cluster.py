@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from httpx import Response
 
-from counterpoise.analysis.balance import wanted_goal
+from counterpoise.analysis import wanted_goal
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.policy import BalancePolicy
