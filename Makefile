@@ -1,7 +1,7 @@
 # Two targets do everything: `make demo` and `make test`. Both set up their own environment first.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test chromium test-on-brokers test-with-airflow test-jobs test-in-memory test-shared-out test-matrix soak pictures lint docs-audit requirements clean
+.PHONY: setup demo test chromium test-on-brokers test-with-airflow test-jobs test-in-memory test-matrix soak pictures lint docs-audit requirements clean
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -42,7 +42,7 @@ demo: setup  ## the main job on a real Kafka; APPROVE=yes approves by itself, KE
 test: setup chromium  ## every test; the last line says what was left out and how to get it
 	@rm -f $(LEFT_OUT)
 	@COUNTERPOISE_LEFT_OUT=$(LEFT_OUT) $(MAKE) --no-print-directory --jobs=4 \
-		test-on-brokers test-with-airflow test-jobs test-shared-out
+		test-on-brokers test-with-airflow test-jobs test-in-memory
 	@$(VENV)/bin/python -m tests.support.left_out $(LEFT_OUT)
 
 # The tests in a browser are left out where there is none and none can be fetched.
@@ -51,7 +51,7 @@ chromium: setup
 
 # Side by side, on two processors: tests on brokers mostly wait, and whenever they do not, they go first, before those with an
 # Airflow, which wait too; the other sides take what is left. So that all end together, some tests on brokers come after those
-# in memory.
+# with an Airflow.
 PYTEST := $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 BESIDE := nice -n 5 $(PYTEST)
 AIRFLOW := $(addprefix tests/integration/,test_airflow_accounts.py test_pages_of_runs.py test_airflow_faults.py \
@@ -65,6 +65,7 @@ test-on-brokers: setup
 
 test-with-airflow: setup
 	@nice -n 2 $(PYTEST) $(AIRFLOW)
+	@nice -n 2 $(PYTEST) $(SHARED_OUT)
 
 test-jobs: setup
 	@$(BESIDE) tests/spark
@@ -75,9 +76,6 @@ test-in-memory: setup
 	@$(BESIDE) tests/conformance -m "not on_brokers"
 	@$(BESIDE) tests/exploration
 	@$(BESIDE) tests/fuzzing
-
-test-shared-out: test-in-memory
-	@$(BESIDE) $(SHARED_OUT)
 
 test-matrix: setup chromium $(FAB_STAMP) $(CELERY_STAMP) $(S3_STAMP)  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Celery, LocalExecutor on Postgres, Kafka 3.9, runs in a browser, the services of docker-compose.yaml
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix
