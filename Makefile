@@ -51,7 +51,7 @@ chromium: setup
 
 # Side by side, on two processors: tests on brokers mostly wait, and whenever they do not, they go first, before those with an
 # Airflow, which wait too; the other sides take what is left. So that all end together, some tests on brokers come after those
-# with an Airflow.
+# with an Airflow, and some in memory after those on brokers.
 PYTEST := $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 BESIDE := nice -n 5 $(PYTEST)
 AIRFLOW := $(addprefix tests/integration/,test_airflow_accounts.py test_pages_of_runs.py test_airflow_faults.py \
@@ -62,6 +62,8 @@ test-on-brokers: setup
 	@$(PYTEST) tests/conformance -m on_brokers
 	@$(PYTEST) tests/matrix/test_older_kafka.py -k "kraft and share"
 	@$(PYTEST) tests/integration $(addprefix --ignore=,$(AIRFLOW) $(SHARED_OUT))
+	@$(BESIDE) tests/exploration
+	@$(BESIDE) tests/fuzzing
 
 test-with-airflow: setup
 	@nice -n 2 $(PYTEST) $(AIRFLOW)
@@ -74,8 +76,6 @@ test-jobs: setup
 test-in-memory: setup
 	@$(BESIDE) tests/architecture tests/unit tests/property tests/simulation tests/upgrades
 	@$(BESIDE) tests/conformance -m "not on_brokers"
-	@$(BESIDE) tests/exploration
-	@$(BESIDE) tests/fuzzing
 
 test-matrix: setup chromium $(FAB_STAMP) $(CELERY_STAMP) $(S3_STAMP)  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Celery, LocalExecutor on Postgres, Kafka 3.9, runs in a browser, the services of docker-compose.yaml
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix
