@@ -30,7 +30,9 @@ MB = 1_000_000
 NOT_KNOWN = "not-answered"  # the rule
 NOTES = {  # what it says, without the number of rules that could not run
     "kraft": {},
-    "zookeeper": {"metadata quorum": "metadata quorum: the cluster has no metadata quorum"},
+    "zookeeper": {
+        "metadata quorum": "not known: metadata quorum: the cluster has no metadata quorum"
+    },
 }
 COPIED = 12  # replicas: a quarter of 48 for the fourth broker
 
