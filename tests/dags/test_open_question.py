@@ -130,7 +130,7 @@ def resume(event: dict[str, Any], *, is_second: bool = False) -> Task:
 
 def supersede(installation: Installation) -> str:
     newer = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.LEADERS), requested_by=Person("carol")
+        installation, "demo", RebalanceRequest(Goal.LEADERS), pipeline.Origin(Person("carol"))
     )
     assert newer is not None
     return newer["fingerprint"]

@@ -2,7 +2,7 @@
 execute, verify, report.
 
     request = RebalanceRequest(Goal.ADD_BROKERS, (7,))
-    run = plan(installation, "orders-eu", request, requested_by=alice)
+    run = plan(installation, "orders-eu", request, Origin(alice))
     validate(installation, run["run_id"], run["fingerprint"])
 
 Dags and the command line call these functions; each may be repeated. What one stage hands to the
