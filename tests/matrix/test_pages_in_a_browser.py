@@ -165,7 +165,7 @@ def approve_by_clicks(place: Place, run: Run, alice: Visitor, rate: str = SLOW) 
     alice.type("Rate", rate)
     alice.type("Reason", "as agreed")
     alice.press("Approve this plan")
-    assert alice.clicks == 2
+    assert alice.clicks == 3
     alice.shows("Your answer is with Airflow")
     alice.shows("The run of this plan is")  # by itself
     place.until_state(run, RunState.RUNNING)
@@ -199,7 +199,7 @@ def steer(place: Place, run: Run, people: Mapping[str, Visitor]) -> None:
     oscar.follow("Pause")
     oscar.type("Reason", SCRIPT)
     oscar.press("Pause")
-    assert oscar.clicks == 3
+    assert oscar.clicks == 4
     oscar.shows("paused by oscar")
     look_at(people["looker"], run, "paused")
 
@@ -249,7 +249,7 @@ def check_report(run: Run, alice: Visitor) -> None:
     alice.enter_from_airflow("Kafka fleet")
     alice.follow("Reports")
     alice.follow(f"demo/runs/{run.run_id}-run.html")
-    assert alice.clicks == 3
+    assert alice.clicks == 4
     alice.shows(run.run_id)
 
 

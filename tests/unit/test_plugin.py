@@ -20,12 +20,11 @@ def test_pages_open_outside_the_frame_of_airflow() -> None:
     assert all("url_route" not in entry for entry in CounterpoisePlugin.external_views)
 
 
-def test_one_click_leads_from_airflow_to_the_fleet_and_to_what_waits() -> None:
-    *entries, _reports = menu_entries("")
-    assert [entry["name"] for entry in entries] == ["Kafka fleet", "Kafka approvals"]
-    for entry in entries:
-        assert entry["nav_top_level"] and "category" not in entry
-        assert ExternalViewResponse(**entry).nav_top_level
+def test_entries_stand_below_browse_where_they_are_links() -> None:
+    """Airflow 3.3 shows one at the top level as a button, which leads nowhere."""
+    entries = [ExternalViewResponse(**entry) for entry in menu_entries("")]
+    assert [entry.name for entry in entries] == ["Kafka fleet", "Kafka approvals", "Balance reports"]
+    assert all(entry.category == "browse" and not entry.nav_top_level for entry in entries)
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,12 @@ class PagesWhenServed:
 
 
 def menu_entries(base_url: str) -> list[dict[str, Any]]:
-    """Return what Airflow's menu has of ours: the fleet, and the plan that waits for an answer,
-    beside its own entries, so that one click leads there; the reports below "Browse". `base_url` is
-    Airflow's own address.
+    """Return what Airflow's menu has of ours, below *Browse*: the fleet, the plan that waits for an
+    answer, and the reports. `base_url` is Airflow's own address.
 
     Without "url_route" Airflow opens them in a tab of their own. In its frame, which is sandboxed,
-    links to Airflow's pages would do nothing, or open Airflow inside Airflow.
+    links to Airflow's pages would do nothing, or open Airflow inside Airflow. Airflow 3.3 shows an
+    entry at the top level ("nav_top_level") as a button that does nothing.
     """
     prefix = urlsplit(base_url).path.rstrip("/")
     return [
@@ -55,12 +55,12 @@ def menu_entries(base_url: str) -> list[dict[str, Any]]:
             "name": name,
             "href": f"{prefix}/counterpoise/{path}",
             "destination": "nav",
-            **place,
+            "category": "browse",
         }
-        for name, path, place in (
-            ("Kafka fleet", "fleet", {"nav_top_level": True}),
-            ("Kafka approvals", "waiting", {"nav_top_level": True}),
-            ("Balance reports", "reports", {"category": "browse"}),
+        for name, path in (
+            ("Kafka fleet", "fleet"),
+            ("Kafka approvals", "waiting"),
+            ("Balance reports", "reports"),
         )
     ]
 
