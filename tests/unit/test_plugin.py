@@ -23,7 +23,11 @@ def test_pages_open_outside_the_frame_of_airflow() -> None:
 def test_entries_stand_below_browse_where_they_are_links() -> None:
     """Airflow 3.3 shows one at the top level as a button, which leads nowhere."""
     entries = [ExternalViewResponse(**entry) for entry in menu_entries("")]
-    assert [entry.name for entry in entries] == ["Kafka fleet", "Kafka approvals", "Balance reports"]
+    assert [entry.name for entry in entries] == [
+        "Kafka fleet",
+        "Kafka approvals",
+        "Balance reports",
+    ]
     assert all(entry.category == "browse" and not entry.nav_top_level for entry in entries)
 
 
