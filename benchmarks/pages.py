@@ -34,7 +34,7 @@ import sqlalchemy as sa
 from benchmarks.observing import BROKERS as PLAN_BROKERS
 from benchmarks.observing import large_plan
 from counterpoise import audit, reporting
-from counterpoise.analysis import leader_balance, wanted_goal
+from counterpoise.analysis import leader_balance, wanted_goals
 from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.archive import audit_report_name, balance_report_name
 from counterpoise.audit import auditing
@@ -173,7 +173,7 @@ def write_reports(
     small = replace(large, series=large.series[-50:])
     states = [_state(name, number, small) for number, name in enumerate(names)]
     write("fleet.json", reporting.fleet_json(fleet(map(fleet_entry, states), as_of=now)))
-    wanted = wanted_goal(large, BalancePolicy())
+    wanted = next(iter(wanted_goals(large, BalancePolicy())), None)
     found = states[0].load
     html = reporting.leader_balance_report(large, wanted=wanted, load=found)
     write(f"{names[0]}/leader-balance.html", html)

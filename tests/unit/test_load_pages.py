@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 import pyarrow as pa
 import pytest
 
-from counterpoise.analysis import leader_balance, wanted_goal
+from counterpoise.analysis import leader_balance, wanted_goals
 from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.analysis.load import cluster_load
 from counterpoise.model.balance import LeftOut
@@ -93,7 +93,11 @@ def state(cluster: str = "demo", *, brokers: int = 6, snapshots: int = 30) -> Cl
     load = cluster_load(*loads_of(told, topic_count=5), cluster=cluster)
     assert balance is not None
     return ClusterState(
-        cluster, timedelta(minutes=7), balance, load, wanted_goal(balance, BalancePolicy())
+        cluster,
+        timedelta(minutes=7),
+        balance,
+        load,
+        next(iter(wanted_goals(balance, BalancePolicy())), None),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from httpx import Response
 
-from counterpoise.analysis import wanted_goal
+from counterpoise.analysis import wanted_goals
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.policy import BalancePolicy
@@ -59,7 +59,7 @@ def analyse(pages: Pages, cluster: str = "demo", rack: str = "a") -> None:
     idle = Broker(3, rack, leaders=0, replicas=0, bytes=0)
     found = replace(balance(Broker(1, rack), Broker(2, rack), idle, snapshots=3), cluster=cluster)
     html = leader_balance_report(
-        found, wanted=wanted_goal(found, BalancePolicy()), load=load(5, 5, 0)
+        found, wanted=next(iter(wanted_goals(found, BalancePolicy())), None), load=load(5, 5, 0)
     )
     with pages.installation() as installation:
         for suffix in ("html", "json", "csv"):

@@ -3,7 +3,7 @@ which plan would help.
 
     balance = leader_balance(series, topics, cluster="demo")
     load = cluster_load(series, topic_load, partition_load, log_dir_load, cluster="demo")
-    wanted = wanted_goal(balance, policy.balance)                   # None: nothing needs doing
+    wanted = wanted_goals(balance, policy.balance, policy.proposals)    # (): nothing needs doing
     snapshot = with_inflow(later, observed_inflow(earlier, later))
     round = next_round(manifests, analysed)                         # what the Spark jobs analyse
 

@@ -18,7 +18,7 @@ from .period import (
 from .rounds import Round, files_read, next_round
 from .series import compared_snapshots, each_once, latest_snapshot_id, series_rows
 from .skew import topic_skew
-from .wanted import uneven_snapshots, wanted_goal, wanted_goals
+from .wanted import uneven_snapshots, wanted_goals
 
 __all__ = [
     "AROUND",
@@ -50,7 +50,6 @@ __all__ = [
     "topic_skew",
     "typical_bytes_in",
     "uneven_snapshots",
-    "wanted_goal",
     "wanted_goals",
     "with_age",
     "with_inflow",

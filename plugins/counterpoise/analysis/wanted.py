@@ -11,11 +11,9 @@ Limits: whether racks, sizes of partitions and constraints of the policy allow m
 planner to find out: it answers "nothing to do" where they do not.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from counterpoise.model.balance import BalancePoint, LeaderBalance, WantedRebalance
-from counterpoise.model.evenness import Evenness
 from counterpoise.model.policy import BalancePolicy, ProposalPolicy
 from counterpoise.model.request import Goal
 from counterpoise.units import format_bytes
@@ -23,13 +21,6 @@ from counterpoise.units import format_bytes
 # Of small numbers a large part is little: nobody moves data for less.
 _MIN_REPLICAS_APART: Final = 4
 _NO_PROPOSALS: Final = ProposalPolicy()
-
-
-def wanted_goal(
-    balance: LeaderBalance, policy: BalancePolicy, proposals: ProposalPolicy = _NO_PROPOSALS
-) -> WantedRebalance | None:
-    """Return the first of `wanted_goals`."""
-    return next(_wanted(balance, policy, proposals), None)
 
 
 def wanted_goals(
@@ -43,19 +34,14 @@ def wanted_goals(
     uneven, a preferred leader election helps; where the second are, the order has to change. The
     goal `leaders` does either.
     """
-    return tuple(_wanted(balance, policy, proposals))
-
-
-def _wanted(
-    balance: LeaderBalance, policy: BalancePolicy, proposals: ProposalPolicy
-) -> Iterator[WantedRebalance]:
     latest, idle = balance.latest, balance.idle_broker_ids
     if idle and latest.replicas.total >= latest.replicas.broker_count:
-        yield WantedRebalance(Goal.ADD_BROKERS, idle, _idle_reason(balance))
-        return
-    for goal in (Goal.REBALANCE, Goal.LEADERS):
-        if reason := _why(latest, goal, policy, proposals):
-            yield WantedRebalance(goal, (), reason)
+        return (WantedRebalance(Goal.ADD_BROKERS, idle, _idle_reason(balance)),)
+    return tuple(
+        WantedRebalance(goal, (), reason)
+        for goal in (Goal.REBALANCE, Goal.LEADERS)
+        if (reason := _why(latest, goal, policy, proposals))
+    )
 
 
 def uneven_snapshots(
@@ -103,7 +89,7 @@ def _why_shares(point: BalancePoint, percent: int) -> str:
     """Return which of replicas and bytes is farther than that from a broker's fair share."""
     replicas, held_bytes = point.replicas, point.bytes
     allowed = f"the policy allows {percent} %"
-    off_share = _off_share(replicas)
+    off_share = replicas.farthest_from_share
     if replicas.max_minus_min >= _MIN_REPLICAS_APART and off_share * 100 > percent:
         return (
             f"replicas per live broker range from {replicas.minimum} to {replicas.maximum}, up to "
@@ -116,11 +102,6 @@ def _why_shares(point: BalancePoint, percent: int) -> str:
             f"the fair share; {allowed}"
         )
     return ""
-
-
-def _off_share(measured: Evenness) -> float:
-    mean = measured.total / max(1, measured.broker_count)
-    return max(measured.maximum - mean, mean - measured.minimum) / mean if mean else 0.0
 
 
 def _idle_reason(balance: LeaderBalance) -> str:

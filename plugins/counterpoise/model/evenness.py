@@ -43,6 +43,12 @@ class Evenness:
     def best_max_minus_min(self) -> int:
         return best_max_minus_min(self.total, self.broker_count)
 
+    @property
+    def farthest_from_share(self) -> float:
+        """Return how far the broker is from the mean that is farthest from it, as a part of it."""
+        mean = self.total / max(1, self.broker_count)
+        return max(self.maximum - mean, mean - self.minimum) / mean if mean else 0.0
+
 
 def evenness(counts: Sequence[int]) -> Evenness:
     """Return the evenness of `counts`, one whole number per broker.

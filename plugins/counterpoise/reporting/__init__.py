@@ -1,7 +1,7 @@
 """Reporting: values in, text out. Self-contained HTML pages with inline pictures, and the same
 figures as text.
 
-    html = leader_balance_report(balance, wanted=wanted_goal(balance, policy))
+    html = leader_balance_report(balance, wanted=analysed.wanted)
 
 Every word that comes from a cluster (racks, topics, reasons) is taken for hostile and escaped, in
 pictures too; the pages hold no script, and a Content-Security-Policy that would stop one. Same

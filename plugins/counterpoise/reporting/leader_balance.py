@@ -1,6 +1,6 @@
 """The leader-balance page of one cluster: pictures first, then what they mean and what would help.
 
-leader_balance_report(balance, wanted=wanted_goal(balance, policy.balance))
+leader_balance_report(balance, wanted=analysed.wanted)
 """
 
 from collections.abc import Mapping, Sequence
