@@ -19,12 +19,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from counterpoise.errors import UnknownNameError, WrongClusterError
+from counterpoise.ledger import overview
 from counterpoise.ledger.chain import Chain
 from counterpoise.ledger.database import open_database
 from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
 from counterpoise.ledger.notifications import Notifications
-from counterpoise.ledger.overview import LedgerState, cluster_states, second_questions
 from counterpoise.ledger.rows import read_approval, read_question, read_request, read_run
 from counterpoise.ledger.run_states import (
     add_event,
@@ -334,11 +334,9 @@ class Ledger:
         with self._transactions.reading() as connection:
             return tuple(read_request(row) for row in connection.execute(query))
 
-    def requests_of_clusters(self) -> tuple[ControlRequest, ...]:
-        """Return all that are about clusters, and about none of their runs, oldest first."""
-        query = sa.select(requests).where(requests.c.run_id.is_(None)).order_by(requests.c.id)
-        with self._transactions.reading() as connection:
-            return tuple(read_request(row) for row in connection.execute(query))
+    def current_requests(self) -> tuple[ControlRequest, ...]:
+        """Return all that are about clusters, or about runs under way, oldest first."""
+        return overview.current_requests(self._transactions)
 
     def moves_in_flight_elsewhere(self, run_id: str) -> int:
         """Return the sum over all other runs under way, at their last observations."""
@@ -372,13 +370,15 @@ class Ledger:
         """
         return held_step(self._transactions, self._clock, cluster, None)
 
-    def cluster_states(self, clusters: Collection[str] | None = None) -> dict[str, LedgerState]:
+    def cluster_states(
+        self, clusters: Collection[str] | None = None
+    ) -> dict[str, overview.LedgerState]:
         """Return what is known of each cluster that was met; of some of them where given."""
-        return cluster_states(self._transactions, clusters)
+        return overview.cluster_states(self._transactions, clusters)
 
     def second_questions(self, clusters: Collection[str] | None = None) -> dict[str, datetime]:
         """Return since when a second person is asked, by run; of some clusters where given."""
-        return second_questions(self._transactions, clusters)
+        return overview.second_questions(self._transactions, clusters)
 
     def notifications(self) -> Notifications:
         return Notifications(self._transactions, self._clock)

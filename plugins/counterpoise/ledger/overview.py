@@ -3,6 +3,7 @@
 for cluster, state in cluster_states(transactions).items():
     state.run, state.run_progress, state.pending_restores
 second_questions(transactions)       # since when a second person is asked, by run
+current_requests(transactions)       # about clusters, and about runs under way
 """
 
 from collections.abc import Collection
@@ -12,7 +13,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from counterpoise.ledger.rows import read_run
+from counterpoise.ledger.rows import read_request, read_run
 from counterpoise.ledger.schema import (
     UtcDateTime,
     approvals,
@@ -20,10 +21,12 @@ from counterpoise.ledger.schema import (
     plans,
     pulses,
     questions,
+    requests,
     runs,
     touched_keys,
 )
 from counterpoise.ledger.transactions import Transactions
+from counterpoise.model.control import ControlRequest
 from counterpoise.model.json_values import JsonValueError
 from counterpoise.model.run import (
     LOOKED_AFTER_STATES,
@@ -74,6 +77,18 @@ def second_questions(
     with transactions.reading() as connection:
         rows = connection.execute(_SECOND_QUESTIONS)
         return {row.run_id: row.asked_at for row in rows if names is None or row.cluster in names}
+
+
+def current_requests(transactions: Transactions) -> tuple[ControlRequest, ...]:
+    """Return all that are about clusters, or about runs under way, oldest first."""
+    query = (
+        sa.select(requests)
+        .outerjoin(runs, requests.c.run_id == runs.c.run_id)
+        .where(requests.c.run_id.is_(None) | runs.c.state.in_(UNDER_WAY_STATES))
+        .order_by(requests.c.id)
+    )
+    with transactions.reading() as connection:
+        return tuple(read_request(row) for row in connection.execute(query))
 
 
 def _with_snapshots(

@@ -5,7 +5,6 @@ freezes(installation, clusters), suggested_rate(installation, plan)
 report(installation, "demo/leader-balance.html")
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,7 @@ from counterpoise.installation import Installation, settings_in
 from counterpoise.model.approval import Approval
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest, find_active_requests
+from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action, ClusterPolicy
 from counterpoise.model.report import BrokerLoad
@@ -84,12 +84,10 @@ def runs_under_way(installation: Installation, cluster: str | None = None) -> tu
 
 def freezes(installation: Installation, clusters: Iterable[str]) -> tuple[ControlRequest, ...]:
     """Return the freezes in force now, by cluster."""
-    now = installation.clock()
-    requests_by_cluster = defaultdict(list)
-    for request in installation.ledger.requests_of_clusters():
-        requests_by_cluster[request.cluster].append(request)
+    now, requests = installation.clock(), installation.ledger.current_requests()
+    by_cluster = grouped((request.cluster, request) for request in requests)
     active_requests = [
-        find_active_requests(requests_by_cluster[cluster], now) for cluster in sorted(set(clusters))
+        find_active_requests(by_cluster.get(cluster, ()), now) for cluster in sorted(set(clusters))
     ]
     return tuple(active.frozen for active in active_requests if active.frozen)
 

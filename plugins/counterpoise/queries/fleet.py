@@ -23,6 +23,7 @@ from counterpoise.ledger.overview import LedgerState
 from counterpoise.model.audit_point import AuditPoint
 from counterpoise.model.control import ControlRequest, find_active_requests
 from counterpoise.model.fleet_document import FleetDocument, FleetEntry, read_fleet
+from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import Action
 from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, WAITING_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
@@ -105,9 +106,7 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
             run for run in open_runs if run.state is RunState.APPROVED and run.run_id not in asked
         ),
         under_way=under_way,
-        pausable=frozenset(
-            run.run_id for run in under_way if _may_pause(installation, viewing, run)
-        ),
+        pausable=_pausable(installation, viewing, under_way),
         halted=tuple(run for run in runs_now.values() if run.state is RunState.HALTED),
         waits_for={
             runs_now[name].run_id: state.run_progress.waits_for
@@ -118,11 +117,22 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
     )
 
 
-def _may_pause(installation: Installation, viewing: Viewing, run: Run) -> bool:
-    if run.state is not RunState.RUNNING or not viewing.may(run.cluster, Action.OPERATE):
-        return False
-    requests = installation.ledger.requests(run.cluster, run.run_id)
-    return find_active_requests(requests, installation.clock()).paused is None
+def _pausable(
+    installation: Installation, viewing: Viewing, under_way: Sequence[Run]
+) -> frozenset[str]:
+    """Return the ids of the runs that move, that nobody has paused, and that the viewer may."""
+    now, requests = installation.clock(), installation.ledger.current_requests()
+    by_run = grouped((request.run_id, request) for request in requests)
+    paused = {
+        run_id for run_id, of_run in by_run.items() if find_active_requests(of_run, now).paused
+    }
+    return frozenset(
+        run.run_id
+        for run in under_way
+        if run.state is RunState.RUNNING
+        and run.run_id not in paused
+        and viewing.may(run.cluster, Action.OPERATE)
+    )
 
 
 def waits_for_viewer(installation: Installation, viewing: Viewing) -> tuple[Run, ...]:
