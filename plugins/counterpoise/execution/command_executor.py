@@ -36,7 +36,9 @@ from counterpoise.execution.throttling.targets import default_rate, list_entries
 from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_answer
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
+from counterpoise.model.kafka import CallResults, ConfigResource
 from counterpoise.model.plan import Move
+from counterpoise.model.run import TouchedKey
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
@@ -92,11 +94,17 @@ class CommandExecutor:
                 self._elect(moves, step)
                 return READ_BACK_SECONDS if is_last else ELECTION_PAUSE_SECONDS
             case Cancel(moves, reason):
-                return self._cancel(moves, reason, observation, step)
+                unchanged = self._unchanged(moves, observation)
+                targets: Targets = {move.topic_partition: None for move in unchanged}
+                return self._reassign("cancelling", f"{_count(unchanged)}: {reason}", targets, step)
             case CancelLate(reassignments):
                 return self._cancel_late(reassignments, step)
             case RestoreOrder(moves):
-                return self._restore_order(moves, observation, step)
+                # Of replicas that are still there: others would be copied.
+                unchanged = self._unchanged(moves, observation)
+                orders = {m.topic_partition: observation.order_to_restore(m) for m in unchanged}
+                text = f"the replica order of {_count(unchanged)}"
+                return self._reassign("restoring", text, orders, step)
             case Restore(keys):
                 return self._restore(keys, step)
             case MarkRestored(keys):
@@ -145,15 +153,9 @@ class CommandExecutor:
             if touched.resource in accepted and not touched.has_unanswered_call
         ]:
             step.taken_back(confirmed)
-        refused = results.errors.keys() - without_answer(results.errors)
-        earlier_keys = {t.resource_key for t in observation.touched_keys if t.restored_at is None}
+        never_written = _refused_at_first(touched_keys, observation, results)
         step.restoring_answered(
-            [t for t, _ in command.restored if t.resource in accepted]
-            + [
-                t
-                for t in touched_keys
-                if t.resource in refused and t.resource_key not in earlier_keys
-            ]
+            [*(t for t, _ in command.restored if t.resource in accepted), *never_written]
         )
         _raise_if_refused("config change", results, harmless=_PASSES)
         # What was set is read back before anything is submitted; what was taken back is no hurry.
@@ -194,26 +196,6 @@ class CommandExecutor:
         is_copying = any(observation.adding_replicas(move) for move in ready)
         return wait_seconds if is_copying else READ_BACK_SECONDS
 
-    def _cancel(
-        self, moves: Sequence[Move], reason: str, observation: Observation, step: "Step"
-    ) -> float:
-        unchanged = self._unchanged(moves, observation)
-        if not unchanged:
-            return READ_BACK_SECONDS
-        targets: Targets = {move.topic_partition: None for move in unchanged}
-        return self._reassign("cancelling", f"{_count(unchanged)}: {reason}", targets, step)
-
-    def _restore_order(
-        self, moves: Sequence[Move], observation: Observation, step: "Step"
-    ) -> float:
-        """Restore the order of replicas that are still there: others would be copied."""
-        unchanged = self._unchanged(moves, observation)
-        if not unchanged:
-            return READ_BACK_SECONDS
-        orders = {m.topic_partition: observation.order_to_restore(m) for m in unchanged}
-        text = f"the replica order of {_count(unchanged)}"
-        return self._reassign("restoring", text, orders, step)
-
     def _unchanged(self, moves: Sequence[Move], observation: Observation) -> list[Move]:
         """Return the moves whose partitions are still as observed: somebody else may have moved
         some of the others meanwhile.
@@ -225,11 +207,13 @@ class CommandExecutor:
         return [move for move in moves if move.topic_partition not in changed_partitions]
 
     def _reassign(self, kind: str, text: str, targets: Targets, step: "Step") -> float:
-        """Submit or cancel reassignments in one call; return the seconds to wait.
+        """Submit or cancel reassignments in one call, if there are any; return the seconds to wait.
 
         Without an answer they may be applied now or much later: which broker was asked is kept.
         Raises StepExpiredError where the process was stopped since the step's last write.
         """
+        if not targets:
+            return READ_BACK_SECONDS
         with step.together(is_current=True):
             self.record_event(kind, text, step)
             step.submitting(targets)
@@ -287,6 +271,17 @@ class CommandExecutor:
         step.restoring_answered(t for t, _ in keys if t.resource in results.accepted)
         _raise_if_refused("config change", results, harmless=_PASSES)
         return READ_BACK_SECONDS
+
+
+def _refused_at_first(
+    touched_keys: Sequence[TouchedKey],
+    observation: Observation,
+    results: CallResults[ConfigResource],
+) -> list[TouchedKey]:
+    """Return the keys that the cluster refused to write, with nothing of ours in them before."""
+    refused = results.errors.keys() - without_answer(results.errors)
+    ours_before = {t.resource_key for t in observation.touched_keys if t.restored_at is None}
+    return [t for t in touched_keys if t.resource in refused and t.resource_key not in ours_before]
 
 
 def _raise_if_refused(what: str, results: AnyResults, *, harmless: tuple[str, ...] = ()) -> None:
