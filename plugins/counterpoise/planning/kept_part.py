@@ -278,21 +278,22 @@ class _BrokerCounts:
         return np.asarray(row[~np.isin(row, self.original[item])])
 
     def keep(self, item: int) -> None:
-        self.counts[self.sources(item)] -= 1
-        self.counts[self.destinations(item)] += 1
+        self._move(item, 1)
 
     def take_back(self, item: int) -> None:
-        self.counts[self.sources(item)] += 1
-        self.counts[self.destinations(item)] -= 1
+        self._move(item, -1)
+
+    def _move(self, item: int, replicas: int) -> None:
+        self.counts[self.sources(item)] -= replicas
+        self.counts[self.destinations(item)] += replicas
 
     @property
-    def is_any_over(self) -> bool:
-        return bool((self.counts > self.max_counts).any())
+    def is_over(self) -> Flags:
+        return np.asarray(self.counts > self.max_counts)
 
-    def is_over(self, item: int) -> bool:
+    def comes_to_one_over(self, item: int) -> bool:
         """Return whether a broker that receives a replica holds too many."""
-        destinations = self.destinations(item)
-        return bool((self.counts > self.max_counts)[destinations].any())
+        return bool(self.is_over[self.destinations(item)].any())
 
     def has_room(self, item: int) -> bool:
         destinations = self.destinations(item)
@@ -305,13 +306,12 @@ def _keep_within_counts(
     """Change what is kept so that no broker holds more replicas than it may."""
     for item in order[is_kept[order]].tolist():
         brokers.keep(item)
-    if not brokers.is_any_over:
+    if not brokers.is_over.any():
         return
-    while (
-        brokers.is_any_over
-    ):  # what is taken back returns to its source, and may be too many there
+    # What is taken back returns to its source, and may be too many there.
+    while brokers.is_over.any():
         for item in order[is_kept[order]][::-1].tolist():
-            if brokers.is_over(item):
+            if brokers.comes_to_one_over(item):
                 is_kept[item] = False
                 brokers.take_back(item)
     used_bytes, count = int(copied_bytes[is_kept].sum()), int(is_kept.sum())
