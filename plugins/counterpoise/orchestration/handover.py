@@ -319,15 +319,15 @@ def withdraw_unneeded(installation: "Installation", cluster: str) -> None:
         return
     run, why = unneeded
     reason, by = f"no longer needed: {why}", Person.of_analysis()
-    if _has_ended(installation, run, Decision.REJECTED, by, reason):
+    if _end_waiting_plan(installation, run, Decision.REJECTED, by, reason):
         _LOGGER.info("the plan of run %s is withdrawn: %s", run.run_id, reason)
 
 
-def _has_ended(
+def _end_waiting_plan(
     installation: "Installation", run: Run, decision: Decision, by: Person, reason: str
 ) -> bool:
-    """End a plan that waits for an answer, and tell people; return False where somebody was faster:
-    it is answered, or superseded.
+    """End a plan that waits for an answer, and tell people. Return whether it ended here: not where
+    somebody was faster, and it is answered, or superseded.
     """
     from counterpoise import controls
 
@@ -364,7 +364,7 @@ def end_unanswered(installation: "Installation", ti: Any, run_id: str) -> None:
     if not why:
         return
     reason, by = f"nobody could answer: {why}", Person(f"Dag run {ti.run_id}", f"{DAG}:{ti.dag_id}")
-    if _has_ended(installation, run, Decision.TIMED_OUT, by, reason):
+    if _end_waiting_plan(installation, run, Decision.TIMED_OUT, by, reason):
         raise RefusedError(f"the plan of run {run_id} is rejected: {reason}")
 
 
