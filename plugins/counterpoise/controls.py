@@ -235,7 +235,7 @@ def change_rate(
     """
     run = _run_under_way(installation, run_id, Control.RATE)
     plan = installation.plan_of(run)
-    wanted, action = parse_rate(limited(rate, "rate"), where="rate"), Action.OPERATE
+    wanted, action = _typed_rate(rate), Action.OPERATE
     if wanted > _approved_rate(installation, run_id):
         action = Action.APPROVE
         check_grant(installation, plan, by=by, requester=run.requester, rate=rate)
@@ -375,7 +375,11 @@ def _run_under_way(installation: Installation, run_id: str, control: Control) ->
 
 
 def _usable_rate(installation: Installation, plan: RebalancePlan, rate: str) -> int:
-    return _checked_rate(installation, plan, parse_rate(limited(rate, "rate"), where="rate"))
+    return _checked_rate(installation, plan, _typed_rate(rate))
+
+
+def _typed_rate(rate: str) -> int:
+    return parse_rate(limited(rate, "rate"), where="rate")
 
 
 def _checked_rate(installation: Installation, plan: RebalancePlan, wanted: int) -> int:

@@ -157,7 +157,7 @@ def _check_rate(installation: Any, details: RunDetails, typed: TypedAnswer) -> N
         installation.plan_of(run),
         by=details.person,
         requester=run.requester,
-        rate=limited(typed.rate, "rate"),
+        rate=typed.rate,
     )
 
 
@@ -170,7 +170,7 @@ def _check_answer(
         typed.plan,
         decision=decision,
         by=details.person,
-        reason=limited(typed.reason, "reason"),
+        reason=typed.reason,
         rate=limited(typed.rate, "rate"),
         must_be_another=bool(details.approved_by),
     )

@@ -89,7 +89,7 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
                 rebalance_request = read_rebalance_request(wanted, word=form_title)
                 if do == "start":
                     access.check_provider(settings.policy, name)
-                    why = controls.check_reason(limited(typed["reason"], "reason"))
+                    why = controls.check_reason(typed["reason"])
                     check_brokers_given(rebalance_request.goal, rebalance_request.broker_ids)
                     viewing.check_can_be_approved(name, rebalance_request.goal)
                     started = start_dag_run(DAG_ID, {CLUSTER_FIELD: name, **wanted}, why)

@@ -173,7 +173,7 @@ def _record(installation: Any, details: RunDetails, control: Control, typed: Typ
     if control in _OF_RUN:
         _OF_RUN[control](installation, run.run_id, by=by, why=why)
     elif control is Control.RATE:
-        controls.change_rate(installation, run.run_id, limited(typed.rate, "rate"), by=by, why=why)
+        controls.change_rate(installation, run.run_id, typed.rate, by=by, why=why)
     else:
         record_freeze(installation, run.cluster, control, typed, by=by)
 

@@ -17,7 +17,6 @@ from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.policy import Action
 from counterpoise.model.request_words import CLUSTER_FIELD, UNDO_FIELD
 from counterpoise.model.run import LOOKED_AFTER_STATES, Run
-from counterpoise.model.typed_text import limited
 from counterpoise.queries import running
 from counterpoise.queries.running import RunDetails
 from counterpoise.queries.undo import why_not_undo
@@ -69,7 +68,7 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
             if refusal := undo_refusal(details, may_change=True):
                 raise RefusedError(refusal)
             try:
-                why = controls.check_reason(limited(reason, "reason"))
+                why = controls.check_reason(reason)
                 if cannot := why_not_undo(installation, details):
                     raise RefusedError(cannot)
                 wanted = {CLUSTER_FIELD: run.cluster, UNDO_FIELD: run.run_id}
