@@ -25,6 +25,7 @@ from counterpoise.orchestration.delivery import tell, webhook_body
 from counterpoise.orchestration.notifier import ClusterNotifier
 from tests.dags.test_recorded_approval import CLUSTERS
 from tests.support import hostile
+from tests.support.decisions import grant
 from tests.support.message_servers import MailServer, Webhook
 from tests.support.runs import change_state
 
@@ -230,15 +231,7 @@ def test_a_requester_is_not_among_those_who_may_answer(
 
 def say_yes(installation: Installation, run: Run, name: str) -> None:
     installation.ledger.journal(run.run_id).event("validated", run.fingerprint)
-    controls.record_decision(
-        installation,
-        run.run_id,
-        run.fingerprint,
-        decision=Decision.GRANTED,
-        by=Person(name, f"airflow:{name}"),
-        reason="x",
-        rate="5MB/s",
-    )
+    grant(installation, run, by=Person(name, f"airflow:{name}"), reason="x", rate="5MB/s")
 
 
 def test_no_text_from_outside_makes_a_line_a_header_or_an_element(

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
-from counterpoise import controls, pipeline
+from counterpoise import pipeline
 from counterpoise.installation import Installation
-from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.run import RunState
 from tests.dags.test_recorded_approval import CLUSTERS, answer, ask, asked, planned, refusals, run
+from tests.support.decisions import grant
 
 __all__ = ["asked", "run"]  # fixtures
 
@@ -58,15 +58,7 @@ def test_names_in_the_second_question_make_no_markdown(
     installation.locations.config.write_text(CLUSTERS.replace("approvers: [alice, bob], ", ""))
     run = planned(installation, LOWERING)
     claimed = Person("[all is well](https://evil.example) <b>", "system:mallory", is_claimed=True)
-    controls.record_decision(
-        installation,
-        run["run_id"],
-        run["fingerprint"],
-        decision=Decision.GRANTED,
-        by=claimed,
-        reason="x",
-        rate="5MB/s",
-    )
+    grant(installation, run, by=claimed, reason="x", rate="5MB/s")
     ask(is_second=True)
     first, _, _ = asked[-1]["body"].partition("\n")
     assert first == (

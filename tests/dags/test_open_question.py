@@ -12,7 +12,7 @@ from airflow.sdk._shared.module_loading import import_string
 from airflow.sdk.exceptions import TaskAwaitingInput, TaskDeferred
 from airflow.sdk.serde import deserialize, serialize
 
-from counterpoise import controls, pipeline
+from counterpoise import pipeline
 from counterpoise.errors import LedgerError
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger
@@ -24,6 +24,7 @@ from counterpoise.model.run import RunState
 from counterpoise.orchestration import open_question
 from counterpoise.orchestration.approval import RecordedApproval
 from tests.dags.test_recorded_approval import Task, approve_first, asked, lowering, page, run
+from tests.support.decisions import reject
 
 __all__ = ["asked", "lowering", "page", "run"]  # fixtures
 REJECT = "Reject"
@@ -136,18 +137,6 @@ def supersede(installation: Installation) -> str:
     return newer["fingerprint"]
 
 
-def reject(installation: Installation, run: pipeline.PlannedRun) -> None:
-    controls.record_decision(
-        installation,
-        run["run_id"],
-        run["fingerprint"],
-        decision=Decision.REJECTED,
-        by=Person("bob"),
-        reason="not this week",
-        rate=None,
-    )
-
-
 def test_a_newer_plan_closes_the_question_and_the_task_ends_as_superseded(
     installation: Installation,
     run: pipeline.PlannedRun,
@@ -178,7 +167,7 @@ def test_a_no_elsewhere_closes_the_question_of_the_second_person(
 ) -> None:
     approve_first(asked)
     deferred = defer(is_second=True)
-    sleeps[:] = [nothing, lambda: reject(installation, lowering)]
+    sleeps[:] = [nothing, lambda: reject(installation, lowering, by="bob")]
     task = resume(event_of(started_anew(deferred)), is_second=True)
     assert task.pushed["decision"] == {"decision": "rejected", "reason": "not this week"}
     decisions = [one.decision for one in installation.ledger.approvals_of(lowering["run_id"])]

@@ -14,14 +14,13 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 
 import local_processes
-from counterpoise import controls
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
-from counterpoise.model.person import Person
 from counterpoise.model.run import Run, RunState
 from counterpoise.orchestration.open_question import QuestionTrigger
 from local_processes import wait_until
 from tests.dags.test_answers_on_pages import rebalance
+from tests.support.decisions import reject
 
 __all__ = ["rebalance"]  # a fixture
 NOTICE_SECONDS = 400.0  # a busy machine takes its time
@@ -57,15 +56,7 @@ def test_a_triggerer_closes_the_question_of_a_plan_that_was_rejected_elsewhere(
 
     def reject_elsewhere(run: Run) -> None:
         ti_id = defer_beside_the_ledger(run)
-        controls.record_decision(
-            installation,
-            run.run_id,
-            run.fingerprint,
-            decision=Decision.REJECTED,
-            by=Person("bob"),
-            reason="not this week",
-            rate=None,
-        )
+        reject(installation, run, by="bob")
 
         def goes_on() -> bool:
             with create_session(scoped=False) as session:

@@ -12,12 +12,12 @@ from counterpoise import controls, pipeline
 from counterpoise.errors import ClusterUnreachableError, HaltedError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from tests.dags.test_recorded_approval import planned
+from tests.support.decisions import grant
 
 ROOT = Path(__file__).parents[2]
 ALICE = Person("alice")
@@ -28,15 +28,7 @@ UNREACHABLE = ClusterUnreachableError((("simulated", "no broker responds"),))
 def run(installation: Installation) -> pipeline.PlannedRun:
     """An approved run of a Dag run."""
     run = planned(installation, RebalanceRequest(Goal.ADD_BROKERS, (3,)))
-    controls.record_decision(
-        installation,
-        run["run_id"],
-        run["fingerprint"],
-        decision=Decision.GRANTED,
-        by=ALICE,
-        reason="broker 3 joined",
-        rate="1MB/s",
-    )
+    grant(installation, run, by=ALICE, reason="broker 3 joined")
     return run
 
 

@@ -22,7 +22,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
-from counterpoise import access, controls, pipeline
+from counterpoise import access, pipeline
 from counterpoise.errors import ClusterError, LedgerError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
@@ -35,6 +35,7 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.handover import Wanted, wanted_rebalance
+from tests.support.decisions import grant
 from tests.support.questions import WAITING_STATES, answered_by
 
 ROOT = Path(__file__).parents[2]
@@ -295,15 +296,8 @@ def test_a_halted_run_goes_on_by_clearing_tasks_only_after_another_yes(
         with pytest.raises(NotApprovedError, match="or it is approved again"):
             pipeline.open_run(later, run.run_id, run.fingerprint)
         assert later.ledger.run(run.run_id).state is RunState.HALTED
-        controls.record_decision(
-            later,
-            run.run_id,
-            run.fingerprint,
-            decision=Decision.GRANTED,
-            by=Person("alice", "airflow:alice"),
-            reason="the controller is back",
-            rate="20MB/s",
-        )
+        alice = Person("alice", "airflow:alice")
+        grant(later, run, by=alice, reason="the controller is back", rate="20MB/s")
         pipeline.open_run(later, run.run_id, run.fingerprint)
         assert later.ledger.run(run.run_id).state is RunState.RUNNING
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
-from counterpoise import controls, pipeline
+from counterpoise import pipeline
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
@@ -20,6 +20,7 @@ from counterpoise.model.request import Goal, Scope
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.approval import NOBODY, RecordedApproval
 from tests.simulation.test_roles import PEOPLE, POLICY, rows
+from tests.support.decisions import reject
 from tests.support.runs import change_state
 
 CLUSTERS = """\
@@ -342,15 +343,7 @@ def test_a_question_about_a_run_that_was_rejected_elsewhere_is_closed_with_a_wor
     typed: dict[str, str],
 ) -> None:
     """By the command line, by our page, or by the analysis that had asked for the plan."""
-    controls.record_decision(
-        installation,
-        run["run_id"],
-        run["fingerprint"],
-        decision=Decision.REJECTED,
-        by=Person("bob"),
-        reason="not this week",
-        rate=None,
-    )
+    reject(installation, run, by="bob")
     task = answer(page, option, user, **typed)
     assert task.pushed["decision"]["decision"] == "rejected"
     assert task.pushed["decision"]["reason"] == "not this week"

@@ -9,15 +9,15 @@ from airflow._shared.module_loading import import_string
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow.triggers.base import TriggerEvent
 
-from counterpoise import controls, pipeline
+from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.stepping import StepUntilDone
+from tests.support.decisions import grant
 from tests.support.runs import change_state
 
 FIRED = "2026-11-23T12:00:00+00:00"  # with what a trigger resumes a task
@@ -118,15 +118,7 @@ def test_progress_is_logged_once_a_minute_and_when_what_is_waited_for_changes(
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
     run = pipeline.plan(installation, "demo", request, pipeline.Origin(Person("alice")))
     assert run is not None
-    controls.record_decision(
-        installation,
-        run["run_id"],
-        run["fingerprint"],
-        decision=Decision.GRANTED,
-        by=Person("bob"),
-        reason="x",
-        rate="1MB/s",
-    )
+    grant(installation, run, by="bob", reason="x")
     pipeline.open_run(installation, run["run_id"], run["fingerprint"])
     now = datetime(2026, 11, 25, 12, tzinfo=UTC)
     lines: list[str] = []

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from counterpoise import controls, pipeline
+from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.model.approval import Decision
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     LEADER_REPLICAS,
@@ -26,6 +25,7 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import ENDED_STATES, TouchedKey
 from counterpoise.orchestration.installation import log_entries
+from tests.support.decisions import grant
 
 ROOT = Path(__file__).parents[2]
 BROKER = ConfigResource(ConfigResourceType.BROKER, "3")
@@ -51,15 +51,7 @@ def opened(installation: Installation, rebalance_request: RebalanceRequest) -> p
     """A run that has been approved and opened."""
     run = pipeline.plan(installation, "demo", rebalance_request, pipeline.Origin(Person("carol")))
     assert run is not None
-    controls.record_decision(
-        installation,
-        run["run_id"],
-        run["fingerprint"],
-        decision=Decision.GRANTED,
-        by=Person("alice"),
-        reason="x",
-        rate="20MB/s",
-    )
+    grant(installation, run, reason="x", rate="20MB/s")
     pipeline.open_run(installation, run["run_id"], run["fingerprint"])
     return run
 

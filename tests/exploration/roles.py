@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from counterpoise import controls, pipeline
+from counterpoise import pipeline
 from counterpoise.errors import (
     ClusterError,
     CounterpoiseError,
@@ -18,12 +18,12 @@ from counterpoise.errors import (
     RefusedError,
     StepLockHeldError,
 )
-from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import ENDED_STATES
 from tests.exploration.actors import OVER
 from tests.exploration.points import change
+from tests.support.decisions import grant
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
@@ -109,15 +109,7 @@ def approved(
     """Propose and approve a plan; return who executes it."""
     run = pipeline.submit_plan(installation, plan, pipeline.Origin(Person("alice")))
     stage.history.add_run(run["run_id"], plan)
-    controls.record_decision(
-        installation,
-        run["run_id"],
-        run["fingerprint"],
-        decision=Decision.GRANTED,
-        by=Person("bob"),
-        reason="test",
-        rate=rate,
-    )
+    grant(installation, run, by="bob", rate=rate)
     return Executor(run["run_id"], run["fingerprint"])
 
 

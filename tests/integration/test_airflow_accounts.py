@@ -24,6 +24,7 @@ from local_airflow import AirflowApi, LocalAirflow
 from local_airflow.api import WAITING_STATES, AirflowApiError, PendingApproval
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_kafka.load import MB
+from tests.support.decisions import reject
 from tests.support.kafka_facts import ON_A_SHARED_DISK, placement
 
 pytestmark = pytest.mark.timeout(2400)
@@ -375,15 +376,7 @@ def test_a_newer_plan_closes_the_question_of_the_one_before(place: Place) -> Non
     assert (states["approve"], states["execute"]) == ("success", "skipped")
 
     # Of the command line, say.
-    controls.record_decision(
-        place.installation,
-        place.run_on_screen(question).run_id,
-        place.run_on_screen(question).fingerprint,
-        decision=Decision.REJECTED,
-        by=Person("alice", "system:alice"),
-        reason="not this week",
-        rate=None,
-    )
+    reject(place.installation, place.run_on_screen(question), by=Person("alice", "system:alice"))
     assert place.end_of(newer) == "success"
     assert place.alice.api.pending_approvals(DAG, newer) == []
     assert place.replicas() == place.replicas_before

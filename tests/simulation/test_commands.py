@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,9 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigResource, ConfigResourceType
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
-from tests.support.command_line import CommandLine, let_commands_reach
+from tests.support.command_line import CommandLine, interrupted_while_moving, let_commands_reach
 from tests.support.pictures import simulated
-from tests.support.runs import START, let_step_locks_run_out, own_configs
+from tests.support.runs import clock_of, let_step_locks_run_out, own_configs
 
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
 YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
@@ -72,17 +72,10 @@ def interrupted(
     """A plan whose execution was interrupted while copies were in flight."""
     path = planned(shell)
     assert shell.type("approve", path, *YES).code == 0
-
-    def advance_or_stop(seconds: float) -> None:
-        if kafka.list_reassignments():
-            raise KeyboardInterrupt
-        kafka.advance(seconds)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(repeating, "sleep", advance_or_stop)
+    with interrupted_while_moving(kafka):
         stopped = shell.type("execute", path)
-        assert stopped.code == 130
-        assert "is still under way: the same command goes on with it" in stopped.out
+    assert stopped.code == 130
+    assert "is still under way: the same command goes on with it" in stopped.out
     assert kafka.list_reassignments() and own_configs(kafka)
     return path
 
@@ -304,7 +297,7 @@ def test_an_emergency_stop_says_what_the_cluster_does_not_let_cancel(
     path = interrupted(shell, kafka, monkeypatch)
     stop = "counterpoise.pipeline.emergency_stop"
     monkeypatch.setattr(f"{stop}.time.sleep", lambda seconds: kafka.advance(10 * seconds))
-    monkeypatch.setattr(f"{stop}.now_utc", lambda: START + timedelta(seconds=kafka.now))
+    monkeypatch.setattr(f"{stop}.now_utc", clock_of(kafka))
     kafka.full_speed_bytes_per_second = 0
 
     def refused(targets: Iterable[TopicPartition], **_: object) -> CallResults[TopicPartition]:

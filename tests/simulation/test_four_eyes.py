@@ -275,9 +275,7 @@ def test_a_refused_answer_opens_no_run(shell: CommandLine) -> None:
 
 def test_one_account_gives_one_yes_whatever_names_it_claims(shell: CommandLine) -> None:
     configure(shell, "")
-    path = shell.folder / "lower.json"
-    goal = ("--goal", "replication-factor", "--replication-factor", "1", "--topics", "orders")
-    assert shell.type("plan", "--cluster", "demo", *goal, "--out", path).code == 0
+    path = lowering(shell)
     assert shell.type("approve", path, *YES).code == 0
     again = shell.type("approve", path, *YES, "--by", "carol")
     assert "another person has to approve it too" in again.out

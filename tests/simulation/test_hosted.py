@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from counterpoise import pipeline
-from counterpoise.cli import repeating
 from counterpoise.errors import ConfigurationError
 from counterpoise.installation import open_installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
@@ -19,7 +18,7 @@ from counterpoise.model.provider import Provider, profile_of, provider_at
 from counterpoise.pipeline.emergency_stop import stop_from_plan
 from counterpoise.settings import parse_settings
 from tests.support.audits import connectivity, snapshot_of
-from tests.support.command_line import CommandLine, let_commands_reach
+from tests.support.command_line import CommandLine, interrupted_while_moving, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.runs import own_configs
 
@@ -156,14 +155,7 @@ def test_a_run_under_way_is_settled_although_no_run_is_open_any_more(
     configure(shell, "aiven")
     plan = plan_of(shell)
     assert shell.type("approve", plan, *YES).code == 0
-
-    def advance_or_stop(seconds: float) -> None:
-        if kafka.list_reassignments():
-            raise KeyboardInterrupt
-        kafka.advance(seconds)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(repeating, "sleep", advance_or_stop)
+    with interrupted_while_moving(kafka):
         assert shell.type("execute", plan).code == 130
     assert own_configs(kafka)
     configure(shell, "confluent-cloud")

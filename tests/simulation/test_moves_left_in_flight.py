@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from counterpoise.model.run import RunState
 from tests.simulation.test_what_earlier_runs_left import approved, run_of, until_moving
 from tests.support.installations import installation_over
 from tests.support.pictures import simulated
-from tests.support.runs import START, own_configs
+from tests.support.runs import clock_of, own_configs
 
 CLUSTERS = """
 clusters:
@@ -37,11 +36,8 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
 
 @pytest.fixture
 def installation(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Installation]:
-    def clock() -> datetime:
-        return START + timedelta(seconds=kafka.now)
-
     with installation_over(
-        tmp_path, lambda _: kafka, clusters=CLUSTERS, clock=clock
+        tmp_path, lambda _: kafka, clusters=CLUSTERS, clock=clock_of(kafka)
     ) as installation:
         yield installation
 

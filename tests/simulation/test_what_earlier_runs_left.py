@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import NO_RESPONSE
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Journal
-from counterpoise.model.approval import Decision
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -32,9 +30,10 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState, TouchedKey
+from tests.support.decisions import grant, reject
 from tests.support.installations import installation_over
 from tests.support.pictures import simulated
-from tests.support.runs import START, at_broker, let_step_locks_run_out, own_configs
+from tests.support.runs import at_broker, clock_of, let_step_locks_run_out, own_configs
 
 CLUSTERS = """
 clusters:
@@ -53,11 +52,8 @@ def kafka() -> SimulatedCluster:
 
 @pytest.fixture
 def installation(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Installation]:
-    def clock() -> datetime:
-        return START + timedelta(seconds=kafka.now)
-
     with installation_over(
-        tmp_path, lambda _: kafka, clusters=CLUSTERS, clock=clock
+        tmp_path, lambda _: kafka, clusters=CLUSTERS, clock=clock_of(kafka)
     ) as installation:
         yield installation
 
@@ -70,30 +66,6 @@ def approved(installation: Installation) -> pipeline.PlannedRun:
     assert run is not None
     grant(installation, run)
     return run
-
-
-def grant(installation: Installation, run: pipeline.PlannedRun) -> None:
-    controls.record_decision(
-        installation,
-        run["run_id"],
-        run["fingerprint"],
-        decision=Decision.GRANTED,
-        by=Person("alice"),
-        reason="test",
-        rate="1MB/s",
-    )
-
-
-def reject(installation: Installation, run: pipeline.PlannedRun) -> None:
-    controls.record_decision(
-        installation,
-        run["run_id"],
-        run["fingerprint"],
-        decision=Decision.REJECTED,
-        by=Person("alice"),
-        reason="not with this broker",
-        rate=None,
-    )
 
 
 def halted(installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun) -> None:

@@ -166,6 +166,19 @@ def settling_after_a_cancel(folder: Path) -> SimulatedRun:
     return run
 
 
+def check_what_they_begin_stays(
+    run: SimulatedRun, begin: Callable[[], object], theirs: tuple[int, ...]
+) -> None:
+    """Let somebody move the first partition between an observation and the call that follows."""
+    first = FIRST.topic_partition
+    stopped_after_observing(run.driver(), begin).settle_step()
+    assert run.cluster.list_reassignments()[first].target == theirs
+    assert run.end(run.driver()) is RunState.HALTED
+    run.cluster.advance(60)
+    assert run.cluster.partitions[first].replicas == theirs
+    assert own_configs(run.cluster) == {}
+
+
 def test_an_order_is_not_restored_where_somebody_moves_the_partition_meanwhile(
     tmp_path: Path,
 ) -> None:
@@ -174,12 +187,7 @@ def test_an_order_is_not_restored_where_somebody_moves_the_partition_meanwhile(
     first, theirs = FIRST.topic_partition, (4, 3, 2)
     assert run.cluster.partitions[first].replicas == (2, 3, 1), "its order is restored next"
     move_it = partial(run.cluster.alter_reassignments, {first: theirs})
-    stopped_after_observing(run.driver(), move_it).settle_step()
-    assert run.cluster.list_reassignments()[first].target == theirs
-    assert run.end(run.driver()) is RunState.HALTED
-    run.cluster.advance(60)
-    assert run.cluster.partitions[first].replicas == theirs
-    assert own_configs(run.cluster) == {}
+    check_what_they_begin_stays(run, move_it, theirs)
 
 
 def test_a_move_that_has_ended_is_not_cancelled_where_somebody_moves_the_partition_on(
@@ -193,12 +201,7 @@ def test_a_move_that_has_ended_is_not_cancelled_where_somebody_moves_the_partiti
         assert not run.cluster.list_reassignments()
         run.cluster.alter_reassignments({first: theirs})
 
-    stopped_after_observing(run.driver(), arrive_and_move_on).settle_step()
-    assert run.cluster.list_reassignments()[first].target == theirs
-    assert run.end(run.driver()) is RunState.HALTED
-    run.cluster.advance(60)
-    assert run.cluster.partitions[first].replicas == theirs
-    assert own_configs(run.cluster) == {}
+    check_what_they_begin_stays(run, arrive_and_move_on, theirs)
 
 
 def test_a_partition_that_somebody_moves_back_is_no_late_move_of_a_run_that_was_cancelled(

@@ -28,6 +28,20 @@ def let_commands_reach(kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(repeating, "sleep", kafka.advance)
 
 
+@contextmanager
+def interrupted_while_moving(kafka: SimulatedCluster) -> Iterator[None]:
+    """Let a person type Ctrl-C as soon as a command waits while something moves."""
+
+    def advance_or_stop(seconds: float) -> None:
+        if kafka.list_reassignments():
+            raise KeyboardInterrupt
+        kafka.advance(seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repeating, "sleep", advance_or_stop)
+        yield
+
+
 @dataclass(frozen=True)
 class Typed:
     code: int

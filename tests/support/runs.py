@@ -34,6 +34,12 @@ from tests.support.pictures import cluster, simulated
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
+
+def clock_of(cluster: SimulatedCluster) -> Callable[[], datetime]:
+    """Return a clock that goes on as the cluster's time does."""
+    return lambda: START + timedelta(seconds=cluster.now)
+
+
 FOUR_BROKERS = "1=a 2=b 3=c 4=d"
 SKEWED = (
     "\n".join(f"orders-{p}: 1 2 3 size=3000000" for p in range(8))
