@@ -50,6 +50,7 @@ from counterpoise.model.run import (
     OPEN_STATES,
     TRANSITIONS,
     UNDER_WAY_STATES,
+    Run,
     RunState,
 )
 from counterpoise.pipeline.executing import restore_pending_of
@@ -318,7 +319,7 @@ class Promises(RuleBasedStateMachine):
 
     def _settle_late(self) -> None:
         for run in self.ledger.runs():
-            plan = next(p for p in self.watch.plans if p.fingerprint == run.fingerprint)
+            plan = self._plan_of(run)
             journal = self.ledger.journal(run.run_id)
             moving = late_moves(plan, self.cluster.list_reassignments(), journal.submissions())
             if self.state in ENDED_STATES and (moving or journal.late_calls()):
@@ -330,9 +331,12 @@ class Promises(RuleBasedStateMachine):
 
     def _restore_pending(self) -> None:
         """What every process does first that executes a run, also one that is under way."""
-        installation: Any = types.SimpleNamespace(ledger=self.ledger)
+        installation: Any = types.SimpleNamespace(ledger=self.ledger, plan_of=self._plan_of)
         admin: Any = self.watch.ours()
         restore_pending_of(installation, admin, self.plan.cluster)
+
+    def _plan_of(self, run: Run) -> RebalancePlan:
+        return next(plan for plan in self.watch.plans if plan.fingerprint == run.fingerprint)
 
     # -- people
 
@@ -554,7 +558,10 @@ class Promises(RuleBasedStateMachine):
         self._restore_pending()
         assert not self._pending_restores(), "promise 4: a pending restore that was possible"
         self.watch.check_settings_as_before()
-        if self.state in (RunState.APPROVED, RunState.HALTED) and not self.watch.drifted:
+        # Somebody's move that they sent back half-way never ends, and nothing may start beside it.
+        is_alone = not self.cluster.list_reassignments()
+        is_open = self.state in (RunState.APPROVED, RunState.HALTED)
+        if is_open and is_alone and not self.watch.drifted:
             self._finish()
 
     def _finish(self) -> None:

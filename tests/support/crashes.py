@@ -91,13 +91,17 @@ class CrashingStep(CrashingProxy):
     """
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._names and self._target.lock.connection is None:
-            self._countdown.tick()
+        if name in self._names:
+            self._tick_before_a_transaction()
         return getattr(self._target, name)
+
+    def _tick_before_a_transaction(self) -> None:
+        if self._target.lock.connection is None:
+            self._countdown.tick()
 
     @contextmanager
     def together(self, *, is_current: bool = False) -> Iterator[None]:
-        self._countdown.tick()
+        self._tick_before_a_transaction()
         with self._target.together(is_current=is_current):
             yield
 

@@ -10,6 +10,7 @@ those of requirements.txt.
 import os
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -75,14 +76,15 @@ def install(folder: Path) -> Installed:
     install_command: list[str | Path] = [
         *(_BIN / "uv", "pip", "install", "--python", folder / "env" / "bin" / "python"),
         *("--constraint", _constraints(folder)),
-        "--no-compile-bytecode",  # of a thousand modules that are needed, not of all
         f"counterpoise[spark,postgres,s3] @ {wheel.as_uri()}",
         "apache-airflow",
     ]
+    # Of its thousand modules that are needed, Python compiles each; of all, uv would.
+    environment = os.environ | {"UV_COMPILE_BYTECODE": "0"}
     if local_processes.run(
-        [*install_command, "--offline"], name="uv pip install", timeout_seconds=600
+        [*install_command, "--offline"], name="uv pip install", timeout_seconds=600, env=environment
     ).returncode:
-        _must_run(install_command, "uv pip install")
+        _must_run(install_command, "uv pip install", env=environment)
     installed = Installed(folder, _variables(folder))
     migrated = installed.run("airflow", "db", "migrate")
     assert migrated.returncode == 0, migrated.stdout + migrated.stderr
@@ -114,6 +116,8 @@ def _variables(folder: Path) -> dict[str, str]:
     }
 
 
-def _must_run(command: list[str | Path], name: str) -> None:
-    done = local_processes.run(command, name=name, timeout_seconds=1000, cwd=ROOT)
+def _must_run(
+    command: list[str | Path], name: str, *, env: Mapping[str, str] | None = None
+) -> None:
+    done = local_processes.run(command, name=name, timeout_seconds=1000, env=env, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

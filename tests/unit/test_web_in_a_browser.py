@@ -30,7 +30,7 @@ from tests.support.runs import FOUR_BROKERS, SimulatedRun
 from tests.support.web import app_of, served, set_dag_run_state
 from tests.unit.test_web_plans import new_plan
 
-ACCESS = "{approve: [alice], operate: [alice], propose: [alice]}"
+ACCESS = "{approve: [alice, bob], operate: [alice], propose: [alice]}"
 POLICY = f"{{access: {ACCESS}, movement: {{rate: 20MB/s}}}}"
 CLUSTERS = f"""\
 clusters:
