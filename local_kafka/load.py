@@ -73,16 +73,7 @@ def create_topics(bootstrap: str, topics: Sequence[TopicSpec]) -> None:
     Raises LocalKafkaError with the broker's reason.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    # A request that waits at a bootstrap address fails when librdkafka learns which broker that is.
-    admin.list_topics(timeout=TIMEOUT_SECONDS)
-    futures = admin.create_topics(
-        [topic.as_new_topic() for topic in topics], operation_timeout=TIMEOUT_SECONDS
-    )
-    for name, future in futures.items():
-        try:
-            future.result()
-        except KafkaException as error:
-            raise LocalKafkaError(f"topic {name} was not created: {error.args[0].str()}") from error
+    _create(admin, _create(admin, topics), may_exist=True)
 
     # A broker may learn of them later than the one that is asked next.
     addresses = bootstrap.split(",")
@@ -93,6 +84,34 @@ def create_topics(bootstrap: str, topics: Sequence[TopicSpec]) -> None:
         return not addresses
 
     wait_until(are_all_known, "leaders of the new topics at every broker", TIMEOUT_SECONDS)
+
+
+def _create(
+    admin: AdminClient, topics: Sequence[TopicSpec], *, may_exist: bool = False
+) -> list[TopicSpec]:
+    """Create topics; return those of which no answer came, which may exist.
+
+    A request at a bootstrap address is given up when librdkafka learns which broker that is. The
+    second request goes to a broker that it knows.
+    """
+    if not topics:
+        return []
+    admin.list_topics(timeout=TIMEOUT_SECONDS)
+    futures = admin.create_topics(
+        [topic.as_new_topic() for topic in topics], operation_timeout=TIMEOUT_SECONDS
+    )
+    unanswered = []
+    for topic in topics:
+        try:
+            futures[topic.name].result()
+        except KafkaException as raised:
+            error = raised.args[0]
+            if error.code() == KafkaError._DESTROY_BROKER and not may_exist:
+                unanswered.append(topic)
+            elif error.code() != KafkaError.TOPIC_ALREADY_EXISTS or not may_exist:
+                why = f"topic {topic.name} was not created: {error.str()}"
+                raise LocalKafkaError(why) from raised
+    return unanswered
 
 
 def _knows_leaders(address: str, topics: Sequence[TopicSpec]) -> bool:

@@ -1,5 +1,5 @@
 """The pages of a plan and of its run in a real Airflow, on real brokers: who answers and who
-steers, with the login that a browser has.
+steers, with the login that a browser has; and what Airflow's own home shows of them.
 """
 
 import time
@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from counterpoise.model.approval import Decision
+from counterpoise.model.request import Goal
 from counterpoise.model.run import Run, RunState
 from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from local_kafka.load import MB
@@ -20,6 +21,10 @@ from tests.integration.test_airflow_accounts import (
     Place,
     running_place,
 )
+from tests.support.browser import Visitor, chromium
+from tests.support.decisions import reject
+from tests.support.pictures import cluster
+from tests.support.plans import plan_by_hand
 from tests.support.web import token_on
 
 pytestmark = pytest.mark.timeout(2400)
@@ -167,3 +172,19 @@ def test_a_no_on_the_page_ends_the_dag_run(place: Place) -> None:
         late = alice.get(f"{PAGES}/{run.run_id}/plan").text
     assert "This plan was rejected" in late and "not before the release" in late
     assert place.decisions(run) == [(Decision.REJECTED, "alice", run.fingerprint)]
+
+
+def test_airflows_home_leads_to_the_plan_that_waits(place: Place) -> None:
+    """In a browser, which runs the script that Airflow loads for it."""
+    plan = plan_by_hand(cluster("payments-0: 1 2", racks="1=a 2=b", name="demo"), Goal.REBALANCE)
+    path = place.installation.archive.write_plan(plan)
+    run = place.installation.ledger.propose(plan, path, requested_by="bob")
+    with chromium() as browser:
+        alice = Visitor.log_in(browser, place.airflow, "alice")
+        alice.enter_from_airflow("demo: a plan waits for you")
+        assert alice.page.url.endswith(f"/runs/{run.run_id}/plan")
+        bob = Visitor.log_in(browser, place.airflow, "bob")
+        bob.enter_from_airflow("demo: a plan waits for others")
+        reject(place.installation, run)
+        alice.enter_from_airflow("Balance reports")
+        assert alice.clicks == 1

@@ -159,13 +159,13 @@ def answer_by_hand(visitor: Visitor, run: Run, form_token: str) -> int:
 
 
 def approve_by_clicks(place: Place, run: Run, alice: Visitor, rate: str = SLOW) -> None:
-    """From Airflow's home: its menu, and the yes."""
-    alice.enter_from_airflow("Kafka approvals")
+    """From Airflow's home: the plan, and the yes."""
+    alice.enter_from_airflow("demo: a plan waits for you")
     alice.page.wait_for_url(f"**/runs/{run.run_id}/plan")
     alice.type("Rate", rate)
     alice.type("Reason", "as agreed")
     alice.press("Approve this plan")
-    assert alice.clicks == 3
+    assert alice.clicks == 2
     alice.shows("Your answer is with Airflow")
     alice.shows("The run of this plan is")  # by itself
     place.until_state(run, RunState.RUNNING)
@@ -195,11 +195,11 @@ def steer(place: Place, run: Run, people: Mapping[str, Visitor]) -> None:
     oscar.open(page)
     oscar.shows("receives")
     look_at(people["looker"], run, "live")
-    oscar.enter_from_airflow("Kafka fleet")
+    oscar.enter_from_airflow("demo: running")
     oscar.follow("Pause")
     oscar.type("Reason", SCRIPT)
     oscar.press("Pause")
-    assert oscar.clicks == 4
+    assert oscar.clicks == 3
     oscar.shows("paused by oscar")
     look_at(people["looker"], run, "paused")
 
@@ -246,10 +246,9 @@ def follow_to_the_end(place: Place, run: Run, visitor: Visitor) -> None:
 
 
 def check_report(run: Run, alice: Visitor) -> None:
-    alice.enter_from_airflow("Kafka fleet")
-    alice.follow("Reports")
+    alice.enter_from_airflow("Balance reports")
     alice.follow(f"demo/runs/{run.run_id}-run.html")
-    assert alice.clicks == 4
+    assert alice.clicks == 2
     alice.shows(run.run_id)
 
 

@@ -148,21 +148,15 @@ class Visitor:
         self.open("/fleet")
         self.clicks = 0
 
-    def enter_from_airflow(self, entry: str) -> None:
-        """Open Airflow's own home, follow an entry below *Browse*, which opens a tab of its own,
-        and count from there.
-        """
-        problems, home = list(self.problems), self.page
-        home.goto(f"{self.pages.removesuffix('/counterpoise')}/")
+    def enter_from_airflow(self, link: str) -> None:
+        """Open Airflow's own home, follow a link of ours there, and count from there."""
+        problems = list(self.problems)
+        self.page.goto(f"{self.pages.removesuffix('/counterpoise')}/")
         self.clicks = 0
-        self._click(home.get_by_role("button", name="Browse", exact=True).first)
-        with home.context.expect_page() as opened:
-            self._click(home.get_by_role("menuitem", name=entry, exact=True).first)
-        self.page = opened.value
-        home.close()
-        self.page.wait_for_load_state()
+        ours = self.page.get_by_role("region", name="Kafka clusters")
+        self._click(ours.get_by_role("link", name=link, exact=True))
+        self.page.wait_for_url(f"{self.pages}/**")
         self.problems[:] = problems  # those of Airflow's own page do not count
-        self._listen()
 
     def open(self, path: str) -> None:
         """Open one of our pages by its address."""

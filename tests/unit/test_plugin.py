@@ -1,5 +1,6 @@
-"""What Airflow shows of the plugin: menu entries that open our pages outside Airflow's frame; what
-it costs components that show none; and whose form a Kafka connection has.
+"""What Airflow shows of the plugin: menu entries that open our pages outside Airflow's frame, and
+what waits and runs on Airflow's own home; what it costs components that show none; and whose form a
+Kafka connection has.
 """
 
 import json
@@ -9,9 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from airflow.api_fastapi.core_api.datamodels.plugins import ExternalViewResponse
+from airflow.api_fastapi.core_api.datamodels.plugins import (
+    ExternalViewResponse,
+    ReactAppResponse,
+)
 
-from counterpoise.entry_points.plugin import CounterpoisePlugin, menu_entries
+from counterpoise.entry_points.plugin import CounterpoisePlugin, home_entry, menu_entries
 
 
 def test_pages_open_outside_the_frame_of_airflow() -> None:
@@ -46,6 +50,13 @@ def test_menu_entries_stand_below_the_prefix_of_airflow(base_url: str, prefix: s
         f"{prefix}/counterpoise/waiting",
         f"{prefix}/counterpoise/reports",
     ]
+
+
+def test_home_shows_what_waits_from_below_the_prefix_of_airflow() -> None:
+    entry = ReactAppResponse(**home_entry("https://example.org/airflow/"))
+    assert entry.destination == "dashboard"
+    assert entry.bundle_url == "/airflow/counterpoise/static/home.js"
+    assert len(CounterpoisePlugin.react_apps) == 1
 
 
 def test_only_who_serves_pages_imports_what_they_are_made_of() -> None:

@@ -25,7 +25,10 @@ clusters:
   shut: {connection: x, policy: {access: {view: [alice]}}}
 """
 DOCUMENT = (Path(__file__).parents[2] / "docs/api.md").read_text()
-CALLS = ("/api/fleet", "/api/clusters/demo", "/api/clusters/demo/audit", "/api/ledger")
+CALLS = (
+    *("/api/fleet", "/api/open-runs", "/api/ledger"),
+    *("/api/clusters/demo", "/api/clusters/demo/audit"),
+)
 # Documents with a format of their own, and names that are data.
 OWN_FORMAT = {"bytes_in_trace", "first_disk", "settings", "balance"}
 
@@ -90,6 +93,13 @@ def test_what_waits_is_told_with_who_may_answer(story: Pages) -> None:
     assert found["clusters"][0]["audit"]["open"]["warning"] == 1
     assert call(story, "/api/fleet", search="x")["clusters"] == []
     assert len(call(story, "/api/fleet", "alice")["clusters"]) == 2
+
+
+def test_open_runs_alone_are_told_as_with_the_fleet(story: Pages) -> None:
+    found, of_fleet = call(story, "/api/open-runs"), call(story, "/api/fleet")
+    assert found["waiting"] == of_fleet["waiting"] != []
+    assert found["runs"] == [run for run in of_fleet["runs"] if run["state"] != "halted"]
+    assert not call(story, "/api/open-runs", "nobody")["waiting"][0]["is_mine"]
 
 
 def test_a_cluster_has_its_balance_and_its_settings(story: Pages) -> None:

@@ -16,6 +16,7 @@ from counterpoise import installation
 from counterpoise.orchestration.installation import AirflowConnections
 
 _GROUP: Final = "airflow.plugins"
+_BASE_URL: Final = conf.get("api", "base_url", fallback="") or ""
 
 
 class PagesWhenServed:
@@ -49,11 +50,11 @@ def menu_entries(base_url: str) -> list[dict[str, Any]]:
     links to Airflow's pages would do nothing, or open Airflow inside Airflow. Airflow 3.3 shows an
     entry at the top level ("nav_top_level") as a button that does nothing.
     """
-    prefix = urlsplit(base_url).path.rstrip("/")
+    pages = _pages(base_url)
     return [
         {
             "name": name,
-            "href": f"{prefix}/counterpoise/{path}",
+            "href": f"{pages}/{path}",
             "destination": "nav",
             "category": "browse",
         }
@@ -65,12 +66,27 @@ def menu_entries(base_url: str) -> list[dict[str, Any]]:
     ]
 
 
+def home_entry(base_url: str) -> dict[str, Any]:
+    """Return what Airflow's own home shows of ours: what waits and what runs, as links."""
+    return {
+        "name": "Kafka clusters",
+        "bundle_url": f"{_pages(base_url)}/static/home.js",
+        "destination": "dashboard",
+    }
+
+
+def _pages(base_url: str) -> str:
+    """Return the path of our pages: Airflow may stand below a prefix of its own."""
+    return f"{urlsplit(base_url).path.rstrip('/')}/counterpoise"
+
+
 class CounterpoisePlugin(AirflowPlugin):
     """Pages, and where Airflow shows them."""
 
     name = "counterpoise"
     fastapi_apps = PagesWhenServed()  # type: ignore[assignment]  # Airflow iterates over it
-    external_views = menu_entries(conf.get("api", "base_url", fallback="") or "")
+    external_views = menu_entries(_BASE_URL)
+    react_apps = [home_entry(_BASE_URL)]  # noqa: RUF012 - Airflow takes entries out of it
 
 
 def is_entry_point() -> bool:

@@ -25,7 +25,7 @@ from counterpoise.model.control import ControlRequest, find_active_requests
 from counterpoise.model.fleet_document import FleetDocument, FleetEntry, read_fleet
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import Action
-from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, WAITING_STATES, Run, RunState
+from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Severity
 from counterpoise.queries import freezes
@@ -46,6 +46,15 @@ class WaitingRun:
     is_mine: bool  # the viewer may decide
     by: tuple[str, ...]
     why_nobody: str = ""  # may, of those whom the policy names
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRuns:
+    """The runs that have not ended, of the clusters that somebody may view."""
+
+    waiting: tuple[WaitingRun, ...]  # the oldest first
+    approved: tuple[Run, ...]  # and not waiting for a second answer
+    under_way: tuple[Run, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +95,18 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
     }
     wanted = search.strip().casefold()
     ordered = analysis.as_of_now(entries, ages, critical)
-    open_runs = [
-        run
-        for run in installation.ledger.runs(states=OPEN_STATES)
-        if run.cluster in viewing.clusters
-    ]
-    waiting = waiting_runs(installation, viewing, open_runs)
-    asked = {one.run.run_id for one in waiting}
+    now_open = open_runs(installation, viewing)
     runs_now = {name: state.run for name, state in states.items() if state.run}
-    under_way = tuple(run for run in open_runs if run.state in UNDER_WAY_STATES)
     return FleetNow(
         analysed_at=document.as_of if document else None,
         entries=tuple(entry for entry in ordered if wanted in entry.cluster.casefold()),
         cluster_count=len(clusters),
         audits=audits.known,
         unreadable_audits=audits.unreadable,
-        waiting=tuple(waiting),
-        approved=tuple(
-            run for run in open_runs if run.state is RunState.APPROVED and run.run_id not in asked
-        ),
-        under_way=under_way,
-        pausable=_pausable(installation, viewing, under_way),
+        waiting=now_open.waiting,
+        approved=now_open.approved,
+        under_way=now_open.under_way,
+        pausable=_pausable(installation, viewing, now_open.under_way),
         halted=tuple(run for run in runs_now.values() if run.state is RunState.HALTED),
         waits_for={
             runs_now[name].run_id: state.run_progress.waits_for
@@ -135,14 +135,22 @@ def _pausable(
     )
 
 
-def waits_for_viewer(installation: Installation, viewing: Viewing) -> tuple[Run, ...]:
-    """Return the runs whose question the viewer may answer, the oldest first."""
-    waiting = [
+def open_runs(installation: Installation, viewing: Viewing) -> OpenRuns:
+    """Return the runs that wait for an answer, and who may give it; and those that go on."""
+    runs = [
         run
-        for run in installation.ledger.runs(states=WAITING_STATES)
+        for run in installation.ledger.runs(states=OPEN_STATES)
         if run.cluster in viewing.clusters
     ]
-    return tuple(one.run for one in waiting_runs(installation, viewing, waiting) if one.is_mine)
+    waiting = waiting_runs(installation, viewing, runs)
+    asked = {one.run.run_id for one in waiting}
+    return OpenRuns(
+        waiting=tuple(waiting),
+        approved=tuple(
+            run for run in runs if run.state is RunState.APPROVED and run.run_id not in asked
+        ),
+        under_way=tuple(run for run in runs if run.state in UNDER_WAY_STATES),
+    )
 
 
 def waiting_runs(

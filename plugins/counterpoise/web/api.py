@@ -1,6 +1,6 @@
 """What the pages show, as JSON, for programs; docs/api.md describes it.
 
-    GET /api/fleet, /api/clusters/{name}, /api/clusters/{name}/audit, /api/ledger
+    GET /api/fleet, /api/open-runs, /api/clusters/{name}, /api/clusters/{name}/audit, /api/ledger
 
 The same accounts, the same policies: a token of Airflow in place of its cookie. Reads only. An
 error is `{"detail": ...}`.
@@ -24,7 +24,7 @@ from counterpoise.model.severity import Severity
 from counterpoise.queries import report
 from counterpoise.queries.audits import audit_points, newest_audit
 from counterpoise.queries.clusters import ClusterNow, balance_document, cluster
-from counterpoise.queries.fleet import WaitingRun, fleet
+from counterpoise.queries.fleet import WaitingRun, fleet, open_runs
 from counterpoise.queries.ledger import ledger_entries
 from counterpoise.queries.viewing import Viewing
 from counterpoise.web.ledger import Filter, PageNumber
@@ -55,6 +55,15 @@ def api_routes(open_installation: OpenInstallation) -> APIRouter:
             waiting=list(map(_waiting, found.waiting)),
             runs=_runs((*found.approved, *found.under_way, *found.halted)),
             freezes=list(map(_freeze, found.freezes)),
+        )
+
+    @router.get("/open-runs")
+    def open_runs_json(viewer: CurrentViewer) -> Response:
+        with open_installation() as installation:
+            found = open_runs(installation, Viewing.of(installation, viewer))
+        return answer(
+            waiting=list(map(_waiting, found.waiting)),
+            runs=_runs((*found.approved, *found.under_way)),
         )
 
     @router.get("/ledger")

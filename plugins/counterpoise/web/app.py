@@ -5,15 +5,17 @@
 
 Whoever may read the runs of `kafka_rebalance` may open them, and sees the clusters whose policy
 does not name others (`access: view`). Every answer carries a content security policy that allows no
-script: everything works without.
+script: everything works without. The one script, `static/home.js`, is for Airflow's own home.
 """
 
 from contextlib import suppress
+from pathlib import Path
 
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.staticfiles import StaticFiles
 
 from counterpoise.queries import settings_of_pages
 from counterpoise.web.answers import answer_routes
@@ -57,6 +59,8 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
         title="Counterpoise", openapi_url=None, dependencies=[Depends(get_user), Depends(may_read)]
     )
     app.middleware("http")(safe_response)
+    # Airflow's home loads it for everybody, also for who may not open our pages.
+    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
     for refused in (StarletteHTTPException, RequestValidationError):
         app.add_exception_handler(refused, unroutable_response)
     app.include_router(fleet_routes(open_installation))

@@ -10,7 +10,7 @@ from counterpoise.archive import balance_report_name
 from counterpoise.model.run import Run
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
-from counterpoise.queries.fleet import FleetNow, fleet, waits_for_viewer
+from counterpoise.queries.fleet import FleetNow, fleet, open_runs
 from counterpoise.queries.viewing import Viewing
 from counterpoise.reporting.fleet_page import fleet_rows, fleet_tiles
 from counterpoise.web.responses import base_of, page
@@ -31,8 +31,9 @@ def fleet_routes(open_installation: OpenInstallation) -> APIRouter:
     def waiting(request: Request, viewer: CurrentViewer) -> Response:
         """Lead to the plan that waits for the viewer; to all of them where it is not one."""
         with open_installation() as installation:
-            mine = waits_for_viewer(installation, Viewing.of(installation, viewer))
-        path = f"/runs/{quote(mine[0].run_id)}/plan" if len(mine) == 1 else "/fleet"
+            waiting = open_runs(installation, Viewing.of(installation, viewer)).waiting
+        mine = [one.run.run_id for one in waiting if one.is_mine]
+        path = f"/runs/{quote(mine[0])}/plan" if len(mine) == 1 else "/fleet"
         return RedirectResponse(f"{base_of(request)}{path}", status_code=303)
 
     @router.get("/fleet")
