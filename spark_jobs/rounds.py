@@ -65,6 +65,12 @@ _SETTINGS: Final = {
     # Otherwise each call of the DataFrame API sends its place in our code to the JVM: a fifth of
     # the CPU time of a round with one new snapshot.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Kept rows are read two or three times: to find out how each column is best compressed takes a
+    # seventh of the CPU time of `partition_load`.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # Otherwise all rows of a table are sorted by their folder before they are written, also where
+    # there is one folder.
+    "spark.sql.maxConcurrentOutputFileWriters": "1",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.files.maxPartitionBytes": _READ_PER_TASK,
     # A join of shuffled rows may build a hash table of a task's share up to this size; where one is
