@@ -1,7 +1,7 @@
 # Two targets do everything: `make demo` and `make test`. Both set up their own environment first.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test chromium test-on-brokers test-with-airflow test-jobs test-in-memory test-matrix soak pictures lint docs-audit requirements clean
+.PHONY: setup demo test chromium test-on-brokers test-with-airflow test-jobs test-in-memory matrix-setup test-matrix soak pictures lint docs-audit requirements clean
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -77,7 +77,9 @@ test-in-memory: setup
 	@$(BESIDE) tests/architecture tests/unit tests/property tests/simulation tests/upgrades
 	@$(BESIDE) tests/conformance -m "not on_brokers"
 
-test-matrix: setup chromium $(FAB_STAMP) $(CELERY_STAMP) $(S3_STAMP)  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Celery, LocalExecutor on Postgres, Kafka 3.9, runs in a browser, the services of docker-compose.yaml
+matrix-setup: setup chromium $(FAB_STAMP) $(CELERY_STAMP) $(S3_STAMP)  ## what the tests of `make test-matrix` need, to run one of them alone
+
+test-matrix: matrix-setup  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Celery, LocalExecutor on Postgres, Kafka 3.9, runs in a browser, the services of docker-compose.yaml
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance --kafka-version $(OLDER_KAFKA)
 

@@ -6,7 +6,7 @@
 `brokers` types the commands of a rebalance against real brokers on this machine, and prints seconds
 and the most memory of each (`many_partitions.py`). `month` lets a simulated month pass over
 simulated clusters, and prints for each day memory, files and rows (`simulated_month.py`).
-Exit code 1 when a target is missed.
+Exit code 1 when a target of `month` is missed; `brokers` has none.
 """
 
 import argparse

@@ -54,8 +54,8 @@ def smoke(api: AirflowApi, approver: AirflowApi, bootstrap: str, cluster: str) -
     expect_success(api, "kafka_rebalance", rebalance.run_id)
     leaders = leaders_of(bootstrap, topic)
     say(f"topic {topic}: leaders {leaders}")
-    if max(leaders.values()) == PARTITIONS:
-        raise SmokeFailedError(f"the leaders of {topic} are all on one broker still")
+    if set(leaders) != set(BROKERS):
+        raise SmokeFailedError(f"some of the brokers {BROKERS} lead nothing of {topic} still")
 
 
 def make_uneven_topic(bootstrap: str) -> str:

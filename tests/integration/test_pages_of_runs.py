@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from playwright.sync_api import expect
 
 from counterpoise.model.approval import Decision
 from counterpoise.model.request import Goal
@@ -30,6 +31,7 @@ from tests.support.web import token_on
 pytestmark = pytest.mark.timeout(2400)
 USERS = {"admin": "admin", "alice": "user", "bob": "user", "oscar": "op", "victor": "viewer"}
 PAGES = "/counterpoise/runs"
+OPEN_RUNS = "**/api/open-runs"
 SLOW = "100kB/s"  # minutes, in which a run can be steered
 
 
@@ -188,3 +190,17 @@ def test_airflows_home_leads_to_the_plan_that_waits(place: Place) -> None:
         reject(place.installation, run)
         alice.enter_from_airflow("Balance reports")
         assert alice.clicks == 1
+        alice.check_no_problem()
+        for wrong in ({"json": {}}, {"body": "<html>a proxy"}, {"status": 503, "json": {}}):
+            answer_open_runs(alice, **wrong)
+            alice.enter_from_airflow("Fleet")
+        answer_open_runs(alice, status=403, json={})
+        with alice.page.expect_response(OPEN_RUNS):
+            alice.page.goto(place.airflow.base_url)
+        expect(alice.page.get_by_role("heading", name="Welcome")).to_be_visible()
+        assert alice.page.get_by_role("region", name="Kafka clusters").count() == 0
+
+
+def answer_open_runs(visitor: Visitor, **answer: Any) -> None:
+    """Answer what the script on Airflow's home asks for, in place of our pages."""
+    visitor.page.route(OPEN_RUNS, lambda route: route.fulfill(**answer))

@@ -77,7 +77,7 @@ def test_only_tasks_reach_the_brokers(compose: ComposeRun) -> None:
 def test_who_lacks_the_secret_gets_no_spark(compose: ComposeRun) -> None:
     settings = compose.services["scheduler"]["environment"]["COUNTERPOISE_SPARK_CONF"]
     guessed = settings.replace(compose.variables["SPARK_SECRET"], "guessed")
-    words = ("self-check", "--json", "--timeout", "90s")
+    words = ("self-check", "--json", "--timeout", "5m")
     given = f"COUNTERPOISE_SPARK_CONF={guessed}"
     done = compose.run("scheduler", "env", given, "counterpoise", *words)
     (spark,) = (each for each in json.loads(done.stdout)["checks"] if each["what"] == "spark")
@@ -89,3 +89,14 @@ def test_the_smoke_job_goes_through_the_main_job(compose: ComposeRun) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the main job came to its end" in done.stdout
     assert list(compose.volume("counterpoise-store").glob("store/reports/demo/*.html"))
+
+
+def test_a_plan_is_made_and_exported_where_commands_are_typed(compose: ComposeRun) -> None:
+    """Relative paths, as in docs/operating.md: there is room for files beside the store."""
+    wanted = "counterpoise plan --cluster demo --goal demote-brokers --brokers 1 --out plan.json"
+    planned = compose.run("scheduler", *wanted.split())
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    wanted = "counterpoise export plan.json --out moves.json"
+    exported = compose.run("scheduler", *wanted.split())
+    assert exported.returncode == 0, exported.stderr
+    assert (compose.volume("counterpoise-store") / "moves.json").exists()

@@ -1,7 +1,7 @@
 """The main job by command line on Kafka 3.9, with controllers (KRaft) and with ZooKeeper: snapshot,
 audit, doctor, plan, a run that is killed on the way, undo, a broker that dies and one that leaves.
 
-What came of it is read with Kafka's own tools. Five minutes.
+What came of it is read with Kafka's own tools.
 """
 
 import json

@@ -163,7 +163,7 @@ class ComposeRun:
             "root": str(root),
             "hostname": service,
             "user": USER,
-            "workdir": "/opt/counterpoise" if is_ours else "/",
+            "workdir": declared.get("working_dir", "/opt/counterpoise" if is_ours else "/"),
             "command": words,
             "environment": {**_IMAGE, **path, **environment},
             "shown": [*_shown(), *jars],

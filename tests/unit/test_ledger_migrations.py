@@ -1,4 +1,4 @@
-"""A ledger of each earlier schema, with rows in every table that it had, is brought up to date in
+"""A ledger of each earlier schema, with rows in most tables that it had, is brought up to date in
 SQLite and in Postgres: nothing is lost, the chain is whole, and it is written on.
 
 The rows are those of the frozen ledger of `tests/upgrades`, as far as a schema has their columns.

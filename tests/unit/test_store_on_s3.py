@@ -4,7 +4,7 @@ not is said in a sentence; snapshots, plans, retention and compaction come throu
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -108,13 +108,14 @@ def test_retention_and_compaction_come_through_a_store_that_throttles(
     monkeypatch.setenv("COUNTERPOISE_STORE", server.uri)
     monkeypatch.setenv("COUNTERPOISE_LEDGER", f"sqlite:///{tmp_path}/ledger.db")
     archive = Archive(Store(server.uri))
-    for year in (2019, 2020):
-        archive.write_snapshot(snapshot(NOW.replace(year=year)))
+    hours = (NOW, NOW + timedelta(hours=1), NOW + timedelta(hours=2))
+    for at in (NOW.replace(year=2019), *hours):
+        archive.write_snapshot(snapshot(at))
     server.trouble = every_third(s3_server.slow_down, 300)
     assert main(["compact", "--json"]) == 0
     (demo,) = json.loads(capsys.readouterr().out)["clusters"]
-    assert (demo["snapshots_dropped"], demo["problem"]) == (1, None)
-    assert archive.manifests(["demo"]).num_rows == 1
+    assert (demo["days_compacted"], demo["snapshots_dropped"], demo["problem"]) == (2, 2, None)
+    assert archive.manifests(["demo"]).num_rows == 2, "the first of the day, and the newest of all"
 
 
 def on_s3(server: S3Server, installation: Installation) -> Installation:

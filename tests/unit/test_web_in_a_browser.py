@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fastapi.routing import APIRoute
 from playwright.sync_api import Browser
-from starlette.routing import Mount
+from starlette.routing import Route
 
 from benchmarks.pages import write_audits
 from counterpoise import installation as wiring
@@ -21,7 +21,7 @@ from counterpoise.installation import Installation
 from counterpoise.model.control import Control
 from counterpoise.model.request import Goal, PlanRequest, Scope
 from counterpoise.planning import make_plan
-from counterpoise.web.app import build_app
+from counterpoise.web.app import HOME_SCRIPT, build_app
 from tests.support import hostile
 from tests.support.analysed_fleet import ANALYSED, SETTINGS, write_fleet
 from tests.support.browser import Visitor, chromium, folder_of_pictures
@@ -70,7 +70,10 @@ PAGES = {
 }
 # Links to what only some may ask for.
 FORMS = ":is([href*='/requests/'], [href*='/start/'], [href$='/undo'])"
-NOT_PAGES = ("/", "/waiting", "/metrics", "/ledger/export", "/runs/{run_id}/{name}")  # as the API's
+NOT_PAGES = (  # as the API's
+    *("/", "/waiting", "/metrics", "/ledger/export", "/runs/{run_id}/{name}"),
+    HOME_SCRIPT,
+)
 
 
 @pytest.fixture(scope="module")
@@ -267,10 +270,8 @@ def test_every_page_is_accessible_narrow_dark_and_runs_no_script(
 def test_no_page_is_forgotten() -> None:
     looked_at = [path.partition("?")[0] for path in PAGES.values()]
     for route in build_app(lambda: None).routes:  # type: ignore[arg-type]
-        if isinstance(route, Mount):
-            assert route.path == "/static"
-            continue
-        assert isinstance(route, APIRoute)
+        assert isinstance(route, Route) and route.methods
+        assert isinstance(route, APIRoute) or route.path == HOME_SCRIPT, "it asks for no login"
         if "GET" in route.methods and not route.path.startswith("/api/"):
             is_looked_at = any(map(route.path_regex.fullmatch, looked_at))
             assert is_looked_at or route.path in NOT_PAGES, route.path

@@ -86,7 +86,7 @@ class CounterpoisePlugin(AirflowPlugin):
     name = "counterpoise"
     fastapi_apps = PagesWhenServed()  # type: ignore[assignment]  # Airflow iterates over it
     external_views = menu_entries(_BASE_URL)
-    react_apps = [home_entry(_BASE_URL)]  # noqa: RUF012 - Airflow takes entries out of it
+    react_apps = [home_entry(_BASE_URL)]  # noqa: RUF012 - as Airflow declares it
 
 
 def is_entry_point() -> bool:

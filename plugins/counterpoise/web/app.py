@@ -10,12 +10,13 @@ script: everything works without. The one script, `static/home.js`, is for Airfl
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from airflow.api_fastapi.core_api.security import get_user
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
-from starlette.staticfiles import StaticFiles
 
 from counterpoise.queries import settings_of_pages
 from counterpoise.web.answers import answer_routes
@@ -39,6 +40,9 @@ from counterpoise.web.undo import undo_routes
 from counterpoise.web.viewers import OpenInstallation, may_read
 from counterpoise.web.waivers import waiver_routes
 
+HOME_SCRIPT: Final = "/static/home.js"
+_HOME_SCRIPT: Final = Path(__file__).parent / "static" / "home.js"
+
 
 def warm_up(open_installation: OpenInstallation) -> None:
     """Do what would make the first page slow: compile the templates, and read the settings, which
@@ -50,6 +54,13 @@ def warm_up(open_installation: OpenInstallation) -> None:
         settings_of_pages(installation)
 
 
+async def home_script(_request: Request) -> Response:
+    """Return what Airflow's home loads for everybody, also for whoever may not open our pages: so
+    without the dependencies that every other address has.
+    """
+    return FileResponse(_HOME_SCRIPT, media_type="text/javascript")
+
+
 def build_app(open_installation: OpenInstallation) -> FastAPI:
     """Return the application; without the API description, which the dependencies would not cover.
 
@@ -59,8 +70,7 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
         title="Counterpoise", openapi_url=None, dependencies=[Depends(get_user), Depends(may_read)]
     )
     app.middleware("http")(safe_response)
-    # Airflow's home loads it for everybody, also for who may not open our pages.
-    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
+    app.router.add_route(HOME_SCRIPT, home_script)
     for refused in (StarletteHTTPException, RequestValidationError):
         app.add_exception_handler(refused, unroutable_response)
     app.include_router(fleet_routes(open_installation))
