@@ -186,7 +186,7 @@ def test_airflows_home_leads_to_the_plan_that_waits(place: Place) -> None:
         alice.enter_from_airflow("demo: a plan waits for you")
         assert alice.page.url.endswith(f"/runs/{run.run_id}/plan")
         bob = Visitor.log_in(browser, place.airflow, "bob")
-        bob.enter_from_airflow("demo: a plan waits for others")
+        bob.enter_from_airflow("demo: a plan waits")
         reject(place.installation, run)
         alice.enter_from_airflow("Balance reports")
         assert alice.clicks == 1

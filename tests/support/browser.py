@@ -154,6 +154,8 @@ class Visitor:
         self.page.goto(f"{self.pages.removesuffix('/counterpoise')}/")
         self.clicks = 0
         ours = self.page.get_by_role("region", name="Kafka clusters")
+        expect(ours).to_be_visible(timeout=WAIT_MILLISECONDS)
+        self.take_picture("airflow-home")
         self._click(ours.get_by_role("link", name=link, exact=True))
         self.page.wait_for_url(f"{self.pages}/**")
         ours_alone = [one for one in self.problems if "counterpoise" in one]  # not Airflow's own
