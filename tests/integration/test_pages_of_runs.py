@@ -193,7 +193,10 @@ def test_airflows_home_leads_to_the_plan_that_waits(place: Place) -> None:
         alice.check_no_problem()
         for wrong in ({"json": {}}, {"body": "<html>a proxy"}, {"status": 503, "json": {}}):
             answer_open_runs(alice, **wrong)
-            alice.enter_from_airflow("Fleet")
+            alice.page.goto(place.airflow.base_url)
+            alice.shows("What waits and what runs cannot be shown now.")
+            alice.follow("Fleet")
+            alice.page.wait_for_url("**/counterpoise/fleet")
         answer_open_runs(alice, status=403, json={})
         with alice.page.expect_response(OPEN_RUNS):
             alice.page.goto(place.airflow.base_url)

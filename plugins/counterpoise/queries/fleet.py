@@ -56,22 +56,6 @@ class OpenRuns:
     approved: tuple[Run, ...]  # and not waiting for a second answer
     under_way: tuple[Run, ...]
 
-
-@dataclass(frozen=True, slots=True)
-class FleetNow:
-    analysed_at: datetime | None  # UTC; None: no analysis yet
-    entries: tuple[FleetEntry, ...]  # worst first, those that were searched
-    cluster_count: int  # that the viewer may view
-    audits: Mapping[str, AuditPoint]
-    unreadable_audits: Mapping[str, str]  # the path of the file, by cluster
-    waiting: tuple[WaitingRun, ...]  # the oldest first
-    approved: tuple[Run, ...]
-    under_way: tuple[Run, ...]
-    pausable: frozenset[str]  # ids of those under way that the viewer may pause now
-    halted: tuple[Run, ...]  # of clusters that have had no other run since
-    waits_for: Mapping[str, str]  # what a run under way waits for, by its id
-    freezes: tuple[ControlRequest, ...]  # in force, by cluster
-
     @property
     def mine(self) -> tuple[WaitingRun, ...]:
         return tuple(one for one in self.waiting if one.is_mine)
@@ -79,6 +63,19 @@ class FleetNow:
     @property
     def others(self) -> tuple[WaitingRun, ...]:
         return tuple(one for one in self.waiting if not one.is_mine)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetNow(OpenRuns):
+    analysed_at: datetime | None  # UTC; None: no analysis yet
+    entries: tuple[FleetEntry, ...]  # worst first, those that were searched
+    cluster_count: int  # that the viewer may view
+    audits: Mapping[str, AuditPoint]
+    unreadable_audits: Mapping[str, str]  # the path of the file, by cluster
+    pausable: frozenset[str]  # ids of those under way that the viewer may pause now
+    halted: tuple[Run, ...]  # of clusters that have had no other run since
+    waits_for: Mapping[str, str]  # what a run under way waits for, by its id
+    freezes: tuple[ControlRequest, ...]  # in force, by cluster
 
 
 def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> FleetNow:

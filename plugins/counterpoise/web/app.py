@@ -41,7 +41,6 @@ from counterpoise.web.viewers import OpenInstallation, may_read
 from counterpoise.web.waivers import waiver_routes
 
 HOME_SCRIPT: Final = "/static/home.js"
-_HOME_SCRIPT: Final = Path(__file__).parent / "static" / "home.js"
 
 
 def warm_up(open_installation: OpenInstallation) -> None:
@@ -58,7 +57,8 @@ async def home_script(_request: Request) -> Response:
     """Return what Airflow's home loads for everybody, also for whoever may not open our pages: so
     without the dependencies that every other address has.
     """
-    return FileResponse(_HOME_SCRIPT, media_type="text/javascript")
+    path = Path(__file__).parent / "static" / "home.js"
+    return FileResponse(path, media_type="text/javascript")
 
 
 def build_app(open_installation: OpenInstallation) -> FastAPI:

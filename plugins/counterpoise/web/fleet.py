@@ -31,9 +31,8 @@ def fleet_routes(open_installation: OpenInstallation) -> APIRouter:
     def waiting(request: Request, viewer: CurrentViewer) -> Response:
         """Lead to the plan that waits for the viewer; to all of them where it is not one."""
         with open_installation() as installation:
-            found = open_runs(installation, Viewing.of(installation, viewer))
-        mine = [one.run.run_id for one in found.waiting if one.is_mine]
-        path = f"/runs/{quote(mine[0])}/plan" if len(mine) == 1 else "/fleet"
+            mine = open_runs(installation, Viewing.of(installation, viewer)).mine
+        path = f"/runs/{quote(mine[0].run.run_id)}/plan" if len(mine) == 1 else "/fleet"
         return RedirectResponse(f"{base_of(request)}{path}", status_code=303)
 
     @router.get("/fleet")

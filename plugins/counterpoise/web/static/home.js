@@ -30,7 +30,7 @@ function useLinks() {
       if (!isShown || next === undefined) return;
       last = next;
       setShown(next);
-      timer = setTimeout(load, next?.problem ? AFTER_A_FAILURE : MILLISECONDS);
+      timer = setTimeout(load, next.problem ? AFTER_A_FAILURE : MILLISECONDS);
     };
     load();
     return () => {
