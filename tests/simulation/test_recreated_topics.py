@@ -4,12 +4,15 @@ ours.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from counterpoise.errors import HaltedError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
     FOLLOWER_REPLICAS,
     LEADER_REPLICAS,
@@ -17,9 +20,11 @@ from counterpoise.model.kafka import (
     ConfigChange,
     ConfigOperation,
 )
+from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState, TouchedKey
 from tests.support.command_line import CommandLine, let_commands_reach
-from tests.support.pictures import simulated
+from tests.support.pictures import cluster, simulated
+from tests.support.plans import move, plan_by_hand
 from tests.support.runs import (
     FOUR_BROKERS,
     SKEWED,
@@ -93,6 +98,73 @@ def test_a_list_set_anew_at_a_topic_made_again_begins_with_what_is_set_there(
     (anew,) = [t for t in lists_of(run, "orders") if t.key == LEADER_REPLICAS]
     assert leaders.topic_id != anew.topic_id == "made-again"
     assert (anew.before_value, anew.written_value) == ("9:9", "0:1")
+
+
+# -- calls that a frozen broker holds until the topic is made again
+
+
+class FreezingAt:
+    """The cluster of a run, whose broker 3 freezes as it gets one kind of call, and holds it."""
+
+    def __init__(self, simulated: SimulatedCluster, call: str) -> None:
+        self._simulated, self._call = simulated, call
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._simulated, name)
+        if name != self._call:
+            return method
+
+        def frozen(*arguments: Any, **options: Any) -> Any:
+            self._simulated.addressed_broker = 3
+            self._simulated.freeze_broker(3)
+            try:
+                return method(*arguments, **options)
+            finally:
+                self._simulated.addressed_broker = None
+
+        return frozen
+
+
+def comes_late_to_a_topic_made_again(folder: Path, call: str) -> SimulatedRun:
+    """Return a cancelled run; its call reaches another topic than the one it was made for."""
+    moved = move("orders-0", "1 2 3", "4 2 3", size=3_000_000)
+    picture = "orders-0: 1 2 3 size=3000000"
+    plan = plan_by_hand(cluster(picture, racks=FOUR_BROKERS), Goal.REBALANCE, moved)
+    run = SimulatedRun.make(folder, picture, plan=plan)
+    run.driver().open()
+    held = run.cluster.brokers[3].pending_changes
+    while not held:
+        run.cluster.advance(run.driver(FreezingAt(run.cluster, call)).step() or 0)
+    run.cluster.delete_topic("orders")
+    run.cluster.create_topic("orders", [(1, 2, 3)])
+    run.cluster.partitions[moved.topic_partition].size_bytes = 600_000_000
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        run.repeat(run.driver().step)
+    run.repeat(run.driver().settle_step, 3000)
+    run.cluster.advance(600)
+    run.cluster.thaw_broker(3)
+    return run
+
+
+def test_a_list_that_comes_late_to_a_topic_made_again_is_taken_back(tmp_path: Path) -> None:
+    run = comes_late_to_a_topic_made_again(tmp_path, "alter_configs")
+    assert own_configs(run.cluster)
+    for _ in range(4):
+        run.cluster.advance(60)
+        run.restore_pending()
+    assert own_configs(run.cluster) == {}
+    assert run.restore_pending() == ((), ())
+
+
+def test_a_move_that_comes_late_to_a_topic_made_again_is_cancelled(tmp_path: Path) -> None:
+    run = comes_late_to_a_topic_made_again(tmp_path, "alter_reassignments")
+    assert run.cluster.list_reassignments()
+    run.change_state(RunState.SETTLING, "a move came late")  # as the watch does
+    run.repeat(run.driver().settle_step)
+    assert not run.cluster.list_reassignments()
+    assert set(run.placement()["orders-0"][0]) == {1, 2, 3}
+    assert own_configs(run.cluster) == {}
 
 
 # -- brokers that give no ids (inter-broker protocol before 2.8)

@@ -114,6 +114,18 @@ def submitted_move(installation: Installation, run: pipeline.PlannedRun) -> Move
     return move
 
 
+def late_move(
+    installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
+) -> Move:
+    """Return a move of an ended run whose last call nobody answered: it is applied now."""
+    move = submitted_move(installation, run)
+    with installation.ledger.journal(run["run_id"]).step() as step:
+        step.submitting({move.topic_partition: move.replicas_after})
+        step.unanswered([move.topic_partition], 3)
+    kafka.alter_reassignments({move.topic_partition: move.replicas_after})
+    return move
+
+
 def until_moving(
     installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
 ) -> None:
@@ -188,14 +200,28 @@ def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval
     request = RebalanceRequest(Goal.REBALANCE)
     newer = pipeline.plan(installation, "demo", request, pipeline.Origin(Person("bob")))
     assert newer is not None
-    move = submitted_move(installation, run)
-    partition = move.topic_partition
-    kafka.alter_reassignments({partition: move.replicas_after})
+    partition = late_move(installation, kafka, run).topic_partition
     report = pipeline.watch_throttles(installation, "demo", print)
     assert report.late_moves == (f"{partition} (run {run['run_id']})",)
     assert not kafka.list_reassignments()
     assert own_configs(kafka) == {}
     assert installation.ledger.run(newer["run_id"]).state is RunState.PROPOSED
+
+
+def test_the_watch_leaves_a_move_alone_that_somebody_makes_after_all_calls_were_answered(
+    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", kafka.advance)
+    run = halted_while_moving(installation, kafka)
+    later = approved(installation)
+    pipeline.open_run(installation, *run_of(later))
+    halted(installation, kafka, later)
+    kafka.advance(3600)
+    move = submitted_move(installation, run)
+    kafka.alter_reassignments({move.topic_partition: move.replicas_after})
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert report.late_moves == report.settled_runs == ()
+    assert move.topic_partition in kafka.list_reassignments()
 
 
 def test_a_change_of_the_same_run_that_comes_late_after_a_resume_is_no_value_of_before(
@@ -276,9 +302,8 @@ def test_a_move_of_a_rejected_run_that_comes_late_is_cancelled(
     monkeypatch.setattr(time, "sleep", kafka.advance)
     run = halted_while_moving(installation, kafka)
     reject(installation, run)
-    move = submitted_move(installation, run)
+    move = late_move(installation, kafka, run)
     partition = move.topic_partition
-    kafka.alter_reassignments({partition: move.replicas_after})
     report = pipeline.watch_throttles(installation, "demo", print)
     assert report.late_moves == (f"{partition} (run {run['run_id']})",)
     assert not kafka.list_reassignments()

@@ -133,6 +133,77 @@ def test_a_late_move_of_an_earlier_run_is_cancelled_and_the_newer_one_goes_on(
     assert own_configs(run.cluster) == {}
 
 
+def unanswered(run: SimulatedRun, earlier: str, late: Move) -> None:
+    """Let an ended run have sent a move to broker 3, which froze and did not answer."""
+    with run.ledger.journal(earlier).step() as step:
+        step.submitting({late.topic_partition: late.replicas_after})
+        step.unanswered([late.topic_partition], 3)
+
+
+def replaced_by_a_late_move(folder: Path) -> SimulatedRun:
+    """Return a run whose move in flight gave way to that of an earlier run, which came late."""
+    large = 600_000_000
+    picture = f"orders-0: 1 2 3 size={large}"
+    late, planned = (move("orders-0", "1 2 3", to, size=large) for to in ("4 2 3", "1 4 3"))
+    snapshot = cluster(picture, racks=FOUR_BROKERS)
+    plans = [plan_by_hand(snapshot, Goal.REBALANCE, each) for each in (late, planned)]
+    run = SimulatedRun.make(folder, picture, plan=plans[0])
+    run.until_moving(run.driver())
+    cancelled(run)
+    unanswered(run, run.run_id, late)
+    run.plan = plans[1]
+    run.run_id = run.ledger.propose(run.plan, "plans/y.json", requested_by="alice").run_id
+    run.ledger.record_decision(run.approval())
+    run.until_moving(run.driver())
+    run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
+    return run
+
+
+def test_a_late_move_that_takes_the_place_of_one_in_flight_is_cancelled_and_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
+    run = replaced_by_a_late_move(tmp_path)
+    run.repeat(run.driver().step)
+    assert run.end(run.driver()) is RunState.DONE
+    assert run.placement()["orders-0"][0] == (1, 4, 3)
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_late_move_of_an_earlier_run_does_not_go_on_when_the_newer_one_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    run = replaced_by_a_late_move(tmp_path)
+    cancelled(run)
+    assert not run.cluster.list_reassignments()
+    assert run.placement()["orders-0"][0] == (1, 2, 3)
+    assert own_configs(run.cluster) == {}
+
+
+def cancelled_an_hour_ago(folder: Path) -> SimulatedRun:
+    """Return a run of which every call was answered, and nothing is under way."""
+    run = a_run(folder, FIRST)
+    run.until_moving(run.driver())
+    cancelled(run)
+    run.cluster.advance(3600)
+    return run
+
+
+@pytest.mark.parametrize(
+    "targets", [[(1, 4, 3), (1, 2, 3)], [FIRST.replicas_after]], ids=["stuck", "same target"]
+)
+def test_what_moves_after_a_run_has_ended_with_all_calls_answered_is_somebody_elses(
+    tmp_path: Path, targets: list[tuple[int, ...]]
+) -> None:
+    run = cancelled_an_hour_ago(tmp_path)
+    partition = FIRST.topic_partition
+    for target in targets:
+        run.cluster.alter_reassignments({partition: target})
+    theirs = run.cluster.list_reassignments()[partition]
+    with pytest.raises(StalePlanError):
+        run.driver().open()
+    assert run.cluster.list_reassignments()[partition] == theirs
+
+
 def test_an_order_that_somebody_changed_is_not_restored_by_a_run_that_never_moved_the_partition(
     tmp_path: Path,
 ) -> None:

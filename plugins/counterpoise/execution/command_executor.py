@@ -228,6 +228,7 @@ class CommandExecutor:
             return OBSERVE_AGAIN_SECONDS
         with self._calls.noting_a_late_call("reassignment"), step.together():
             step.answered(targets)
+            step.at_rest(tp for tp in results.accepted if targets[tp] is None)
             self._calls.record_errors("reassignment", results, step)
         _raise_if_refused("reassignment", results, harmless=_OVERTAKEN)
         return OBSERVE_AGAIN_SECONDS if not results.errors else OBSERVE_AGAIN_SECONDS * 2

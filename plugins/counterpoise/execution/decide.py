@@ -64,6 +64,7 @@ from counterpoise.execution.waits_for_cluster import (
     UnresponsiveBrokers,
     name_of_slowed,
 )
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import InFlight
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
@@ -111,7 +112,7 @@ def _next_command(inputs: DecisionInputs) -> Command:
     if halt := reason_to_halt(inputs):
         return halt
     if late := inputs.observation.conditions.late_reassignments:
-        return CancelLate(dict(islice(late.items(), inputs.max_partitions_per_call)))
+        return _cancel_late(inputs, late)
     if stuck := inputs.by_state[MoveState.STUCK]:
         return _cancel(
             inputs, stuck, "they add and remove the same replica, which Kafka never ends"
@@ -171,6 +172,8 @@ def settle_command(inputs: DecisionInputs) -> Command:
 
 
 def _settle_command(inputs: DecisionInputs) -> Command:
+    if late := inputs.observation.conditions.late_reassignments:
+        return _cancel_late(inputs, late)
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
     if to_cancel := _moves_to_cancel(inputs):
         return _cancel(inputs, to_cancel, _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH)
@@ -252,6 +255,10 @@ def _cancels_all(inputs: DecisionInputs) -> bool:
 
 def _cancel(inputs: DecisionInputs, moves: Sequence[Move], reason: str) -> Cancel:
     return Cancel(tuple(moves[: inputs.max_partitions_per_call]), reason)
+
+
+def _cancel_late(inputs: DecisionInputs, late: Mapping[TopicPartition, str]) -> CancelLate:
+    return CancelLate(dict(islice(late.items(), inputs.max_partitions_per_call)))
 
 
 def _wait_for_moves(inputs: DecisionInputs) -> Command | None:

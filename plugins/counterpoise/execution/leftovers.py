@@ -36,13 +36,16 @@ def late_moves(
     """Return the moves of an ended run that are under way although nobody drives it.
 
     Ours is what the run has submitted and not seen arrive, and what goes where its plan wanted it,
-    or where a call without an answer did. What arrived, and moves again, is somebody else's.
+    or where a call without an answer did. What arrived, or came to rest, and moves again, is
+    somebody else's.
     """
 
     def is_under_way(move: Move) -> bool:
         reassignment = reassignments.get(move.topic_partition)
         submission = submissions.get(move.topic_partition)
-        if reassignment is None or submission is None or submission.done_at is not None:
+        if reassignment is None or submission is None:
+            return False
+        if submission.done_at is not None or submission.is_at_rest:
             return False
         is_last = submission.may_come_late and reassignment.target == submission.target
         return is_last or reassignment.target in reassignment_targets(move)

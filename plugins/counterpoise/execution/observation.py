@@ -35,7 +35,8 @@ class MoveState(StrEnum):
     # The replicas of before, or of a reassignment of the move, in another order: after a cancel.
     CANCELLED = "cancelled"
     # Only a cancel may end it: a replica is both added and removed, by calls of ours, which Kafka
-    # never ends; or a call that restores an order came late, and goes back from where it is now.
+    # never ends; or a call that restores an order came late, and goes back from where it is now; or
+    # a call came so late that the topic was made again meanwhile.
     STUCK = "stuck"
     GONE = "gone"  # the topic was deleted, or deleted and created again
     FOREIGN = "foreign"  # a reassignment that this run has not submitted
@@ -124,9 +125,10 @@ class Observation:
         partition = self.partitions.get(move.topic_partition)
         if partition is None:
             return MoveState.GONE
-        if move.is_of_another_topic(partition.topic_id):
-            return MoveState.GONE
         submission = self.submissions.get(move.topic_partition)
+        if move.is_of_another_topic(partition.topic_id):
+            came_late = _came_late(partition.reassignment, submission)
+            return MoveState.STUCK if came_late else MoveState.GONE
         if partition.reassignment is not None:
             return _state_of_reassignment(move, partition.reassignment, submission)
         replicas = partition.description.replicas
@@ -316,17 +318,23 @@ def _state_of_reassignment(
     Somebody who takes [4, 2, 3] back to [1, 2, 3] while 4 is added makes a reassignment that never
     ends, too; it is theirs to cancel.
     """
-    if submission is None or submission.done_at is not None:
+    if submission is None or submission.done_at is not None or submission.is_at_rest:
         return MoveState.FOREIGN
     targets = reassignment_targets(move)
     if not set(reassignment.adding) & set(reassignment.removing):
         if reassignment.target in targets:
             return MoveState.MOVING
-        is_late = submission.may_come_late and reassignment.target == submission.target
-        return MoveState.STUCK if is_late else MoveState.FOREIGN
-    # Rows of earlier releases do not tell the target; neither does what was cancelled, or at rest.
+        return MoveState.STUCK if _came_late(reassignment, submission) else MoveState.FOREIGN
+    # Rows of earlier releases do not tell the target.
     is_ours = reassignment.target in (*targets, submission.target or move.replicas_before)
     return MoveState.STUCK if is_ours else MoveState.FOREIGN
+
+
+def _came_late(reassignment: Reassignment | None, submission: Submission | None) -> bool:
+    """Return whether it goes where a call without an answer wanted it."""
+    if reassignment is None or submission is None or submission.done_at is not None:
+        return False
+    return submission.may_come_late and reassignment.target == submission.target
 
 
 def changes_replica_set(move: Move) -> bool:

@@ -39,6 +39,7 @@ from counterpoise.model.kafka import (
     TopicDescription,
 )
 from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import Submission
 from counterpoise.model.run_progress import RunProgress, VersionReading
 
@@ -213,17 +214,19 @@ def _late_reassignments(
 ) -> dict[TopicPartition, str]:
     """Return reassignments that an earlier run of ours submitted, and that came after its end.
 
-    Each with the id of that run.
+    Each with the id of that run. One may take the place of a reassignment of this run.
     """
-    not_submitted = partitions.reassignments.keys() - submissions.keys()
-    if not not_submitted:
+    targets = {tp: reassignment.target for tp, reassignment in partitions.reassignments.items()}
+    for move in scope.plan.moves:
+        target = targets.get(move.topic_partition)
+        submission = submissions.get(move.topic_partition)
+        if target is None or submission is None or submission.is_at_rest:
+            continue
+        if target in (*reassignment_targets(move), submission.target):
+            del targets[move.topic_partition]
+    if not targets:
         return {}
-    submitted = ledger.submitted_by_ended_runs(scope.plan.cluster, not_submitted)
-    return {
-        tp: run_id
-        for tp, (run_id, target) in submitted.items()
-        if partitions.reassignments[tp].target == target
-    }
+    return ledger.submitted_by_ended_runs(scope.plan.cluster, targets)
 
 
 def _read_partitions(reader: ClusterReader, plan: RebalancePlan) -> _Partitions:

@@ -10,7 +10,7 @@ Every method is one transaction. Raises LedgerError when the database cannot be 
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import datetime
@@ -349,11 +349,11 @@ class Ledger:
             return int(connection.scalar(query) or 0)
 
     def submitted_by_ended_runs(
-        self, cluster: str, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, tuple[str, tuple[int, ...]]]:
+        self, cluster: str, targets: Mapping[TopicPartition, tuple[int, ...]]
+    ) -> dict[TopicPartition, str]:
         """Return what `read_submitted_by_ended_runs` does."""
         with self._transactions.reading() as connection:
-            return read_submitted_by_ended_runs(connection, cluster, partitions)
+            return read_submitted_by_ended_runs(connection, cluster, targets)
 
     def moved_after(self, run: Run) -> dict[TopicPartition, str]:
         """Return the partitions that later runs of the cluster moved, each with the run's id."""

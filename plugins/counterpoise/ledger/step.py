@@ -279,20 +279,19 @@ class Step:
         """Record the intent to reassign or cancel; until `answered`, the outcome is not known.
 
         An earlier call that nobody answered stays on record: an answer to this one says nothing
-        about it.
+        about it. A cancel keeps the target on record that it cancels.
         """
         now = self.clock()
         with self._writing() as connection:
             new_rows = []
             anew = {"submitted_at": now, "answered_at": None}
-            update = self._update_of_a_move(**anew, target=sa.bindparam("new_target"))
+            new_target = sa.func.coalesce(sa.bindparam("new_target"), moves.c.target)
+            update = self._update_of_a_move(**anew, target=new_target)
             for tp, target in targets.items():
                 key = {"topic": tp.topic, "partition": tp.partition}
-                new_target = ",".join(map(str, target or ()))
-                if not connection.execute(
-                    update, _named(key) | {"new_target": new_target}
-                ).rowcount:
-                    new_rows.append(key | {"target": new_target})
+                text = None if target is None else ",".join(map(str, target))
+                if not connection.execute(update, _named(key) | {"new_target": text}).rowcount:
+                    new_rows.append(key | {"target": text or ""})
             if new_rows:
                 insert = moves.insert().values(run_id=self.run_id, submitted_at=now)
                 connection.execute(insert, new_rows)
@@ -311,8 +310,11 @@ class Step:
     def at_rest(self, partitions: Iterable[TopicPartition]) -> None:
         """Record that nothing of what was submitted is under way any more: whoever moves these
         partitions where the run did is somebody else.
+
+        Where a call may still come late, its target stays on record.
         """
-        self._mark_moves(partitions, {"target": ""})
+        may_come_late = moves.c.asked_broker_id.is_not(None)
+        self._mark_moves(partitions, {"target": sa.case((may_come_late, moves.c.target), else_="")})
 
     def done(self, partitions: Iterable[TopicPartition]) -> None:
         now = self.clock()

@@ -1,6 +1,6 @@
 """Which partitions the runs of a cluster have submitted, within a transaction of the caller."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -26,28 +26,26 @@ def read_moved_after(
 
 
 def read_submitted_by_ended_runs(
-    connection: sa.Connection, cluster: str, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, tuple[str, tuple[int, ...]]]:
-    """Return the id of the run that submitted each partition last, and the target replicas.
+    connection: sa.Connection, cluster: str, targets: Mapping[TopicPartition, tuple[int, ...]]
+) -> dict[TopicPartition, str]:
+    """Return the id of the ended run that last submitted each partition with this target.
 
-    Without partitions that no ended run has submitted, or that had arrived there.
+    Without partitions that no ended run submitted so, or that had arrived there.
     """
-    wanted = set(partitions)
     query = (
         sa.select(moves.c.run_id, moves.c.topic, moves.c.partition, moves.c.target)
         .join(runs, runs.c.run_id == moves.c.run_id)
         .where(
             runs.c.cluster == cluster,
             runs.c.state.in_(LOOKED_AFTER_STATES),
-            moves.c.topic.in_({tp.topic for tp in wanted}),
-            moves.c.target.is_not(None),
+            moves.c.topic.in_({tp.topic for tp in targets}),
             moves.c.done_at.is_(None),
         )
         .order_by(moves.c.submitted_at)
     )
-    found = {}
-    for row in connection.execute(query):
-        tp = TopicPartition(row.topic, row.partition)
-        if tp in wanted and row.target:
-            found[tp] = (row.run_id, tuple(map(int, row.target.split(","))))
-    return found
+    wanted = {tp: ",".join(map(str, target)) for tp, target in targets.items()}
+    rows = [
+        (TopicPartition(row.topic, row.partition), row.target, row.run_id)
+        for row in connection.execute(query)
+    ]
+    return {tp: run_id for tp, target, run_id in rows if target and wanted.get(tp) == target}

@@ -157,14 +157,19 @@ class Submission:
     done_at: datetime | None
     # Of a call without an answer, until that broker has responded; later ones may be answered.
     asked_broker_id: int | None = None
-    # Submitted last; () for a cancel, and when a run has ended with nothing of it under way; None
-    # in rows of earlier releases.
+    # Submitted last, also where it was cancelled since; () when nothing of it can be under way any
+    # more, and for a cancel of earlier releases; None in rows of still earlier ones.
     target: tuple[int, ...] | None = None
 
     @property
     def may_come_late(self) -> bool:
         """Return whether nobody answered a call about this partition."""
         return self.answered_at is None or self.asked_broker_id is not None
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Return whether nothing that the run submitted is, or may come, under way."""
+        return self.target == () and not self.may_come_late
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ A dead broker's config can be neither read nor written, so a run may end with ke
 broker that was frozen applies what it was sent long ago when it wakes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -16,9 +16,13 @@ from counterpoise.execution.decision_inputs import QUIET_SECONDS
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.recorded_calls import RecordedCalls
 from counterpoise.execution.throttling.restore import restored_value, restoring_change
-from counterpoise.execution.throttling.targets import Configs, dynamic_value, is_topic_gone
+from counterpoise.execution.throttling.targets import (
+    Configs,
+    dynamic_value,
+    is_topic_gone,
+    list_entries,
+)
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
-from counterpoise.model.kafka import ClusterDescription, ResourceKey
 from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, TouchedKey
 from counterpoise.model.words import pluralize
 
@@ -39,6 +43,9 @@ def restore_pending(
     keys = [touched for touched in journal.touched() if is_pending_restore(touched)]
     if not keys:
         return (), ()
+    # Asked first: what a broker applied before it answers, is in what is read then.
+    cluster = admin.describe_cluster()
+    do_all_respond = {b.broker_id for b in cluster.brokers} == admin.describe_versions().keys()
     configs = _read_keys(admin, keys)
     topic_ids = _read_topic_ids(admin, keys)
     changes = tuple(
@@ -57,32 +64,20 @@ def restore_pending(
         or (touched.resource in configs and restoring_change(touched, configs) is None)
     ]
     mark_restored(step, as_it_should_be, configs, topic_ids, journal.pending_restores())
-    cluster = admin.describe_cluster()
     restored = [touched for touched in as_it_should_be if touched.restored_at is None]
     pending = [
         _explained(touched, cluster.registered_broker_ids, step)
         for touched in keys
         if touched.restored_at is None and touched not in restored
     ]
-    _clear_calls(admin, keys, {touched.resource_key for touched in pending}, cluster, step)
-    return tuple(restored), tuple(pending)
-
-
-def _clear_calls(
-    admin: ClusterAdmin,
-    keys: Sequence[TouchedKey],
-    still_pending: Set[ResourceKey],
-    cluster: ClusterDescription,
-    step: "Step",
-) -> None:
-    """Record which calls without an answer can change nothing any more."""
-    registered = {broker.broker_id for broker in cluster.brokers}
-    if registered == admin.describe_versions().keys():
-        now = step.clock()
+    # Calls without an answer that can change nothing any more.
+    if do_all_respond:
+        now, still_pending = step.clock(), {touched.resource_key for touched in pending}
         settled = (touched for touched in keys if touched.resource_key not in still_pending)
         step.clear_unanswered_calls(filter(lambda touched: _is_quiet(touched, now), settled))
     unregistered = [t for t in keys if _is_unregistered(t, cluster.registered_broker_ids)]
     step.clear_unanswered_calls(unregistered)
+    return tuple(restored), tuple(pending)
 
 
 def _explained(touched: TouchedKey, registered: frozenset[int] | None, step: "Step") -> TouchedKey:
@@ -111,15 +106,36 @@ def mark_restored(
 ) -> None:
     """Record the values that these keys have now; nothing of this run is in them any more.
 
-    `pending` are the keys that runs of the cluster have to restore still, newest run first.
+    `pending` are the keys that runs of the cluster have to restore still, newest run first. A topic
+    made again under the same name is looked after while a call may still come late to it.
     """
     with step.together():
         for touched in keys:
             if is_topic_gone(touched, topic_ids):
-                step.restored(touched, None, "its topic is gone")
+                if awaited := _awaited_at_topic_made_again(touched, configs, topic_ids):
+                    step.touching([awaited])
+                else:
+                    step.restored(touched, None, "its topic is gone")
                 continue
             value = dynamic_value(configs, *touched.resource_key)
             step.restored(touched, value, _outcome(touched, value, pending))
+
+
+def _awaited_at_topic_made_again(
+    touched: TouchedKey, configs: Configs, topic_ids: Mapping[str, str]
+) -> TouchedKey | None:
+    """Return the key of the topic that has the name now, with what a call may still add to it.
+
+    None where no call may come, or it would add nothing: what the topic has, is not ours.
+    """
+    topic_id = topic_ids.get(touched.resource.name)
+    if topic_id is None or not touched.has_unanswered_call:
+        return None
+    present = dynamic_value(configs, *touched.resource_key)
+    absent = [e for e in list_entries(touched.written_value) if e not in list_entries(present)]
+    if not absent:
+        return None
+    return replace(touched, topic_id=topic_id, before_value=present, written_value=",".join(absent))
 
 
 def _outcome(touched: TouchedKey, value: str | None, pending: Iterable[TouchedKey]) -> str:
