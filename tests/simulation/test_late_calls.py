@@ -93,8 +93,11 @@ def test_a_move_that_comes_after_the_end_is_known_as_ours_and_settled(tmp_path: 
     halted_by_the_death_of(4, run)
     run.cluster.restart_broker(4)
     before = run.placement()
-    submitted = run.ledger.journal(run.run_id).submissions()
-    late = next(m for m in run.plan.moves if m.topic_partition in submitted)
+    journal = run.ledger.journal(run.run_id)
+    late = next(m for m in run.plan.moves if m.topic_partition in journal.submissions())
+    with journal.step() as step:
+        step.submitting({late.topic_partition: late.replicas_after})  # no answer came
+    submitted = journal.submissions()
     run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
     assert late in late_moves(run.plan, run.cluster.list_reassignments(), submitted)
     run.change_state(RunState.SETTLING, "a move came late")

@@ -18,8 +18,8 @@ from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - fixtu
     halted_while_moving,
     installation,
     kafka,
+    late_move,
     run_of,
-    submitted_move,
 )
 from tests.support.runs import own_configs
 
@@ -42,10 +42,9 @@ def test_a_move_that_comes_when_its_approval_is_deleted_is_settled(
     kafka: SimulatedCluster,  # noqa: F811
 ) -> None:
     run = halted_while_moving(installation, kafka)
-    move = submitted_move(installation, run)
     let_a_year_pass(installation, kafka)
     assert installation.ledger.approvals_of(run["run_id"]) == ()
-    kafka.alter_reassignments({move.topic_partition: move.replicas_after})
+    move = late_move(installation, kafka, run)
     report = pipeline.watch_throttles(installation, "demo", print)
     assert report.late_moves == (f"{move.topic_partition} (run {run['run_id']})",)
     assert installation.ledger.run(run["run_id"]).state is RunState.HALTED
