@@ -19,6 +19,7 @@ from counterpoise.execution.waits import (
     FleetIsFull,
     Frozen,
     Moving,
+    NoRunProgress,
     OutsideWindows,
     Paused,
     UnknownOutcomes,
@@ -95,6 +96,12 @@ class Waiting:
             self.run.cluster.advance(max(wait, 0.5))
 
 
+class Producers:
+    """What they write to each partition of the clusters that `made` makes."""
+
+    bytes_per_second = 0.0
+
+
 def made(
     folder: Path,
     *moves: Move,
@@ -105,6 +112,8 @@ def made(
     """A run that is open; with `is_moving` something is in flight."""
     plan = plan_by_hand(cluster(picture, racks=FIVE), Goal.REBALANCE, *(moves or (COPY,)))
     run = SimulatedRun.make(folder, picture, racks=FIVE, plan=plan, limits=limits)
+    for partition in run.cluster.partitions.values():
+        partition.bytes_in_per_second = Producers.bytes_per_second
     run.driver().open()
     while is_moving and not run.cluster.list_reassignments():
         run.cluster.advance(run.driver().step() or 0)
@@ -231,6 +240,22 @@ def leaders_out_of_sync(folder: Path) -> None:
 # -- moves and calls
 
 
+def no_run_progress(folder: Path) -> None:
+    """Two partitions outside the plan are offline in turn, each for less than the patience."""
+    picture = f"{BEFORE}\nother-0: 1 2 size=1000\nother-1: 1 2 size=1000"
+    run = made(folder, picture=picture)
+    patience = NoRunProgress().patience(LIMITS)
+    driver, give_up_at = run.driver(), run.cluster.now + patience.total_seconds() + SLACK_SECONDS
+    with pytest.raises(HaltedError, match=r"the run makes no progress.*for 5 min"):
+        while run.cluster.now < give_up_at:
+            is_offline = int(run.cluster.now / 20) % 2
+            for number in range(2):
+                partition = run.cluster.partitions[TopicPartition("other", number)]
+                partition.leader = None if number == is_offline else 1
+            run.cluster.advance(max(driver.step() or 0, 2.0))
+    assert run.end(driver) is RunState.HALTED
+
+
 def moving(folder: Path) -> None:
     run = made(folder, is_moving=True)
     run.cluster.kafka_version = (3, 9)  # it waits for replica 3, once replica 4 has arrived
@@ -318,6 +343,7 @@ CASES: Final[dict[type[WaitReason], Callable[[Path], None]]] = {
     LeaderlessPartitions: leaderless_partitions,
     OutOfSyncReplicas: out_of_sync_replicas,
     LeadersOutOfSync: leaders_out_of_sync,
+    NoRunProgress: no_run_progress,
     Moving: moving,
     UnknownOutcomes: unknown_outcomes,
     WithoutEffect: without_effect,
@@ -332,6 +358,13 @@ def test_every_reason_to_wait_has_a_case_here() -> None:
     assert {reason.__name__ for reason in CASES} == reasons
 
 
+@pytest.mark.parametrize("bytes_in_per_second", [0.0, 1000.0], ids=["no-writes", "producers-write"])
 @pytest.mark.parametrize("reason", CASES, ids=lambda reason: reason.__name__)
-def test_every_wait_has_an_end(reason: type[WaitReason], tmp_path: Path) -> None:
+def test_every_wait_has_an_end(
+    reason: type[WaitReason],
+    bytes_in_per_second: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Producers, "bytes_per_second", bytes_in_per_second)
     CASES[reason](tmp_path)

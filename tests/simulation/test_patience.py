@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import HaltedError
+from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, FOLLOWER_REPLICAS, ConfigChange, ConfigOperation
 from counterpoise.model.plan import Move
-from counterpoise.model.policy import MovementPolicy, ThrottleBackOffPolicy
+from counterpoise.model.policy import MaintenanceWindow, MovementPolicy, ThrottleBackOffPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from tests.support.pictures import cluster
@@ -320,6 +321,152 @@ def test_a_rolling_restart_with_minutes_of_log_recovery_passes_with_default_sett
     assert run.placement() == run.planned_placement()
     assert {"cancelling", "stall"}.isdisjoint(run.event_kinds())
     assert own_configs(run.cluster) == {}
+
+
+def observe_for(run: SimulatedRun, seconds: float, *, every: float = 20.0) -> None:
+    """Take steps; at the end of that time none is taken, so that no step sees what follows."""
+    driver, until = run.driver(), run.cluster.now + seconds
+    while run.cluster.now < until and (wait := driver.step()) is not None:
+        run.cluster.advance(max(wait, every))
+
+
+def restart_with_log_recovery(run: SimulatedRun, broker_id: int) -> None:
+    """A broker is down for 4 min, and its replica of orders-0 catches up for 6 min."""
+    partition = run.cluster.partitions[ORDERS_0]
+    others = set(partition.replicas) - set(partition.adding) - {broker_id}
+    partition.isr = (partition.isr & set(partition.adding)) | others
+    partition.leader = min(others)
+    run.cluster.kill_broker(broker_id)
+    observe_for(run, 240)
+    run.cluster.restart_broker(broker_id)
+    partition.isr.discard(broker_id)
+    partition.copied[broker_id] = 0.0
+    full_speed = run.cluster.full_speed_bytes_per_second
+    run.cluster.full_speed_bytes_per_second = 1.0
+    observe_for(run, 360)
+    run.cluster.full_speed_bytes_per_second = full_speed
+    partition.copied.pop(broker_id, None)
+    partition.isr.add(broker_id)
+
+
+def test_brokers_that_restart_one_after_another_have_a_patience_each_before_the_first_batch(
+    tmp_path: Path,
+) -> None:
+    copy = move("orders-0", "1 2 3", "4 2 3", size=9_000_000)
+    run = made_by_hand(tmp_path, "orders-0: 1 2 3 size=9000000", copy)
+    run.driver().open()
+    for broker_id in (3, 2, 3, 2):
+        restart_with_log_recovery(run, broker_id)
+        assert run.placement()["orders-0"][0] == (1, 2, 3), "no step saw all of them in sync"
+    run.repeat(run.driver().step)
+    assert run.end(run.driver()) is RunState.DONE
+
+
+def test_brokers_that_restart_one_after_another_have_a_patience_each_at_the_end_of_a_move(
+    tmp_path: Path,
+) -> None:
+    """Older Kafka waits for the replicas that are kept when all is copied."""
+    copy = move("orders-0", "1 2 3", "4 2 3", size=9_000_000)
+    run = made_by_hand(tmp_path, "orders-0: 1 2 3 size=9000000", copy)
+    run.cluster.kafka_version = (3, 9)
+    run.until_moving(run.driver())
+    run.cluster.partitions[ORDERS_0].isr.add(4)
+    for broker_id in (3, 2, 3, 2):
+        restart_with_log_recovery(run, broker_id)
+        assert run.cluster.list_reassignments()
+    run.repeat(run.driver().step)
+    assert run.end(run.driver()) is RunState.DONE
+
+
+def test_partitions_outside_the_plan_that_are_offline_one_after_another_have_a_patience_each(
+    tmp_path: Path,
+) -> None:
+    others = [TopicPartition("other", number) for number in range(4)]
+    picture = "\n".join(("orders-0: 1 2 3 size=9000000", *(f"{tp}: 5 size=1" for tp in others)))
+    copy = move("orders-0", "1 2 3", "4 2 3", size=9_000_000)
+    run = made_by_hand(tmp_path, picture, copy)
+    run.driver().open()
+    for offline in others:
+        for other in others:
+            run.cluster.partitions[other].leader = None if other == offline else 5
+        observe_for(run, 360)
+        assert not run.cluster.list_reassignments()
+
+
+def test_thousands_of_partitions_in_trouble_do_not_fill_the_row_of_a_run(tmp_path: Path) -> None:
+    others = [f"other-{number}" for number in range(1000)]
+    picture = "\n".join(("orders-0: 1 2 3 size=9000000", *(f"{tp}: 5 size=1" for tp in others)))
+    copy = move("orders-0", "1 2 3", "4 2 3", size=9_000_000)
+    run = made_by_hand(tmp_path, picture, copy, limits=SHORT)
+    run.driver().open()
+    run.cluster.kill_broker(5)
+    with pytest.raises(HaltedError, match="20 partitions outside the plan take no writes"):
+        run.repeat(run.driver().step)
+    assert len(run.run_progress().conditions_since) < 30
+
+
+# -- what is no progress, however often it comes and goes
+
+
+def test_a_leader_that_is_lost_and_elected_again_and_again_is_no_progress(tmp_path: Path) -> None:
+    """The move that is left waits for the fleet, which has no room for it."""
+    picture = "orders-0: 1 2 3 size=1000\norders-1: 1 2 3 size=1000"
+    moves = (
+        move("orders-0", "1 2 3", "2 1 3", size=1000),
+        move("orders-1", "1 2 3", "4 2 3", size=1000),
+    )
+    limits = MovementPolicy(hold_patience=timedelta(minutes=2))
+    run = made_by_hand(tmp_path, picture, *moves, limits=limits)
+    options = ExecutionOptions(
+        run.run_id, run.plan, run.rate, run.limits, fleet_max_moves_in_flight=0
+    )
+    driver = Driver(run.cluster, run.ledger, options, run.clock, run.log.append)
+    driver.open()
+    orders_0 = run.cluster.partitions[ORDERS_0]
+    orders_0.replicas = (2, 1, 3)  # it is done
+    with pytest.raises(HaltedError, match="use up the fleet's max_moves_in_flight, for 2 min"):
+        while run.cluster.now < 600:
+            orders_0.leader = 2 if orders_0.leader == 1 else 1
+            run.cluster.advance(max(driver.step() or 0, 10.0))
+
+
+@pytest.mark.parametrize("part", ["step", "settle_step"])
+def test_a_rate_that_was_lowered_below_an_inflow_with_pauses_is_not_waited_for_without_an_end(
+    part: str, tmp_path: Path
+) -> None:
+    limits = MovementPolicy(pause_patience=timedelta(minutes=3))
+    copy = move("orders-0", "1 2 3", "4 2 3", size=9_000_000)
+    run = made_by_hand(tmp_path, "orders-0: 1 2 3 size=9000000", copy, limits=limits)
+    driver = run.driver()
+    run.until_moving(driver)
+    run.ask(Control.RATE, rate_bytes_per_second=500_000)
+    step, number = getattr(driver, part), 0
+    try:
+        while (wait := step()) is not None:
+            assert run.cluster.now < 360, f"it waits for ever: {run.log[-1]}"
+            has_pause = number % 6 == 0
+            run.cluster.partitions[ORDERS_0].bytes_in_per_second = 0.0 if has_pause else 1e6
+            number += 1
+            run.cluster.advance(max(wait, 10.0))
+    except HaltedError as error:
+        assert "producers write faster than the lowered rate" in str(error)
+    assert run.cluster.now > 180, "it was given its patience"
+    assert run.end(driver) is RunState.HALTED
+
+
+def test_windows_that_are_shorter_than_the_patience_do_not_keep_a_lagging_replica_for_ever(
+    tmp_path: Path,
+) -> None:
+    every_ten_minutes = MaintenanceWindow("*/10 * * * *", timedelta(minutes=2))
+    limits = MovementPolicy(windows=(every_ten_minutes,))
+    copy = move("orders-0", "1 2 3", "4 2 3", size=9_000_000)
+    run = made_by_hand(tmp_path, "orders-0: 1 2 3 size=9000000 rate=1", copy, limits=limits)
+    run.cluster.kafka_version = (3, 9)
+    run.until_moving(run.driver())
+    lag_for_good(run, ORDERS_0, 3)
+    with pytest.raises(HaltedError, match="nothing has changed for 15 min"):
+        observe_for(run, 3600)
+    assert run.end(run.driver()) is RunState.HALTED
 
 
 # -- changes without an effect

@@ -19,15 +19,18 @@ from counterpoise.execution.observation import (
     changes_replica_set,
 )
 from counterpoise.execution.waits_for_cluster import (
-    LEADERLESS,
-    UNAVAILABLE,
     name_of_dead,
+    name_of_leader_out_of_sync,
+    name_of_leaderless,
+    name_of_out_of_sync,
+    name_of_unavailable,
     name_of_unmeasured,
     name_of_unresponsive,
 )
 from counterpoise.model.plan import Move
 from counterpoise.model.run_progress import RunProgress
 
+_MAX_PARTITIONS = 20  # of a kind: the row of a run stays small while thousands are in trouble
 _UNFINISHED = (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED, MoveState.STUCK)
 
 
@@ -47,11 +50,64 @@ def _names(base: RunProgress, by_state: MovesByState, observation: Observation) 
     yield from map(name_of_dead, sorted(dead_brokers(by_state, observation)))
     yield from map(name_of_unresponsive, sorted(observation.unresponsive_broker_ids))
     yield from map(name_of_unmeasured, sorted(observation.unmeasured_broker_ids))
-    if set(observation.conditions.unavailable_partitions) - set(base.unavailable_at_start):
-        yield UNAVAILABLE
-    unfinished = [move for state in _UNFINISHED[:3] for move in by_state[state]]
-    if any(observation.leader_of(move) is None and move.adding for move in unfinished):
-        yield LEADERLESS
+    unavailable = map(name_of_unavailable, unavailable_since_start(base, observation))
+    yield from _longest_lasting(unavailable, base)
+    moving = by_state[MoveState.MOVING]  # each of these is waited for, or cancelled, for itself
+    not_moving = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
+    yield from _leaderless(moving, observation)
+    yield from _longest_lasting(_leaderless(not_moving, observation), base)
+    yield from names_out_of_sync(moving, observation)
+    yield from _longest_lasting(names_out_of_sync(not_moving, observation), base)
+    leaders = _leaders_out_of_sync(by_state[MoveState.DONE], observation)
+    yield from _longest_lasting(leaders, base)
+
+
+def _longest_lasting(names: Iterable[str], base: RunProgress) -> list[str]:
+    """Return as many of these names as are kept, those first that were there before."""
+    return sorted(names, key=lambda name: (name not in base.conditions_since, name))[
+        :_MAX_PARTITIONS
+    ]
+
+
+def unavailable_since_start(base: RunProgress, observation: Observation) -> list[str]:
+    """Return the partitions outside the plan that have come to take no writes since it began."""
+    unavailable = set(observation.conditions.unavailable_partitions)
+    return sorted(unavailable - set(base.unavailable_at_start))
+
+
+def is_leaderless(move: Move, observation: Observation) -> bool:
+    """Return whether an unfinished move has no leader to copy from."""
+    return observation.leader_of(move) is None and bool(move.adding)
+
+
+def _leaderless(moves: Iterable[Move], observation: Observation) -> Iterator[str]:
+    for move in moves:
+        if is_leaderless(move, observation):
+            yield name_of_leaderless(str(move.topic_partition))
+
+
+def names_out_of_sync(moves: Iterable[Move], observation: Observation) -> Iterator[str]:
+    """Yield what is kept for each replica that a move keeps, on a live broker and not in sync.
+
+    A dead broker is waited for as such: once it is back, its replicas have to catch up.
+    """
+    for move in moves:
+        reassignment = observation.partitions[move.topic_partition].reassignment
+        lagging = set(observation.out_of_sync_replicas(move))
+        if reassignment is not None:
+            isr = observation.partitions[move.topic_partition].description.isr
+            lagging = set(reassignment.target) - set(reassignment.adding) - set(isr)
+        for broker_id in sorted(lagging & observation.live_broker_ids):
+            yield name_of_out_of_sync(str(move.topic_partition), broker_id)
+
+
+def _leaders_out_of_sync(done: Iterable[Move], observation: Observation) -> Iterator[str]:
+    for move in done:
+        preferred_leader = move.replicas_after[0]
+        isr = observation.partitions[move.topic_partition].description.isr
+        is_live = preferred_leader in observation.live_broker_ids
+        if is_live and preferred_leader not in isr:
+            yield name_of_leader_out_of_sync(str(move.topic_partition), preferred_leader)
 
 
 def dead_brokers(by_state: MovesByState, observation: Observation) -> set[int]:

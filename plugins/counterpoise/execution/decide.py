@@ -43,14 +43,15 @@ from counterpoise.execution.halting import (
     reason_to_pause,
     slowed_links,
 )
+from counterpoise.execution.links import stalled_links
 from counterpoise.execution.observation import MoveState
-from counterpoise.execution.progress_update import stalled_links
 from counterpoise.execution.throttling.next_change import throttle_command, with_listed_first
 from counterpoise.execution.throttling.restore import restore_all_keys
 from counterpoise.execution.waits import (
     EXECUTE_AGAIN,
     FleetIsFull,
     Moving,
+    NoRunProgress,
     UnknownOutcomes,
     WaitReason,
     WithoutEffect,
@@ -218,7 +219,8 @@ def _moves_to_cancel(inputs: DecisionInputs) -> list[Move]:
     """
     moving = inputs.moving
     stuck = inputs.by_state[MoveState.STUCK]
-    if _cancels_all(inputs) or inputs.is_over(Moving(len(moving))):
+    stand_still = inputs.is_over(Moving(len(moving))) or inputs.is_over(NoRunProgress())
+    if stand_still or _cancels_all(inputs):
         return [*stuck, *moving]
     return [*stuck, *(move for move in moving if _cannot_finish(move, inputs))]
 
@@ -234,7 +236,8 @@ def _cannot_finish(move: Move, inputs: DecisionInputs) -> bool:
     dead = tuple(set(move.replicas_after) - observation.live_broker_ids)
     if inputs.is_over(DeadBrokers(dead)) or inputs.is_over(UnmeasuredBrokers(copying)):
         return True
-    if observation.leader_of(move) is None and inputs.is_over(LeaderlessPartitions(())):
+    leaderless = LeaderlessPartitions((str(move.topic_partition),))
+    if observation.leader_of(move) is None and inputs.is_over(leaderless):
         return True
     stalled = stalled_links(inputs.run_progress, inputs.limits, patience_factor=2)
     slowed = inputs.names_over(slowed_links(inputs))
@@ -275,8 +278,13 @@ def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
         return Wait(FleetIsFull(len(pending)))
     if any(_may_not_show_yet(inputs, move) for move in pending):
         return Wait(WithoutEffect(_CHANGES[Submit]), is_brief=True)
-    if names := _out_of_sync_names(inputs):
-        return Wait(OutOfSyncReplicas(tuple(names)))
+    out_of_sync = [
+        (str(move.topic_partition), broker_ids)
+        for move in pending
+        if (broker_ids := observation.out_of_sync_replicas(move))
+    ]
+    if out_of_sync:
+        return Wait(OutOfSyncReplicas(tuple(out_of_sync)))
     unresponsive = {b for move in pending for b in brokers_to_wait_for(move, observation)}
     if unresponsive:
         return Wait(UnresponsiveBrokers(tuple(sorted(unresponsive)), len(pending)))
@@ -298,15 +306,6 @@ def _reason_of_moving(inputs: DecisionInputs) -> WaitReason:
     if all(unmeasured):
         return UnmeasuredBrokers(tuple(sorted(set().union(*unmeasured))))
     return Moving(len(moving))
-
-
-def _out_of_sync_names(inputs: DecisionInputs) -> list[str]:
-    """Return `orders-0 (brokers [3])` for each pending move that keeps replicas out of sync."""
-    names = []
-    for move in inputs.pending:
-        if broker_ids := inputs.observation.out_of_sync_replicas(move):
-            names.append(f"{move.topic_partition} (brokers {list(broker_ids)})")
-    return names
 
 
 def _next_election(inputs: DecisionInputs) -> Command:
@@ -333,7 +332,8 @@ def _next_election(inputs: DecisionInputs) -> Command:
 
     electable = tuple(move for move in to_elect if is_electable(move))
     if not electable:
-        return Wait(LeadersOutOfSync(tuple(_names(to_elect))))
+        leaders = [(str(move.topic_partition), move.replicas_after[0]) for move in to_elect]
+        return Wait(LeadersOutOfSync(tuple(leaders)))
     max_elections = min(inputs.limits.max_elections_per_look, MAX_PARTITIONS_PER_CALL)
     return Elect(electable[:max_elections], is_last=len(electable) <= max_elections)
 

@@ -16,7 +16,13 @@ from counterpoise.execution.throttling.targets import (
     missing_changes,
     wanted_throttles,
 )
-from counterpoise.execution.waits import DECIDED, NO_EFFECT, NO_PROGRESS, WaitReason
+from counterpoise.execution.waits import (
+    DECIDED,
+    NO_EFFECT,
+    NO_PROGRESS,
+    NO_RUN_PROGRESS,
+    WaitReason,
+)
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
@@ -62,17 +68,19 @@ class DecisionInputs:
     def conditions_after(self, reason: WaitReason | None) -> dict[str, datetime]:
         """Return what the ledger keeps after a decision to wait for this reason.
 
-        As long as nothing moves, other reasons go on lasting: a run that waits for one thing and
-        another in turn has an end, too. While somebody wants it to wait, nothing has to move.
+        As long as the run makes no progress, other reasons go on lasting: a run that waits for one
+        thing and another in turn has an end, too. While somebody wants it to wait, and nothing is
+        in flight, it need not make any.
         """
         lasting, now = self.run_progress.conditions_since, self.observation.observed_at
         kept = without_changes(lasting)
-        if NO_PROGRESS not in lasting:
+        if NO_RUN_PROGRESS not in lasting:
             kept = {name: at for name, at in kept.items() if not name.startswith(DECIDED)}
         if reason is None:
             return kept
-        if reason.is_wanted:
+        if reason.is_wanted and not self.moving:
             kept.pop(NO_PROGRESS, None)
+            kept.pop(NO_RUN_PROGRESS, None)
         return kept | {name: lasting.get(name, now) for name in reason.kept_names}
 
     @property

@@ -36,13 +36,10 @@ from counterpoise.execution.decision_inputs import (
     without_changes,
 )
 from counterpoise.execution.halting import back_off_text, end_state, stall_text, unreadable_text
-from counterpoise.execution.observation import (
-    MoveState,
-    Observation,
-    moves_by_state,
-)
+from counterpoise.execution.links import stalled_links
+from counterpoise.execution.observation import MoveState, Observation, moves_by_state
 from counterpoise.execution.observe import STALE_READ_SECONDS, ObservationScope, observe
-from counterpoise.execution.progress_update import ends_soon, stalled_links, update_progress
+from counterpoise.execution.progress_update import ends_soon, update_progress
 from counterpoise.execution.start_checks import check_drift, check_health
 from counterpoise.execution.throttling.pending_restores import mark_restored, why_pending
 from counterpoise.execution.throttling.read_back import (

@@ -9,32 +9,36 @@ What a run can wait out is waited out first: `conditions` records since when eac
 and the policy says for how long that may be.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from counterpoise.execution.commands import Finish, Halt
-from counterpoise.execution.conditions import dead_brokers
+from counterpoise.execution.conditions import (
+    dead_brokers,
+    is_leaderless,
+    unavailable_since_start,
+)
 from counterpoise.execution.decision_inputs import DecisionInputs
+from counterpoise.execution.links import stalled_links
 from counterpoise.execution.observation import MoveState, Observation
-from counterpoise.execution.progress_update import stalled_links
 from counterpoise.execution.throttling.pending_restores import pending_in_words
 from counterpoise.execution.throttling.targets import default_rate
 from counterpoise.execution.waits import (
     EXECUTE_AGAIN,
     DifferentVersions,
     Frozen,
+    NoRunProgress,
     OutsideWindows,
     Paused,
     WaitReason,
 )
 from counterpoise.execution.waits_for_cluster import (
-    LEADERLESS,
-    UNAVAILABLE,
     DeadBrokers,
     LeaderlessPartitions,
     SlowedLinks,
     UnavailablePartitions,
     name_of_dead,
     name_of_slowed,
+    name_of_unavailable,
 )
 from counterpoise.model.calendar import opens_at
 from counterpoise.model.grouping import grouped
@@ -108,32 +112,32 @@ def unreadable_text(observation: Observation) -> str:
 
 def _troubles(inputs: DecisionInputs) -> Iterator[WaitReason]:
     """Yield the troubles of brokers and partitions that hold a run for a while, then halt it."""
-    lasting = inputs.run_progress.conditions_since
-    if dead := sorted(dead_brokers(inputs.by_state, inputs.observation)):
+    observation = inputs.observation
+    if dead := sorted(dead_brokers(inputs.by_state, observation)):
         yield DeadBrokers(tuple(dead))
-    if UNAVAILABLE in lasting:
-        unavailable_now = set(inputs.observation.conditions.unavailable_partitions)
-        names = sorted(unavailable_now - set(inputs.run_progress.unavailable_at_start))
-        yield UnavailablePartitions(tuple(names))
-    if LEADERLESS in lasting:
-        unfinished = inputs.moves_in(MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)
-        leaderless = [m for m in unfinished if m.adding and not _has_leader(m, inputs)]
+    if unavailable := unavailable_since_start(inputs.run_progress, observation):
+        yield UnavailablePartitions(tuple(unavailable))
+    unfinished = inputs.moves_in(MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)
+    if leaderless := [move for move in unfinished if is_leaderless(move, observation)]:
         yield LeaderlessPartitions(tuple(_names(leaderless)))
-
-
-def _has_leader(move: Move, inputs: DecisionInputs) -> bool:
-    return inputs.observation.leader_of(move) is not None
 
 
 def _lasting_trouble(inputs: DecisionInputs) -> Halt | None:
     """Return the end of a run for a trouble that has lasted for longer than its patience."""
-    for reason in (*_troubles(inputs), slowed_links(inputs)):
+    for reason in (*_troubles(inputs), slowed_links(inputs), NoRunProgress()):
         if names := inputs.names_over(reason):
-            over = reason
-            if isinstance(reason, DeadBrokers):  # of several, those that are dead for too long
-                over = DeadBrokers(tuple(b for b in reason.broker_ids if name_of_dead(b) in names))
-            return Halt(over.when_over(inputs.limits))
+            return Halt(_lasting_part(reason, names).when_over(inputs.limits))
     return None
+
+
+def _lasting_part(reason: WaitReason, names_over: Collection[str]) -> WaitReason:
+    """Return, of several brokers or partitions, those in trouble for too long."""
+    if isinstance(reason, DeadBrokers):
+        return DeadBrokers(tuple(b for b in reason.broker_ids if name_of_dead(b) in names_over))
+    if isinstance(reason, UnavailablePartitions):
+        partitions = (p for p in reason.partitions if name_of_unavailable(p) in names_over)
+        return UnavailablePartitions(tuple(partitions))
+    return reason
 
 
 def slowed_links(inputs: DecisionInputs) -> SlowedLinks:

@@ -10,11 +10,17 @@ outside the plan loses an in-sync replica; at 12:00:30 it still lacks it, the ra
 10 MB/s, at 12:01:00 to 5 MB/s. At 12:01:10 it is in sync again; 2 min later the rate doubles.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from counterpoise.execution.conditions import find_conditions, since
+from counterpoise.execution.best_progress import (
+    best_progress,
+    has_progressed,
+    partitions_nearer,
+)
+from counterpoise.execution.conditions import find_conditions, names_out_of_sync, since
+from counterpoise.execution.links import find_links
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.readings import kept_readings
 from counterpoise.execution.throttling.targets import (
@@ -23,14 +29,13 @@ from counterpoise.execution.throttling.targets import (
     removed_by_others,
     wanted_throttles,
 )
-from counterpoise.execution.waits import DECIDED, NO_PROGRESS
+from counterpoise.execution.waits import DECIDED, NO_PROGRESS, NO_RUN_PROGRESS
 from counterpoise.execution.waits_for_cluster import name_of_slowed
 from counterpoise.model.calendar import rate_at
-from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy, ThrottleBackOffPolicy
 from counterpoise.model.run import Progress
-from counterpoise.model.run_progress import Link, RunProgress
+from counterpoise.model.run_progress import RunProgress
 
 _SOON_SECONDS = 15
 _STILL_AFTER = timedelta(seconds=5)
@@ -63,9 +68,10 @@ def update_progress(
     missing = missing_changes(throttles, observation.configs, observation.touched_keys)
     removed = removed_by_others(missing, observation.touched_keys, observation.configs)
     is_lowered = rate < approved_rate
-    links = tuple(_links(base, observation, moving, is_lowered=is_lowered))
+    links = tuple(find_links(base, observation, moving, is_lowered=is_lowered))
     arrived_bytes = {str(m.topic_partition): _arrived_bytes(m, observation, base) for m in moving}
     progress = _progress(plan, by_state, arrived_bytes, observation)
+    best = best_progress(base.readings.best, moving, observation, progress)
     run_progress = RunProgress(
         observed_at=observation.observed_at,
         progress=progress,
@@ -82,9 +88,11 @@ def update_progress(
         conditions_since=find_conditions(base, by_state, observation),
         under_replicated_at_start=base.under_replicated_at_start,
         unavailable_at_start=base.unavailable_at_start,
+        readings=replace(kept_readings(observation), best=best),
     )
-    run_progress = replace(run_progress, readings=kept_readings(observation))
-    return _with_progress_conditions(previous, run_progress, observation, is_lowered=is_lowered)
+    return _with_progress_conditions(
+        previous, run_progress, moving, observation, is_lowered=is_lowered
+    )
 
 
 def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgress:
@@ -112,45 +120,73 @@ def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgres
 def _with_progress_conditions(
     previous: RunProgress | None,
     run_progress: RunProgress,
+    moving: Iterable[Move],
     observation: Observation,
     *,
     is_lowered: bool,
 ) -> RunProgress:
-    """Return the progress with since when nothing moves, and which links lose ground.
-
-    Where what has arrived is not known, it is not known either whether anything moves.
-    """
+    """Return the progress with since when there is none, and which links are slowed."""
     if previous is None:
         return run_progress
-    names = []
+    lasting = _without_progress(previous, run_progress, moving, observation)
     if is_lowered and not observation.unmeasured_broker_ids:
-        names += [name_of_slowed(link.name) for link in _losing_links(previous, run_progress)]
-    if not _has_progressed(previous, run_progress):
-        names += [name for name in previous.conditions_since if name.startswith(DECIDED)]
-        names += [] if observation.unmeasured_broker_ids else [NO_PROGRESS]
-    conditions = dict(run_progress.conditions_since)
-    conditions |= since(previous, names, observation.observed_at)
-    return replace(run_progress, conditions_since=conditions)
+        lasting |= _slowed(previous, run_progress, moving, observation)
+    return replace(run_progress, conditions_since={**run_progress.conditions_since, **lasting})
 
 
-def _has_progressed(previous: RunProgress, run_progress: RunProgress) -> bool:
-    """Return whether a move began or ended, bytes arrived, or a leader was elected."""
-    arrived_before = previous.arrived_bytes
-    has_more_bytes = any(
-        size_bytes > arrived_before.get(partition, 0)
-        for partition, size_bytes in run_progress.arrived_bytes.items()
+def _without_progress(
+    previous: RunProgress,
+    run_progress: RunProgress,
+    moving: Iterable[Move],
+    observation: Observation,
+) -> dict[str, datetime]:
+    """Return since when the run has made no progress, and since when nothing moves.
+
+    Nothing moves where no link copies; where what has arrived is not known, that is not known
+    either. It has lasted no longer than the replicas have been out of sync that the moves wait for
+    now: when broker 3 is in sync again, broker 2 has a patience of its own.
+    """
+    now = run_progress.observed_at
+    if has_progressed(previous.readings.best, run_progress.readings.best):
+        return {}
+    decided = [name for name in previous.conditions_since if name.startswith(DECIDED)]
+    lasting = since(previous, [*decided, NO_RUN_PROGRESS], now)
+    is_copying = any(
+        link.min_bytes_left and link.last_progress_at == now for link in run_progress.links
     )
-    return has_more_bytes or previous.progress != run_progress.progress
+    if is_copying or observation.unmeasured_broker_ids:
+        return lasting
+    waited_for = names_out_of_sync(moving, observation)
+    waited_for_since = [run_progress.conditions_since[name] for name in waited_for]
+    still_since = since(previous, [NO_PROGRESS], now)[NO_PROGRESS]
+    if waited_for_since:
+        still_since = max(still_since, min(waited_for_since))
+    return lasting | {NO_PROGRESS: still_since}
 
 
-def _losing_links(previous: RunProgress, run_progress: RunProgress) -> list[Link]:
-    """Return the links with no fewer bytes left than at the observation before."""
-    bytes_before = {link.name: link.bytes_left for link in previous.links}
-    return [
+def _slowed(
+    previous: RunProgress,
+    run_progress: RunProgress,
+    moving: Iterable[Move],
+    observation: Observation,
+) -> dict[str, datetime]:
+    """Return since when links have bytes left, and never fewer than they had at best."""
+    nearer = partitions_nearer(previous.readings.best, run_progress.readings.best)
+    links_nearer = {
         link
+        for move in moving
+        if str(move.topic_partition) in nearer
+        for link in (
+            (observation.leader_of(move), True),
+            *((broker_id, False) for broker_id in observation.adding_replicas(move)),
+        )
+    }
+    slowed = [
+        name_of_slowed(link.name)
         for link in run_progress.links
-        if link.bytes_left and link.bytes_left >= bytes_before.get(link.name, link.bytes_left + 1)
+        if link.bytes_left and (link.broker_id, link.sends) not in links_nearer
     ]
+    return since(previous, slowed, run_progress.observed_at)
 
 
 def _first_progress(plan: RebalancePlan, observation: Observation) -> RunProgress:
@@ -183,18 +219,6 @@ def rate_in_force(
     rate = rate if default is None else min(rate, default)
     lowest_rate = min(rate, limits.throttle_back_off.lowest_rate_bytes_per_second)
     return max(lowest_rate, rate >> back_off_level)
-
-
-def stalled_links(
-    run_progress: RunProgress, limits: MovementPolicy, patience_factor: int = 1
-) -> tuple[Link, ...]:
-    """Return the links without progress for `patience_factor` times the policy's patience."""
-    patience = patience_factor * limits.stall_patience
-    return tuple(
-        link
-        for link in run_progress.links
-        if link.moves and run_progress.observed_at - link.last_progress_at >= patience
-    )
 
 
 def ends_soon(run_progress: RunProgress) -> bool:
@@ -248,106 +272,6 @@ def _back_off(
     if not has_isr_loss and base.back_off_level and now - since >= policy.calm_after:
         return _BackOff(base.back_off_level - 1, False, now)
     return _BackOff(base.back_off_level, has_isr_loss, since)
-
-
-def _links(
-    base: RunProgress, observation: Observation, moving: Iterable[Move], *, is_lowered: bool
-) -> Iterator[Link]:
-    """Yield each direction of each broker that copies, with its bytes and since when it is stuck.
-
-    A link that had 50 MB left at 12:00:00, its least, and has 60 MB at 12:00:10 has made no
-    progress: its `last_progress_at` stays 12:00:00. It begins anew whenever one of its moves begins
-    or ends, and where what has arrived is not known.
-    """
-    copies_by_link = grouped(
-        ((broker_id, sends), (move, destination))
-        for move in moving
-        if (leader := observation.leader_of(move)) is not None  # else it waits for a leader
-        for destination in observation.adding_replicas(move)
-        for broker_id, sends in ((destination, False), (leader, True))
-    )
-    links_before = {(link.broker_id, link.sends): link for link in base.links}
-    for (broker_id, sends), copies in sorted(copies_by_link.items()):
-        link = _new_link(base, observation, broker_id, sends, copies)
-        before = links_before.get((broker_id, sends))
-        if before is not None and _has_same_copies(base, observation, before, copies):
-            link = _followed(link, before, is_lowered=is_lowered)
-        yield link
-
-
-def _new_link(
-    base: RunProgress,
-    observation: Observation,
-    broker_id: int,
-    sends: bool,
-    copies: list[tuple[Move, int]],
-) -> Link:
-    """Return a link as if its moves began now.
-
-    Copies without a leader, and those of unknown size, are not counted as stuck.
-    """
-    bytes_left = 0
-    known_bytes_left = 0
-    for move, destination in copies:
-        arrived_before = base.arrived_bytes.get(str(move.topic_partition), 0)
-        missing_bytes = observation.bytes_to_copy(move, destination)
-        has_leader = observation.leader_of(move) is not None
-        if destination in observation.partitions[move.topic_partition].description.isr:
-            missing_bytes = 0  # it follows its leader, and waits for another replica
-        elif has_leader and observation.is_measured(move):
-            known_bytes_left += missing_bytes
-        else:
-            missing_bytes = max(0, missing_bytes - arrived_before)
-        bytes_left += missing_bytes
-    return Link(
-        broker_id=broker_id,
-        sends=sends,
-        moves=len(copies),
-        bytes_left=bytes_left,
-        bytes_per_second=sum(observation.speed_of(*copy) for copy in copies),
-        min_bytes_left=known_bytes_left,
-        last_progress_at=observation.observed_at,
-    )
-
-
-def _has_same_copies(
-    base: RunProgress, observation: Observation, before: Link, copies: list[tuple[Move, int]]
-) -> bool:
-    """Return whether a link copies what it copied before, and as much of that is known."""
-    moves = [move for move, _ in copies]
-    partitions = {str(move.topic_partition) for move in moves}
-    if before.moves != len(copies) or not partitions <= base.arrived_bytes.keys():
-        return False
-    known_now = [observation.is_measured(move) for move in moves]
-    known_before = [_was_measured(base, move, observation) for move in moves]
-    return any(known_now) and known_now == known_before
-
-
-def _was_measured(base: RunProgress, move: Move, observation: Observation) -> bool:
-    """Return what `is_measured` said at the observation before, with the leader of now."""
-    log_dirs = base.readings.log_dirs
-    leader = log_dirs.get(str(observation.leader_of(move)))
-    if leader is not None and str(move.topic_partition) not in leader.sizes:
-        return False
-    return log_dirs.keys() >= set(map(str, observation.copying_brokers(move)))
-
-
-def _followed(link: Link, before: Link, *, is_lowered: bool) -> Link:
-    """Return a link with since when it has made no progress.
-
-    Progress are fewer bytes left; while we hold the rate below the approved one, any bytes that
-    arrive, since producers may write more than that. With nothing left to copy it is not stuck: its
-    moves wait for other replicas.
-    """
-    arrives = is_lowered and link.bytes_per_second > 0
-    is_complete = not link.min_bytes_left
-    if arrives or is_complete or link.min_bytes_left < before.min_bytes_left:
-        return link
-    return replace(
-        link,
-        min_bytes_left=before.min_bytes_left,
-        last_progress_at=before.last_progress_at,
-    )
 
 
 def _arrived_bytes(move: Move, observation: Observation, base: RunProgress) -> int:

@@ -26,8 +26,10 @@ from counterpoise.units import format_moment, format_seconds
 EXECUTE_AGAIN: Final = "execute the plan again (`counterpoise execute PLAN`)"
 DECIDED: Final = "waits: "  # so begin the names of reasons that decisions have
 NO_PROGRESS: Final = "nothing moves"
+NO_RUN_PROGRESS: Final = "the run makes no progress"
 NO_EFFECT: Final = "changes have no effect"
 _FROZEN_AT: Final = "frozen at "
+_RESTARTS_IN_A_ROW: Final = 10  # that a run waits out, each as long as its patience allows
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,36 @@ class FleetIsFull(WaitReason):
 
 
 # -- moves and calls
+
+
+@dataclass(frozen=True, slots=True)
+class NoRunProgress(WaitReason):
+    """The end of all waits together: of a run that waits for one thing after another, or whose
+    copies get ahead and fall behind again.
+    """
+
+    is_decided = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (NO_RUN_PROGRESS,)
+
+    @property
+    def in_words(self) -> str:
+        return f"{NO_RUN_PROGRESS}: no move has come nearer to its end than before"
+
+    def when_over(self, limits: MovementPolicy) -> str:
+        lasted = format_seconds(self.patience(limits).total_seconds())
+        return (
+            f"{self.in_words}, for {lasted}, whatever it waited for meanwhile "
+            f"(`counterpoise status RUN`): check the brokers of its partitions, then "
+            f"{EXECUTE_AGAIN}"
+        )
+
+    def patience(self, limits: MovementPolicy) -> timedelta:
+        """Return the longest of all; a rolling restart of several brokers takes a while as well."""
+        several_restarts = _RESTARTS_IN_A_ROW * limits.dead_broker_patience
+        return max(several_restarts, limits.hold_patience, limits.pause_patience)
 
 
 @dataclass(frozen=True, slots=True)

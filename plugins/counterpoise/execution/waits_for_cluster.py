@@ -15,7 +15,6 @@ from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.words import join_ids, join_names, name_brokers, pluralize, verb
 from counterpoise.units import format_rate
 
-OUT_OF_SYNC: Final = "replicas that are kept are not in sync"
 LEADERLESS: Final = "partitions of the plan have no leader"
 UNAVAILABLE: Final = "partitions outside the plan take no writes"
 
@@ -34,6 +33,22 @@ def name_of_unmeasured(broker_id: int) -> str:
 
 def name_of_slowed(link_name: str) -> str:
     return f"{link_name} is slower than its producers"
+
+
+def name_of_unavailable(partition: str) -> str:
+    return f"{partition} takes no writes"
+
+
+def name_of_leaderless(partition: str) -> str:
+    return f"{partition} has no leader"
+
+
+def name_of_out_of_sync(partition: str, broker_id: int) -> str:
+    return f"{partition} keeps a replica on broker {broker_id} that is not in sync"
+
+
+def name_of_leader_out_of_sync(partition: str, broker_id: int) -> str:
+    return f"broker {broker_id} is to lead {partition} and is not in sync"
 
 
 # -- brokers
@@ -144,7 +159,7 @@ class UnavailablePartitions(WaitReason):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (UNAVAILABLE,)
+        return tuple(map(name_of_unavailable, self.partitions))
 
     @property
     def in_words(self) -> str:
@@ -170,7 +185,7 @@ class LeaderlessPartitions(WaitReason):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (LEADERLESS,)
+        return tuple(map(name_of_leaderless, self.partitions))
 
     @property
     def in_words(self) -> str:
@@ -190,29 +205,41 @@ class LeaderlessPartitions(WaitReason):
 class OutOfSyncReplicas(WaitReason):
     """Partitions that keep replicas which are out of sync; waited for when all else has ended."""
 
-    partitions: tuple[str, ...]  # "orders-0 (brokers [3])"
+    is_decided = False
+    brokers_by_partition: tuple[tuple[str, tuple[int, ...]], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (f"{OUT_OF_SYNC}: {pluralize(len(self.partitions), 'partition')}",)
+        return tuple(
+            name_of_out_of_sync(partition, broker_id)
+            for partition, broker_ids in self.brokers_by_partition
+            for broker_id in broker_ids
+        )
+
+    @property
+    def _partitions(self) -> str:
+        """Return `orders-0 (brokers [3]), orders-1 (brokers [3, 4])`."""
+        return join_names(
+            [f"{name} (brokers {list(ids)})" for name, ids in self.brokers_by_partition]
+        )
 
     @property
     def in_words(self) -> str:
         waiting = pluralize(
-            len(self.partitions),
+            len(self.brokers_by_partition),
             "partition waits until the replicas that it keeps",
             "partitions wait until the replicas that they keep",
         )
-        return f"{waiting} are in sync: {join_names(self.partitions)}"
+        return f"{waiting} are in sync: {self._partitions}"
 
     def when_over(self, limits: MovementPolicy) -> str:
         skipped = pluralize(
-            len(self.partitions),
+            len(self.brokers_by_partition),
             "partition skipped: replicas that it keeps",
             "partitions skipped: replicas that they keep",
         )
         return (
-            f"{skipped} are not in sync: {join_names(self.partitions)}; check these brokers, then "
+            f"{skipped} are not in sync: {self._partitions}; check these brokers, then "
             f"{EXECUTE_AGAIN}"
         )
 
@@ -221,22 +248,24 @@ class OutOfSyncReplicas(WaitReason):
 class LeadersOutOfSync(WaitReason):
     """Preferred leaders that are not in sync, so that they cannot be elected yet."""
 
-    partitions: tuple[str, ...]
+    is_decided = False
+    leaders: tuple[tuple[str, int], ...]  # each partition with the broker that is to lead it
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (f"preferred leaders are not in sync: {len(self.partitions)}",)
+        return tuple(name_of_leader_out_of_sync(*leader) for leader in self.leaders)
 
     @property
     def in_words(self) -> str:
-        count = len(self.partitions)
+        count = len(self.leaders)
         leaders = pluralize(count, "preferred leader is", "preferred leaders are")
         return f"{leaders} not in sync yet"
 
     def when_over(self, limits: MovementPolicy) -> str:
         return (
             f"{self.in_words}, {self.for_how_long(limits)}: "
-            f"{join_names(self.partitions)}; check these brokers, then {EXECUTE_AGAIN}"
+            f"{join_names([name for name, _ in self.leaders])}; check these brokers, then "
+            f"{EXECUTE_AGAIN}"
         )
 
 

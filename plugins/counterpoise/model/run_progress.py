@@ -94,14 +94,26 @@ class VersionReading:
 
 
 @dataclass(frozen=True, slots=True)
+class BestProgress:
+    """The farthest that a run has come: only what goes beyond it is progress."""
+
+    moves_done: int = 0
+    leaders_elected: int = 0  # of moves that are done
+    # the fewest that were left to copy, by partition in flight: {"orders-0": 1048576}
+    bytes_left: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Readings:
-    """What the next observation need not ask again, by the id of a live broker as text.
+    """What the next observation need not ask again, by the id of a live broker as text, and what it
+    measures progress against.
 
     A column of its own: the first releases refuse a key of the progress that they do not know.
     """
 
     log_dirs: Mapping[str, LogDirReading] = field(default_factory=dict)
     versions: Mapping[str, VersionReading] = field(default_factory=dict)
+    best: BestProgress = field(default_factory=BestProgress)
 
     def to_json(self) -> str:
         return json.dumps(to_content(self, {}), sort_keys=True, default=iso_time)

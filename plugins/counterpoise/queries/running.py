@@ -18,6 +18,7 @@ from counterpoise.archive import Archive, plan_report_name, run_report_name
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.execution.waits import (
     NO_PROGRESS,
+    NO_RUN_PROGRESS,
     Frozen,
     Paused,
     is_freeze,
@@ -359,7 +360,7 @@ def _waits(
         if is_freeze(name)
         else Waiting(words_of(name), since, since + patience_of(name, limits))
         for name, since in sorted(run_progress.conditions_since.items())
-        if name != NO_PROGRESS
+        if name not in (NO_PROGRESS, NO_RUN_PROGRESS)
     )
 
 

@@ -1,0 +1,129 @@
+"""The links of a run: what each broker sends and receives, and since when that makes no progress.
+
+    links = find_links(base, observation, moving, is_lowered=False)
+    stalled_links(run_progress, limits)    # those without progress for the policy's patience
+
+Pure. Example: 12 partitions are copied to broker 4, 50 MB are left at 12:00:00, and no fewer at
+12:01:30: with a `stall_patience` of 90 s "broker 4 receiving" has stalled.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from counterpoise.execution.observation import Observation
+from counterpoise.model.grouping import grouped
+from counterpoise.model.plan import Move
+from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.run_progress import Link, RunProgress
+
+
+def stalled_links(
+    run_progress: RunProgress, limits: MovementPolicy, patience_factor: int = 1
+) -> tuple[Link, ...]:
+    """Return the links without progress for `patience_factor` times the policy's patience."""
+    patience = patience_factor * limits.stall_patience
+    return tuple(
+        link
+        for link in run_progress.links
+        if link.moves and run_progress.observed_at - link.last_progress_at >= patience
+    )
+
+
+def find_links(
+    base: RunProgress, observation: Observation, moving: Iterable[Move], *, is_lowered: bool
+) -> Iterator[Link]:
+    """Yield each direction of each broker that copies, with its bytes and since when it is stuck.
+
+    A link that had 50 MB left at 12:00:00, its least, and has 60 MB at 12:00:10 has made no
+    progress: its `last_progress_at` stays 12:00:00. It begins anew whenever one of its moves begins
+    or ends, and where what has arrived is not known.
+    """
+    copies_by_link = grouped(
+        ((broker_id, sends), (move, destination))
+        for move in moving
+        if (leader := observation.leader_of(move)) is not None  # else it waits for a leader
+        for destination in observation.adding_replicas(move)
+        for broker_id, sends in ((destination, False), (leader, True))
+    )
+    links_before = {(link.broker_id, link.sends): link for link in base.links}
+    for (broker_id, sends), copies in sorted(copies_by_link.items()):
+        link = _new_link(base, observation, broker_id, sends, copies)
+        before = links_before.get((broker_id, sends))
+        if before is not None and _has_same_copies(base, observation, before, copies):
+            link = _followed(link, before, is_lowered=is_lowered)
+        yield link
+
+
+def _new_link(
+    base: RunProgress,
+    observation: Observation,
+    broker_id: int,
+    sends: bool,
+    copies: list[tuple[Move, int]],
+) -> Link:
+    """Return a link as if its moves began now.
+
+    Copies without a leader, and those of unknown size, are not counted as stuck.
+    """
+    bytes_left = 0
+    known_bytes_left = 0
+    for move, destination in copies:
+        arrived_before = base.arrived_bytes.get(str(move.topic_partition), 0)
+        missing_bytes = observation.bytes_to_copy(move, destination)
+        has_leader = observation.leader_of(move) is not None
+        if destination in observation.partitions[move.topic_partition].description.isr:
+            missing_bytes = 0  # it follows its leader, and waits for another replica
+        elif has_leader and observation.is_measured(move):
+            known_bytes_left += missing_bytes
+        else:
+            missing_bytes = max(0, missing_bytes - arrived_before)
+        bytes_left += missing_bytes
+    return Link(
+        broker_id=broker_id,
+        sends=sends,
+        moves=len(copies),
+        bytes_left=bytes_left,
+        bytes_per_second=sum(observation.speed_of(*copy) for copy in copies),
+        min_bytes_left=known_bytes_left,
+        last_progress_at=observation.observed_at,
+    )
+
+
+def _has_same_copies(
+    base: RunProgress, observation: Observation, before: Link, copies: list[tuple[Move, int]]
+) -> bool:
+    """Return whether a link copies what it copied before, and as much of that is known."""
+    moves = [move for move, _ in copies]
+    partitions = {str(move.topic_partition) for move in moves}
+    if before.moves != len(copies) or not partitions <= base.arrived_bytes.keys():
+        return False
+    known_now = [observation.is_measured(move) for move in moves]
+    known_before = [_was_measured(base, move, observation) for move in moves]
+    return any(known_now) and known_now == known_before
+
+
+def _was_measured(base: RunProgress, move: Move, observation: Observation) -> bool:
+    """Return what `is_measured` said at the observation before, with the leader of now."""
+    log_dirs = base.readings.log_dirs
+    leader = log_dirs.get(str(observation.leader_of(move)))
+    if leader is not None and str(move.topic_partition) not in leader.sizes:
+        return False
+    return log_dirs.keys() >= set(map(str, observation.copying_brokers(move)))
+
+
+def _followed(link: Link, before: Link, *, is_lowered: bool) -> Link:
+    """Return a link with since when it has made no progress.
+
+    Progress are fewer bytes left; while we hold the rate below the approved one, any bytes that
+    arrive, since producers may write more than that. With nothing left to copy it is not stuck: its
+    moves wait for other replicas.
+    """
+    arrives = is_lowered and link.bytes_per_second > 0
+    is_complete = not link.min_bytes_left
+    if arrives or is_complete or link.min_bytes_left < before.min_bytes_left:
+        return link
+    return replace(
+        link,
+        min_bytes_left=before.min_bytes_left,
+        last_progress_at=before.last_progress_at,
+    )
