@@ -98,12 +98,12 @@ def wanted_throttles(
     entries_by_list: dict[tuple[str, str], list[str]] = {}
     later_topics: set[str] = set()
     for move in moves:
-        for list_key, rate_key, broker_ids in _throttled_replicas(move):
+        for list_key, rate_key, broker_ids in throttled_replicas(move):
             entries = entries_by_list.setdefault((move.topic, list_key), [])
             entries.extend(f"{move.partition}:{broker_id}" for broker_id in broker_ids)
             rate_brokers[rate_key].update(broker_ids)
     for move in remaining:
-        for _, rate_key, broker_ids in _throttled_replicas(move):
+        for _, rate_key, broker_ids in throttled_replicas(move):
             later_topics.add(move.topic)
             rate_brokers[rate_key].update(broker_ids)
     rates = ((broker_resource(b), key) for key, ids in rate_brokers.items() for b in ids)
@@ -124,7 +124,7 @@ def throttles_of_plan(plan: RebalancePlan, rate_bytes_per_second: int = 0) -> Wa
     )
 
 
-def _throttled_replicas(move: Move) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+def throttled_replicas(move: Move) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
     """Return list, rate and brokers of both sides of a move; () where it copies nothing."""
     if not move.adding:
         return ()
