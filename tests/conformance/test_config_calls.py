@@ -11,6 +11,7 @@ from counterpoise.model.kafka import (
     LEADER_RATE,
     LEADER_REPLICAS,
     LIST_KEYS,
+    MAX_VALUE_CHARACTERS,
     RATE_KEYS,
     ConfigChange,
     ConfigResource,
@@ -18,6 +19,7 @@ from counterpoise.model.kafka import (
     ConfigValue,
 )
 from tests.support.conformance import (
+    APPEND,
     DELETE,
     SET,
     Cluster,
@@ -118,6 +120,20 @@ def test_one_call_makes_at_most_10000_records(cluster: Cluster) -> None:
     assert refusals[-1].startswith(
         "POLICY_VIOLATION: Unable to perform excessively large batch operation."
     )
+
+
+def test_a_value_has_at_most_32767_characters(cluster: Cluster) -> None:
+    """Before 4.3 a longer one costs the controller its leadership (KAFKA-18020)."""
+    name = topic(cluster.make_topic((1, 2)))
+    longest = ",".join(f"{n}:1" for n in range(10_000, 14_096))
+    assert len(longest) == MAX_VALUE_CHARACTERS
+    assert cluster.alter(name, LEADER_REPLICAS, SET, longest) == ""
+    cluster.wait_until(lambda: shows(cluster, name, LEADER_REPLICAS, longest), "the list")
+    if cluster.version < (4, 3):
+        return
+    assert cluster.alter(name, LEADER_REPLICAS, APPEND, "1:1") == "INVALID_CONFIG"
+    cluster.let_pass(0.3)
+    assert shows(cluster, name, LEADER_REPLICAS, longest)
 
 
 def test_min_insync_replicas_of_a_topic_has_a_source(cluster: Cluster) -> None:

@@ -1,11 +1,19 @@
-"""A dynamic default of the throttle rates is somebody else's limit: a run never raises it."""
+"""Somebody else's limit, the dynamic default or a broker's own, is never raised by a run."""
 
 from pathlib import Path
 
 import pytest
 
+from counterpoise.execution import Driver
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, RATE_KEYS
+from counterpoise.model.control import Control
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    RATE_KEYS,
+    ConfigChange,
+    ConfigOperation,
+)
 from counterpoise.model.movement import effective_rate
 from counterpoise.model.plan import SettingBefore
 from counterpoise.model.plan_view import PlanView
@@ -15,7 +23,7 @@ from counterpoise.planning import make_plan
 from counterpoise.reporting.plan_text import plan_markdown
 from counterpoise.snapshot import take_snapshot
 from tests.support.pictures import simulated
-from tests.support.runs import FOUR_BROKERS, SKEWED, START, SimulatedRun, own_configs
+from tests.support.runs import FOUR_BROKERS, SKEWED, START, SimulatedRun, at_broker, own_configs
 
 
 def rates_set(run: SimulatedRun) -> set[str]:
@@ -101,3 +109,54 @@ def test_who_approves_is_told_of_a_lower_default() -> None:
 def test_a_higher_default_is_no_limit() -> None:
     plan = make_plan(snapshot_with_default("90000000"), PlanRequest(Goal.ADD_BROKERS, (4,)))
     assert not PlanView(plan, asked_rate_bytes_per_second=1_000_000).limit_warning
+
+
+HALF, WHOLE = 500_000, 1_000_000
+
+
+def request_rate(run: SimulatedRun, driver: Driver, rate: int) -> None:
+    """Request a rate, and take the steps that set it and read it back."""
+    run.ask(Control.RATE, rate_bytes_per_second=rate)
+    for _ in range(2):
+        run.cluster.advance(min(driver.step() or 0, 0.1))
+
+
+def follower_rate(run: SimulatedRun, broker_id: int) -> str | None:
+    return own_configs(run.cluster).get(at_broker(broker_id), {}).get(FOLLOWER_RATE)
+
+
+def set_by_somebody(run: SimulatedRun, rate: int) -> None:
+    change = ConfigChange(at_broker(4), FOLLOWER_RATE, ConfigOperation.SET, str(rate))
+    run.cluster.alter_configs([change])
+
+
+def test_a_lower_rate_of_somebody_that_the_run_once_had_stays_to_the_end(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    run.until_moving(driver)
+    for rate in (HALF, WHOLE):
+        request_rate(run, driver, rate)
+    assert follower_rate(run, 4) == str(WHOLE)
+    set_by_somebody(run, HALF)
+    driver.step()
+    assert follower_rate(run, 4) == str(HALF), "it is not raised"
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    assert own_configs(run.cluster) == {at_broker(4): {FOLLOWER_RATE: str(HALF)}}
+
+
+def test_a_rate_that_a_call_without_an_answer_may_still_set_is_the_runs(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    run.until_moving(driver)
+    request_rate(run, driver, HALF)
+    journal = run.ledger.journal(run.run_id)
+    with journal.step() as step:  # a process died in its call
+        step.sending([t for t in journal.touched() if t.resource == at_broker(4)])
+    request_rate(run, driver, WHOLE)
+    set_by_somebody(run, HALF)  # or the call, that came late: nobody can know
+    driver.step()
+    assert follower_rate(run, 4) == str(WHOLE)
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    assert own_configs(run.cluster) == {}

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from counterpoise.execution import Driver
+from counterpoise.execution.throttling import list_room
+from counterpoise.kafka_admin import simulated_configs
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
@@ -184,3 +188,23 @@ def test_entries_of_a_partition_with_two_steps_stay_between_them(tmp_path: Path)
         if change.operation is ConfigOperation.APPEND and change.key == FOLLOWER_REPLICAS
     ]
     assert [change.value.count(":") for change in appended] == [2, 2]
+
+
+def test_a_topic_whose_lists_can_name_a_part_of_its_moves_goes_in_more_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`0:1,0:2,0:3,` of 8 moves are 96 characters; 60 of them, and 8 of others, are let in here."""
+    for module in (list_room, simulated_configs):
+        monkeypatch.setattr(module, "MAX_VALUE_CHARACTERS", 60)
+    sizes = {p: 1_000_000 * (1 + 5 * (p % 2)) for p in range(8)}  # half of a batch ends earlier
+    picture = "\n".join(f"orders-{p}: 1 2 3 size={size}" for p, size in sizes.items())
+    moves = (move(f"orders-{p}", "1 2 3", "4 2 3", size=size) for p, size in sizes.items())
+    plan = plan_by_hand(cluster(picture, racks=FIVE), Goal.REBALANCE, *moves)
+    run = SimulatedRun.make(tmp_path, picture, racks=FIVE, plan=plan)
+    theirs = {LEADER_REPLICAS: "98:7,99:7"}
+    run.cluster.configs.dynamic[ORDERS] = dict(theirs)
+    assert run.go() is RunState.DONE
+    assert "config change refused" not in run.event_kinds()
+    calls = [call for call in run.cluster.calls if call.name == "alter_reassignments"]
+    assert len(calls) > 1
+    assert own_configs(run.cluster) == {ORDERS: theirs}

@@ -1,7 +1,7 @@
 """What an earlier run of a cluster left: beside a run that goes on, beside a plan that waits."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.pipeline import watching
 from tests.support.decisions import grant, reject
 from tests.support.installations import installation_over
 from tests.support.pictures import simulated
@@ -189,6 +190,65 @@ def test_the_watch_settles_a_run_once_more_whose_copy_made_a_call_late(
     assert own_configs(kafka) == {}
     assert report.settled_runs[0].startswith(f"{run['run_id']}: halted")
     assert pipeline.watch_throttles(installation, "demo", print).settled_runs == ()
+
+
+def meanwhile_after(
+    monkeypatch: pytest.MonkeyPatch, judgement: str, meanwhile: Callable[[], object]
+) -> None:
+    """Let something happen right after the watch has judged for the first time."""
+    judge, calls = getattr(watching, judgement), []
+
+    def judge_and_stop(*arguments: Any) -> Any:
+        found = judge(*arguments)
+        calls.append(found)
+        if len(calls) == 1:
+            assert found
+            meanwhile()
+        return found
+
+    monkeypatch.setattr(watching, judgement, judge_and_stop)
+
+
+def test_the_watch_leaves_an_orphaned_run_that_somebody_executes_again(
+    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    kafka.advance(1200)
+    meanwhile_after(
+        monkeypatch,
+        "_is_orphaned",
+        lambda: pipeline.execute_step(installation, *run_of(run), print),
+    )
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert installation.ledger.run(run["run_id"]).state is RunState.RUNNING
+    assert "somebody executes it again" in report.settled_runs[0]
+
+
+@pytest.mark.parametrize("is_over", [False, True], ids=["goes on", "and is cancelled"])
+def test_the_watch_leaves_a_run_with_a_late_call_that_somebody_executes_again(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_over: bool,
+) -> None:
+    run = halted_while_moving(installation, kafka)
+    installation.ledger.journal(run["run_id"]).note_late_call("config change")
+
+    def executed_again() -> None:
+        grant(installation, run)
+        pipeline.open_run(installation, *run_of(run))
+        pipeline.execute_step(installation, *run_of(run), print)
+        if is_over:
+            halted(installation, kafka, run)
+
+    meanwhile_after(monkeypatch, "_late_runs", executed_again)
+    report = pipeline.watch_throttles(installation, "demo", print)
+    state = installation.ledger.run(run["run_id"]).state
+    assert state is (RunState.HALTED if is_over else RunState.RUNNING)
+    assert "meanwhile, so it was left alone" in report.settled_runs[0]
+    assert (own_configs(kafka) == {}) is is_over
 
 
 def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval(

@@ -8,7 +8,7 @@
        few at a time, since each of them moves the coordinator of clients; what copies nothing comes
        last
     3. interleave sources and destinations, large partitions first
-    4. take each move for which the caps have room
+    4. take each move for which the caps have room, and the lists of its topic
 
 Example: moves A and B copy from broker 1 to 4, C from 2 to 5, of 9, 5 and 7 MB. Interleaved they
 are A, C, B: the first of both links before the second of one. With a cap of one move per broker
@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import Observation
+from counterpoise.execution.throttling.list_room import ListRoom
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
@@ -69,13 +70,15 @@ def _within_caps(ready: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, .
     load = _Load(inputs.limits)
     for move in _copies_in_flight(inputs):
         load.add(observation.copying_brokers(move), move.size_bytes)
+    lists = ListRoom(observation, inputs.listed_moves)
     batch: list[Move] = []
     for move in _interleaved(ready, observation):
         if len(batch) >= free_slots:
             break
         broker_ids = observation.copying_brokers(move)
-        if load.has_room(broker_ids, move.size_bytes):
+        if load.has_room(broker_ids, move.size_bytes) and lists.has_room(move):
             load.add(broker_ids, move.size_bytes)
+            lists.add(move)
             batch.append(move)
     return tuple(batch)
 

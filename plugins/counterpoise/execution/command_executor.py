@@ -144,7 +144,8 @@ class CommandExecutor:
                 step.touching(touched_keys)
             self._record_throttle(command, rate, default_rate(observation.configs), step)
             call = step.sending([*touched_keys, *(touched for touched, _ in taken_back)])
-        changes = [*command.changes, *(change for _, change in taken_back)]
+        # Taken back first: a list may have no room for the new entries beside the old ones.
+        changes = [*(change for _, change in taken_back), *command.changes]
         results = self._calls.alter_configs(changes, call, step)
         accepted = frozenset(results.accepted)
         if confirmed := [

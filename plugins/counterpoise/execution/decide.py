@@ -14,7 +14,6 @@ harmless.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -122,7 +121,7 @@ def _next_command(inputs: DecisionInputs) -> Command:
     hold = pause or reason_to_hold(inputs)
     batch = () if hold else _next_batch(inputs)
     remaining = inputs.unknown_outcomes if pause else inputs.pending
-    in_flight = [*inputs.moving, *filter(partial(_keeps_entries, inputs), remaining)]
+    in_flight = [*inputs.moving, *filter(inputs.keeps_entries, remaining)]
     if command := throttle_command(inputs, in_flight, batch, remaining, is_held=bool(hold)):
         return command
     if hold:
@@ -134,12 +133,6 @@ def _next_command(inputs: DecisionInputs) -> Command:
 
 def _next_batch(inputs: DecisionInputs) -> tuple[Move, ...]:
     return with_listed_first(inputs, next_batch(_may_be_submitted(inputs), inputs))
-
-
-def _keeps_entries(inputs: DecisionInputs, move: Move) -> bool:
-    """Return whether a pending move stays listed: a call may still start it, or a step is done."""
-    is_between_steps = inputs.observation.is_between_steps(move)
-    return is_between_steps or inputs.has_unknown_outcome(move)
 
 
 def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:

@@ -104,6 +104,17 @@ class DecisionInputs:
     def has_unknown_outcome(self, move: Move) -> bool:
         return self.observation.has_unknown_outcome(move, QUIET_SECONDS)
 
+    @property
+    def listed_moves(self) -> list[Move]:
+        """Return the moves that the throttled lists have to name, whatever is submitted next."""
+        return [*self.moving, *filter(self.keeps_entries, self.pending)]
+
+    def keeps_entries(self, move: Move) -> bool:
+        """Return whether a pending move stays listed: a call may still start it, or a step is
+        done.
+        """
+        return self.observation.is_between_steps(move) or self.has_unknown_outcome(move)
+
     def throttles_for(
         self, moves: Iterable[Move], remaining: Iterable[Move] = ()
     ) -> WantedThrottles:

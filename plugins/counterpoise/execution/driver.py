@@ -165,16 +165,18 @@ class Driver:
                 return min(wait_seconds, OBSERVE_SOON_SECONDS)
             return wait_seconds
 
-    def settle_step(self) -> float | None:
+    def settle_step(self, *, may_halt: Callable[[Run], bool] = lambda _: True) -> float | None:
         """Go one step towards the end of a run; return the seconds to wait, None when it has ended.
 
-        First nothing of ours is in flight any more, then every throttle key is as it was.
+        First nothing of ours is in flight any more, then every throttle key is as it was. A run
+        that is RUNNING goes on where `may_halt` says so: None as well. Nobody executes it between
+        that judgement and the step.
         """
         with self._journal.step() as step:
-            state = self._run().state
-            if state is RunState.RUNNING:
+            run = self._run()
+            if run.state is RunState.RUNNING and may_halt(run):
                 self._begin_to_settle(step)
-            elif state is not RunState.SETTLING:
+            elif run.state is not RunState.SETTLING:
                 return None
             if late_calls := self._journal.late_calls():
                 step.reopen_keys()

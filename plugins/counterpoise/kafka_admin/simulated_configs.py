@@ -5,7 +5,8 @@
 
 As Kafka 4.3.1 does it: an unset rate is absent; an unset list is an empty default; APPEND leaves
 out entries that the list has already; APPEND to `*` is refused; SUBTRACT of the last entry leaves
-an empty value that is set, not an unset one; a request makes at most 10,000 records.
+an empty value that is set, not an unset one; a request makes at most 10,000 records; a value
+has at most 32,767 characters, as Kafka has it from 4.3 on.
 docs/kafka-facts.md has the tests that hold this to real brokers.
 
 Limits: knows the keys of replication throttles, `min.insync.replicas` and retention; other keys
@@ -23,6 +24,7 @@ from counterpoise.model.kafka import (
     FOLLOWER_REPLICAS,
     LEADER_REPLICAS,
     LIST_KEYS,
+    MAX_VALUE_CHARACTERS,
     RATE_KEYS,
     ConfigChange,
     ConfigOperation,
@@ -35,6 +37,10 @@ from counterpoise.model.kafka import (
 # Of a request that the controller answers as a whole (MAX_RECORDS_PER_USER_OP).
 MAX_RECORDS_PER_REQUEST: Final = 10_000
 TOO_MANY_RECORDS: Final = "POLICY_VIOLATION: Unable to perform excessively large batch operation."
+TOO_LONG: Final = (
+    "INVALID_CONFIG: The configuration value cannot be added because it exceeds the maximum value "
+    f"size of {MAX_VALUE_CHARACTERS} bytes."
+)
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 
@@ -164,6 +170,8 @@ class SimulatedConfigs:
         else:
             default = _DEFAULTS[resource.type].get(change.key, "")
             new = _merged(wanted.get(change.key, default), change)
+        if len(new) > MAX_VALUE_CHARACTERS:
+            return TOO_LONG
         if complaint := _invalid(change.key, new):
             return complaint
         wanted[change.key] = new

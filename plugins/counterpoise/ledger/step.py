@@ -37,7 +37,7 @@ from counterpoise.ledger.touched import joined_entries, read_touched_keys, remai
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
-from counterpoise.model.kafka import ConfigResource
+from counterpoise.model.kafka import RATE_KEYS, ConfigResource
 from counterpoise.model.run import (
     CHANGED_BY_SOMEBODY_ELSE,
     ENDED_STATES,
@@ -158,9 +158,9 @@ class Step:
         """Record the intent to change keys, with their earlier values.
 
         While a key is ours its first earlier value stays, and new entries, or another rate, are
-        added to what is ours. A key that was restored since (the run halted and was started again)
-        begins anew, and so does that of a topic made again under the same name; what a call without
-        an answer may still write stays ours.
+        added to what is ours; an earlier rate stays ours until `read_back`. A key that was restored
+        since (the run halted and was started again) begins anew, and so does that of a topic made
+        again under the same name; what a call without an answer may still write stays ours.
         """
         with self._writing() as connection:
             known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
@@ -220,10 +220,17 @@ class Step:
             self._update_keys(connection, keys, unanswered_call=None)
 
     def read_back(self, keys: Sequence[tuple[TouchedKey, str | None]]) -> None:
-        """Record what the cluster reports after the change."""
+        """Record what the cluster reports after the change.
+
+        Where it is the rate that was set last, earlier ones are no longer ours, unless a call that
+        nobody answered may bring one back.
+        """
         with self._writing() as connection:
             for touched, value in keys:
-                self._update_key(connection, touched, during_value=value)
+                values = {"during_value": value}
+                if touched.key in RATE_KEYS and not touched.has_unanswered_call:
+                    values["ours"] = value
+                self._update_key(connection, touched, **values)
 
     def restoring_answered(self, keys: Iterable[TouchedKey]) -> None:
         """Record that a change which takes back all that is ours in these keys was answered."""

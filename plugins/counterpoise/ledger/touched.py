@@ -61,8 +61,8 @@ def _touched_key(row: sa.Row[Any], late_run_ids: frozenset[str]) -> TouchedKey:
 
 
 def joined_entries(earlier: str, added: str) -> str:
-    """Return the entries of both comma-separated lists, each once, in their order."""
-    entries = (*earlier.split(","), *added.split(","))
+    """Return the entries of both comma-separated lists, each once, those that are added last."""
+    entries = (*remaining_entries(earlier, added).split(","), *added.split(","))
     return ",".join(dict.fromkeys(entry for entry in entries if entry))
 
 

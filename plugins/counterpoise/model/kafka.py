@@ -22,6 +22,8 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 RATE_KEYS: Final = (LEADER_RATE, FOLLOWER_RATE)
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"  # of a broker: paths, or "*" for all (KIP-1066)
 LIST_KEYS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+# Of a config: the controller writes a longer one to no record (KAFKA-18020).
+MAX_VALUE_CHARACTERS: Final = 32_767
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,9 @@ class TouchedKey:
     key: str
     topic_id: str  # "" for brokers
     before_value: str | None  # None: not set at this resource
-    written_value: str  # the rate, or the comma-separated list entries that we added
+    # The comma-separated list entries that we added. Or rates: the one that we set last, after
+    # those that may still show, or come.
+    written_value: str
     during_value: str | None = None
     after_value: str | None = None
     restored_at: datetime | None = None

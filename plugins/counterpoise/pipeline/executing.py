@@ -266,10 +266,17 @@ def execute_step(
     return wait_seconds
 
 
-def settle_step(installation: Installation, run_id: str, log: Log) -> float | None:
+def settle_step(
+    installation: Installation,
+    run_id: str,
+    log: Log,
+    *,
+    may_halt: Callable[[Run], bool] = lambda _: True,
+) -> float | None:
     """Bring a run closer to its end: nothing in flight, then every config as it was.
 
-    Returns the seconds to wait, or None when it has ended.
+    Returns the seconds to wait, or None when it has ended; also where it is RUNNING and may not be
+    halted, judged while nobody else works on the cluster.
     """
     run = installation.ledger.run(run_id)
     if run.state not in UNDER_WAY_STATES:
@@ -277,7 +284,7 @@ def settle_step(installation: Installation, run_id: str, log: Log) -> float | No
     before = _run_progress(installation, run_id)
     only_news = _only_news(log, before)
     with execution(installation, run_id, run.fingerprint, only_news, settles=True) as driver:
-        wait_seconds = driver.settle_step()
+        wait_seconds = driver.settle_step(may_halt=may_halt)
     if wait_seconds is not None:
         _log_progress(installation, run_id, log, before)
     return wait_seconds

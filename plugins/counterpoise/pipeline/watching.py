@@ -10,6 +10,7 @@ What no run of ours has set is reported and never touched.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Final
 
@@ -32,6 +33,8 @@ from counterpoise.units import format_moment, format_seconds
 
 # For one settling run; the next watch goes on with it.
 _MAX_SETTLE_SECONDS: Final = 300.0
+_EXECUTED_AGAIN: Final = "somebody executes it again, so it was left alone"
+_CHANGED_SINCE: Final = "somebody executed or settled it meanwhile, so it was left alone"
 
 Log = Callable[[str], None]
 
@@ -43,6 +46,10 @@ class LateRun:
     run: Run
     moves: tuple[Move, ...]
     calls: tuple[LateCall, ...]
+
+    @property
+    def reason(self) -> str:
+        return "a move came late" if self.moves else "a call was made late"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +148,7 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
     with installation.operator(cluster) as admin:
         late_runs = _late_runs(installation, admin, runs)
         for late in late_runs:
-            may_finish = late.run == runs[0] and late.run.state is not RunState.REJECTED
-            settled.append(_settle_late(installation, late, may_finish=may_finish, log=log))
+            settled.append(_settle_late(installation, admin, late, log))
         restored, pending = _restore_pending(installation, admin, cluster, log)
     return WatchReport(
         settled_runs=tuple(settled),
@@ -185,15 +191,21 @@ def _describe_under_way(installation: Installation, run: Run) -> str:
 
 
 def _settle(installation: Installation, run: Run, log: Log) -> str:
-    """Settle a run for some minutes; the next watch goes on. Returns how far it is."""
+    """Settle a run for some minutes; the next watch goes on. Returns how far it is.
+
+    One that somebody executes again meanwhile is left alone.
+    """
     give_up_at = time.monotonic() + _MAX_SETTLE_SECONDS
+    may_halt = partial(_is_orphaned, installation)
     while time.monotonic() < give_up_at:
         try:
-            wait_seconds = settle_step(installation, run.run_id, log)
+            wait_seconds = settle_step(installation, run.run_id, log, may_halt=may_halt)
         except StepLockHeldError:
             return f"{run.run_id}: another process works on it, so it was left alone"
         if wait_seconds is None:
             ended = installation.ledger.run(run.run_id)
+            if ended.state is RunState.RUNNING:
+                return f"{run.run_id}: {_EXECUTED_AGAIN}"
             return f"{run.run_id}: {ended.state} ({ended.reason or 'as planned'})"
         time.sleep(wait_seconds)
     return f"{run.run_id}: still settling; the next watch goes on with it"
@@ -215,12 +227,48 @@ def _late_runs(
     return [late for late in late_runs if late.moves or late.calls]
 
 
-def _settle_late(installation: Installation, late: LateRun, *, may_finish: bool, log: Log) -> str:
-    """Settle an ended run once more.
+def _settle_late(
+    installation: Installation, reader: ClusterReader, found: LateRun, log: Log
+) -> str:
+    """Settle an ended run once more, if it still is one of which something came late."""
+    run_id = found.run.run_id
+    journal = installation.ledger.journal(run_id)
+    try:
+        with journal.step() as step:
+            late = _still_late(installation, reader, found.run)
+            if late is None:
+                return f"{run_id}: {_CHANGED_SINCE}"
+            _log_late(late, log)
+            run_progress = journal.run_progress()
+            is_cancelling = not _may_finish(installation, late.run)
+            with step.together():
+                if run_progress is not None:
+                    step.update_progress(replace(run_progress, is_cancelling=is_cancelling))
+                step.change_state(RunState.SETTLING, late.reason)
+    except RunConflictError as error:
+        return f"{run_id}: {error}"
+    return _settle(installation, late.run, log)
 
-    A late move of the newest run ends as the policy says; one of an older run is cancelled, since
-    newer plans were made without it, and so is one of a run that was rejected since.
+
+def _still_late(installation: Installation, reader: ClusterReader, run: Run) -> LateRun | None:
+    """Judge once more, while nobody else works on the cluster: somebody may have executed it."""
+    runs = installation.ledger.runs(cluster=run.cluster, were_started=True)
+    late_runs = _late_runs(installation, reader, runs)
+    ended = (late for late in late_runs if late.run.state not in UNDER_WAY_STATES)
+    return next((late for late in ended if late.run.run_id == run.run_id), None)
+
+
+def _may_finish(installation: Installation, run: Run) -> bool:
+    """Return whether late moves end as the policy says, which is so for the newest run.
+
+    Those of an older run are cancelled, since newer plans were made without them, and so are those
+    of a run that was rejected since.
     """
+    newest = installation.ledger.runs(cluster=run.cluster, were_started=True)[0]
+    return run.run_id == newest.run_id and run.state is not RunState.REJECTED
+
+
+def _log_late(late: LateRun, log: Log) -> None:
     run_id = late.run.run_id
     for move in late.moves:
         log(
@@ -229,18 +277,6 @@ def _settle_late(installation: Installation, late: LateRun, *, may_finish: bool,
         )
     for call in late.calls:
         log(f"a {call.call} of run {run_id} was made late: the run is settled again")
-    reason = "a move came late" if late.moves else "a call was made late"
-    journal = installation.ledger.journal(run_id)
-    try:
-        with journal.step() as step:
-            run_progress = journal.run_progress()
-            with step.together():
-                if run_progress is not None:
-                    step.update_progress(replace(run_progress, is_cancelling=not may_finish))
-                step.change_state(RunState.SETTLING, reason)
-    except RunConflictError as error:
-        return f"{run_id}: {error}"
-    return _settle(installation, late.run, log)
 
 
 def _restore_pending(

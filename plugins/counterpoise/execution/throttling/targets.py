@@ -11,6 +11,9 @@ sets its rate at each broker, and never one above the default.
 
 Example: orders-0 moves from (1, 2, 3) to (4, 2, 3). Brokers 1, 2, 3 get the leader's rate and
 orders the leader list `0:1,0:2,0:3`; broker 4 gets the follower's rate, the follower list is `0:4`.
+
+Ours is the rate that was set last. One that was set before it is ours only until the broker shows
+the last one: then it can come back by somebody's hand alone. Where nobody answered a call, all are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -95,12 +98,12 @@ def wanted_throttles(
     entries_by_list: dict[tuple[str, str], list[str]] = {}
     later_topics: set[str] = set()
     for move in moves:
-        for list_key, rate_key, broker_ids in _throttled_replicas(move):
+        for list_key, rate_key, broker_ids in throttled_replicas(move):
             entries = entries_by_list.setdefault((move.topic, list_key), [])
             entries.extend(f"{move.partition}:{broker_id}" for broker_id in broker_ids)
             rate_brokers[rate_key].update(broker_ids)
     for move in remaining:
-        for _, rate_key, broker_ids in _throttled_replicas(move):
+        for _, rate_key, broker_ids in throttled_replicas(move):
             later_topics.add(move.topic)
             rate_brokers[rate_key].update(broker_ids)
     rates = ((broker_resource(b), key) for key, ids in rate_brokers.items() for b in ids)
@@ -121,7 +124,7 @@ def throttles_of_plan(plan: RebalancePlan, rate_bytes_per_second: int = 0) -> Wa
     )
 
 
-def _throttled_replicas(move: Move) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+def throttled_replicas(move: Move) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
     """Return list, rate and brokers of both sides of a move; () where it copies nothing."""
     if not move.adding:
         return ()
@@ -239,9 +242,12 @@ def removed_by_others(
 
 
 def is_in_force(touched: TouchedKey, configs: Configs) -> bool:
-    """Return whether the key holds something of ours."""
+    """Return whether the key holds what was written last: that rate, or entries of ours."""
     present = list_entries(dynamic_value(configs, *touched.resource_key))
-    return not set(list_entries(touched.written_value)).isdisjoint(present)
+    written = list_entries(touched.written_value)
+    if touched.key in RATE_KEYS:
+        return present == written[-1:]
+    return not set(written).isdisjoint(present)
 
 
 def list_entries(value: str | None) -> list[str]:
