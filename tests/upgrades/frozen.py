@@ -115,6 +115,7 @@ class FrozenDay:
 
 DAYS: Final = (
     FrozenDay("2026-11-23", "StepTakenError", chains_rows=False, tells_uneven_topics=False),
+    FrozenDay("2026-11-27", "StepLockHeldError"),
 )
 # For a test that takes long, and tries nothing that a later day has written in another way.
 on_oldest_day: Final = pytest.mark.parametrize("day", DAYS[:1], indirect=True, ids=str)
