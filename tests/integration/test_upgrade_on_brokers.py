@@ -26,7 +26,7 @@ from tests.support.kafka_facts import (
     placement,
     times_added,
 )
-from tests.upgrades.frozen import old_command, old_environment
+from tests.upgrades.frozen import DAYS, old_command
 
 SLOW: Final = "20kB/s"  # what is in flight stays so
 FAST: Final = "5MB/s"  # and ends at once
@@ -55,7 +55,7 @@ class Installation:
         return self.folder / "plan.json"
 
     def environment(self, *, is_old: bool) -> dict[str, str]:
-        old = old_environment(self.folder)
+        old = DAYS[0].environment(self.folder)
         present = Path(counterpoise.__file__).parents[1]
         return old if is_old else old | {"PYTHONPATH": str(present)}
 

@@ -1,6 +1,6 @@
 """The present code on a frozen installation, and what these tests use of its names.
 
-    present = Present.opened(folder, monkeypatch)
+    present = Present.opened(day, tmp_path, monkeypatch)
     present.type("status", "--json").out
     present.look(run_id)                               # {"state": "running", "wait": 10.0}
 
@@ -35,7 +35,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import RunState
 from counterpoise.settings import FileConnections, Locations
 from counterpoise.validation import find_violations
-from tests.upgrades.frozen import Document, expected, read_cluster, write_cluster
+from tests.upgrades.frozen import Document, FrozenDay, read_cluster, write_cluster
 
 __all__ = ["BalancePolicy", "Present", "Typed", "dump", "find_violations", "load"]
 
@@ -146,13 +146,14 @@ class Typed:
 class Present:
     """The present code on the frozen installation; clusters are simulated, and time with them."""
 
-    folder: Path
+    day: FrozenDay
+    folder: Path  # a copy of that day's data
     loaded: dict[str, tuple[SimulatedCluster, Document]] = field(default_factory=dict)
 
     @classmethod
-    def opened(cls, folder: Path, monkeypatch: pytest.MonkeyPatch) -> "Present":
+    def opened(cls, day: FrozenDay, folder: Path, monkeypatch: pytest.MonkeyPatch) -> "Present":
         """Lead every installation that a command opens to simulated clusters and their clock."""
-        present = cls(folder)
+        present = cls(day, day.copied_to(folder))
         for name, value in present.environment().items():
             monkeypatch.setenv(name, value)
         original = Installation.__init__
@@ -182,7 +183,7 @@ class Present:
     # -- clusters and time
 
     def clock(self) -> datetime:
-        times = [datetime.fromisoformat(expected()["now"])]
+        times = [datetime.fromisoformat(self.day.expected["now"])]
         for cluster, document in self.loaded.values():
             zero = datetime.fromisoformat(document["clock_at_zero"])
             times.append(zero + timedelta(seconds=cluster.now))

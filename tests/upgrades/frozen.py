@@ -1,8 +1,9 @@
-"""What an installation of an earlier day has written, and a worker that runs that day's code.
+"""What installations of earlier days have written, and workers that run the code of such a day.
 
-    folder = copied_to(tmp_path)                       # settings, ledger, store, simulated clusters
-    with OldWorker.started(folder) as old:
-        old.ask("look", run_id)                        # {"state": "running", "wait": 10.0}
+    day = DAYS[0]
+    folder = day.copied_to(tmp_path)                   # settings, ledger, store, simulated clusters
+    with OldWorker.started(day, folder) as old:
+        old.ask("look", day.run_under_way)             # {"state": "running", "wait": 10.0}
 
 The data lies in `data/<day>/`. `freeze.py.txt` in there made it and says how; `worker.py.txt` is
 the old worker; `expected.json` has what the code of that day read from its own data. A simulated
@@ -12,6 +13,7 @@ writes anew afterwards.
 Nothing here names anything of the present package.
 """
 
+import gzip
 import json
 import os
 import shutil
@@ -20,11 +22,14 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-DATA: Final = Path(__file__).with_name("data") / "2026-11-23"
+import pytest
+
 UNDER_WAY_CLUSTER: Final = "orders-eu"
 HALTED_CLUSTER: Final = "stock"
 _COPIED: Final = ("clusters.yaml", "connections.yaml", "ledger.db", "ledger.db-made")
@@ -33,21 +38,93 @@ _COPIED_FOLDERS: Final = ("store", "clusters")
 Document = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class FrozenDay:
+    """The data of one day, and what its code did in another way than later code does."""
+
+    name: str
+    step_held_error: str  # whose step is another process's
+    chains_rows: bool = True  # whoever writes a row adds it to the chain
+    tells_uneven_topics: bool = True  # an analysis says how many topics are led unevenly
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def data(self) -> Path:
+        return Path(__file__).with_name("data") / self.name
+
+    def days_before(self, count: int) -> str:
+        return (date.fromisoformat(self.name) - timedelta(days=count)).isoformat()
+
+    @property
+    def expected(self) -> Document:
+        """Return what the frozen code read from its own data."""
+        return _read_once(self.data / "expected.json")
+
+    @property
+    def run_under_way(self) -> str:
+        run_id: str = self.expected["under_way"]
+        return run_id
+
+    def run_in_state(self, state: str, cluster: str) -> Document:
+        (found,) = [
+            run
+            for run in self.expected["runs"]
+            if (run["state"], run["cluster"]) == (state, cluster)
+        ]
+        return dict(found)
+
+    @property
+    def plans(self) -> list[str]:
+        return sorted(path.name for path in (self.data / "plans").iterdir())
+
+    def cluster_documents(self) -> dict[str, str]:
+        """Return the exported cluster documents by their snapshot's id."""
+        paths = (self.data / "documents").iterdir()
+        texts = [gzip.decompress(path.read_bytes()).decode() for path in paths]
+        return {json.loads(text)["snapshot_id"]: text for text in texts}
+
+    def copied_to(self, folder: Path) -> Path:
+        """Copy the frozen installation, so that a test may write to it."""
+        for name in _COPIED:
+            shutil.copy(self.data / name, folder / name)
+        for name in _COPIED_FOLDERS:
+            shutil.copytree(self.data / name, folder / name)
+        return folder
+
+    def package_in(self, folder: Path) -> Path:
+        """Extract the frozen package into `folder`, for PYTHONPATH."""
+        root = folder / "old-package"
+        if not root.exists():
+            with zipfile.ZipFile(self.data / "counterpoise.zip") as package:
+                package.extractall(root)
+        return root
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        """Return the environment of a process that runs the frozen package on the copy there."""
+        return os.environ | {
+            "PYTHONPATH": str(self.package_in(folder)),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
+            "COUNTERPOISE_CONNECTIONS": str(folder / "connections.yaml"),
+            "COUNTERPOISE_STORE": str(folder / "store"),
+            "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
+        }
+
+
+DAYS: Final = (
+    FrozenDay("2026-11-23", "StepTakenError", chains_rows=False, tells_uneven_topics=False),
+    FrozenDay("2026-11-27", "StepLockHeldError"),
+)
+# For a test that takes long, and tries nothing that a later day has written in another way.
+on_oldest_day: Final = pytest.mark.parametrize("day", DAYS[:1], indirect=True, ids=str)
+
+
 @cache
-def expected() -> Document:
-    """Return what the frozen code read from its own data."""
-    document: Document = json.loads((DATA / "expected.json").read_text())
+def _read_once(path: Path) -> Document:
+    document: Document = json.loads(path.read_text())
     return document
-
-
-def copied_to(folder: Path) -> Path:
-    """Copy the frozen installation, so that a test may write to it."""
-    for name in _COPIED:
-        if (DATA / name).exists():
-            shutil.copy(DATA / name, folder / name)
-    for name in _COPIED_FOLDERS:
-        shutil.copytree(DATA / name, folder / name)
-    return folder
 
 
 def read_cluster(folder: Path, name: str) -> Document:
@@ -67,27 +144,6 @@ def placement_of(document: Document) -> dict[str, tuple[tuple[int, ...], int | N
     }
 
 
-def old_package(folder: Path) -> Path:
-    """Extract the frozen package into `folder`, for PYTHONPATH."""
-    root = folder / "old-package"
-    if not root.exists():
-        with zipfile.ZipFile(DATA / "counterpoise.zip") as package:
-            package.extractall(root)
-    return root
-
-
-def old_environment(folder: Path) -> dict[str, str]:
-    """Return the environment of a process that runs the frozen package on the copy in `folder`."""
-    return os.environ | {
-        "PYTHONPATH": str(old_package(folder)),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
-        "COUNTERPOISE_CONNECTIONS": str(folder / "connections.yaml"),
-        "COUNTERPOISE_STORE": str(folder / "store"),
-        "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
-    }
-
-
 def old_command(*words: str | Path) -> list[str]:
     """Return what a process of the frozen package has to start to run one command."""
     return [sys.executable, "-c", "from counterpoise.cli.main import run; run()", *map(str, words)]
@@ -96,12 +152,12 @@ def old_command(*words: str | Path) -> list[str]:
 class OldWorker:
     """A process of the frozen code that opened the ledger before the present code did."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, day: FrozenDay, folder: Path) -> None:
         script = folder / "old_worker.py"
-        shutil.copy(DATA / "worker.py.txt", script)
+        shutil.copy(day.data / "worker.py.txt", script)
         self._process = subprocess.Popen(
             [sys.executable, str(script), str(folder)],
-            env=old_environment(folder),
+            env=day.environment(folder),
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -110,8 +166,8 @@ class OldWorker:
 
     @classmethod
     @contextmanager
-    def started(cls, folder: Path) -> Iterator["OldWorker"]:
-        worker = cls(folder)
+    def started(cls, day: FrozenDay, folder: Path) -> Iterator["OldWorker"]:
+        worker = cls(day, folder)
         try:
             worker.ask("status")  # it has opened the ledger when it answers
             yield worker

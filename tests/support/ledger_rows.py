@@ -1,0 +1,235 @@
+"""A row or two for every table of the ledger, in the newest schema, with a value in every column.
+
+    insert(engine, ROWS)             # by reflected columns: a schema takes those that it has
+
+Nothing here names the product's model of a table. A new table, or a new column, has its values
+here: `tests/unit/test_ledger_migrations.py` fails without.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+Rows = Mapping[str, list[dict[str, Any]]]
+
+MADE_BY_THE_LEDGER: Final = {"chain"}  # of the rows below, when the next one is written
+CLUSTER: Final = "payments-eu"
+RUN: Final = f"{CLUSTER}-20261126T221500Z-3b9aa1"
+PLAN: Final = "sha256:" + "5e" * 32
+AT: Final = datetime(2026, 11, 26, 22, 15, 0, 250_000)
+HALTED_AT: Final = AT + timedelta(minutes=9)
+THROTTLE: Final = "leader.replication.throttled.replicas"
+MOVE: Final = {"run_id": RUN, "topic": "refunds-ü", "partition": 3}
+
+ROWS: Final[Rows] = {
+    "clusters": [
+        {
+            "name": CLUSTER,
+            "cluster_id": "k7Zq0-Xv_SqWm3JYxB1ePA",
+            "last_snapshot_id": f"{CLUSTER}-20261126T220000Z",
+            "last_observed_at": AT - timedelta(minutes=15),
+        }
+    ],
+    "plans": [
+        {
+            "fingerprint": PLAN,
+            "cluster": CLUSTER,
+            "plan_uri": "plans/" + "5e" * 32 + ".json",
+            "recorded_at": AT,
+        }
+    ],
+    "runs": [
+        {
+            "run_id": RUN,
+            "cluster": CLUSTER,
+            "fingerprint": PLAN,
+            "state": "halted",
+            "reason": "cancelled by carol: the wrong night\n'quoted', 100 %",
+            "requested_by": "alice",
+            "opened_at": AT,
+            "closed_at": HALTED_AT,
+            "step_holder": "5d41402abc4b2a76b9719d911017c592",
+            "step_until": 4_102_444_800,  # beyond what 32 bits hold
+            "dag_id": "kafka_rebalance",
+            "dag_run_id": "manual__2026-11-26T22:15:00+00:00",
+            "requester_account": "airflow:2",
+        }
+    ],
+    "step_locks": [{"cluster": CLUSTER, "holder": "9e107d9d372bb682", "until": 4_102_444_800}],
+    "late_calls": [
+        {
+            "id": 4,
+            "run_id": RUN,
+            "at": HALTED_AT + timedelta(seconds=31),
+            "call": "submitted 2 reassignments",
+            "settled_at": HALTED_AT + timedelta(minutes=15),
+        },
+        {"id": 7, "run_id": RUN, "at": HALTED_AT, "call": "set 1 rate", "settled_at": None},
+    ],
+    "approvals": [
+        {
+            "id": 1001,
+            "run_id": RUN,
+            "fingerprint": PLAN,
+            "decision": "granted",
+            "by": "bob",
+            "reason": "broker 7 is empty",
+            "at": AT + timedelta(seconds=40),
+            "rate_bytes_per_second": 5_000_000_000,
+            "expires_at": AT + timedelta(days=1),
+            "account": "airflow:3",
+        }
+    ],
+    "questions": [
+        {
+            "id": 1001,
+            "dag_id": "kafka_rebalance",
+            "dag_run_id": "manual__2026-11-26T22:15:00+00:00",
+            "task_id": "approve",
+            "run_id": RUN,
+            "fingerprint": PLAN,
+            "asked_at": AT + timedelta(seconds=10),
+        }
+    ],
+    "touched_keys": [
+        {
+            "run_id": RUN,
+            "resource_type": "topic",
+            "resource_name": "refunds-ü",
+            "key": THROTTLE,
+            "topic_id": "0mNq8Y2bTqOCQW5l0nB1rw",
+            "before_value": "0:2",
+            "ours": "3:1,3:2",
+            "during_value": "0:2,3:1,3:2",
+            "after_value": "0:2",
+            "touched_at": AT + timedelta(minutes=1),
+            "restored_at": HALTED_AT,
+            "outcome": "as before",
+            "unanswered_call": "incremental alter configs 17",
+        },
+        {
+            "run_id": RUN,
+            "resource_type": "broker",
+            "resource_name": "7",
+            "key": "follower.replication.throttled.rate",
+            "topic_id": "",
+            "before_value": None,
+            "ours": "5000000",
+            "during_value": None,
+            "after_value": None,
+            "touched_at": AT + timedelta(minutes=1),
+            "restored_at": None,
+            "outcome": "",
+            "unanswered_call": None,
+        },
+    ],
+    "moves": [
+        MOVE
+        | {
+            "submitted_at": AT + timedelta(minutes=2),
+            "answered_at": AT + timedelta(minutes=2, seconds=1),
+            "done_at": AT + timedelta(minutes=5),
+            "asked_broker_id": 2_147_483_647,
+            "target": "7,2,3",
+        },
+        MOVE
+        | {
+            "partition": 4,
+            "submitted_at": AT + timedelta(minutes=3),
+            "answered_at": None,
+            "done_at": None,
+            "asked_broker_id": None,
+            "target": "",  # a cancel
+        },
+    ],
+    "elections": [MOVE | {"attempts": 2}],
+    "requests": [
+        {
+            "id": 1001,
+            "cluster": CLUSTER,
+            "run_id": RUN,
+            "control": "cancel",
+            "by": "carol",
+            "why": "the wrong night",
+            "at": AT + timedelta(minutes=8),
+            "rate_bytes_per_second": 8_000_000_000,
+            "until": AT + timedelta(days=3),
+            "obeyed_at": HALTED_AT,
+            "account": "system:carol",
+        },
+        {
+            "id": 1002,
+            "cluster": CLUSTER,
+            "run_id": None,
+            "control": "freeze",
+            "by": "carol",
+            "why": "month end",
+            "at": HALTED_AT,
+            "rate_bytes_per_second": None,
+            "until": AT + timedelta(days=3),
+            "obeyed_at": None,
+            "account": None,
+        },
+    ],
+    "pulses": [
+        {
+            "run_id": RUN,
+            "at": HALTED_AT,
+            "moves_in_flight": 1,
+            "body": '{"at": "2026-11-26T22:24:00+00:00", "brake": 0}',
+            "readings": '{"log_dirs": {}, "versions": {}}',
+        }
+    ],
+    "events": [
+        {"id": 1001, "run_id": RUN, "at": AT, "kind": "proposed", "text": "by alice (airflow:2)"},
+        {"id": 1002, "run_id": RUN, "at": HALTED_AT, "kind": "halted", "text": "cancelled\nby ☎"},
+    ],
+    "notifications": [
+        {
+            "cluster": CLUSTER,
+            "target": "webhook kafka_ops",
+            "key": f"halted/{RUN}",
+            "claimed_at": HALTED_AT + timedelta(minutes=1),
+            "delivered_at": HALTED_AT + timedelta(minutes=1, seconds=2),
+        },
+        {
+            "cluster": CLUSTER,
+            "target": "",
+            "key": "silent",
+            "claimed_at": None,
+            "delivered_at": None,
+        },
+    ],
+}
+
+
+def reflected(engine: sa.Engine) -> list[sa.Table]:
+    """Return the tables of a database, those first that others refer to."""
+    metadata = sa.MetaData()
+    metadata.reflect(engine)
+    return [table for table in metadata.sorted_tables if table.name != "alembic_version"]
+
+
+def insert(engine: sa.Engine, rows: Rows) -> None:
+    """Write rows into the tables that a schema has, as far as it has their columns."""
+    with engine.begin() as connection:
+        for table in reflected(engine):
+            names = table.columns.keys()
+            known = [{name: row[name] for name in names if name in row} for row in rows[table.name]]
+            if known:
+                connection.execute(table.insert(), known)
+            if "id" in names and connection.dialect.name == "postgresql":
+                last = sa.func.pg_get_serial_sequence(table.name, "id")
+                highest = sa.select(sa.func.coalesce(sa.func.max(table.c.id), 1)).scalar_subquery()
+                connection.execute(sa.select(sa.func.setval(last, highest)))
+
+
+def read(engine: sa.Engine) -> Rows:
+    """Return all rows of all tables."""
+    with engine.begin() as connection:
+        return {
+            table.name: [dict(row._mapping) for row in connection.execute(sa.select(table))]
+            for table in reflected(engine)
+        }
