@@ -8,6 +8,6 @@ RUN apt-get update \
 COPY requirements.txt /tmp/
 RUN pip install --no-cache-dir --require-hashes --requirement /tmp/requirements.txt
 COPY docker/counterpoise /usr/local/bin/
-ENV PYTHONPATH=/opt/counterpoise/plugins PYTHONUNBUFFERED=1 XDG_CACHE_HOME=/tmp/cache
+ENV PYTHONPATH=/opt/counterpoise/plugins PYTHONUNBUFFERED=1 XDG_CACHE_HOME=/tmp/cache MPLCONFIGDIR=/tmp/cache/matplotlib
 USER counterpoise
 WORKDIR /opt/counterpoise

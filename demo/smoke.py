@@ -54,7 +54,7 @@ def smoke(api: AirflowApi, approver: AirflowApi, bootstrap: str, cluster: str) -
     expect_success(api, "kafka_rebalance", rebalance.run_id)
     leaders = leaders_of(bootstrap, topic)
     say(f"topic {topic}: leaders {leaders}")
-    if set(leaders) != set(BROKERS):
+    if not set(BROKERS) <= set(leaders):  # others of the cluster may lead, too
         raise SmokeFailedError(f"some of the brokers {BROKERS} lead nothing of {topic} still")
 
 

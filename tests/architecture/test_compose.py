@@ -60,6 +60,11 @@ def test_the_database_is_migrated_before_anything_starts(services: dict[str, Any
         )
 
 
+def test_tasks_run_once_the_api_server_answers(services: dict[str, Any]) -> None:
+    """A task that is due at the start fails where it finds no api-server."""
+    assert services["scheduler"]["depends_on"]["api-server"]["condition"] == "service_healthy"
+
+
 @pytest.mark.parametrize("component", [*COMMANDS, "migrate"])
 def test_components_have_the_variables_of_the_native_run(
     services: dict[str, Any], component: str

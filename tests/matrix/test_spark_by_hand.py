@@ -1,6 +1,6 @@
 """Each job by hand, with the commands of docs/deploying.md: on `local[2]` over a directory, and on
-`local[2]` and a standalone cluster over an object store, which Spark reads with Hadoop's connector.
-All write the same tables.
+`local[2]` and a standalone cluster over an object store, which Spark reads with Hadoop's connector;
+and by the commands `report` and `compact` on the latter. All write the same tables.
 
 Spark fetches the connector with `--packages` (some 690 MB, once, into .venv/ivy); `make
 test-matrix` makes the environment of the S3 server.
@@ -11,7 +11,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from pyarrow import fs
 from benchmarks.standalone import CONF, QUICK, standalone_cluster
 from counterpoise.archive import Archive
 from counterpoise.java_runtime import spark_java_home
-from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.model.result_tables import DAILY_TABLES, RESULT_TABLES
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.storage import Store
 from local_processes import free_ports, start, wait_until
@@ -155,19 +155,7 @@ def run_by_hand(place: Place, job: str, name: str, folder: Path, spark: Sequence
             "spark_jobs/leader_balance.py": f"spark_jobs/{job}.py",
         }
     assert replaced.keys() <= {*submit}
-    settings = f"{{connection: none, policy: {{history: {{{KEPT}}}}}}}"
-    clusters = "".join(f"  {spec.cluster}: {settings}\n" for spec in SPECS[::3])
-    (folder / "clusters.yaml").write_text(f"clusters:\n{clusters}")
-    environment = {
-        **os.environ,
-        "COUNTERPOISE_STORE": place.store,
-        "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
-        "COUNTERPOISE_LEDGER": f"sqlite:///{folder}/ledger.db",
-        "JAVA_HOME": str(spark_java_home()),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONPATH": "plugins",
-        "PYSPARK_PYTHON": str(PROGRAMS / "python"),
-    }
+    environment = variables(place, folder)
     options = [
         *spark,
         *(w for key, value in place.conf.items() for w in ("--conf", f"{key}={value}")),
@@ -177,16 +165,41 @@ def run_by_hand(place: Place, job: str, name: str, folder: Path, spark: Sequence
         [str(PROGRAMS / export[0]), *(replaced.get(word, word) for word in export[1:])],
         [str(PROGRAMS / submit[1]), *words[:2], *options, *words[2:]],
     ):
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        run_command(command, environment)
 
 
-def tables(place: Place, name: str) -> dict[str, pa.Table]:
-    """Return the tables of a round that has any, rows in an order of their own."""
+def variables(place: Place, folder: Path) -> dict[str, str]:
+    """Return the environment of an installation with this store, whose settings are in `folder`."""
+    settings = f"{{connection: none, policy: {{history: {{{KEPT}}}}}}}"
+    clusters = "".join(f"  {spec.cluster}: {settings}\n" for spec in SPECS[::3])
+    (folder / "clusters.yaml").write_text(f"clusters:\n{clusters}")
+    return {
+        **os.environ,
+        "COUNTERPOISE_STORE": place.store,
+        "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
+        "COUNTERPOISE_LEDGER": f"sqlite:///{folder}/ledger.db",
+        "JAVA_HOME": str(spark_java_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": "plugins",
+        "PYSPARK_PYTHON": str(PROGRAMS / "python"),
+    }
+
+
+def run_command(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Return what a command prints that has to end with 0."""
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def tables(place: Place, folder: str) -> dict[str, pa.Table]:
+    """Return the tables of results with any rows in this folder of theirs, rows in an order of
+    their own.
+    """
     store = Store(place.store)
     found = {}
     for table in RESULT_TABLES:
-        paths = store.list(f"results/{table}/round={name}", suffix=".parquet")
+        paths = store.list(f"results/{table}/{folder}", suffix=".parquet")
         if paths:
             rows = pa.concat_tables([store.read_table(path) for path in paths]).to_pylist()
             found[table] = sorted(rows, key=str)
@@ -211,7 +224,7 @@ def expected(directory: Place, tmp_path_factory: pytest.TempPathFactory) -> Expe
     def of_job(job: str) -> dict[str, pa.Table]:
         folder = tmp_path_factory.mktemp(job)
         run_by_hand(directory, job, job, folder, conf_options(QUICK))
-        return tables(directory, job)
+        return tables(directory, f"round={job}")
 
     return of_job
 
@@ -243,7 +256,7 @@ def test_local_spark_over_an_object_store_writes_the_same(
     object_store: Place, expected: Expected, tmp_path: Path, job: str
 ) -> None:
     run_by_hand(object_store, job, f"l-{job}", tmp_path, [*packages(), *conf_options(QUICK)])
-    assert tables(object_store, f"l-{job}") == expected(job)
+    assert tables(object_store, f"round=l-{job}") == expected(job)
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -253,7 +266,7 @@ def test_a_standalone_cluster_over_an_object_store_writes_the_same(
     with standalone_cluster(tmp_path) as cluster:
         options = ["--master", cluster.master, *packages(), *conf_options(CONF)]
         run_by_hand(object_store, job, f"c-{job}", tmp_path, options)
-        assert tables(object_store, f"c-{job}") == expected(job)
+        assert tables(object_store, f"round=c-{job}") == expected(job)
     assert not cluster.open_ports
 
 
@@ -278,3 +291,31 @@ def test_the_compaction_over_an_object_store_writes_the_same(
     run_by_hand(object_store, COMPACTION, "s", tmp_path, [*packages(), *conf_options(QUICK)])
     run_by_hand(directory, COMPACTION, "t", tmp_path, conf_options(QUICK))
     assert compacted(object_store, "s") == compacted(directory, "t")
+
+
+def test_report_and_compact_on_a_standalone_cluster_over_an_object_store(
+    object_store: Place, expected: Expected, tmp_path: Path
+) -> None:
+    """What the tasks `analyse` and `compact` do, with the settings of docs/deploying.md (Store)."""
+    place = replace(
+        object_store,
+        store=object_store.store.replace("/history?", "/by-command?"),
+        spark_store=f"s3a://{BUCKET}/by-command",
+    )
+    write_history(place)
+    _, connector = packages()
+    settings = {"spark.jars.packages": connector, **place.conf, **CONF}
+    command_line = str(PROGRAMS / "counterpoise")
+    with standalone_cluster(tmp_path) as cluster:
+        environment = {
+            **variables(place, tmp_path),
+            "COUNTERPOISE_SPARK_MASTER": cluster.master,
+            "COUNTERPOISE_SPARK_CONF": " ".join(f"{k}={v}" for k, v in settings.items()),
+        }
+        run_command([command_line, "report", "--cluster", "demo"], environment)
+        assert tables(place, "") == expected("analysis_round")
+        told = run_command([command_line, "compact"], environment)
+        clusters = {spec.cluster for spec in SPECS}
+        assert told.count(": 1 day compacted") == len(clusters)
+        assert f", {len(DAILY_TABLES) * len(clusters)} tables of a day made, " in told
+    assert not cluster.open_ports

@@ -9,9 +9,11 @@ Each service has a network stack, an unprivileged user, a read-only root, the vo
 environment that the file declares, and nothing else. The file's networks are bridges, and a name
 leads only to who shares a network. What is ours is run with the command of the file. What is in
 images of others runs from this machine: Kafka's jars, with the properties that its image makes of
-the variables, and Postgres from a wheel.
+the variables, Postgres from a wheel, and the object store from a `versitygw` on the PATH. Without
+one moto, another S3 server, is started in its place.
 
-Limits: needs root, for the namespaces. Images are not built, and limits of memory are not set.
+Limits: needs root, for the namespaces. Tasks wait longer for the api-server than the file says,
+where other tests keep the machine busy. Images are not built, and limits of memory are not set.
 """
 
 import json
@@ -66,6 +68,15 @@ java -cp "{jars}/*" kafka.tools.StorageTool format --ignore-formatted \\
   --cluster-id "$CLUSTER_ID" --config /image/server.properties
 exec java $KAFKA_HEAP_OPTS -cp "{jars}/*" kafka.Kafka /image/server.properties
 """
+VERSITYGW: Final = shutil.which("versitygw")
+S3_SERVER: Final = ROOT / ".venv" / "s3" / "bin" / "moto_server"
+_START_MOTO: Final = [str(S3_SERVER), "-H", "0.0.0.0", "-p", "7070"]
+# With moto no folder is a bucket, and there is no page for the healthcheck.
+_MAKE_BUCKET: Final = """
+from urllib.request import Request, urlopen
+urlopen(Request("http://127.0.0.1:7070/counterpoise", method="PUT"), timeout=30)
+"""
+_PATIENCE: Final = {"AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60"}  # 5 s by default
 _NOT_PROPERTIES: Final = ("KAFKA_HEAP_OPTS",)
 
 
@@ -74,11 +85,14 @@ class ComposeRun:
 
     def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
         self.folder = folder
+        self._read(variables)
+        self._networks: dict[str, Process] = {}  # a process that keeps each service's network stack
+        self.processes: dict[str, Process] = {}
+
+    def _read(self, variables: Mapping[str, str]) -> None:
         self.variables = variables
         self.file: dict[str, Any] = _interpolated(yaml.safe_load(COMPOSE.read_text()), variables)
         self.services: dict[str, Any] = self.file["services"]
-        self._networks: dict[str, Process] = {}  # a process that keeps each service's network stack
-        self.processes: dict[str, Process] = {}
 
     def __enter__(self) -> Self:
         self._switch = self._keep_network("switch")
@@ -105,12 +119,27 @@ class ComposeRun:
     # -- services
 
     def start(self, service: str) -> Process:
-        """Start a service that stays up."""
+        """Start a service that stays up, once those that have to be healthy before are."""
+        for other, awaited in self.services[service].get("depends_on", {}).items():
+            if awaited["condition"] == "service_healthy":
+                self.wait_until_healthy(other)
         command = self._command(service, self._words(service))
         log = self.folder / f"{service}.log"
         process = local_processes.start(command, log_path=log, name=service, env=_OUTSIDE)
         self.processes[service] = process
         return process
+
+    def apply(self, variables: Mapping[str, str]) -> list[str]:
+        """Do as `docker-compose up` with another .env: start anew what is not as declared now."""
+        before = self.services
+        self._read(variables)
+        changed = [name for name in self.processes if self.services[name] != before[name]]
+        for service in changed:
+            self.processes[service].begin_stop()
+        for service in changed:
+            self.processes[service].wait()
+            self.start(service)
+        return changed
 
     def run(self, service: str, *words: str) -> "CompletedProcess[str]":
         """Run a service that ends by itself; with `words` do as `docker-compose exec`."""
@@ -122,6 +151,8 @@ class ComposeRun:
     def wait_until_healthy(self, service: str, timeout_seconds: float = 300) -> None:
         """Wait until the healthcheck of the file passes."""
         _, *words = self.services[service]["healthcheck"]["test"]
+        if self._words(service) == _START_MOTO:
+            words = ["python", "-c", _MAKE_BUCKET]
         process = self.processes[service]
         wait_until(
             lambda: self.run(service, *words).returncode == 0,
@@ -139,6 +170,8 @@ class ComposeRun:
             return ["sh", "-c", _START_KAFKA.format(jars=kafka_jars())]
         if service == "postgres":
             return ["sh", "-c", _START_POSTGRES]
+        if service == "object-store":
+            return list(self.services[service]["entrypoint"]) if VERSITYGW else _START_MOTO
         return list(self.services[service]["command"])
 
     def _command(self, service: str, words: list[str]) -> list[str | Path]:
@@ -155,7 +188,7 @@ class ComposeRun:
         declared = self.services[service]
         environment = declared.get("environment", {})
         is_ours = "counterpoise" in declared["image"]
-        jars = [] if is_ours or service == "postgres" else [str(kafka_jars())]
+        jars = [str(kafka_jars())] if service.startswith("broker-") else []
         path = {"PATH": f"{_POSTGRES}:{_IMAGE['PATH']}"} if service == "postgres" else {}
         # A read-only root is what the file says of ours; images of others have a /tmp.
         tmpfs = declared["tmpfs"] if is_ours else ["/tmp:exec"]
@@ -165,11 +198,14 @@ class ComposeRun:
             "user": USER,
             "workdir": declared.get("working_dir", "/opt/counterpoise" if is_ours else "/"),
             "command": words,
-            "environment": {**_IMAGE, **path, **environment},
+            "environment": {**_IMAGE, **path, **environment, **_PATIENCE},
             "shown": [*_shown(), *jars],
             # The image has no metadata of the package: it is mounted.
             "hidden": [str(path) for path in _PACKAGES.glob("counterpoise-*")],
-            "volumes": [self._mounted(volume) for volume in declared.get("volumes", [])],
+            "volumes": [
+                *(self._mounted(volume) for volume in declared.get("volumes", [])),
+                *_programs(service),
+            ],
             "tmpfs": tmpfs,
             "files": {
                 "/etc/passwd": f"counterpoise:x:{USER}:{USER}::{HOME}:/bin/sh\n",
@@ -191,7 +227,7 @@ class ComposeRun:
         if not folder.exists():
             folder.mkdir(parents=True)
             (made,) = _MADE_FOR_US.findall(_DOCKERFILE)
-            of_others = ("/var/lib/kafka/data", "/var/lib/postgresql/data")
+            of_others = ("/var/lib/kafka/data", "/var/lib/postgresql/data", "/data")
             if target in (*made.split(), *of_others):
                 os.chown(folder, USER, USER)
         return {"source": str(folder), "target": target, "may_write": mode != ["ro"]}
@@ -273,6 +309,13 @@ def _shown() -> list[str]:
     java = (str(path) for path in Path("/etc").glob("java-*"))
     paths = ("/usr", *kept, *java, str(_VENV), sys.base_prefix)
     return [path for path in paths if Path(path).exists()]
+
+
+def _programs(service: str) -> list[dict[str, Any]]:
+    """Return the programs of an image of others that lie anywhere on this machine, as volumes."""
+    if service != "object-store" or VERSITYGW is None:
+        return []
+    return [{"source": VERSITYGW, "target": "/image/bin/versitygw", "may_write": False}]
 
 
 def _kafka_properties(environment: Mapping[str, str]) -> str:
