@@ -292,7 +292,9 @@ class Step:
         with self._writing() as connection:
             new_rows = []
             anew = {"submitted_at": now, "answered_at": None}
-            new_target = sa.func.coalesce(sa.bindparam("new_target"), moves.c.target)
+            new_target: sa.ColumnElement[str] = sa.func.coalesce(
+                sa.bindparam("new_target"), moves.c.target
+            )
             update = self._update_of_a_move(**anew, target=new_target)
             for tp, target in targets.items():
                 key = {"topic": tp.topic, "partition": tp.partition}
