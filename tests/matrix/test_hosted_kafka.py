@@ -288,7 +288,9 @@ def test_strimzi_takes_throttles_back_and_the_run_halts(
     halted = one_line(found)
     assert "somebody else removed our throttle keys again" in halted
     assert "find out who, and stop that" in halted
-    assert operator.times == 2
+    assert found.out.count("throttling: ") == 2, "set, and set again once"
+    # A broker that does not know of it yet makes it take the same away twice.
+    assert operator.times >= 2
     # Who leads a partition is not given back by a cancel.
     assert {name: replicas for name, (replicas, _) in placement(kafka).items()} == replicas_before
     assert configs_by_tool(kafka) == configs_before
