@@ -95,6 +95,10 @@ class ClusterError(CounterpoiseError):
     exit_code = 3
 
 
+class NotPermittedError(ClusterError):
+    """The principal lacks a permission; the message names it."""
+
+
 class ClusterUnreachableError(ClusterError):
     """No bootstrap address responds; `attempts` has each address with its reason."""
 

@@ -8,19 +8,23 @@ partition that is in either counts as moving. What else does not fit together (a
 partition, say) is left out.
 
 A broker that does not respond (dead, frozen) delays nothing: what it alone could report (log dirs,
-offsets of partitions that it leads, its throttle rates) is left out.
+offsets of partitions that it leads, its throttle rates) is left out. Where a provider may let
+nobody read that, it is left out of all brokers alike, with a warning (`may_hide_brokers`).
 
-Limits: read once, with some requests to each broker. Rates are not known from one snapshot, so
-`bytes_in_per_second` is null (`analysis.with_inflow` computes it from two).
+Limits: read once, with some requests to each broker. Without log dirs, a topic that this principal
+may not see is not noticed. Rates are not known from one snapshot, so `bytes_in_per_second` is null
+(`analysis.with_inflow` computes it from two).
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
+from counterpoise.errors import NotPermittedError
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition, tiered_topics
 from counterpoise.model.disks import disk_over
@@ -41,6 +45,7 @@ from counterpoise.model.kafka import (
     Reassignment,
     TopicDescription,
 )
+from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import (
     BROKERS,
     LISTENERS,
@@ -54,7 +59,9 @@ from counterpoise.model.tables import (
     columns_of,
     table_of,
 )
+from counterpoise.model.words import join_names
 
+_LOGGER = safe_logger(__name__)
 _MAX_TRIED_TOPICS: Final = 100
 _SET_AT_RESOURCE: Final = (ConfigSource.DYNAMIC_TOPIC, ConfigSource.DYNAMIC_BROKER)
 
@@ -62,6 +69,7 @@ _SET_AT_RESOURCE: Final = (ConfigSource.DYNAMIC_TOPIC, ConfigSource.DYNAMIC_BROK
 StoredReplicas = Mapping[tuple[str, int, int], tuple[int, str]]
 Configs = Mapping[ConfigResource, Mapping[str, ConfigValue]]
 Partitions = Sequence[tuple[TopicPartition, PartitionDescription]]
+Value = TypeVar("Value")
 
 
 def take_snapshot(
@@ -71,28 +79,32 @@ def take_snapshot(
     snapshot_id: str,
     observed_at: datetime,
     security_protocol: str = "PLAINTEXT",
+    may_hide_brokers: bool = False,
 ) -> ClusterSnapshot:
     """Return the cluster as `reader` shows it now.
 
     `observed_at` (UTC) and `snapshot_id` are chosen by the caller. `security_protocol` is that of
-    the reader's connection: brokers advertise the endpoints of that listener. Raises what the
-    reader raises: ClusterUnreachableError, ClusterError.
+    the reader's connection: brokers advertise the endpoints of that listener. With
+    `may_hide_brokers`, what may not be read of them is not known; topics have to be shown. Raises
+    what the reader raises: ClusterUnreachableError, ClusterError, NotPermittedError.
     """
+    guarded = _GuardedReads(may_hide_brokers)
     description = reader.describe_cluster()
-    reassignments_before = reader.list_reassignments()
-    topics = reader.describe_topics()
-    reassignments = {**reader.list_reassignments(), **reassignments_before}
-    log_dirs = reader.describe_log_dirs()
+    topics, reassignments = _read_topics(reader, guarded)
+    log_dirs = guarded.read("log dirs and sizes", reader.describe_log_dirs) or ()
     stored = _stored_replicas(log_dirs)
     _check_nothing_hidden(reader, topics, stored)
     partitions = _partitions_of(topics)
     if _unreported_broker_ids(description, partitions):  # a broker may have joined meanwhile
         description = reader.describe_cluster()
     topic_configs = _read_topic_configs(reader, topics)
-    broker_configs = _read_broker_rates(reader, description)
-    with_leader = [key for key, partition in partitions if partition.leader is not None]
-    offsets = reader.list_offsets(with_leader)
+    read_rates = partial(_read_broker_rates, reader, description)
+    broker_configs = guarded.read("throttle rates of brokers", read_rates) or {}
+    quorum = guarded.read("metadata quorum", reader.describe_quorum)
+    offsets = reader.list_offsets([key for key, p in partitions if p.leader is not None])
+    guarded.warn_of_hidden()
     topic_table = _topics(topics, topic_configs)
+    tiered = tiered_topics(topic_table)
     return ClusterSnapshot(
         snapshot_id=snapshot_id,
         cluster=cluster,
@@ -101,16 +113,46 @@ def take_snapshot(
         tables={
             "brokers": _brokers(description, log_dirs, partitions),
             "topics": topic_table,
-            "partitions": _partitions(
-                partitions, reassignments, stored, offsets, tiered_topics(topic_table)
-            ),
+            "partitions": _partitions(partitions, reassignments, stored, offsets, tiered),
             "replicas": _replicas(partitions, stored),
             "listeners": _listeners(description, security_protocol),
-            "quorum": _quorum(reader.describe_quorum()),
+            "quorum": _quorum(quorum),
             "log_dirs": _log_dirs(description, log_dirs, broker_configs),
             "throttles": _throttles({**broker_configs, **topic_configs}),
         },
     )
+
+
+class _GuardedReads:
+    """Reads what a principal may not be permitted to; with `may_hide`, it is left out and noted."""
+
+    def __init__(self, may_hide: bool) -> None:
+        self._may_hide = may_hide
+        self._hidden: dict[str, None] = {}
+
+    def read(self, what: str, call: Callable[[], Value]) -> Value | None:
+        """Return what was read, or None. Raises what the call raises."""
+        try:
+            return call()
+        except NotPermittedError:
+            if not self._may_hide:
+                raise
+            self._hidden[what] = None
+            return None
+
+    def warn_of_hidden(self) -> None:
+        if names := join_names(tuple(self._hidden)):
+            _LOGGER.warning("not known, since this connection may not read them: %s", names)
+
+
+def _read_topics(
+    reader: ClusterReader, guarded: _GuardedReads
+) -> tuple[Sequence[TopicDescription], Mapping[TopicPartition, Reassignment]]:
+    """Return the topics, and every reassignment that was ongoing before or after that."""
+    before = guarded.read("reassignments", reader.list_reassignments) or {}
+    topics = reader.describe_topics()
+    after = guarded.read("reassignments", reader.list_reassignments) or {}
+    return topics, {**after, **before}
 
 
 def _partitions_of(topics: Sequence[TopicDescription]) -> Partitions:

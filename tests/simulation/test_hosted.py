@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise import pipeline
-from counterpoise.errors import ConfigurationError
+from counterpoise.errors import ConfigurationError, NotPermittedError
 from counterpoise.installation import open_installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.plan import RebalancePlan
@@ -127,7 +127,7 @@ def test_confluent_cloud_is_for_reports_only(shell: CommandLine, kafka: Simulate
     plan = plan_of(shell)
     (warning, *_) = json.loads(plan.read_text())["warnings"]
     assert warning.startswith("Confluent Cloud: reassignments are not open to users")
-    for command in (("propose", plan), ("approve", plan, *YES)):
+    for command in (("propose", plan), ("approve", plan, *YES), ("execute", plan)):
         typed = shell.type(*command)
         assert typed.code == 1
         assert "cluster demo is on Confluent Cloud: reassignments are not open" in typed.err
@@ -207,3 +207,28 @@ def test_doctor_says_what_to_pause_and_asks_for_a_provider(shell: CommandLine) -
     shell.configure("demo-kafka-bootstrap.invalid:1")
     (asked,) = json.loads(shell.type("doctor", *DEMO, "--json").out)["about_provider"]
     assert 'write "provider: strimzi" into the policy' in asked
+
+
+HIDDEN = ("describe_log_dirs", "list_reassignments", "list_reassignments", "describe_quorum")
+
+
+@pytest.mark.parametrize("provider", ["confluent-cloud", "aiven"])
+def test_what_a_provider_shows_nobody_is_not_known_where_no_run_is_open(
+    shell: CommandLine,
+    kafka: SimulatedCluster,
+    provider: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    configure(shell, provider)
+    for call in HIDDEN:
+        kafka.fail_next(call, NotPermittedError("CLUSTER_AUTHORIZATION_FAILED"))
+    typed = shell.type("snapshot", *DEMO, "--out", shell.folder / "state.json")
+    if provider == "aiven":
+        assert (typed.code, "CLUSTER_AUTHORIZATION_FAILED" in typed.err) == (3, True)
+        return
+    assert typed.code == 0, typed.err
+    hidden = "reassignments, log dirs and sizes, metadata quorum"
+    assert f"may not read them: {hidden}" in caplog.text
+    assert typed.out.count("not known") == 2, "the bytes of two brokers"
+    partitions = json.loads((shell.folder / "state.json").read_text())["partitions"]
+    assert len(partitions) == 60

@@ -104,6 +104,17 @@ class SecuredKafka:
                 self.kafka.bootstrap_string, principal, acl.operation, acl.resource_type
             )
 
+    @contextmanager
+    def allowing(self, who: str, acls: Iterable[Acl]) -> Iterator[None]:
+        """Allow this for the time of the block; nothing else, where nothing was allowed before."""
+        known = tuple(acls)
+        self.allow(who, known)
+        try:
+            yield
+        finally:
+            for acl in known:
+                self.disallow(who, acl)
+
 
 @contextmanager
 def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
@@ -159,11 +170,17 @@ def certificates(folder: Path, broker_id: int) -> dict[str, str]:
 
 
 def connect(
-    shell: CommandLine, reader: Mapping[str, str], operator: Mapping[str, str] | None = None
+    shell: CommandLine,
+    reader: Mapping[str, str],
+    operator: Mapping[str, str] | None = None,
+    policy: str = "",
 ) -> None:
-    """Write the cluster "demo" with these connections; one serves both where there is one."""
+    """Write the cluster "demo" with these connections; one serves both where there is one.
+
+    `policy` is more of it: `"provider: msk"`.
+    """
     names = "" if operator is None else "    operator_connection: kafka_operator\n"
-    extra = f"{names}    policy: {{{ON_A_SHARED_DISK}}}\n"
+    extra = f"{names}    policy: {{{', '.join(filter(None, (ON_A_SHARED_DISK, policy)))}}}\n"
     shell.configure(reader["bootstrap.servers"], extra=extra)
     connections = {"kafka": dict(reader)} | ({"kafka_operator": dict(operator)} if operator else {})
     file = shell.folder / "connections.yaml"

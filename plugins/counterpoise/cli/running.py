@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from counterpoise import controls, pipeline, queries
+from counterpoise import access, controls, pipeline, queries
 from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
     CLOSED_STATES,
@@ -65,10 +65,11 @@ def _add_execute(commands: Commands) -> None:
 
 def _execute(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
-    installation, _ = installation_for(arguments, plan)
+    installation, name = installation_for(arguments, plan)
     with installation:
         run = queries.latest_run_of(installation, plan.fingerprint)
         if run is None:
+            access.check_provider(installation.cluster(name).policy, name)
             raise NotApprovedError(
                 f"plan {plan.fingerprint} was not approved; approve it first "
                 f"(`counterpoise approve {arguments.plan} --rate RATE --reason TEXT`)"

@@ -38,6 +38,8 @@ def snapshot_summary(snapshot: ClusterSnapshot) -> dict[str, Any]:
 
 def print_snapshot(console: Console, snapshot: ClusterSnapshot, written_to: Path | None) -> None:
     """Print a row for each broker, and how even the leaders are."""
+    partitions = snapshot.partitions
+    knows_sizes = partitions["size_bytes"].null_count < partitions.num_rows
     loads = {load.broker_id: load for load in queries.broker_loads(snapshot)}
     rows = table(
         "broker", "rack", "state", ("leaders", "right"), ("replicas", "right"), ("bytes", "right")
@@ -46,7 +48,8 @@ def print_snapshot(console: Console, snapshot: ClusterSnapshot, written_to: Path
         rack = Text(snapshot.racks[broker_id] or "-")
         row: list[str | Text] = [str(broker_id), rack, _broker_state(snapshot, broker_id)]
         if load := loads.get(broker_id):
-            row += [str(load.leaders), str(load.replicas), format_bytes(load.bytes)]
+            size = format_bytes(load.bytes) if knows_sizes or not load.replicas else "not known"
+            row += [str(load.leaders), str(load.replicas), size]
         rows.add_row(*row)
     console.print(
         f"cluster {one_line(snapshot.cluster)} ({one_line(snapshot.cluster_id)}): "

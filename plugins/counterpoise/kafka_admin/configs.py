@@ -20,14 +20,14 @@ from typing import Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
-from counterpoise.errors import BrokerUnresponsiveError, ClusterError, UnknownOutcomeError
+from counterpoise.errors import BrokerUnresponsiveError, UnknownOutcomeError
 from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
     Failure,
     write_deadline,
 )
-from counterpoise.kafka_admin.error_codes import describe_error_code, is_refusal
+from counterpoise.kafka_admin.error_codes import describe_error_code, is_refusal, raise_for
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
 from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, in_requests, without_answer
 from counterpoise.model.acl import (
@@ -153,7 +153,7 @@ def _values_by_resource(
 ) -> dict[ConfigResource, dict[str, ConfigValue]]:
     """Return the values in a response; unknown topics are left out, refused ones where wanted.
 
-    Raises ClusterError for any other error.
+    Raises ClusterError for any other error, NotPermittedError for a missing permission.
     """
     values: dict[ConfigResource, dict[str, ConfigValue]] = {}
     for result in response.results:
@@ -164,10 +164,8 @@ def _values_by_resource(
             continue
         if result.error_code:
             acl = DESCRIBE_CONFIGS_OF_TOPICS if resource.is_topic else DESCRIBE_CONFIGS_OF_BROKERS
-            reason = describe_error_code(
-                result.error_code, result.error_message, acl, broker_client
-            )
-            raise ClusterError(f"the configs of {resource.type} {resource.name}: {reason}")
+            what = f"the configs of {resource.type} {resource.name}"
+            raise_for(result.error_code, result.error_message, what, acl, broker_client)
         values[resource] = {
             entry.name: _value_of(
                 entry, of_one_broker=resource.is_broker and resource != EVERY_BROKER

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import kafka.errors as kafka_errors
 
-from counterpoise.errors import ClusterError
+from counterpoise.errors import ClusterError, NotPermittedError
 from counterpoise.model.acl import Acl
 
 
@@ -54,11 +54,13 @@ def raise_for(
     acl: Acl | None = None,
     sender: HasPrincipal | None = None,
 ) -> None:
-    """Raise ClusterError for an error code; its message says whether to try again.
+    """Raise ClusterError for an error code, NotPermittedError where a permission is missing; the
+    message says whether to try again.
 
     `acl` is the permission that the request of `sender` needs.
     """
     if error_code:
         retry = "; try again" if kafka_errors.for_code(error_code).retriable else ""
         reason = describe_error_code(error_code, message, acl, sender)
-        raise ClusterError(f"{what}: {reason}{retry}")
+        error = NotPermittedError if is_refusal(error_code) else ClusterError
+        raise error(f"{what}: {reason}{retry}")

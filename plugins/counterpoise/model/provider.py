@@ -72,6 +72,14 @@ class ProviderProfile:
     def may_execute(self) -> bool:
         return not self.why_no_runs
 
+    @property
+    def may_hide_brokers(self) -> bool:
+        """Return whether it may be nobody's to read log dirs, reassignments or configs of brokers.
+
+        They count as not known then, which no run can depend on: there is none.
+        """
+        return not self.may_execute
+
 
 _OWN_BROKERS: Final = ProviderProfile("your own brokers")
 _PROFILES: Final[Mapping[Provider, ProviderProfile]] = {

@@ -30,6 +30,7 @@ from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.finding import AuditReport, Finding, PlanOutlook, WantedPlan
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.provider import profile_of
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.result_tables import LOG_DIR_LOAD, RESULT_TABLES, SERIES
@@ -142,9 +143,11 @@ def _connected(
 ) -> tuple[ClusterReader, ClusterAdmin | None]:
     """Return the reader and the operator, whose permissions are inspected; often they are one.
 
-    The operator is None where its connection fails.
+    The operator is None where its connection fails, and where no run is open to anybody.
     """
     settings = installation.cluster(cluster)
+    if not profile_of(settings.policy.provider).may_execute:
+        return stack.enter_context(installation.reader(cluster)), None
     if settings.operator_connection_id == settings.connection_id:
         admin = stack.enter_context(installation.operator(cluster))
         return admin, admin

@@ -17,6 +17,7 @@ from counterpoise.errors import ClusterError
 from counterpoise.installation import Connections, Installation, connect_by_discovery
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
+from counterpoise.model.acl import READ_BROKER_CONFIGS, READ_CLUSTER
 from counterpoise.model.connectivity import (
     EXPIRY_DAYS,
     EXPIRY_PERCENT,
@@ -31,6 +32,7 @@ from counterpoise.units import format_count
 if TYPE_CHECKING:  # the clients are slow to import
     from counterpoise.kafka_admin.leader_watch import LeaderWatch
 
+_HIDDEN_READS: Final = (READ_CLUSTER, READ_BROKER_CONFIGS)  # of a provider's brokers
 _MAX_BROKERS_ASKED: Final = 1_000  # librdkafka starts a thread for each, and ends them one by one
 
 
@@ -66,6 +68,8 @@ def examine(
         metadata = read_cluster_metadata(settings, connectivity)
         if metadata is not None:
             refused_reads, metadata = _refused_reads(settings, metadata)
+            if profile_of(installation.cluster(cluster).policy.provider).may_hide_brokers:
+                refused_reads, metadata = _without_hidden(refused_reads, metadata)
     policy = installation.cluster(cluster).policy.audit
     limits = policy.thresholds.get(certificate_expires.id, {})
     findings = diagnose(
@@ -124,6 +128,16 @@ def _refused_reads(
     except ClusterError as error:
         reason = f"the permissions of this connection: {error}"
         return {}, replace(metadata, unavailable=(*metadata.unavailable, reason))
+
+
+def _without_hidden(
+    refused_reads: Mapping[str, str], metadata: ClusterMetadata
+) -> tuple[Mapping[str, str], ClusterMetadata]:
+    """Return the refused reads that can be granted; the metadata has the others as not known."""
+    hidden = [operation for operation in _HIDDEN_READS if operation in refused_reads]
+    reasons = [f"{name.removeprefix('read ')}: {refused_reads[name]}" for name in hidden]
+    others = {name: reason for name, reason in refused_reads.items() if name not in hidden}
+    return others, replace(metadata, unavailable=(*metadata.unavailable, *reasons))
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.provider import profile_of
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.snapshot import take_snapshot
 from counterpoise.validation import (
@@ -93,6 +94,7 @@ def read_snapshot(
         snapshot_id=history.snapshot_id_for(cluster, scheduled_at),
         observed_at=max(installation.clock(), scheduled_at),
         security_protocol=installation.security_protocol(cluster),
+        may_hide_brokers=profile_of(installation.cluster(cluster).policy.provider).may_hide_brokers,
     )
 
 
