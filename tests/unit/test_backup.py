@@ -4,9 +4,8 @@ a run on, and does nothing twice.
 
 import os
 import re
-import sqlite3
+import sys
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -55,12 +54,8 @@ def ended_although_restored(run: SimulatedRun, restored: Ledger) -> None:
 
 def test_a_file_that_was_copied_during_a_run(tmp_path: Path) -> None:
     run = begun(tmp_path, None)
-    backup = tmp_path / "backup.db"
-    with (
-        closing(sqlite3.connect(tmp_path / "ledger.db")) as source,
-        closing(sqlite3.connect(backup)) as target,
-    ):
-        source.backup(target)
+    typed(tmp_path, command_of("python").replace("var/ledger.db", "ledger.db"), sys.executable)
+    backup = tmp_path / "ledger-backup.db"
     ended_although_restored(run, Ledger.open(f"sqlite:///{backup}", run.clock))
 
 
@@ -69,9 +64,11 @@ def test_a_dump_of_postgres_that_was_made_during_a_run(tmp_path: Path, postgres:
     probe.ledger.close()
     with postgres.new_database() as name, postgres.new_database() as restored_name:
         run = begun(tmp_path, Ledger.open(postgres.url(name), probe.clock))
-        typed(postgres, tmp_path, command_of("pg_dump"), COUNTERPOISE_LEDGER=postgres.url(name))
+        dump, dumped = command_of("pg_dump"), {"COUNTERPOISE_LEDGER": postgres.url(name)}
+        typed(tmp_path, dump, postgres.programs / "pg_dump", **dumped)
         restore = command_of("pg_restore").replace("=counterpoise ", f"={restored_name} ")
-        typed(postgres, tmp_path, restore, PGHOST=str(postgres.folder), PGUSER="postgres")
+        into = {"PGHOST": str(postgres.folder), "PGUSER": "postgres"}
+        typed(tmp_path, restore, postgres.programs / "pg_restore", **into)
         ended_although_restored(run, Ledger.open(postgres.url(restored_name), run.clock))
 
 
@@ -85,8 +82,9 @@ def command_of(program: str) -> str:
     return line
 
 
-def typed(postgres: Postgres, folder: Path, line: str, **variables: str) -> None:
-    path = f"{postgres.programs}{os.pathsep}{os.environ['PATH']}"
+def typed(folder: Path, line: str, program: str | Path, **variables: str) -> None:
+    """Run a line of the document with this program."""
+    path = f"{Path(program).parent}{os.pathsep}{os.environ['PATH']}"
     done = local_processes.run(
         ["bash", "-c", line],
         name=line,
@@ -97,6 +95,6 @@ def typed(postgres: Postgres, folder: Path, line: str, **variables: str) -> None
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["pg_dump", "pg_restore", "sqlite3"])
+@pytest.mark.parametrize("name", ["pg_dump", "pg_restore", "python"])
 def test_the_document_has_the_commands(name: str) -> None:
     assert command_of(name)
