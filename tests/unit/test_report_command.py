@@ -14,7 +14,7 @@ from counterpoise.model.tables import SNAPSHOTS
 from counterpoise.settings import Locations
 from counterpoise.storage import Store
 from tests.support.command_line import CommandLine
-from tests.support.month import month
+from tests.support.ten_days import ten_days
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_fleet_without_snapshots_is_reported_as_such(shell: CommandLine) -> No
     "harm", ["cut short", "gone", "a column is missing", "rows are missing", "a newer schema"]
 )
 def test_a_snapshot_that_cannot_be_read_is_left_out_by_name(shell: CommandLine, harm: str) -> None:
-    (snapshot,) = month(1, cluster="demo")
+    (snapshot,) = ten_days(1)
     archive = Archive(Store(str(shell.folder / "store")))
     archive.write_snapshot(snapshot)
     path = next((shell.folder / "store").glob("history/partitions/**/*.parquet"))
@@ -102,7 +102,7 @@ def test_the_list_of_a_round_is_written_for_a_job_that_is_run_by_hand(shell: Com
     typed = shell.type(*words)
     assert (typed.code, "nothing to analyse" in typed.err, out.exists()) == (2, True, False)
     store = Store(str(shell.folder / "store"))
-    first, second = month(2, cluster="demo")
+    first, second = ten_days(2)
     for snapshot in (first, second):
         Archive(store).write_snapshot(snapshot)
 

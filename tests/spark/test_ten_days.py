@@ -1,4 +1,4 @@
-"""A month of hourly snapshots of 36 brokers, through the jobs and into a report: each event where
+"""Ten days of hourly snapshots of 36 brokers, through the jobs and into a report: each event where
 it happened.
 """
 
@@ -15,7 +15,7 @@ from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.model.result_tables import SERIES
 from counterpoise.settings import FileConnections, Locations, parse_settings
-from tests.support.month import (
+from tests.support.ten_days import (
     BEGIN,
     BROKERS_AT_FIRST,
     DEAD_BROKER,
@@ -26,40 +26,40 @@ from tests.support.month import (
     REBALANCE_HOURS,
     REBALANCED,
     RETURNED,
-    month,
+    ten_days,
 )
 
-HOURS = 720
+HOURS = 240
 
 
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    folder = tmp_path_factory.mktemp("month")
+    folder = tmp_path_factory.mktemp("ten-days")
     environment = {
         "COUNTERPOISE_STORE": str(folder / "store"),
         "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
         "COUNTERPOISE_SPARK_CONF": "spark.sql.shuffle.partitions=4",
     }
-    known = parse_settings("clusters: {month: {connection: none}}", where="clusters.yaml")
+    known = parse_settings("clusters: {demo: {connection: none}}", where="clusters.yaml")
     locations = Locations.from_environment(environment)
     with Installation(
-        locations, FileConnections(Path("none"), {}), known_clusters=known, clock=end_of_month
+        locations, FileConnections(Path("none"), {}), known_clusters=known, clock=end_of_days
     ) as installation:
-        for snapshot in month(HOURS):
+        for snapshot in ten_days(HOURS):
             installation.archive.write_snapshot(snapshot)
-        assert pipeline.analyse(installation, "the whole month", lambda line: None) == ["month"]
+        assert pipeline.analyse(installation, "all ten days", lambda line: None) == ["demo"]
         yield installation
 
 
-def end_of_month() -> datetime:
+def end_of_days() -> datetime:
     return BEGIN + timedelta(hours=HOURS)
 
 
 @pytest.fixture(scope="module")
 def report(installation: Installation) -> dict[str, Any]:
-    pipeline.report_balance(installation, "month", period=timedelta(days=31))
+    pipeline.report_balance(installation, "demo", period=timedelta(days=11))
     document: dict[str, Any] = json.loads(
-        installation.archive.read_report("month/leader-balance.json")
+        installation.archive.read_report("demo/leader-balance.json")
     )
     return document
 
@@ -69,7 +69,7 @@ def hour_of(moment: str) -> float:
 
 
 def test_every_snapshot_has_a_row_for_each_registered_broker(installation: Installation) -> None:
-    series = installation.results.series("month")
+    series = installation.results.series("demo")
     assert series is not None
     assert series.schema == SERIES
     per_snapshot = Counter(series["snapshot_id"].to_pylist())
@@ -94,7 +94,7 @@ def test_each_event_is_told_at_its_hour(report: dict[str, Any]) -> None:
 
 
 def test_the_page_shows_them(installation: Installation, report: dict[str, Any]) -> None:
-    page = installation.archive.read_report("month/leader-balance.html")
+    page = installation.archive.read_report("demo/leader-balance.html")
     for hour in (JOINED, REBALANCED, FAILED, RETURNED, ELECTED):
         assert f"{BEGIN + timedelta(hours=hour):%Y-%m-%d %H:%M}" in page
     assert f"{NEW_BROKER}" in page
@@ -104,7 +104,7 @@ def test_the_page_shows_them(installation: Installation, report: dict[str, Any])
 
 def test_what_producers_write_is_found_again(installation: Installation) -> None:
     """By the job, from offsets and sizes: the partitions' own rates, which never changed."""
-    last = max(installation.results.of_cluster("month"))
+    last = max(installation.results.of_cluster("demo"))
     load = installation.results.table("partition_load", {last})
     sizes = {(row["topic"], row["partition"]): row["size_bytes"] for row in load.to_pylist()}
     for row in load.to_pylist():
@@ -117,5 +117,5 @@ def test_a_second_round_finds_nothing_to_do(installation: Installation) -> None:
 
 
 def test_the_view_made_anew_is_the_same(installation: Installation) -> None:
-    before = installation.results.series("month")
-    assert pipeline.rebuild_views(installation, "month")["series"].equals(before)
+    before = installation.results.series("demo")
+    assert pipeline.rebuild_views(installation, "demo")["series"].equals(before)

@@ -1,7 +1,7 @@
-"""A month of a cluster that never was: hourly snapshots of 36 brokers, with what happens to
+"""Ten days of a cluster that never was: hourly snapshots of 36 brokers, with what happens to
 clusters in a month.
 
-    for snapshot in month(hours=720): archive.write_snapshot(snapshot)
+    for snapshot in ten_days(hours=240): archive.write_snapshot(snapshot)
 
 Broker 36 joins at hour JOINED and is idle until a rebalance, from REBALANCED on, gives it its share
 in REBALANCE_HOURS. Broker 7 dies at FAILED; others lead what it led, until it is back at RETURNED
@@ -21,16 +21,17 @@ from counterpoise.history import snapshot_id_for
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.tables import BROKERS, PARTITIONS, REPLICAS, SNAPSHOT_TABLES, TOPICS
 
+CLUSTER: Final = "demo"
 BEGIN: Final = datetime(2026, 3, 1, tzinfo=UTC)
 BROKERS_AT_FIRST: Final = 36
 NEW_BROKER: Final = 36
 DEAD_BROKER: Final = 7
-JOINED: Final = 240
-REBALANCED: Final = 300
+JOINED: Final = 48
+REBALANCED: Final = 108
 REBALANCE_HOURS: Final = 4
-FAILED: Final = 500
-RETURNED: Final = 503
-ELECTED: Final = 505
+FAILED: Final = 210
+RETURNED: Final = 213
+ELECTED: Final = 215
 _TOPICS: Final = 30
 _PARTITIONS_PER_TOPIC: Final = 12
 _REPLICATION_FACTOR: Final = 3
@@ -54,7 +55,7 @@ class _Partition:
             self.epoch += 1
 
 
-def month(hours: int = 720, cluster: str = "month") -> Iterator[ClusterSnapshot]:
+def ten_days(hours: int = 240) -> Iterator[ClusterSnapshot]:
     """One snapshot for each hour, oldest first."""
     partitions = _partitions()
     share = len(partitions) * _REPLICATION_FACTOR // (BROKERS_AT_FIRST + 1)
@@ -72,7 +73,7 @@ def month(hours: int = 720, cluster: str = "month") -> Iterator[ClusterSnapshot]
                 partition.lead(next(b for b in partition.replicas if b != dead))
             elif hour == ELECTED:
                 partition.lead(partition.replicas[0])
-        yield _snapshot(cluster, hour, partitions, dead)
+        yield _snapshot(hour, partitions, dead)
 
 
 def _partitions() -> list[_Partition]:
@@ -92,9 +93,7 @@ def _partitions() -> list[_Partition]:
     return found
 
 
-def _snapshot(
-    cluster: str, hour: int, partitions: list[_Partition], dead: int | None
-) -> ClusterSnapshot:
+def _snapshot(hour: int, partitions: list[_Partition], dead: int | None) -> ClusterSnapshot:
     broker_ids = list(range(BROKERS_AT_FIRST + (hour >= JOINED)))
     scheduled = BEGIN + timedelta(hours=hour)
     sizes = [p.rate * 3600 * (hour + 1) for p in partitions]
@@ -141,9 +140,9 @@ def _snapshot(
         ),
     }
     return ClusterSnapshot(
-        snapshot_id=snapshot_id_for(cluster, scheduled),
-        cluster=cluster,
-        cluster_id="id-of-the-month",
+        snapshot_id=snapshot_id_for(CLUSTER, scheduled),
+        cluster=CLUSTER,
+        cluster_id="id-of-ten-days",
         observed_at=scheduled,
         tables={
             name: tables.get(name, schema.empty_table()) for name, schema in SNAPSHOT_TABLES.items()
