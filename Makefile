@@ -56,7 +56,7 @@ PYTEST := $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 BESIDE := nice -n 5 $(PYTEST)
 AIRFLOW := $(addprefix tests/integration/,test_airflow_accounts.py test_pages_of_runs.py test_airflow_faults.py \
 	test_airflow_forms.py)
-SHARED_OUT := $(addprefix tests/integration/,test_load_on_brokers.py test_local_kafka.py test_readme.py test_end_to_end.py test_wheel.py)
+SHARED_OUT := $(addprefix tests/integration/,test_load_on_brokers.py test_local_kafka.py test_readme.py test_end_to_end.py)
 
 test-on-brokers: setup
 	@$(PYTEST) tests/conformance -m on_brokers
@@ -79,7 +79,7 @@ test-in-memory: setup
 
 matrix-setup: setup chromium $(FAB_STAMP) $(CELERY_STAMP) $(S3_STAMP)  ## what the tests of `make test-matrix` need, to run one of them alone
 
-test-matrix: matrix-setup  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Celery, LocalExecutor on Postgres, Kafka 3.9, runs in a browser, the services of docker-compose.yaml
+test-matrix: matrix-setup  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Celery, LocalExecutor on Postgres, Kafka 3.9, runs in a browser, self-check, the wheel, the services of docker-compose.yaml
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance --kafka-version $(OLDER_KAFKA)
 

@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 
 import local_kafka
-from local_kafka import TopicSpec, brokers_in_racks, create_topics, fill
+from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from tests.support.installed import ROOT, Installed, build_source_archive, build_wheel, install
-from tests.support.kafka_facts import ongoing_reassignments, replicas_per_broker, throttle_lines
+from tests.support.kafka_facts import (
+    ON_A_SHARED_DISK,
+    ongoing_reassignments,
+    replicas_per_broker,
+    throttle_lines,
+)
 
 FOLDERS = ("plugins/counterpoise", "dags", "spark_jobs")
 ADD_BROKER_3 = ("--goal", "add-brokers", "--brokers", "3")
@@ -147,6 +152,20 @@ def test_planning_runs_without_a_source_tree(installed: Installed) -> None:
     assert all(home in place["where"] for place in places), places
 
 
+def settings_for(kafka: LocalKafka, folder: Path) -> dict[str, str]:
+    """Return the variables of a cluster whose brokers may fill the disk of this machine."""
+    policy = f"{{{ON_A_SHARED_DISK}}}"
+    (folder / "clusters.yaml").write_text(
+        f"clusters: {{demo: {{connection: x, policy: {policy}}}}}"
+    )
+    connection = f'x: {{bootstrap.servers: "{kafka.bootstrap_string}"}}'
+    (folder / "connections.yaml").write_text(connection)
+    return {
+        "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
+        "COUNTERPOISE_CONNECTIONS": str(folder / "connections.yaml"),
+    }
+
+
 def test_the_main_job_runs_on_brokers_without_a_source_tree(
     installed: Installed, tmp_path: Path
 ) -> None:
@@ -154,20 +173,21 @@ def test_the_main_job_runs_on_brokers_without_a_source_tree(
     with local_kafka.running(tmp_path, brokers_in_racks("a", "b", "c")) as kafka:
         create_topics(kafka.bootstrap_string, [TopicSpec("orders", [(1, 2)] * 6)])
         fill(kafka.bootstrap_string, "orders", dict.fromkeys(range(6), 100_000))
-        at = ("--bootstrap", kafka.bootstrap_string)
+        configured = settings_for(kafka, tmp_path)
         for words in (
-            ("snapshot", *at, "--out", "state.json"),
+            ("snapshot", "--cluster", "demo", "--out", "state.json"),
             ("plan", "--state", "state.json", *ADD_BROKER_3, "--out", "main.json"),
-            ("approve", "main.json", *at, "--rate", "50MB/s", "--reason", "broker 3 joined"),
-            ("execute", "main.json", *at),
-            ("verify", "main.json", *at),
+            ("approve", "main.json", "--rate", "50MB/s", "--reason", "broker 3 joined"),
+            ("execute", "main.json"),
+            ("verify", "main.json"),
         ):
-            done = installed.run("counterpoise", *words)
+            done = installed.run("counterpoise", *words, **configured)
             assert done.returncode == 0, (words, done.stdout + done.stderr)
         settings = {"conn_type": "kafka", "extra": {"bootstrap.servers": kafka.bootstrap_string}}
         variables = TEST_BUTTON | {"AIRFLOW_CONN_KAFKA_X": json.dumps(settings)}
         tried = installed.run("airflow", "connections", "test", "kafka_x", **variables)
         assert "Connection success!" in tried.stdout, tried.stdout + tried.stderr
+        at = ("--bootstrap", kafka.bootstrap_string)
         audited = installed.run("counterpoise", "audit", *at, "--out", "audit")
         assert "rules found nothing" in audited.stdout, audited.stderr  # others, of this disk
         assert set(replicas_per_broker(kafka).values()) == {4}
