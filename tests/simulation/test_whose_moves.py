@@ -56,6 +56,13 @@ def cancelled(run: SimulatedRun) -> None:
     assert run.end(run.driver()) is RunState.HALTED
 
 
+def approve_newer_plan(run: SimulatedRun, plan: RebalancePlan) -> None:
+    """Go on with a run of another plan."""
+    run.plan = plan
+    run.run_id = run.ledger.propose(plan, "plans/y.json", requested_by="alice").run_id
+    run.ledger.record_decision(run.approval())
+
+
 def test_a_move_that_arrived_and_is_moved_back_by_somebody_is_not_done_again(
     tmp_path: Path,
 ) -> None:
@@ -119,9 +126,7 @@ def test_a_late_move_of_an_earlier_run_is_cancelled_and_the_newer_one_goes_on(
     cancelled(run)
     with run.ledger.journal(earlier).step() as step:
         step.submitting({late.topic_partition: late.replicas_after})  # no answer came
-    run.plan = plan_of(move("orders-0", "1 2 3", "1 4 3", size=3_000_000), SECOND)
-    run.run_id = run.ledger.propose(run.plan, "plans/y.json", requested_by="alice").run_id
-    run.ledger.record_decision(run.approval())
+    approve_newer_plan(run, plan_of(move("orders-0", "1 2 3", "1 4 3", size=3_000_000), SECOND))
     run.driver().open()
     run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
     run.repeat(run.driver().step)
@@ -131,13 +136,6 @@ def test_a_late_move_of_an_earlier_run_is_cancelled_and_the_newer_one_goes_on(
     assert run.placement()["other-0"][0] in ((1, 2, 3), (2, 3, 1))
     assert before.keys() == run.placement().keys()
     assert own_configs(run.cluster) == {}
-
-
-def unanswered(run: SimulatedRun, earlier: str, late: Move) -> None:
-    """Let an ended run have sent a move to broker 3, which froze and did not answer."""
-    with run.ledger.journal(earlier).step() as step:
-        step.submitting({late.topic_partition: late.replicas_after})
-        step.unanswered([late.topic_partition], 3)
 
 
 def replaced_by_a_late_move(folder: Path) -> SimulatedRun:
@@ -150,10 +148,10 @@ def replaced_by_a_late_move(folder: Path) -> SimulatedRun:
     run = SimulatedRun.make(folder, picture, plan=plans[0])
     run.until_moving(run.driver())
     cancelled(run)
-    unanswered(run, run.run_id, late)
-    run.plan = plans[1]
-    run.run_id = run.ledger.propose(run.plan, "plans/y.json", requested_by="alice").run_id
-    run.ledger.record_decision(run.approval())
+    with run.ledger.journal(run.run_id).step() as step:
+        step.submitting({late.topic_partition: late.replicas_after})
+        step.unanswered([late.topic_partition], 3)
+    approve_newer_plan(run, plans[1])
     run.until_moving(run.driver())
     run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
     return run
@@ -283,9 +281,7 @@ def test_a_partition_that_somebody_moves_back_is_no_late_move_of_a_run_that_was_
     first = FIRST.topic_partition
     run.cluster.alter_reassignments({first: (4, 3, 2)})
     run.cluster.advance(60)
-    run.plan = plan_of(OTHER)
-    run.run_id = run.ledger.propose(run.plan, "plans/y.json", requested_by="alice").run_id
-    run.ledger.record_decision(run.approval())
+    approve_newer_plan(run, plan_of(OTHER))
     run.until_moving(run.driver())
     run.cluster.alter_reassignments({first: FIRST.replicas_before})
     theirs = run.cluster.list_reassignments()[first]

@@ -54,9 +54,11 @@ def test_the_frozen_run_was_left_midway(day: FrozenDay) -> None:
     """Some moves are done, some in flight, some not begun, and throttles are set."""
     cluster = read_cluster(day.data, UNDER_WAY_CLUSTER)
     moving = [p for p in cluster["partitions"] if p["adding"]]
-    pulse = day.run_in_state("running", UNDER_WAY_CLUSTER)["pulse"]
+    progress = day.run_in_state("running", UNDER_WAY_CLUSTER)["pulse"]
     assert any(size > 0 for partition in moving for size in partition["copied"].values())
-    assert 0 < pulse["moves_done"] < pulse["moves_done"] + len(moving) < pulse["moves_total"]
+    assert (
+        0 < progress["moves_done"] < progress["moves_done"] + len(moving) < progress["moves_total"]
+    )
     assert cluster["dynamic_configs"] != day.expected["configs_before"][UNDER_WAY_CLUSTER]
 
 

@@ -43,12 +43,10 @@ def late_moves(
     def is_under_way(move: Move) -> bool:
         reassignment = reassignments.get(move.topic_partition)
         submission = submissions.get(move.topic_partition)
-        if reassignment is None or submission is None:
+        if reassignment is None or submission is None or submission.is_over:
             return False
-        if submission.done_at is not None or submission.is_at_rest:
-            return False
-        is_last = submission.may_come_late and reassignment.target == submission.target
-        return is_last or reassignment.target in reassignment_targets(move)
+        target = reassignment.target
+        return submission.may_have_asked_for(target) or target in reassignment_targets(move)
 
     return tuple(move for move in plan.moves if is_under_way(move))
 

@@ -318,13 +318,14 @@ def _state_of_reassignment(
     Somebody who takes [4, 2, 3] back to [1, 2, 3] while 4 is added makes a reassignment that never
     ends, too; it is theirs to cancel.
     """
-    if submission is None or submission.done_at is not None or submission.is_at_rest:
+    if submission is None or submission.is_over:
         return MoveState.FOREIGN
     targets = reassignment_targets(move)
     if not set(reassignment.adding) & set(reassignment.removing):
         if reassignment.target in targets:
             return MoveState.MOVING
-        return MoveState.STUCK if _came_late(reassignment, submission) else MoveState.FOREIGN
+        is_late = submission.may_have_asked_for(reassignment.target)
+        return MoveState.STUCK if is_late else MoveState.FOREIGN
     # Rows of earlier releases do not tell the target.
     is_ours = reassignment.target in (*targets, submission.target or move.replicas_before)
     return MoveState.STUCK if is_ours else MoveState.FOREIGN
@@ -332,9 +333,9 @@ def _state_of_reassignment(
 
 def _came_late(reassignment: Reassignment | None, submission: Submission | None) -> bool:
     """Return whether it goes where a call without an answer wanted it."""
-    if reassignment is None or submission is None or submission.done_at is not None:
+    if reassignment is None or submission is None or submission.is_over:
         return False
-    return submission.may_come_late and reassignment.target == submission.target
+    return submission.may_have_asked_for(reassignment.target)
 
 
 def changes_replica_set(move: Move) -> bool:

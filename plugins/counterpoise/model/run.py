@@ -173,6 +173,15 @@ class Submission:
         """Return whether nothing that the run submitted is, or may come, under way."""
         return self.target == () and not self.may_come_late
 
+    @property
+    def is_over(self) -> bool:
+        """Return whether whoever moves the partition now is somebody else."""
+        return self.done_at is not None or self.is_at_rest
+
+    def may_have_asked_for(self, target: tuple[int, ...]) -> bool:
+        """Return whether a call that nobody answered wanted these replicas."""
+        return self.may_come_late and self.target == target
+
 
 @dataclass(frozen=True, slots=True)
 class LateCall:

@@ -235,12 +235,13 @@ def _settle_late(
     journal = installation.ledger.journal(run_id)
     try:
         with journal.step() as step:
-            late = _still_late(installation, reader, found.run)
+            runs = installation.ledger.runs(cluster=found.run.cluster, were_started=True)
+            late = _still_late(installation, reader, runs, run_id)
             if late is None:
                 return f"{run_id}: {_CHANGED_SINCE}"
             _log_late(late, log)
             run_progress = journal.run_progress()
-            is_cancelling = not _may_finish(installation, late.run)
+            is_cancelling = not _may_finish(late.run, newest=runs[0])
             with step.together():
                 if run_progress is not None:
                     step.update_progress(replace(run_progress, is_cancelling=is_cancelling))
@@ -250,21 +251,21 @@ def _settle_late(
     return _settle(installation, late.run, log)
 
 
-def _still_late(installation: Installation, reader: ClusterReader, run: Run) -> LateRun | None:
+def _still_late(
+    installation: Installation, reader: ClusterReader, runs: Sequence[Run], run_id: str
+) -> LateRun | None:
     """Judge once more, while nobody else works on the cluster: somebody may have executed it."""
-    runs = installation.ledger.runs(cluster=run.cluster, were_started=True)
     late_runs = _late_runs(installation, reader, runs)
     ended = (late for late in late_runs if late.run.state not in UNDER_WAY_STATES)
-    return next((late for late in ended if late.run.run_id == run.run_id), None)
+    return next((late for late in ended if late.run.run_id == run_id), None)
 
 
-def _may_finish(installation: Installation, run: Run) -> bool:
+def _may_finish(run: Run, newest: Run) -> bool:
     """Return whether late moves end as the policy says, which is so for the newest run.
 
     Those of an older run are cancelled, since newer plans were made without them, and so are those
     of a run that was rejected since.
     """
-    newest = installation.ledger.runs(cluster=run.cluster, were_started=True)[0]
     return run.run_id == newest.run_id and run.state is not RunState.REJECTED
 
 
