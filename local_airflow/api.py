@@ -20,6 +20,9 @@ from counterpoise.errors import CounterpoiseError
 FINAL_RUN_STATES = frozenset({"success", "failed"})
 WAITING_STATES = ("deferred", "awaiting_input")  # of a task that has asked, and takes an answer
 POLL_SECONDS = 0.5
+# SQLite refuses at once, whatever its timeout is, a transaction that has read before somebody else
+# wrote (https://sqlite.org/rescode.html#busy_snapshot). Airflow rolls it back, and answers 500.
+DATABASE_ATTEMPTS = 5
 REQUEST_TIMEOUT_SECONDS = 120.0  # on a busy machine an answer has taken more than 30 s
 # Airflow may mark a task as failed that gets its response while its first process is still ending.
 MIN_DEFERRED_SECONDS = 11.0
@@ -301,6 +304,11 @@ class AirflowApi:
         response = self._client.request(method, path, **arguments)
         if response.status_code == httpx.codes.UNAUTHORIZED:  # tokens last a day
             self._log_in()
+            response = self._client.request(method, path, **arguments)
+        for _ in range(DATABASE_ATTEMPTS - 1):
+            if response.is_success or "Database error" not in _reason(response):
+                break
+            time.sleep(POLL_SECONDS)
             response = self._client.request(method, path, **arguments)
         if response.is_error:
             status = response.status_code

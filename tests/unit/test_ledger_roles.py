@@ -144,18 +144,17 @@ def test_a_backup_brings_rows_and_rights_back(with_roles: Postgres, tmp_path: Pa
     run = writer.propose(plan, "p", requested_by="alice")
     change_state(writer, run.run_id, RunState.REJECTED)
     writer.close()
+    dump = command_of("pg_dump"), with_roles.programs / "pg_dump"
     for other in (WRITE, READ):
         with pytest.raises(AssertionError, match="permission denied"):
-            other_url = with_roles.url(DATABASE, other)
-            typed(with_roles, tmp_path, command_of("pg_dump"), COUNTERPOISE_LEDGER=other_url)
-    owner = with_roles.url(DATABASE, MIGRATE)
-    typed(with_roles, tmp_path, command_of("pg_dump"), COUNTERPOISE_LEDGER=owner)
+            typed(tmp_path, *dump, COUNTERPOISE_LEDGER=with_roles.url(DATABASE, other))
+    typed(tmp_path, *dump, COUNTERPOISE_LEDGER=with_roles.url(DATABASE, MIGRATE))
     with with_roles.new_database(MIGRATE) as restored:
         with_roles.execute(f"REVOKE ALL ON DATABASE {restored} FROM PUBLIC")
         with_roles.execute(f"GRANT CONNECT ON DATABASE {restored} TO {WRITE}, {READ}")
         restore = command_of("pg_restore").replace("=counterpoise ", f"={restored} ")
         superuser = {"PGHOST": str(with_roles.folder), "PGUSER": "postgres"}
-        typed(with_roles, tmp_path, restore, **superuser)
+        typed(tmp_path, restore, with_roles.programs / "pg_restore", **superuser)
         reader = Ledger.open(with_roles.url(restored, READ), lambda: NOW, migrate=False)
         writer = Ledger.open(with_roles.url(restored, WRITE), lambda: NOW)
         assert reader.run(run.run_id).state is RunState.REJECTED

@@ -1,15 +1,17 @@
-"""What a local Airflow reads in the log of its scheduler: has a task parked itself; and which
-databases it may copy.
+"""What a local Airflow reads in the log of its scheduler: has a task parked itself; which databases
+it may copy; and what its client does where SQLite refuses a write.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import local_airflow
 from local_airflow import LocalAirflow
+from local_airflow.api import DATABASE_ATTEMPTS, AirflowApi, AirflowApiError
 from local_processes import ChildFailedError
 
 AUTH_MANAGER = "AIRFLOW__CORE__AUTH_MANAGER"
@@ -80,3 +82,23 @@ def test_a_database_is_copied_only_where_the_same_airflow_would_make_it(
         airflow._migrate(variables)
         assert home.database.read_text() == f"{kind['PATH']} {kind.get(AUTH_MANAGER)}"
     assert migrated == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("refusals", [0, 1, DATABASE_ATTEMPTS - 1, DATABASE_ATTEMPTS])
+def test_a_write_that_sqlite_refused_is_asked_again(
+    refusals: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow has rolled it back. Another write that came between is no reason to give up."""
+    refused = httpx.Response(500, json={"detail": {"reason": "Database error"}})
+    run = httpx.Response(200, json={"dag_run_id": "manual__1"})
+    token = httpx.Response(201, json={"access_token": "x"})
+    answers = iter([token, *[refused] * refusals, run])
+    api = AirflowApi("http://127.0.0.1:1", "alice", "password")
+    monkeypatch.setattr("local_airflow.api.POLL_SECONDS", 0.0)
+    monkeypatch.setattr(api._client, "_transport", httpx.MockTransport(lambda _: next(answers)))
+    if refusals < DATABASE_ATTEMPTS:
+        assert api.trigger("kafka_rebalance") == "manual__1"
+    else:
+        with pytest.raises(AirflowApiError, match="500 .*Database error"):
+            api.trigger("kafka_rebalance")
+    api.close()
