@@ -99,6 +99,6 @@ def test_a_write_that_sqlite_refused_is_asked_again(
     if refusals < DATABASE_ATTEMPTS:
         assert api.trigger("kafka_rebalance") == "manual__1"
     else:
-        with pytest.raises(AirflowApiError, match="500 .*Database error"):
+        with pytest.raises(AirflowApiError, match=r"500 .*Database error"):
             api.trigger("kafka_rebalance")
     api.close()
