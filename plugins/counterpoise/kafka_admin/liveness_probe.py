@@ -22,6 +22,8 @@ from kafka.future import Future
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.version import __version__ as kafka_python_version
 
+from counterpoise.kafka_admin import message_classes  # noqa: F401  made by this import
+
 UNRESPONSIVE_AFTER_SECONDS: Final = 2.0  # without a response to a small request
 _REMEMBERED_SECONDS: Final = 10.0
 _SHORT_SECONDS: Final = 0.3
