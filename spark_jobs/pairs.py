@@ -9,7 +9,8 @@ by their order.
 
 Partitions are joined by snapshot, topic and partition, exactly. Spark chooses how: while the query
 runs, it takes a hash join where each task's share of one side is small, else it sorts and merges,
-which needs no memory for a whole side.
+which needs no memory for a whole side. The partitions of a topic in a snapshot come to one task, so
+that nothing has to be shuffled again where topics are counted.
 
 What is special about topics (compacted, recreated, new) is sent to every task, some 100 bytes per
 such topic and snapshot; where a round has a million topics or more, Spark chooses for it, too.
@@ -55,7 +56,7 @@ def build_pairs(
     columns_now = [name for name in columns if not name.endswith(_BEFORE)]
     compared = [name.removesuffix(_BEFORE) for name in columns if name.endswith(_BEFORE)]
     earlier = before.select(
-        F.col("snapshot").alias("compared_with"),
+        F.explode(snapshots.column("compared_by")).alias("snapshot"),
         "topic",
         "partition",
         *(F.col(name).alias(f"{name}{_BEFORE}") for name in compared),
@@ -64,8 +65,8 @@ def build_pairs(
     return (
         now.transform(with_state)
         .select(*columns_now)
-        .withColumn("compared_with", snapshots.column("compared_with"))
-        .join(earlier, on=["compared_with", "topic", "partition"], how="left")
+        .repartition("snapshot", "topic")
+        .join(earlier, on=list(_KEY), how="left")
         .join(special_topics, on=["snapshot", "topic"], how="left")
         .select(
             *columns,

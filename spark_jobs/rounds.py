@@ -69,8 +69,10 @@ _SETTINGS: Final = {
     # seventh of the CPU time of `partition_load`.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     # Otherwise all rows of a table are sorted by their folder before they are written, also where
-    # there is one folder.
-    "spark.sql.maxConcurrentOutputFileWriters": "1",
+    # there is one folder. With so many files open at once, Spark sorts the rest.
+    "spark.sql.maxConcurrentOutputFileWriters": "2",
+    # Rows that lie together by a part of a join's key need no other shuffle for it.
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.files.maxPartitionBytes": _READ_PER_TASK,
     # A join of shuffled rows may build a hash table of a task's share up to this size; where one is

@@ -29,6 +29,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "observed_at": "bigint",  # microseconds; a timestamp in `Snapshots.column`
     "is_rebuilt": "boolean",
     "compared_with": "int",
+    "compared_by": "array<int>",
     "seconds": "double",
     "max_seconds": "double",
 }
@@ -44,7 +45,8 @@ class Snapshots:
     """The values of each column of `_TYPES`, one for each snapshot, by its number.
 
     `compared_with` is the number of the snapshot before. It is null where there is none, and where
-    that one is of another cluster of the same name (`is_rebuilt`). `seconds` have passed since the
+    that one is of another cluster of the same name (`is_rebuilt`). `compared_by` are the numbers of
+    the snapshots that are compared with this one, one as a rule. `seconds` have passed since the
     snapshot before, also where the two are not compared; after more than `max_seconds` no rate is
     told.
     """
@@ -70,6 +72,11 @@ class Snapshots:
             None if rebuilt else before
             for before, rebuilt in zip(previous, is_rebuilt, strict=True)
         ]
+        compared_by: list[list[int]] = [[] for _ in manifests]
+        for number, before in enumerate(values["compared_with"]):
+            if before is not None:
+                compared_by[before].append(number)
+        values["compared_by"] = compared_by
         values["seconds"] = [
             None if before is None else (time - times[before]).total_seconds()
             for time, before in zip(times, previous, strict=True)

@@ -62,6 +62,7 @@ _NOISE: Final = re.compile(
 )
 _STACK: Final = re.compile(
     r"\s+at |\s+File \"|\s+\.\.\. |\s*Traceback |at (org|java|scala|py4j|jdk)\.|\s*\^+\s*$"
+    r"|[\w.$/<>]+\((\w+\.(java|scala):\d+|Native Method|Unknown Source)\)$"
 )
 
 # PR_SET_PDEATHSIG: the kernel sends SIGTERM to the child when the parent dies, and exec keeps that

@@ -114,6 +114,9 @@ def test_who_lacks_the_secret_gets_no_spark(compose: ComposeRun) -> None:
     done = compose.run("scheduler", "env", given, "counterpoise", *words)
     (spark,) = (each for each in json.loads(done.stdout)["checks"] if each["what"] == "spark")
     assert spark["state"] == "failed"
+    assert "All masters are unresponsive" in spark["detail"]
+    assert "spark.authenticate.secret" in spark["remedy"]
+    assert "Mismatched response" in compose.processes["spark-master"].log_path.read_text()
 
 
 def test_the_smoke_job_goes_through_the_main_job(compose: ComposeRun) -> None:

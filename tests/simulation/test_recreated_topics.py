@@ -167,6 +167,33 @@ def test_a_move_that_comes_late_to_a_topic_made_again_is_cancelled(tmp_path: Pat
     assert own_configs(run.cluster) == {}
 
 
+class MadeAgainBefore:
+    """The cluster of a run, on which somebody makes a topic again just before a list is set."""
+
+    def __init__(self, simulated: SimulatedCluster) -> None:
+        self._simulated, self._is_made_again = simulated, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._simulated, name)
+
+    def alter_configs(self, changes: list[ConfigChange], **options: Any) -> Any:
+        if not self._is_made_again and any(change.key in LIST_KEYS for change in changes):
+            self._is_made_again = True
+            self._simulated.delete_topic("orders")
+            self._simulated.create_topic("orders", [(1, 2, 3)])
+        return self._simulated.alter_configs(changes, **options)
+
+
+def test_a_list_set_at_a_topic_made_again_since_the_look_is_taken_back(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver(MadeAgainBefore(run.cluster))
+    driver.open()
+    run.repeat(driver.step)
+    run.end(driver)
+    assert own_configs(run.cluster) == {}
+    assert run.restore_pending() == ((), ())
+
+
 # -- brokers that give no ids (inter-broker protocol before 2.8)
 
 

@@ -107,13 +107,13 @@ def mark_restored(
     """Record the values that these keys have now; nothing of this run is in them any more.
 
     `pending` are the keys that runs of the cluster have to restore still, newest run first. A topic
-    made again under the same name is looked after while a call may still come late to it.
+    made again under the same name is looked after where it has our list, or may get it late.
     """
     with step.together():
         for touched in keys:
             if is_topic_gone(touched, topic_ids):
-                if awaited := _awaited_at_topic_made_again(touched, configs, topic_ids):
-                    step.touching([awaited])
+                if ours := _ours_at_topic_made_again(touched, configs, topic_ids):
+                    step.touching([ours])
                 else:
                     step.restored(touched, None, "its topic is gone")
                 continue
@@ -121,19 +121,23 @@ def mark_restored(
             step.restored(touched, value, _outcome(touched, value, pending))
 
 
-def _awaited_at_topic_made_again(
+def _ours_at_topic_made_again(
     touched: TouchedKey, configs: Configs, topic_ids: Mapping[str, str]
 ) -> TouchedKey | None:
-    """Return the key of the topic that has the name now, with what a call may still add to it.
+    """Return the key of the topic that has the name now, with what of ours it has or may get.
 
-    None where no call may come, or it would add nothing: what the topic has, is not ours.
+    None where what the topic has is not ours. Deleting a topic deletes its config: a list that is
+    the very one set last came with that call, to the topic that was made again before it.
     """
     topic_id = topic_ids.get(touched.resource.name)
-    if topic_id is None or not touched.has_unanswered_call:
+    if topic_id is None:
         return None
     present = dynamic_value(configs, *touched.resource_key)
-    absent = [e for e in list_entries(touched.written_value) if e not in list_entries(present)]
-    if not absent:
+    ours = list_entries(touched.written_value)
+    absent = [entry for entry in ours if entry not in list_entries(present)]
+    if ours and set(list_entries(present)) == set(ours):
+        return replace(touched, topic_id=topic_id, before_value=None)
+    if not touched.has_unanswered_call or not absent:
         return None
     return replace(touched, topic_id=topic_id, before_value=present, written_value=",".join(absent))
 
