@@ -13,7 +13,7 @@ CELERY := $(VENV)/celery
 CELERY_STAMP := $(CELERY)/.installed
 S3 := $(VENV)/s3
 S3_STAMP := $(S3)/.installed
-COMPILE := $(UV) pip compile --quiet --python-version 3.11 --no-header --generate-hashes
+COMPILE := $(UV) pip compile --upgrade --quiet --python-version 3.11 --no-header --generate-hashes
 OLDER_KAFKA := 3.9.2
 NO_PYTHON = { echo "make setup: $(PYTHON) $(1); install Python 3.11, or say where: make setup PYTHON=/path/to/python3.11" >&2; exit 2; }
 LEFT_OUT := $(CURDIR)/$(VENV)/left-out.txt
@@ -124,7 +124,7 @@ lint: setup  ## style, types, and the import contracts of the house
 docs-audit: setup  ## docs/audit-rules.md anew, from the rules themselves
 	@$(VENV)/bin/python -m counterpoise.pipeline.rule_book docs/audit-rules.md
 
-requirements: setup  ## compile the pinned lists, with the hash of every file, anew from the .in files
+requirements: setup  ## compile the pinned lists, with the hash of every file, anew from the .in files, each package as new as they allow
 	$(COMPILE) requirements.in -o requirements.txt
 	$(COMPILE) requirements-dev.in -o requirements-dev.txt
 	$(COMPILE) requirements-java.in -o requirements-java.txt

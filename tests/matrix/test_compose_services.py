@@ -221,6 +221,8 @@ def test_the_main_job_with_the_store_in_the_object_store(on_object_store: Compos
     before = files_of_the_volume(on_object_store)
     done = on_object_store.run("smoke")
     assert done.returncode == 0, done.stdout + done.stderr
+    described = on_object_store.run("scheduler", "python", "-c", DESCRIBE_BROKERS)
+    assert json.loads(described.stdout)["4"][1] > 0, "the plan moved replicas to broker 4"
     listed = on_object_store.run("scheduler", "python", "-c", LIST_BUCKET)
     assert listed.returncode == 0, listed.stderr
     for found in ("history/", "results/", "plans/", r"reports/demo/.*\.html"):

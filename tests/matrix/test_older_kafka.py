@@ -1,5 +1,5 @@
 """The main job by command line on Kafka 3.9, with controllers (KRaft) and with ZooKeeper: snapshot,
-audit, doctor, plan, a run that is killed on the way, undo, a broker that dies and one that leaves.
+audit, doctor, plan, run, undo, and a broker that dies.
 
 What came of it is read with Kafka's own tools.
 """

@@ -21,7 +21,6 @@ from pyarrow import fs
 
 from benchmarks.standalone import CONF, QUICK, standalone_cluster
 from counterpoise.archive import Archive
-from counterpoise.java_runtime import spark_java_home
 from counterpoise.model.result_tables import DAILY_TABLES, RESULT_TABLES
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.storage import Store
@@ -31,6 +30,7 @@ from tests.spark.snapshot_files import SnapshotSpec, part
 
 pytestmark = pytest.mark.timeout(3000)
 ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "deploying.md"
 PROGRAMS = ROOT / ".venv" / "bin"
 S3_SERVER = ROOT / ".venv" / "s3" / "bin" / "moto_server"
 KEYS = {
@@ -133,10 +133,8 @@ def write_history(place: Place) -> None:
 
 def commands(export: str) -> tuple[list[str], list[str]]:
     """Return the two commands that docs/deploying.md gives for an export, as words."""
-    text = (ROOT / "docs" / "deploying.md").read_text()
-    found = re.search(
-        rf"^    (counterpoise history {export} .*)\n    (.*\\\n.*)$", text, re.MULTILINE
-    )
+    line = rf"^    (counterpoise history {export} .*)\n    (.*\\\n.*)$"
+    found = re.search(line, DOCUMENT.read_text(), re.MULTILINE)
     assert found is not None, "docs/deploying.md has the commands"
     return shlex.split(found[1]), shlex.split(found[2].replace("\\\n", " "))
 
@@ -178,11 +176,20 @@ def variables(place: Place, folder: Path) -> dict[str, str]:
         "COUNTERPOISE_STORE": place.store,
         "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
         "COUNTERPOISE_LEDGER": f"sqlite:///{folder}/ledger.db",
-        "JAVA_HOME": str(spark_java_home()),
+        "JAVA_HOME": java_home(),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": "plugins",
         "PYSPARK_PYTHON": str(PROGRAMS / "python"),
     }
+
+
+@cache
+def java_home() -> str:
+    """Return what the docs have exported as JAVA_HOME."""
+    line = r'^ {4}export JAVA_HOME="\$\(python (.*)\)"$'
+    found = re.search(line, DOCUMENT.read_text(), re.MULTILINE)
+    assert found is not None, "docs/deploying.md says which Java"
+    return run_command([str(PROGRAMS / "python"), *shlex.split(found[1])], {**os.environ}).strip()
 
 
 def run_command(command: Sequence[str], environment: Mapping[str, str]) -> str:

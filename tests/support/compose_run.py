@@ -76,7 +76,6 @@ _MAKE_BUCKET: Final = """
 from urllib.request import Request, urlopen
 urlopen(Request("http://127.0.0.1:7070/counterpoise", method="PUT"), timeout=30)
 """
-_PATIENCE: Final = {"AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60"}  # 5 s by default
 _NOT_PROPERTIES: Final = ("KAFKA_HEAP_OPTS",)
 
 
@@ -198,7 +197,7 @@ class ComposeRun:
             "user": USER,
             "workdir": declared.get("working_dir", "/opt/counterpoise" if is_ours else "/"),
             "command": words,
-            "environment": {**_IMAGE, **path, **environment, **_PATIENCE},
+            "environment": {**_IMAGE, **path, **environment},
             "shown": [*_shown(), *jars],
             # The image has no metadata of the package: it is mounted.
             "hidden": [str(path) for path in _PACKAGES.glob("counterpoise-*")],

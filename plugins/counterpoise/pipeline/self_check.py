@@ -38,9 +38,9 @@ _MAX_CLOCK_SECONDS: Final = 5
 _SPARK_JOB: Final = "one_row.py"
 _LEFT_FOR_LATE_SECONDS: Final = 5.0  # of the time, for what ends its child processes itself
 _SPARK_REMEDY: Final = (
-    "see what Spark says; check COUNTERPOISE_SPARK_MASTER and COUNTERPOISE_SPARK_CONF (also whether "
-    "its spark.authenticate.secret is that of the master), whether workers see the store, and "
-    "whether programs may run from temporary directories (no noexec)"
+    "see what Spark says; check COUNTERPOISE_SPARK_MASTER and COUNTERPOISE_SPARK_CONF (is its "
+    "spark.authenticate.secret the master's?), whether workers see the store, and whether programs "
+    "may run from temporary directories (no noexec)"
 )
 _NO_SPARK: Final = (
     "pyspark is not installed here (the extra `spark`); only `report` and `compact` need it"
