@@ -32,6 +32,7 @@ from rich.console import Console
 
 import local_kafka
 from counterpoise.errors import CounterpoiseError
+from counterpoise.model.approval import Decision
 from counterpoise.model.run import ENDED_STATES, RunState
 from counterpoise.pipeline import PlannedRun
 from local_kafka import brokers_in_racks
@@ -106,7 +107,7 @@ class Travel:
         return Row(kills, time.monotonic() - start, tuple(self._losses(run)))
 
     def cancelled(self, kill: Kill) -> Row:
-        """A run is cancelled while it moves, killed while it settles, and executed again."""
+        """A run is cancelled while it moves, killed while it settles, approved and executed again."""
         ground, start = self.ground, time.monotonic()
         run = self._approved(SLOW)
         ground.advance(run, lambda: bool(ground.reassignments()), "a move under way")
@@ -117,6 +118,7 @@ class Travel:
         losses += [f"{key} was added twice" for key, n in (seen - self.added).items() if n > 1]
         self.added = seen
         placed = self._placed()
+        ground.decide(run, Decision.GRANTED, rate=SLOW)  # who cancelled it, wants it after all
         ground.advance(run, lambda: ground.state(run).state is RunState.RUNNING, "a new start")
         ground.change_rate(run, FAST)
         ground.finish(run)
