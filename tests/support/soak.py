@@ -107,7 +107,9 @@ class Travel:
         return Row(kills, time.monotonic() - start, tuple(self._losses(run)))
 
     def cancelled(self, kill: Kill) -> Row:
-        """A run is cancelled while it moves, killed while it settles, approved and executed again."""
+        """A run is cancelled while it moves, killed while it settles, and executed again with a
+        new approval.
+        """
         ground, start = self.ground, time.monotonic()
         run = self._approved(SLOW)
         ground.advance(run, lambda: bool(ground.reassignments()), "a move under way")
