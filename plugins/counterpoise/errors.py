@@ -99,6 +99,14 @@ class NotPermittedError(ClusterError):
     """The principal lacks a permission; the message names it."""
 
 
+class RetriableClusterError(ClusterError):
+    """The cluster refused for now, with an error that Kafka calls retriable: while another
+    controller takes over, for example.
+    """
+
+    retryable = True
+
+
 class ClusterUnreachableError(ClusterError):
     """No bootstrap address responds; `attempts` has each address with its reason."""
 

@@ -194,6 +194,31 @@ def test_a_list_set_at_a_topic_made_again_since_the_look_is_taken_back(tmp_path:
     assert run.restore_pending() == ((), ())
 
 
+def test_lists_that_somebody_set_at_a_topic_made_again_stay_where_ours_were_read_back(
+    tmp_path: Path,
+) -> None:
+    """They make the same move as the run did, whose worker was killed: the very same lists."""
+    picture = "orders-0: 1 2 3 size=300000000"
+    moved = move("orders-0", "1 2 3", "4 2 3", size=300_000_000)
+    plan = plan_by_hand(cluster(picture, racks=FOUR_BROKERS), Goal.REBALANCE, moved)
+    run = SimulatedRun.make(tmp_path, picture, plan=plan)
+    driver = run.driver()
+    run.until_moving(driver)
+    while not all(key.during_value for key in run.ledger.journal(run.run_id).touched()):
+        run.cluster.advance(driver.step() or 0)
+    theirs = own_configs(run.cluster)[ORDERS]
+    run.cluster.delete_topic("orders")
+    run.cluster.create_topic("orders", [(1, 2, 3)])
+    run.cluster.partitions[moved.topic_partition].size_bytes = 300_000_000
+    set_again = [ConfigChange(ORDERS, k, ConfigOperation.SET, v) for k, v in theirs.items()]
+    run.cluster.alter_configs(set_again)
+    run.cluster.alter_reassignments({moved.topic_partition: (4, 2, 3)})
+    run.end(run.driver())
+    run.restore_pending()  # as the next watch does
+    assert run.cluster.list_reassignments()
+    assert own_configs(run.cluster)[ORDERS] == theirs
+
+
 # -- brokers that give no ids (inter-broker protocol before 2.8)
 
 

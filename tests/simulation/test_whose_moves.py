@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise.errors import HaltedError, StalePlanError
+from counterpoise.errors import HaltedError, StalePlanError, UnknownOutcomeError
 from counterpoise.execution import Driver
 from counterpoise.execution.observation import Observation
 from counterpoise.model.cluster import TopicPartition
@@ -288,3 +288,32 @@ def test_a_partition_that_somebody_moves_back_is_no_late_move_of_a_run_that_was_
     with pytest.raises(HaltedError, match="somebody else is reassigning 1 partition: orders-0"):
         run.driver().step()
     assert run.cluster.list_reassignments()[first] == theirs
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_somebody_elses_move_a_month_after_a_lost_call_is_not_cancelled(
+    tmp_path: Path, is_lost: bool
+) -> None:
+    """It does what the call would have done, which nobody answered, and nothing applied."""
+    run = a_run(tmp_path, FIRST)
+    if is_lost:
+        lost = UnknownOutcomeError("no answer, and nothing was done", broker_id=3)
+        run.cluster.fail_next("alter_reassignments", lost)
+        run.driver().open()
+        while not run.ledger.journal(run.run_id).submissions():
+            run.cluster.advance(run.driver().step() or 0)
+    else:
+        run.until_moving(run.driver())
+    cancelled(run)
+    run.cluster.advance(30 * 86_400)
+    approve_newer_plan(run, plan_of(OTHER))
+    run.until_moving(run.driver())
+    partition = FIRST.topic_partition
+    run.cluster.alter_reassignments({partition: FIRST.replicas_after})
+    theirs = run.cluster.list_reassignments()[partition]
+    try:
+        for _ in range(5):
+            run.driver().step()
+    except HaltedError as error:
+        assert "somebody else is reassigning" in str(error)
+    assert run.cluster.list_reassignments().get(partition) == theirs

@@ -1,6 +1,6 @@
 """Whether a run comes nearer to its end, measured against the farthest that it has come. Pure.
 
-    best = best_progress(before, moving, observation, progress)
+    best = best_progress(before, by_state, observation, progress)
     partitions_nearer(before, best)    # {"orders-0"}: fewer bytes are left there than ever
     has_progressed(before, best)       # that, or more moves are done, or more leaders elected
 
@@ -11,23 +11,23 @@ Example: of orders-0 50 MB are left at 12:00:00, 60 MB at 12:00:10, 55 MB at 12:
 until fewer than 50 MB are left.
 """
 
-from collections.abc import Iterable
-
-from counterpoise.execution.observation import Observation
+from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.model.plan import Move
 from counterpoise.model.run import Progress
 from counterpoise.model.run_progress import BestProgress
 
 
 def best_progress(
-    before: BestProgress, moving: Iterable[Move], observation: Observation, progress: Progress
+    before: BestProgress, by_state: MovesByState, observation: Observation, progress: Progress
 ) -> BestProgress:
     """Return the farthest that a run has come, this observation included.
 
-    Where it is not known what has arrived, the fewest bytes left stay as they were.
+    Where it is not known what has arrived, the fewest bytes left stay as they were; so they do
+    where somebody cancelled a move, which is submitted again.
     """
-    bytes_left = {}
-    for move in moving:
+    done = {str(move.topic_partition) for move in by_state[MoveState.DONE]}
+    bytes_left = {name: left for name, left in before.bytes_left.items() if name not in done}
+    for move in by_state[MoveState.MOVING]:
         name = str(move.topic_partition)
         known_bytes_left = (before.bytes_left.get(name), _bytes_left(move, observation))
         is_known = [size_bytes for size_bytes in known_bytes_left if size_bytes is not None]

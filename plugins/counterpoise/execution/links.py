@@ -1,20 +1,24 @@
 """The links of a run: what each broker sends and receives, and since when that makes no progress.
 
-    links = find_links(base, observation, moving, is_lowered=False)
+    links, counted_copies = find_links(base, observation, moving, is_lowered=False)
     stalled_links(run_progress, limits)    # those without progress for the policy's patience
 
 Pure. Example: 12 partitions are copied to broker 4, 50 MB are left at 12:00:00, and no fewer at
 12:01:30: with a `stall_patience` of 90 s "broker 4 receiving" has stalled.
 """
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from counterpoise.execution.observation import Observation
 from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run_progress import Link, RunProgress
+
+_DIGEST_BYTES: Final = 4
 
 
 def stalled_links(
@@ -31,12 +35,14 @@ def stalled_links(
 
 def find_links(
     base: RunProgress, observation: Observation, moving: Iterable[Move], *, is_lowered: bool
-) -> Iterator[Link]:
-    """Yield each direction of each broker that copies, with its bytes and since when it is stuck.
+) -> tuple[tuple[Link, ...], dict[str, str]]:
+    """Return each direction of each broker that copies, with its bytes and since when it is stuck;
+    and, by its name, which copies those bytes are of (`_counted`).
 
     A link that had 50 MB left at 12:00:00, its least, and has 60 MB at 12:00:10 has made no
-    progress: its `last_progress_at` stays 12:00:00. It begins anew whenever one of its moves begins
-    or ends, and where what has arrived is not known.
+    progress: its `last_progress_at` stays 12:00:00. It begins anew whenever it counts other copies
+    than before: one began or ended, moved to another leader, or it is no longer known, or known
+    again, what has arrived of it.
     """
     copies_by_link = grouped(
         ((broker_id, sends), (move, destination))
@@ -46,12 +52,16 @@ def find_links(
         for broker_id, sends in ((destination, False), (leader, True))
     )
     links_before = {(link.broker_id, link.sends): link for link in base.links}
+    links, counted_by_link = [], {}
     for (broker_id, sends), copies in sorted(copies_by_link.items()):
         link = _new_link(base, observation, broker_id, sends, copies)
+        counted = _counted(observation, copies)
         before = links_before.get((broker_id, sends))
-        if before is not None and _has_same_copies(base, observation, before, copies):
+        if before is not None and base.readings.counted_copies.get(link.name) == counted:
             link = _followed(link, before, is_lowered=is_lowered)
-        yield link
+        links.append(link)
+        counted_by_link[link.name] = counted
+    return tuple(links), counted_by_link
 
 
 def _new_link(
@@ -89,26 +99,13 @@ def _new_link(
     )
 
 
-def _has_same_copies(
-    base: RunProgress, observation: Observation, before: Link, copies: list[tuple[Move, int]]
-) -> bool:
-    """Return whether a link copies what it copied before, and as much of that is known."""
-    moves = [move for move, _ in copies]
-    partitions = {str(move.topic_partition) for move in moves}
-    if before.moves != len(copies) or not partitions <= base.arrived_bytes.keys():
-        return False
-    known_now = [observation.is_measured(move) for move in moves]
-    known_before = [_was_measured(base, move, observation) for move in moves]
-    return any(known_now) and known_now == known_before
-
-
-def _was_measured(base: RunProgress, move: Move, observation: Observation) -> bool:
-    """Return what `is_measured` said at the observation before, with the leader of now."""
-    log_dirs = base.readings.log_dirs
-    leader = log_dirs.get(str(observation.leader_of(move)))
-    if leader is not None and str(move.topic_partition) not in leader.sizes:
-        return False
-    return log_dirs.keys() >= set(map(str, observation.copying_brokers(move)))
+def _counted(observation: Observation, copies: Iterable[tuple[Move, int]]) -> str:
+    """Return a digest of the copies of a link, each with whether it is known what has arrived."""
+    counted = sorted(
+        (str(move.topic_partition), destination, observation.is_measured(move))
+        for move, destination in copies
+    )
+    return hashlib.blake2b(repr(counted).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _followed(link: Link, before: Link, *, is_lowered: bool) -> Link:

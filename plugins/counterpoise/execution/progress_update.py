@@ -68,10 +68,10 @@ def update_progress(
     missing = missing_changes(throttles, observation.configs, observation.touched_keys)
     removed = removed_by_others(missing, observation.touched_keys, observation.configs)
     is_lowered = rate < approved_rate
-    links = tuple(find_links(base, observation, moving, is_lowered=is_lowered))
+    links, counted_copies = find_links(base, observation, moving, is_lowered=is_lowered)
     arrived_bytes = {str(m.topic_partition): _arrived_bytes(m, observation, base) for m in moving}
     progress = _progress(plan, by_state, arrived_bytes, observation)
-    best = best_progress(base.readings.best, moving, observation, progress)
+    best = best_progress(base.readings.best, by_state, observation, progress)
     run_progress = RunProgress(
         observed_at=observation.observed_at,
         progress=progress,
@@ -88,7 +88,7 @@ def update_progress(
         conditions_since=find_conditions(base, by_state, observation),
         under_replicated_at_start=base.under_replicated_at_start,
         unavailable_at_start=base.unavailable_at_start,
-        readings=replace(kept_readings(observation), best=best),
+        readings=replace(kept_readings(observation), best=best, counted_copies=counted_copies),
     )
     return _with_progress_conditions(
         previous, run_progress, moving, observation, is_lowered=is_lowered

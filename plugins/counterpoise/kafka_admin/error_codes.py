@@ -7,7 +7,7 @@ from typing import Protocol
 
 import kafka.errors as kafka_errors
 
-from counterpoise.errors import ClusterError, NotPermittedError
+from counterpoise.errors import ClusterError, NotPermittedError, RetriableClusterError
 from counterpoise.model.acl import Acl
 
 
@@ -54,13 +54,15 @@ def raise_for(
     acl: Acl | None = None,
     sender: HasPrincipal | None = None,
 ) -> None:
-    """Raise ClusterError for an error code, NotPermittedError where a permission is missing; the
-    message says whether to try again.
+    """Raise ClusterError for an error code, NotPermittedError where a permission is missing, and
+    RetriableClusterError where trying again may help, as the message says then.
 
     `acl` is the permission that the request of `sender` needs.
     """
     if error_code:
-        retry = "; try again" if kafka_errors.for_code(error_code).retriable else ""
-        reason = describe_error_code(error_code, message, acl, sender)
-        error = NotPermittedError if is_refusal(error_code) else ClusterError
-        raise error(f"{what}: {reason}{retry}")
+        reason = f"{what}: {describe_error_code(error_code, message, acl, sender)}"
+        if is_refusal(error_code):
+            raise NotPermittedError(reason)
+        if kafka_errors.for_code(error_code).retriable:
+            raise RetriableClusterError(f"{reason}; try again")
+        raise ClusterError(reason)

@@ -99,7 +99,8 @@ class BestProgress:
 
     moves_done: int = 0
     leaders_elected: int = 0  # of moves that are done
-    # the fewest that were left to copy, by partition in flight: {"orders-0": 1048576}
+    # the fewest that were left to copy, by partition that was in flight and is not done:
+    # {"orders-0": 1048576}
     bytes_left: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -114,6 +115,8 @@ class Readings:
     log_dirs: Mapping[str, LogDirReading] = field(default_factory=dict)
     versions: Mapping[str, VersionReading] = field(default_factory=dict)
     best: BestProgress = field(default_factory=BestProgress)
+    # a digest of the copies of which a link's fewest bytes are: {"broker 4 receiving": "9f86d081"}
+    counted_copies: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         return json.dumps(to_content(self, {}), sort_keys=True, default=iso_time)

@@ -1,0 +1,78 @@
+"""A broker that leads copies is killed, and is back a minute later: with default settings a run
+goes on.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from counterpoise.execution import Driver
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.plan import Move
+from counterpoise.model.request import Goal
+from counterpoise.model.run import RunState
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
+from tests.support.runs import FOUR_BROKERS, SimulatedRun
+
+SMALL, LARGE = 30_000_000, 900_000_000
+
+
+def moving_slowly(folder: Path, picture: str, *moves: Move) -> tuple[SimulatedRun, Driver]:
+    plan = plan_by_hand(cluster(picture, racks=FOUR_BROKERS), Goal.REBALANCE, *moves)
+    run = SimulatedRun.make(folder, picture, plan=plan)
+    run.rate = 3_000_000
+    driver = run.driver()
+    run.until_moving(driver)
+    return run, driver
+
+
+def go_for(run: SimulatedRun, driver: Driver, seconds: float) -> None:
+    """Observe every ten seconds."""
+    until = run.cluster.now + seconds
+    while run.cluster.now < until and (wait := driver.step()) is not None:
+        run.cluster.advance(max(wait, 10.0))
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+def test_what_a_dead_leader_had_sent_is_no_lack_of_progress_of_the_next_one(
+    tmp_path: Path, noticed: bool
+) -> None:
+    """While its session lasts, nobody knows what has arrived of the partitions that it led."""
+    run, driver = moving_slowly(
+        tmp_path,
+        f"orders-0: 1 2 3 size={LARGE}\norders-1: 2 1 3 size={LARGE}",
+        move("orders-0", "1 2 3", "1 2 4", size=LARGE),
+        move("orders-1", "2 1 3", "2 1 4", size=LARGE),
+    )
+    go_for(run, driver, 60)
+    run.cluster.kill_broker(1, noticed=noticed)
+    run.cluster.advance(3)
+    go_for(run, driver, 60)
+    run.cluster.restart_broker(1)
+    go_for(run, driver, 1200)
+    assert run.end(driver) is RunState.DONE, run.run.reason
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_leader_that_moves_to_a_broker_as_another_copy_from_there_ends(
+    tmp_path: Path, restarts: bool
+) -> None:
+    """It sends as many copies as before, and has more left to send: others."""
+    rows = [("orders-0", "1 2 3", "1 2 4", SMALL), ("orders-1", "1 2 3", "1 2 4", LARGE)]
+    rows.append(("orders-2", "2 1 3", "2 1 4", LARGE))
+    picture = "\n".join(f"{name}: {before} size={size}" for name, before, _, size in rows)
+    moves = [move(name, before, after, size=size) for name, before, after, size in rows]
+    run, driver = moving_slowly(tmp_path, picture, *moves)
+    small = run.cluster.partitions[TopicPartition("orders", 0)]
+    while small.copied.get(4, 0.0) < SMALL - 9_000_000:
+        go_for(run, driver, 1)
+    assert small.is_moving
+    if restarts:
+        run.cluster.kill_broker(2)  # broker 1 leads orders-2 now
+    run.cluster.advance(10)
+    assert not small.is_moving
+    go_for(run, driver, 60)
+    run.cluster.restart_broker(2)
+    go_for(run, driver, 1500)
+    assert run.end(driver) is RunState.DONE, run.run.reason
