@@ -39,7 +39,10 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Elect:
-    """Elect the preferred leader of each. `is_last`: no other elections are left."""
+    """Elect the preferred leader of each.
+
+    `is_last`: no other elections are left, and none of these was tried twice.
+    """
 
     moves: tuple[Move, ...]
     is_last: bool = False
