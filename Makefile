@@ -50,8 +50,8 @@ chromium: setup
 	@$(VENV)/bin/python -m tests.support.browser
 
 # Side by side, on two processors: tests on brokers mostly wait, and whenever they do not, they go first, before those with an
-# Airflow, which wait too; the other sides take what is left. So that all end together, some tests on brokers come after those
-# with an Airflow, and some in memory after those on brokers.
+# Airflow, which wait too; the other sides take what is left. So that all end together, some tests on brokers, and some in
+# memory, come after those with an Airflow, and others in memory after those on brokers.
 PYTEST := $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 BESIDE := nice -n 5 $(PYTEST)
 AIRFLOW := $(addprefix tests/integration/,test_airflow_accounts.py test_pages_of_runs.py test_airflow_faults.py \
@@ -68,14 +68,15 @@ test-on-brokers: setup
 test-with-airflow: setup
 	@nice -n 2 $(PYTEST) $(AIRFLOW)
 	@nice -n 2 $(PYTEST) $(SHARED_OUT)
+	@$(BESIDE) tests/upgrades
+	@$(BESIDE) tests/conformance -m "not on_brokers"
 
 test-jobs: setup
 	@$(BESIDE) tests/spark
 	@$(BESIDE) tests/dags
 
 test-in-memory: setup
-	@$(BESIDE) tests/architecture tests/unit tests/property tests/simulation tests/upgrades
-	@$(BESIDE) tests/conformance -m "not on_brokers"
+	@$(BESIDE) tests/architecture tests/unit tests/property tests/simulation
 
 matrix-setup: setup chromium $(FAB_STAMP) $(CELERY_STAMP) $(S3_STAMP)  ## what the tests of `make test-matrix` need, to run one of them alone
 
