@@ -16,7 +16,7 @@ whoever watches the throttles settles the run once more.
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -37,7 +37,7 @@ from counterpoise.ledger.touched import joined_entries, read_touched_keys, remai
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
-from counterpoise.model.kafka import RATE_KEYS, ConfigResource, ResourceKey
+from counterpoise.model.kafka import RATE_KEYS, ConfigResource
 from counterpoise.model.run import (
     CHANGED_BY_SOMEBODY_ELSE,
     ENDED_STATES,
@@ -154,16 +154,13 @@ class Step:
 
     # -- config keys
 
-    def touching(
-        self, keys: Iterable[TouchedKey], changed_by_others: Collection[ResourceKey] = ()
-    ) -> None:
+    def touching(self, keys: Iterable[TouchedKey]) -> None:
         """Record the intent to change keys, with their earlier values.
 
         While a key is ours its first earlier value stays, and new entries, or another rate, are
         added to what is ours; an earlier rate stays ours until `read_back`. A key that was restored
         since (the run halted and was started again) begins anew, and so does that of a topic made
-        again under the same name; what a call without an answer may still write stays ours. What
-        somebody else changed meanwhile has another earlier value: theirs.
+        again under the same name; what a call without an answer may still write stays ours.
         """
         with self._writing() as connection:
             known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
@@ -175,8 +172,6 @@ class Step:
                     continue
                 is_same_topic = earlier.topic_id == touched.topic_id
                 renewed: dict[str, object] = {"during_value": None, "outcome": ""}
-                if touched.resource_key in changed_by_others:
-                    renewed |= {"before_value": touched.before_value}
                 if not is_same_topic or earlier.restored_at is not None:
                     renewed |= {"after_value": None, "restored_at": None, **self._intent(touched)}
                 if is_same_topic and (earlier.restored_at is None or earlier.has_unanswered_call):
