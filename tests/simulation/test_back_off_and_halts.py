@@ -20,9 +20,8 @@ from counterpoise.model.kafka import (
 from counterpoise.model.policy import BalancePolicy, MovementPolicy, ThrottleBackOffPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
-from tests.support.pictures import cluster
-from tests.support.plans import move, plan_by_hand
-from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun, at_broker, of_topic, own_configs
+from tests.support.plans import move
+from tests.support.runs import SKEWED, SimulatedRun, at_broker, of_topic, own_configs
 
 OTHER = TopicPartition("other", 0)
 WITH_OTHER = SKEWED + "\nother-0: 1 2 3 size=1000"
@@ -111,9 +110,8 @@ def test_a_rate_below_the_inflow_is_an_alarm_first_then_a_halt_that_cancels(tmp_
         move("orders-0", "1 2", "4 2", size=3_000_000),
         move("payments-0", "3 2", "3 1", size=6_000_000),
     ]
-    plan = plan_by_hand(cluster(picture, racks=FOUR_BROKERS), Goal.REBALANCE, *moves)
     limits = MovementPolicy(stall_patience=timedelta(seconds=20))
-    run = SimulatedRun.make(tmp_path, picture, plan=plan, limits=limits)
+    run = SimulatedRun.of_moves(tmp_path, picture, *moves, limits=limits)
     driver = run.driver()
     run.until_moving(driver)
     with pytest.raises(

@@ -51,10 +51,8 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import MaintenanceWindow, MovementPolicy
-from counterpoise.model.request import Goal
 from counterpoise.model.run import ENDED_STATES, RunState
-from tests.support.pictures import cluster
-from tests.support.plans import move, plan_by_hand
+from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, of_topic
 
 FIVE: Final = "1 2 3 4 5"
@@ -110,8 +108,7 @@ def made(
     is_moving: bool = False,
 ) -> SimulatedRun:
     """A run that is open; with `is_moving` something is in flight."""
-    plan = plan_by_hand(cluster(picture, racks=FIVE), Goal.REBALANCE, *(moves or (COPY,)))
-    run = SimulatedRun.make(folder, picture, racks=FIVE, plan=plan, limits=limits)
+    run = SimulatedRun.of_moves(folder, picture, *(moves or (COPY,)), racks=FIVE, limits=limits)
     for partition in run.cluster.partitions.values():
         partition.bytes_in_per_second = Producers.bytes_per_second
     run.driver().open()

@@ -5,6 +5,7 @@ settings freed.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,23 +22,15 @@ from counterpoise.model.kafka import (
     ConfigOperation,
     Reassignment,
 )
-from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from tests.support.pictures import cluster
-from tests.support.plans import move, plan_by_hand
+from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, of_topic, own_configs, times_submitted
 
 FIVE = "1 2 3 4 5"
+made_by_hand = partial(SimulatedRun.of_moves, racks=FIVE)
 ORDERS_0 = TopicPartition("orders", 0)
-
-
-def made_by_hand(
-    folder: Path, picture: str, *moves: Move, limits: MovementPolicy | None = None
-) -> SimulatedRun:
-    plan = plan_by_hand(cluster(picture, racks=FIVE), Goal.REBALANCE, *moves)
-    return SimulatedRun.make(folder, picture, racks=FIVE, plan=plan, limits=limits)
 
 
 def watched(
@@ -237,8 +230,7 @@ def test_a_repair_of_two_dead_replicas_keeps_neither_for_a_reassignment_that_wou
 ) -> None:
     picture, racks = "orders-0: 1 2 3 size=3000000", "!1 !2 3 4 5"
     repair = move("orders-0", "1 2 3", "4 5 3", leader=3, size=3_000_000)
-    plan = plan_by_hand(cluster(picture, racks=racks), Goal.REPAIR, repair)
-    run = SimulatedRun.make(tmp_path, picture, racks=racks, plan=plan)
+    run = SimulatedRun.of_moves(tmp_path, picture, repair, goal=Goal.REPAIR, racks=racks)
     assert run.go() is RunState.DONE
     assert run.placement() == run.planned_placement()
     assert own_configs(run.cluster) == {}

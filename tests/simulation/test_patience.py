@@ -3,6 +3,7 @@ policy says; then a run halts and says why, and settling ends with its pending r
 """
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +15,15 @@ from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, FOLLOWER_REPLICAS, ConfigChange, ConfigOperation
-from counterpoise.model.plan import Move
 from counterpoise.model.policy import MaintenanceWindow, MovementPolicy, ThrottleBackOffPolicy
-from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from tests.support.pictures import cluster
-from tests.support.plans import move, plan_by_hand
+from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, of_topic, own_configs
 
 FIVE = "1 2 3 4 5"
+made_by_hand = partial(SimulatedRun.of_moves, racks=FIVE)
 ORDERS_0 = TopicPartition("orders", 0)
 SHORT = MovementPolicy(dead_broker_patience=timedelta(seconds=30))
-
-
-def made_by_hand(
-    folder: Path, picture: str, *moves: Move, limits: MovementPolicy | None = None
-) -> SimulatedRun:
-    plan = plan_by_hand(cluster(picture, racks=FIVE), Goal.REBALANCE, *moves)
-    return SimulatedRun.make(folder, picture, racks=FIVE, plan=plan, limits=limits)
 
 
 def lag_for_good(run: SimulatedRun, tp: TopicPartition, broker_id: int) -> None:

@@ -13,9 +13,7 @@ from counterpoise.model.kafka import (
     LogDirDescription,
 )
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.request import Goal
-from tests.support.pictures import cluster
-from tests.support.plans import move, plan_by_hand
+from tests.support.plans import move
 from tests.support.runs import SimulatedRun, of_topic
 
 BROKERS = 60
@@ -51,9 +49,8 @@ def busy_run(folder: Path) -> SimulatedRun:
         move(f"orders-{p}", str(p + 1), str((p + 1) % BROKERS + 1), size=400_000_000)
         for p in range(BROKERS)
     )
-    plan = plan_by_hand(cluster(picture, racks=racks), Goal.REBALANCE, *moves)
     limits = MovementPolicy(max_moves_in_flight=BROKERS)
-    return SimulatedRun.make(folder, picture, racks=racks, plan=plan, limits=limits)
+    return SimulatedRun.of_moves(folder, picture, *moves, racks=racks, limits=limits)
 
 
 def longest_time_unasked(asked: list[tuple[float, tuple[int, ...]]], until: float) -> float:

@@ -20,11 +20,10 @@ from counterpoise.model.kafka import (
     ConfigChange,
     ConfigOperation,
 )
-from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState, TouchedKey
 from tests.support.command_line import CommandLine, let_commands_reach
-from tests.support.pictures import cluster, simulated
-from tests.support.plans import move, plan_by_hand
+from tests.support.pictures import simulated
+from tests.support.plans import move
 from tests.support.runs import (
     FOUR_BROKERS,
     SKEWED,
@@ -129,8 +128,7 @@ def comes_late_to_a_topic_made_again(folder: Path, call: str) -> SimulatedRun:
     """Return a cancelled run; its call reaches another topic than the one it was made for."""
     moved = move("orders-0", "1 2 3", "4 2 3", size=3_000_000)
     picture = "orders-0: 1 2 3 size=3000000"
-    plan = plan_by_hand(cluster(picture, racks=FOUR_BROKERS), Goal.REBALANCE, moved)
-    run = SimulatedRun.make(folder, picture, plan=plan)
+    run = SimulatedRun.of_moves(folder, picture, moved)
     run.driver().open()
     held = run.cluster.brokers[3].pending_changes
     while not held:
@@ -200,8 +198,7 @@ def test_lists_that_somebody_set_at_a_topic_made_again_stay_where_ours_were_read
     """They make the same move as the run did, whose worker was killed: the very same lists."""
     picture = "orders-0: 1 2 3 size=300000000"
     moved = move("orders-0", "1 2 3", "4 2 3", size=300_000_000)
-    plan = plan_by_hand(cluster(picture, racks=FOUR_BROKERS), Goal.REBALANCE, moved)
-    run = SimulatedRun.make(tmp_path, picture, plan=plan)
+    run = SimulatedRun.of_moves(tmp_path, picture, moved)
     driver = run.driver()
     run.until_moving(driver)
     while not all(key.during_value for key in run.ledger.journal(run.run_id).touched()):

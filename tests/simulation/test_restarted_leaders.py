@@ -9,18 +9,15 @@ import pytest
 from counterpoise.execution import Driver
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move
-from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from tests.support.pictures import cluster
-from tests.support.plans import move, plan_by_hand
-from tests.support.runs import FOUR_BROKERS, SimulatedRun
+from tests.support.plans import move
+from tests.support.runs import SimulatedRun
 
 SMALL, LARGE = 30_000_000, 900_000_000
 
 
 def moving_slowly(folder: Path, picture: str, *moves: Move) -> tuple[SimulatedRun, Driver]:
-    plan = plan_by_hand(cluster(picture, racks=FOUR_BROKERS), Goal.REBALANCE, *moves)
-    run = SimulatedRun.make(folder, picture, plan=plan)
+    run = SimulatedRun.of_moves(folder, picture, *moves)
     run.rate = 3_000_000
     driver = run.driver()
     run.until_moving(driver)

@@ -10,12 +10,10 @@ from counterpoise.errors import HaltedError
 from counterpoise.execution.progress_update import ends_soon
 from counterpoise.execution.waits import NoRunProgress
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import Readings, RunProgress
-from tests.support.pictures import cluster
-from tests.support.plans import move, plan_by_hand
-from tests.support.runs import FOUR_BROKERS, SimulatedRun, times_submitted
+from tests.support.plans import move
+from tests.support.runs import SimulatedRun, times_submitted
 
 
 def test_progress_only_grows_and_the_time_left_comes_true(tmp_path: Path) -> None:
@@ -89,8 +87,7 @@ def test_a_run_whose_moves_somebody_cancels_again_and_again_halts(tmp_path: Path
     )
     picture = "orders-0: 1 2 3 size=90000000"
     moved = move("orders-0", "1 2 3", "4 2 3", size=90_000_000)
-    plan = plan_by_hand(cluster(picture, racks=FOUR_BROKERS), Goal.REBALANCE, moved)
-    run = SimulatedRun.make(tmp_path, picture, plan=plan, limits=limits)
+    run = SimulatedRun.of_moves(tmp_path, picture, moved, limits=limits)
     driver = run.driver()
     driver.open()
     patience = NoRunProgress().patience(limits).total_seconds()

@@ -14,8 +14,8 @@ from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from tests.support.command_line import CommandLine, let_commands_reach
-from tests.support.pictures import cluster, simulated
-from tests.support.plans import move, plan_by_hand
+from tests.support.pictures import simulated
+from tests.support.plans import move
 from tests.support.runs import (
     FOUR_BROKERS,
     SKEWED,
@@ -30,8 +30,7 @@ def test_metadata_that_is_a_second_behind_does_not_use_up_all_attempts_to_elect(
 ) -> None:
     picture = "orders-0: 1 2 3 @2 size=1000"
     moved = move("orders-0", "1 2 3", "1 2 3", leader=2)
-    plan = plan_by_hand(cluster(picture, racks=FOUR_BROKERS), Goal.LEADERS, moved)
-    run = SimulatedRun.make(tmp_path, picture, plan=plan)
+    run = SimulatedRun.of_moves(tmp_path, picture, moved, goal=Goal.LEADERS)
     before = run.cluster.describe_topics()
     run.driver().open()
     began = run.cluster.now

@@ -18,10 +18,8 @@ from counterpoise.model.kafka import (
     ConfigOperation,
 )
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from tests.support.pictures import cluster
-from tests.support.plans import move, plan_by_hand
+from tests.support.plans import move
 from tests.support.runs import SimulatedRun, of_topic, own_configs
 
 FIVE = "1 2 3 4 5"
@@ -32,8 +30,7 @@ ONE_BY_ONE = MovementPolicy(max_moves_in_flight=1)
 
 def moving_to_four(folder: Path, limits: MovementPolicy = ONE_BY_ONE) -> SimulatedRun:
     moves = (move(f"orders-{p}", "1 2 3", "4 2 3", size=5_000_000) for p in range(8))
-    plan = plan_by_hand(cluster(EIGHT, racks=FIVE), Goal.REBALANCE, *moves)
-    return SimulatedRun.make(folder, EIGHT, racks=FIVE, plan=plan, limits=limits)
+    return SimulatedRun.of_moves(folder, EIGHT, *moves, racks=FIVE, limits=limits)
 
 
 def listed(simulated: SimulatedCluster, key: str = LEADER_REPLICAS) -> set[int]:
@@ -177,8 +174,7 @@ def test_a_pause_takes_back_what_the_next_batch_was_listed_for(tmp_path: Path) -
 def test_entries_of_a_partition_with_two_steps_stay_between_them(tmp_path: Path) -> None:
     picture = "orders-0: 1 2 3 size=3000000\norders-1: 1 2 3 size=3000000"
     moves = [move(f"orders-{p}", "1 2 3", "4 5 3", size=3_000_000) for p in range(2)]
-    plan = plan_by_hand(cluster(picture, racks=FIVE), Goal.REBALANCE, *moves)
-    run = SimulatedRun.make(tmp_path, picture, racks=FIVE, plan=plan, limits=ONE_BY_ONE)
+    run = SimulatedRun.of_moves(tmp_path, picture, *moves, racks=FIVE, limits=ONE_BY_ONE)
     assert run.go() is RunState.DONE
     appended = [
         change
@@ -199,8 +195,7 @@ def test_a_topic_whose_lists_can_name_a_part_of_its_moves_goes_in_more_batches(
     sizes = {p: 1_000_000 * (1 + 5 * (p % 2)) for p in range(8)}  # half of a batch ends earlier
     picture = "\n".join(f"orders-{p}: 1 2 3 size={size}" for p, size in sizes.items())
     moves = (move(f"orders-{p}", "1 2 3", "4 2 3", size=size) for p, size in sizes.items())
-    plan = plan_by_hand(cluster(picture, racks=FIVE), Goal.REBALANCE, *moves)
-    run = SimulatedRun.make(tmp_path, picture, racks=FIVE, plan=plan)
+    run = SimulatedRun.of_moves(tmp_path, picture, *moves, racks=FIVE)
     theirs = {LEADER_REPLICAS: "98:7,99:7"}
     run.cluster.configs.dynamic[ORDERS] = dict(theirs)
     assert run.go() is RunState.DONE

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from tests.support.pictures import cluster
-from tests.support.plans import move, plan_by_hand
+from tests.support.plans import move
 from tests.support.runs import SimulatedRun, own_configs
 
 FIVE = "1 2 3 4 5"
@@ -15,8 +13,7 @@ PICTURE = "orders-0: 1 2 3 size=9000000\nother-0: 1 2 5 size=1000\nlonely-0: 5 s
 def without_other(folder: Path) -> SimulatedRun:
     """Return a run over orders whose connection may not read the configs of the other topics."""
     moves = [move("orders-0", "1 2 3", "4 2 3", size=9_000_000)]
-    plan = plan_by_hand(cluster(PICTURE, racks=FIVE), Goal.REBALANCE, *moves)
-    run = SimulatedRun.make(folder, PICTURE, racks=FIVE, plan=plan)
+    run = SimulatedRun.of_moves(folder, PICTURE, *moves, racks=FIVE)
     run.cluster.unreadable_topics = {"other", "lonely"}
     return run
 

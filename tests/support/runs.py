@@ -24,13 +24,14 @@ from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
-from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import Run, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.planning import make_plan
 from tests.support.pictures import cluster, simulated
+from tests.support.plans import plan_by_hand
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -78,6 +79,20 @@ class SimulatedRun:
         if approve:
             made.ledger.record_decision(made.approval())
         return made
+
+    @classmethod
+    def of_moves(
+        cls,
+        folder: Path,
+        picture: str,
+        *moves: Move,
+        goal: Goal = Goal.REBALANCE,
+        racks: str = FOUR_BROKERS,
+        limits: MovementPolicy | None = None,
+    ) -> "SimulatedRun":
+        """A run of a plan by hand for the cluster of the picture."""
+        plan = plan_by_hand(cluster(picture, racks=racks), goal, *moves)
+        return cls.make(folder, picture, racks=racks, plan=plan, limits=limits)
 
     def clock(self) -> datetime:
         return START + timedelta(seconds=self.cluster.now)
