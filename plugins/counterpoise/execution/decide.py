@@ -330,8 +330,8 @@ def _next_election(inputs: DecisionInputs) -> Command:
     max_elections = min(inputs.limits.max_elections_per_look, MAX_PARTITIONS_PER_CALL)
     elected_now = electable[:max_elections]
     # Metadata may be a second behind: what was tried twice is tried again no sooner than that.
-    was_tried = any(move.topic_partition in attempts for move in elected_now)
-    return Elect(elected_now, is_last=len(electable) <= max_elections and not was_tried)
+    were_tried = any(move.topic_partition in attempts for move in elected_now)
+    return Elect(elected_now, is_last=len(electable) <= max_elections and not were_tried)
 
 
 def _names(moves: Sequence[Move]) -> list[str]:
