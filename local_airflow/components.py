@@ -51,6 +51,9 @@ SHARED_VARIABLES: Final[Mapping[str, str]] = {
     "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
     "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",
+    # On a busy machine a task that has no answer of the api-server within 5 s, the default, is
+    # failed by Airflow, without a line in its log.
+    "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
 }
 
 # Different in each place.

@@ -73,8 +73,6 @@ def variables(kafkas: Mapping[str, LocalKafka], tmp_path: Path) -> Mapping[str, 
         for name, kafka in kafkas.items()
     }
     return connections | {
-        # On a busy machine a task would fail after 5 s without an answer of the api-server.
-        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         "COUNTERPOISE_CONFIG": str(settings),
         "COUNTERPOISE_STORE": str(tmp_path / "store"),
         "COUNTERPOISE_LEDGER": f"sqlite:///{tmp_path / 'ledger.db'}",

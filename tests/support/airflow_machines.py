@@ -67,8 +67,6 @@ class AirflowMachines(LocalAirflow):
             "PYTHONPATH": os.pathsep.join([str(ROOT / "plugins"), str(ROOT)]),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database,
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": database,
-            # On a busy machine a task would fail after 5 s without an answer of the api-server.
-            "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         }
         super().__init__(
             self.machines / "api-server",
