@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from counterpoise.errors import HaltedError
 from counterpoise.execution import Driver
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move
@@ -73,3 +74,42 @@ def test_a_leader_that_moves_to_a_broker_as_another_copy_from_there_ends(
     run.cluster.restart_broker(2)
     go_for(run, driver, 1500)
     assert run.end(driver) is RunState.DONE, run.run.reason
+
+
+def catching_up_beside_copies(folder: Path, *, written_percent: int) -> tuple[SimulatedRun, Driver]:
+    """A replica that is kept was down for 5 min, while producers wrote so much of the rate to
+    partitions in flight: it catches up at the leader of their copies, under the same rate.
+    """
+    rate = 10_000_000
+    each = rate * written_percent // 100 // 2
+    run = SimulatedRun.of_moves(
+        folder,
+        "\n".join(f"orders-{number}: 1 2 3 size={LARGE} rate={each}" for number in (0, 1)),
+        *(move(f"orders-{number}", "1 2 3", "1 4 3", size=LARGE) for number in (0, 1)),
+    )
+    run.rate = rate
+    driver = run.driver()
+    run.until_moving(driver)
+    run.cluster.kill_broker(3)
+    go_for(run, driver, 300)
+    run.cluster.restart_broker(3)
+    return run, driver
+
+
+def test_a_run_goes_on_while_a_kept_replica_catches_up_under_its_rate(tmp_path: Path) -> None:
+    run, driver = catching_up_beside_copies(tmp_path, written_percent=40)
+    go_for(run, driver, 3600)
+    assert run.end(driver) is RunState.DONE, run.run.reason
+
+
+def test_a_rate_too_low_for_copies_and_kept_replicas_together_is_said_so(tmp_path: Path) -> None:
+    """Of 10 MB/s each of the two gets 5, and producers write 6: neither ever arrives. Then the run
+    must not hold the kept replica back for longer.
+    """
+    run, driver = catching_up_beside_copies(tmp_path, written_percent=60)
+    with pytest.raises(HaltedError, match="replicas on broker 3 catch up under the same rate"):
+        go_for(run, driver, 3600)
+    assert run.end(driver) is RunState.HALTED
+    assert "cancelling" in run.event_kinds()
+    run.cluster.advance(600)
+    assert all(len(partition.isr) == 3 for partition in run.cluster.partitions.values())

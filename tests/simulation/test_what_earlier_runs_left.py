@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from counterpoise import controls, pipeline
-from counterpoise.errors import HaltedError, NotApprovedError, UnknownOutcomeError
+from counterpoise.errors import (
+    HaltedError,
+    NotApprovedError,
+    StalePlanError,
+    UnknownOutcomeError,
+)
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import NO_RESPONSE
 from counterpoise.kafka_admin.simulated import SimulatedCluster
@@ -575,3 +580,56 @@ def test_a_run_that_has_halted_goes_on_after_another_yes_whatever_the_clock_of_w
     kafka.now += 600
     pipeline.open_run(installation, *run_of(run))
     assert installation.ledger.run(run["run_id"]).state is RunState.RUNNING
+
+
+def dead_for_good(
+    installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
+) -> Journal:
+    """A broker dies with a config change and a move of an ended run that it had not answered, and
+    stays registered for a month; the watch looks after the cluster all the while.
+    """
+    journal, _ = rate_of_a_dead_call(installation, run)
+    lists = [key for key in journal.touched() if key.key in LIST_KEYS]
+    move = submitted_move(installation, run)
+    with journal.step() as step:
+        step.sending(lists)
+        step.submitting({move.topic_partition: move.replicas_after})
+        step.unanswered([move.topic_partition], 2)
+    kafka.kill_broker(2)
+    for _ in range(30):
+        kafka.advance(86_400)
+        pipeline.watch_throttles(installation, "demo", print)
+    return journal
+
+
+def test_what_somebody_sets_long_after_a_lost_config_change_stays_beside_a_dead_broker(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    run = halted_while_moving(installation, kafka)
+    journal = dead_for_good(installation, kafka, run)
+    lists = [key for key in journal.touched() if key.key in LIST_KEYS]
+    change_late(kafka, lists, ConfigOperation.APPEND)  # the same entries, by somebody else
+    theirs = own_configs(kafka)
+    assert theirs
+    pipeline.watch_throttles(installation, "demo", print)
+    assert own_configs(kafka) == theirs
+
+
+@pytest.mark.parametrize("by_whom", ["the watch", "the run itself"])
+def test_what_somebody_moves_long_after_a_lost_call_goes_on_beside_a_dead_broker(
+    installation: Installation, kafka: SimulatedCluster, by_whom: str
+) -> None:
+    run = halted_while_moving(installation, kafka)
+    dead_for_good(installation, kafka, run)
+    move = submitted_move(installation, run)
+    kafka.alter_reassignments({move.topic_partition: move.replicas_after})
+    theirs = kafka.list_reassignments()
+    assert theirs
+    if by_whom == "the watch":
+        report = pipeline.watch_throttles(installation, "demo", print)
+        assert (report.late_moves, report.settled_runs) == ((), ())
+    else:
+        grant(installation, run)
+        with pytest.raises(StalePlanError):
+            pipeline.open_run(installation, *run_of(run))
+    assert kafka.list_reassignments() == theirs

@@ -317,3 +317,39 @@ def test_somebody_elses_move_a_month_after_a_lost_call_is_not_cancelled(
     except HaltedError as error:
         assert "somebody else is reassigning" in str(error)
     assert run.cluster.list_reassignments().get(partition) == theirs
+
+
+def reordered_by_somebody(run: SimulatedRun, order: tuple[int, ...]) -> None:
+    run.cluster.alter_reassignments({FIRST.topic_partition: order})
+    assert run.cluster.partitions[FIRST.topic_partition].replicas == order
+
+
+def test_an_order_that_somebody_changed_after_a_run_is_drift_when_it_is_executed_again(
+    tmp_path: Path,
+) -> None:
+    run = cancelled_an_hour_ago(tmp_path)
+    reordered_by_somebody(run, (3, 2, 1))
+    with pytest.raises(StalePlanError, match="orders-0"):
+        run.driver().open()
+
+
+def test_an_order_that_somebody_changed_after_a_run_stays_where_the_watch_settles_it(
+    tmp_path: Path,
+) -> None:
+    run = cancelled_an_hour_ago(tmp_path)
+    reordered_by_somebody(run, (3, 2, 1))
+    with run.ledger.journal(run.run_id).step() as step:
+        step.note_late_call("config change")
+        step.change_state(RunState.SETTLING, "a call came late")
+    assert run.end(run.driver()) is RunState.HALTED
+    assert run.cluster.partitions[FIRST.topic_partition].replicas == (3, 2, 1)
+
+
+def test_a_run_that_is_executed_again_and_cancelled_restores_the_order_of_its_own_cancel(
+    tmp_path: Path,
+) -> None:
+    run = cancelled_an_hour_ago(tmp_path)
+    run.ledger.record_decision(run.approval())
+    run.until_moving(run.driver())
+    cancelled(run)
+    assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before

@@ -123,11 +123,12 @@ class Watch:
 
     def note_late_changes(self, keys: Iterable[Key]) -> None:
         """Kafka has no compare-and-set: what a late change of a whole list took away is lost,
-        whoever wrote it.
+        whoever wrote it. A rate of theirs that was seen before may come back.
         """
         now = _settings(self.cluster)
-        for key in keys:
-            self.foreign_entries[key] &= set(_entries(now.get(key)))
+        for resource, name in keys:
+            if name in LIST_KEYS:
+                self.foreign_entries[resource, name] &= set(_entries(now.get((resource, name))))
 
     def note_late_moves(self, moving_before: Mapping[TopicPartition, tuple[int, ...]]) -> None:
         self.late |= {

@@ -141,7 +141,7 @@ class CommandExecutor:
                     "time",
                 )
             if command.changes:
-                step.touching(touched_keys)
+                step.touching(touched_keys, [change.resource_key for change in removed])
             self._record_throttle(command, rate, default_rate(observation.configs), step)
             call = step.sending([*touched_keys, *(touched for touched, _ in taken_back)])
         # Taken back first: a list may have no room for the new entries beside the old ones.

@@ -87,18 +87,23 @@ def _leaderless(moves: Iterable[Move], observation: Observation) -> Iterator[str
 
 
 def names_out_of_sync(moves: Iterable[Move], observation: Observation) -> Iterator[str]:
-    """Yield what is kept for each replica that a move keeps, on a live broker and not in sync.
+    """Yield what is kept for each replica that a move keeps, on a live broker and not in sync."""
+    for move in moves:
+        for broker_id in kept_out_of_sync(move, observation):
+            yield name_of_out_of_sync(str(move.topic_partition), broker_id)
+
+
+def kept_out_of_sync(move: Move, observation: Observation) -> list[int]:
+    """Return the live brokers whose replica a move keeps and that are not in sync.
 
     A dead broker is waited for as such: once it is back, its replicas have to catch up.
     """
-    for move in moves:
-        reassignment = observation.partitions[move.topic_partition].reassignment
-        lagging = set(observation.out_of_sync_replicas(move))
-        if reassignment is not None:
-            isr = observation.partitions[move.topic_partition].description.isr
-            lagging = set(reassignment.target) - set(reassignment.adding) - set(isr)
-        for broker_id in sorted(lagging & observation.live_broker_ids):
-            yield name_of_out_of_sync(str(move.topic_partition), broker_id)
+    partition = observation.partitions[move.topic_partition]
+    lagging = set(observation.out_of_sync_replicas(move))
+    if (reassignment := partition.reassignment) is not None:
+        lagging = set(reassignment.target) - set(reassignment.adding)
+        lagging -= set(partition.description.isr)
+    return sorted(lagging & observation.live_broker_ids)
 
 
 def _leaders_out_of_sync(done: Iterable[Move], observation: Observation) -> Iterator[str]:

@@ -37,7 +37,12 @@ from counterpoise.execution.decision_inputs import (
 )
 from counterpoise.execution.halting import back_off_text, end_state, stall_text, unreadable_text
 from counterpoise.execution.links import stalled_links
-from counterpoise.execution.observation import MoveState, Observation, moves_by_state
+from counterpoise.execution.observation import (
+    MoveState,
+    Observation,
+    moves_by_state,
+    partitions_back,
+)
 from counterpoise.execution.observe import STALE_READ_SECONDS, ObservationScope, observe
 from counterpoise.execution.progress_update import ends_soon, update_progress
 from counterpoise.execution.start_checks import check_drift, check_health
@@ -385,7 +390,8 @@ class Driver:
             mark_restored(step, restored, configs, topic_ids, pending)
             for touched in pending_restores:
                 step.restore_later(touched, why_pending(touched, observation))
-            step.at_rest(observation.submissions_at_rest())
+            at_rest = observation.submissions_at_rest()
+            step.at_rest(at_rest, back=partitions_back(self._plan.moves, at_rest, observation))
             if late_calls:
                 step.settled_late_calls(late_calls[-1].call_id)
             # A cancel that came while it settled is done with it.

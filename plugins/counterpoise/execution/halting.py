@@ -15,6 +15,7 @@ from counterpoise.execution.commands import Finish, Halt
 from counterpoise.execution.conditions import (
     dead_brokers,
     is_leaderless,
+    kept_out_of_sync,
     unavailable_since_start,
 )
 from counterpoise.execution.decision_inputs import DecisionInputs
@@ -45,7 +46,7 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import Link, RunProgress
-from counterpoise.model.words import join_names, pluralize, verb
+from counterpoise.model.words import join_names, list_brokers, pluralize, verb
 from counterpoise.units import format_rate, format_seconds
 
 _MAX_THROTTLE_GAPS = 1  # keys that somebody else removed are set again once
@@ -210,10 +211,20 @@ def _stalled_links(inputs: DecisionInputs) -> Halt | None:
             "no copy is faster: raise or delete it (`kafka-configs --entity-type brokers "
             f"--entity-default`), then {EXECUTE_AGAIN}; or check network and disk of these brokers"
         )
+    catching_up = {
+        broker_id
+        for move in inputs.moving
+        for broker_id in kept_out_of_sync(move, inputs.observation)
+    }
+    and_replicas = (
+        f", while replicas on {list_brokers(sorted(catching_up))} catch up under the same rate"
+        if catching_up
+        else ""
+    )
     return Halt(
         f"{names}: check network and disk of these brokers. Or producers write faster than "
-        f"{format_rate(run_progress.rate_bytes_per_second)} lets through: approve a higher rate "
-        f"(`counterpoise approve PLAN --rate RATE --reason TEXT`), then {EXECUTE_AGAIN}"
+        f"{format_rate(run_progress.rate_bytes_per_second)} lets through{and_replicas}: approve a "
+        f"higher rate (`counterpoise approve PLAN --rate RATE --reason TEXT`), then {EXECUTE_AGAIN}"
     )
 
 

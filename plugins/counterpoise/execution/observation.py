@@ -8,7 +8,7 @@ listed before and after the topics are described, and a partition of either list
 (KIP-455).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -306,6 +306,14 @@ class Observation:
                 at_rest.append(tp)
         return at_rest
 
+    def is_order_of_a_cancel(self, move: Move) -> bool:
+        """Return whether a cancel of this run may have left the order of a cancelled move.
+
+        Otherwise somebody reordered a partition that it never submitted, or that was back.
+        """
+        submission = self.submissions.get(move.topic_partition)
+        return submission is not None and not submission.is_back
+
     def _seconds_since(self, submission: Submission) -> float:
         return (self.observed_at - submission.submitted_at).total_seconds()
 
@@ -365,19 +373,14 @@ def moves_by_state(moves: Iterable[Move], observation: Observation) -> dict[Move
     return by_state
 
 
-def drifted_before_start(moves: Iterable[Move], observation: Observation) -> tuple[Move, ...]:
-    """Return the moves whose partition is not exactly as the plan found it.
-
-    Before the first start of a run, any of these is drift.
-    """
-
-    def is_unchanged(move: Move) -> bool:
-        partition = observation.partitions.get(move.topic_partition)
-        return (
-            partition is not None
-            and partition.reassignment is None
-            and partition.description.replicas == move.replicas_before
-            and not move.is_of_another_topic(partition.topic_id)
-        )
-
-    return tuple(move for move in moves if not is_unchanged(move))
+def partitions_back(
+    moves: Iterable[Move], at_rest: Collection[TopicPartition], observation: Observation
+) -> list[TopicPartition]:
+    """Return those of the partitions at rest that have exactly the replicas of before."""
+    known = {move.topic_partition: move for move in moves}
+    return [
+        tp
+        for tp in at_rest
+        if (present := observation.partitions.get(tp)) is not None
+        and present.description.replicas == known[tp].replicas_before
+    ]

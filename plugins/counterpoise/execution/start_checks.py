@@ -4,6 +4,7 @@ check_drift(plan, RunState.APPROVED, observation)     # raises StalePlanError
 check_health(plan, observation)                       # raises RefusedError
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from counterpoise.errors import RefusedError, StalePlanError
@@ -12,7 +13,6 @@ from counterpoise.execution.halting import different_versions
 from counterpoise.execution.observation import (
     MoveState,
     Observation,
-    drifted_before_start,
     moves_by_state,
 )
 from counterpoise.execution.throttling.targets import broker_resource
@@ -34,7 +34,7 @@ def check_drift(plan: RebalancePlan, state: RunState, observation: Observation) 
             f"({join_names(foreign)}); wait for their end"
         )
     if state is RunState.APPROVED:
-        drifted = drifted_before_start(plan.moves, observation)
+        drifted = _drifted_before_start(plan.moves, observation)
     else:
         drifted = _drifted_since_start(plan, observation)
     if drifted:
@@ -60,9 +60,34 @@ def _check_cordoning(plan: RebalancePlan, observation: Observation) -> None:
         )
 
 
+def _drifted_before_start(moves: Iterable[Move], observation: Observation) -> tuple[Move, ...]:
+    """Return the moves whose partition is not exactly as the plan found it.
+
+    Before the first start of a run, any of these is drift.
+    """
+
+    def is_unchanged(move: Move) -> bool:
+        partition = observation.partitions.get(move.topic_partition)
+        return (
+            partition is not None
+            and partition.reassignment is None
+            and partition.description.replicas == move.replicas_before
+            and not move.is_of_another_topic(partition.topic_id)
+        )
+
+    return tuple(move for move in moves if not is_unchanged(move))
+
+
 def _drifted_since_start(plan: RebalancePlan, observation: Observation) -> tuple[Move, ...]:
     drifted_states = (MoveState.DRIFTED, MoveState.FOREIGN, MoveState.GONE)
-    return tuple(move for move in plan.moves if observation.state_of(move) in drifted_states)
+
+    def has_drifted(move: Move) -> bool:
+        state = observation.state_of(move)
+        if state is MoveState.CANCELLED:
+            return not observation.is_order_of_a_cancel(move)
+        return state in drifted_states
+
+    return tuple(filter(has_drifted, plan.moves))
 
 
 def check_health(plan: RebalancePlan, observation: Observation) -> None:

@@ -141,4 +141,5 @@ def _submission(row: sa.Row[tuple[object, ...]]) -> Submission:
         row.done_at,
         row.asked_broker_id,
         target,
+        row.back_at,
     )

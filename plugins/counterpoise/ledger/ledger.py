@@ -353,7 +353,7 @@ class Ledger:
     ) -> dict[TopicPartition, str]:
         """Return what `read_submitted_by_ended_runs` does."""
         with self._transactions.reading() as connection:
-            return read_submitted_by_ended_runs(connection, cluster, targets)
+            return read_submitted_by_ended_runs(connection, cluster, targets, self._clock())
 
     def moved_after(self, run: Run) -> dict[TopicPartition, str]:
         """Return the partitions that later runs of the cluster moved, each with the run's id."""

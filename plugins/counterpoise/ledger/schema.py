@@ -162,6 +162,9 @@ moves = sa.Table(
     # Submitted last, like "4,2,3"; "" for a cancel, and when a run ends with nothing of it under
     # way; null in rows from before 0004.
     sa.Column("target", sa.Text),
+    # When a run ended with the partition exactly as before it; earlier than `submitted_at`: since
+    # then it was submitted again.
+    sa.Column("back_at", UtcDateTime),
 )
 
 elections = sa.Table(

@@ -16,7 +16,7 @@ whoever watches the throttles settles the run once more.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -37,7 +37,7 @@ from counterpoise.ledger.touched import joined_entries, read_touched_keys, remai
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
-from counterpoise.model.kafka import RATE_KEYS, ConfigResource
+from counterpoise.model.kafka import RATE_KEYS, ConfigResource, ResourceKey
 from counterpoise.model.run import (
     CHANGED_BY_SOMEBODY_ELSE,
     ENDED_STATES,
@@ -154,13 +154,16 @@ class Step:
 
     # -- config keys
 
-    def touching(self, keys: Iterable[TouchedKey]) -> None:
+    def touching(
+        self, keys: Iterable[TouchedKey], changed_by_others: Collection[ResourceKey] = ()
+    ) -> None:
         """Record the intent to change keys, with their earlier values.
 
         While a key is ours its first earlier value stays, and new entries, or another rate, are
         added to what is ours; an earlier rate stays ours until `read_back`. A key that was restored
         since (the run halted and was started again) begins anew, and so does that of a topic made
-        again under the same name; what a call without an answer may still write stays ours.
+        again under the same name; what a call without an answer may still write stays ours. What
+        somebody else changed meanwhile has another earlier value: theirs.
         """
         with self._writing() as connection:
             known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
@@ -172,11 +175,13 @@ class Step:
                     continue
                 is_same_topic = earlier.topic_id == touched.topic_id
                 renewed: dict[str, object] = {"during_value": None, "outcome": ""}
+                if touched.resource_key in changed_by_others:
+                    renewed |= {"before_value": touched.before_value}
                 if not is_same_topic or earlier.restored_at is not None:
                     renewed |= {"after_value": None, "restored_at": None, **self._intent(touched)}
                 if is_same_topic and (earlier.restored_at is None or earlier.has_unanswered_call):
                     renewed["ours"] = joined_entries(earlier.written_value, touched.written_value)
-                self._update_key(connection, touched, **renewed)
+                self._update_keys(connection, [touched], **renewed)
 
     def sending(self, keys: Iterable[TouchedKey]) -> str:
         """Record that a change of these keys is sent now; return the name of the call.
@@ -212,7 +217,7 @@ class Step:
             known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
             for touched, removed in keys:
                 ours = remaining_entries(known[touched.resource_key].written_value, removed)
-                self._update_key(connection, touched, ours=ours)
+                self._update_keys(connection, [touched], ours=ours)
 
     def clear_unanswered_calls(self, keys: Iterable[TouchedKey]) -> None:
         """Record that every change that was sent of these keys was applied, or never will be."""
@@ -230,7 +235,7 @@ class Step:
                 values = {"during_value": value}
                 if touched.key in RATE_KEYS and not touched.has_unanswered_call:
                     values["ours"] = value
-                self._update_key(connection, touched, **values)
+                self._update_keys(connection, [touched], **values)
 
     def restoring_answered(self, keys: Iterable[TouchedKey]) -> None:
         """Record that a change which takes back all that is ours in these keys was answered."""
@@ -238,14 +243,15 @@ class Step:
             self._update_keys(connection, keys, outcome=TAKEN_BACK)
 
     def restored(self, touched: TouchedKey, after_value: str | None, outcome: str) -> None:
-        values = {"after_value": after_value, "restored_at": self.clock(), "outcome": outcome}
+        restored_at = sa.func.coalesce(touched_keys.c.restored_at, self.clock())
+        values = {"after_value": after_value, "restored_at": restored_at, "outcome": outcome}
         with self._writing() as connection:
-            self._update_key(connection, touched, **values)
+            self._update_keys(connection, [touched], **values)
 
     def restore_later(self, touched: TouchedKey, outcome: str) -> None:
         """Record why a key cannot be restored now; its restore stays pending."""
         with self._writing() as connection:
-            self._update_key(connection, touched, outcome=outcome)
+            self._update_keys(connection, [touched], outcome=outcome)
 
     def reopen_keys(self, keys: Iterable[TouchedKey] | None = None) -> None:
         """Record that keys which were restored have to be restored again, since a call came late:
@@ -317,14 +323,16 @@ class Step:
         answered_at = sa.func.coalesce(moves.c.answered_at, self.clock())
         self._mark_moves(partitions, {"asked_broker_id": None, "answered_at": answered_at})
 
-    def at_rest(self, partitions: Iterable[TopicPartition]) -> None:
+    def at_rest(
+        self, partitions: Iterable[TopicPartition], back: Iterable[TopicPartition] = ()
+    ) -> None:
         """Record that nothing of what was submitted is under way any more: whoever moves these
-        partitions where the run did is somebody else.
-
-        Where a call may still come late, its target stays on record.
+        partitions where the run did is somebody else; so is who reorders those that are `back`,
+        exactly as before the run. Where a call may still come late, its target stays on record.
         """
         may_come_late = moves.c.asked_broker_id.is_not(None)
         self._mark_moves(partitions, {"target": sa.case((may_come_late, moves.c.target), else_="")})
+        self._mark_moves(back, {"back_at": self.clock()})
 
     def done(self, partitions: Iterable[TopicPartition]) -> None:
         now = self.clock()
@@ -369,10 +377,6 @@ class Step:
             return
         where = [touched_keys.c[name] == sa.bindparam(f"this_{name}") for name in _KEY_COLUMNS]
         connection.execute(touched_keys.update().where(*where).values(**values), rows)
-
-    def _update_key(self, connection: sa.Connection, touched: TouchedKey, **values: object) -> None:
-        where = [touched_keys.c[name] == value for name, value in self._key(touched).items()]
-        connection.execute(touched_keys.update().where(*where).values(**values))
 
     def _update_of_a_move(self, **values: object) -> sa.Update:
         """Return the update of one row, with the parameters this_topic and this_partition."""

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from counterpoise.ledger.schema import moves, runs
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.run import LOOKED_AFTER_STATES
+from counterpoise.model.run import LOOKED_AFTER_STATES, LOST_AFTER
 
 
 def read_moved_after(
@@ -26,12 +26,17 @@ def read_moved_after(
 
 
 def read_submitted_by_ended_runs(
-    connection: sa.Connection, cluster: str, targets: Mapping[TopicPartition, tuple[int, ...]]
+    connection: sa.Connection,
+    cluster: str,
+    targets: Mapping[TopicPartition, tuple[int, ...]],
+    now: datetime,
 ) -> dict[TopicPartition, str]:
     """Return the id of the ended run that last submitted each partition with this target.
 
-    Without partitions that no ended run submitted so, or that had arrived there.
+    Without partitions that no ended run submitted so, that had arrived there, or whose call is
+    taken for lost.
     """
+    has_no_answer = moves.c.answered_at.is_(None) | moves.c.asked_broker_id.is_not(None)
     query = (
         sa.select(moves.c.run_id, moves.c.topic, moves.c.partition, moves.c.target)
         .join(runs, runs.c.run_id == moves.c.run_id)
@@ -40,6 +45,7 @@ def read_submitted_by_ended_runs(
             runs.c.state.in_(LOOKED_AFTER_STATES),
             moves.c.topic.in_({tp.topic for tp in targets}),
             moves.c.done_at.is_(None),
+            sa.not_(has_no_answer & (moves.c.submitted_at <= now - LOST_AFTER)),
         )
         .order_by(moves.c.submitted_at)
     )

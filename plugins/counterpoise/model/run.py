@@ -8,7 +8,7 @@ nobody has started.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -55,6 +55,9 @@ TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
 # An event of a run: why its plan was requested, as somebody typed it or an asset event had it.
 WHY_REQUESTED: Final = "reason"
 # The outcome of a config key in which nothing of ours was left, and that is not as before.
+# A process that was stopped for so long, and then applies what it holds, was never seen; a broker
+# that is dead for good would keep calls to it open for ever.
+LOST_AFTER: Final = timedelta(days=1)
 CHANGED_BY_SOMEBODY_ELSE: Final = "changed by somebody else; left as it is"
 
 # The outcome, until it is read back, of a key whose restoring change was answered.
@@ -162,6 +165,12 @@ class Submission:
     # Submitted last, also where it was cancelled since; () when nothing of it can be under way any
     # more, and for a cancel of earlier releases; None in rows of still earlier ones.
     target: tuple[int, ...] | None = None
+    back_at: datetime | None = None  # a run ended with the partition exactly as before
+
+    @property
+    def is_back(self) -> bool:
+        """Return whether the partition was back as before, and was not submitted since."""
+        return self.back_at is not None and self.back_at >= self.submitted_at
 
     @property
     def may_come_late(self) -> bool:
@@ -177,6 +186,10 @@ class Submission:
     def is_over(self) -> bool:
         """Return whether whoever moves the partition now is somebody else."""
         return self.done_at is not None or self.is_at_rest
+
+    def is_lost(self, now: datetime) -> bool:
+        """Return whether a call that nobody answered is taken for lost."""
+        return self.may_come_late and now - self.submitted_at >= LOST_AFTER
 
     def may_have_asked_for(self, target: tuple[int, ...]) -> bool:
         """Return whether a call that nobody answered wanted these replicas."""

@@ -4,9 +4,8 @@ open_run(installation, run_id, fingerprint)
 execute_step(installation, run_id, fingerprint, log)     # seconds to wait; None: all is done
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -19,20 +18,19 @@ from counterpoise.approval import (
     why_two_people,
 )
 from counterpoise.errors import NotApprovedError, RefusedError, UnknownOutcomeError
-from counterpoise.execution import Driver, ExecutionOptions, restore_pending
-from counterpoise.execution.leftovers import late_moves_by_run
+from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import find_active_requests
 from counterpoise.model.kafka import ResourceKey
-from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.provider import profile_of
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.words import join_names
 from counterpoise.pipeline.approving import check_plan_rules
+from counterpoise.pipeline.leftovers import restore_pending_of
 from counterpoise.rule_approvals import check_still_holds
 
 Log = Callable[[str], None]
@@ -197,60 +195,6 @@ def _unanswered_keys(keys: Iterable[TouchedKey]) -> set[ResourceKey]:
         for touched in keys
         if touched.resource.is_topic and touched.has_unanswered_call
     }
-
-
-def restore_pending_of(
-    installation: Installation, admin: ClusterAdmin, cluster: str
-) -> tuple[list[TouchedKey], list[TouchedKey]]:
-    """Restore the config keys of ended runs; return those restored now, and those still pending.
-
-    Nothing is restored while a run is under way, or a move of an ended one, which Kafka did not let
-    cancel: they may need the same keys. Newest first: what an older run wrote may be what a newer
-    one found before it. Raises StepLockHeldError while another process works on the cluster.
-    """
-    restored: list[TouchedKey] = []
-    pending: list[TouchedKey] = []
-    ledger = installation.ledger
-    with ledger.step(cluster) as step:
-        runs = ledger.runs(cluster=cluster, were_started=True)
-        if any(run.state in UNDER_WAY_STATES for run in runs):
-            return restored, pending
-        if in_flight := late_moves_of(installation, admin, runs):
-            return restored, _pending_until_arrived(installation, in_flight)
-        for run in runs:
-            journal = ledger.journal(run.run_id)
-            now_restored, still_pending = restore_pending(admin, journal, step.of_run(run.run_id))
-            restored += now_restored
-            pending += still_pending
-    return restored, pending
-
-
-def late_moves_of(
-    installation: Installation, reader: ClusterReader, runs: Sequence[Run]
-) -> dict[str, tuple[Move, ...]]:
-    """Return the moves of ended runs that are under way, by the run's id; `runs` are newest first.
-
-    Raises StoreError where a plan cannot be read.
-    """
-    reassignments = reader.list_reassignments()
-    if not reassignments:
-        return {}
-    plans = (
-        (run, installation.plan_of(run), submissions)
-        for run in runs
-        if (submissions := installation.ledger.journal(run.run_id).unfinished_submissions())
-    )
-    return {run.run_id: moves for run, moves in late_moves_by_run(plans, reassignments)}
-
-
-def _pending_until_arrived(
-    installation: Installation, in_flight: Mapping[str, Sequence[Move]]
-) -> list[TouchedKey]:
-    """Return the pending keys of all runs of a cluster, with why they are still in force."""
-    run_id, moves = next(iter(in_flight.items()))
-    why = f"{moves[0].topic_partition} of run {run_id} is still in flight: restored after its end"
-    pending = installation.ledger.journal(run_id).pending_restores()
-    return [replace(t, outcome=why) for t in pending if t.restored_at is None]
 
 
 def execute_step(

@@ -9,7 +9,7 @@ broker that was frozen applies what it was sent long ago when it wakes.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from counterpoise.execution.decision_inputs import QUIET_SECONDS
@@ -23,7 +23,7 @@ from counterpoise.execution.throttling.targets import (
     list_entries,
 )
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
-from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, TouchedKey
+from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, LOST_AFTER, TouchedKey
 from counterpoise.model.words import pluralize
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def restore_pending(
 
     Compare-then-set, as at the end of a run: a key that somebody changed since is left as it is.
     Keys with a change that nobody answered are read again until every broker has answered: by then
-    the change has been applied, or never will be. A broker that is not registered any more applies
+    the change has been applied, or never will be; beside a broker that stays dead, for a day. A
+    broker that is not registered any more applies
     nothing: its keys stay pending, since the cluster keeps its config for when it registers again.
     """
     keys = [touched for touched in journal.touched() if is_pending_restore(touched)]
@@ -70,11 +71,12 @@ def restore_pending(
         for touched in keys
         if touched.restored_at is None and touched not in restored
     ]
-    # Calls without an answer that can change nothing any more.
-    if do_all_respond:
-        now, still_pending = step.clock(), {touched.resource_key for touched in pending}
-        settled = (touched for touched in keys if touched.resource_key not in still_pending)
-        step.clear_unanswered_calls(filter(lambda touched: _is_quiet(touched, now), settled))
+    still_pending = {touched.resource_key for touched in pending}
+    settled = (touched for touched in keys if touched.resource_key not in still_pending)
+    waited = timedelta(seconds=QUIET_SECONDS) if do_all_respond else LOST_AFTER
+    step.clear_unanswered_calls(
+        t for t in settled if _was_restored(t, before=step.clock() - waited)
+    )
     unregistered = [t for t in keys if _is_unregistered(t, cluster.registered_broker_ids)]
     step.clear_unanswered_calls(unregistered)
     return tuple(restored), tuple(pending)
@@ -90,11 +92,9 @@ def _explained(touched: TouchedKey, registered: frozenset[int] | None, step: "St
     return replace(touched, outcome=outcome)
 
 
-def _is_quiet(touched: TouchedKey, now: datetime) -> bool:
+def _was_restored(touched: TouchedKey, before: datetime) -> bool:
     """Return whether a call on its way when the key was restored has been applied, or is lost."""
-    if touched.restored_at is None:
-        return False
-    return (now - touched.restored_at).total_seconds() >= QUIET_SECONDS
+    return touched.restored_at is not None and touched.restored_at <= before
 
 
 def mark_restored(

@@ -1,0 +1,91 @@
+"""What ended runs of a cluster left: config keys to restore, and moves that came late.
+
+restored, pending = restore_pending_of(installation, admin, "prod-eu")
+late_moves_of(installation, admin, runs)      # {run id: moves that are under way}
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from counterpoise.execution import restore_pending
+from counterpoise.execution.leftovers import late_moves_by_run
+from counterpoise.installation import Installation
+from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.plan import Move
+from counterpoise.model.run import UNDER_WAY_STATES, Run, Submission, TouchedKey
+
+if TYPE_CHECKING:
+    from counterpoise.ledger import Journal, Step
+
+
+def restore_pending_of(
+    installation: Installation, admin: ClusterAdmin, cluster: str
+) -> tuple[list[TouchedKey], list[TouchedKey]]:
+    """Restore the config keys of ended runs; return those restored now, and those still pending.
+
+    Nothing is restored while a run is under way, or a move of an ended one, which Kafka did not let
+    cancel: they may need the same keys. Newest first: what an older run wrote may be what a newer
+    one found before it. Raises StepLockHeldError while another process works on the cluster.
+    """
+    restored: list[TouchedKey] = []
+    pending: list[TouchedKey] = []
+    ledger = installation.ledger
+    with ledger.step(cluster) as step:
+        runs = ledger.runs(cluster=cluster, were_started=True)
+        if any(run.state in UNDER_WAY_STATES for run in runs):
+            return restored, pending
+        for run in runs:
+            _give_up_lost_calls(ledger.journal(run.run_id), step.of_run(run.run_id))
+        if in_flight := late_moves_of(installation, admin, runs):
+            return restored, _pending_until_arrived(installation, in_flight)
+        for run in runs:
+            journal = ledger.journal(run.run_id)
+            now_restored, still_pending = restore_pending(admin, journal, step.of_run(run.run_id))
+            restored += now_restored
+            pending += still_pending
+    return restored, pending
+
+
+def _give_up_lost_calls(journal: "Journal", step: "Step") -> None:
+    """Record that calls about moves which nobody answered in a day are applied by nobody: who makes
+    the same move now is somebody else.
+    """
+    now, submissions = step.clock(), journal.unfinished_submissions()
+    if lost := [tp for tp, submission in submissions.items() if submission.is_lost(now)]:
+        with step.together():
+            step.outcomes_known(lost)
+            step.at_rest(lost)
+
+
+def late_moves_of(
+    installation: Installation, reader: ClusterReader, runs: Sequence[Run]
+) -> dict[str, tuple[Move, ...]]:
+    """Return the moves of ended runs that are under way, by the run's id; `runs` are newest first.
+
+    Raises StoreError where a plan cannot be read.
+    """
+    reassignments = reader.list_reassignments()
+    if not reassignments:
+        return {}
+    now = installation.clock()
+
+    def not_lost(run: Run) -> dict[TopicPartition, Submission]:
+        submissions = installation.ledger.journal(run.run_id).unfinished_submissions()
+        return {
+            tp: submission for tp, submission in submissions.items() if not submission.is_lost(now)
+        }
+
+    plans = ((run, installation.plan_of(run), sent) for run in runs if (sent := not_lost(run)))
+    return {run.run_id: moves for run, moves in late_moves_by_run(plans, reassignments)}
+
+
+def _pending_until_arrived(
+    installation: Installation, in_flight: Mapping[str, Sequence[Move]]
+) -> list[TouchedKey]:
+    """Return the pending keys of all runs of a cluster, with why they are still in force."""
+    run_id, moves = next(iter(in_flight.items()))
+    why = f"{moves[0].topic_partition} of run {run_id} is still in flight: restored after its end"
+    pending = installation.ledger.journal(run_id).pending_restores()
+    return [replace(t, outcome=why) for t in pending if t.restored_at is None]
