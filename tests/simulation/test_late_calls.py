@@ -12,6 +12,7 @@ import pytest
 from counterpoise.errors import HaltedError, RunConflictError
 from counterpoise.execution import late_moves
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.ledger import Step
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -23,6 +24,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import SettingBefore
 from counterpoise.model.run import RunState
 from counterpoise.pipeline.emergency_stop import stop_from_plan
+from tests.support.crashes import Crash
 from tests.support.promises import Watch
 from tests.support.runs import (
     FOUR_BROKERS,
@@ -253,3 +255,37 @@ def test_a_move_that_was_sent_again_is_waited_for_until_who_got_the_first_call_r
     assert not run.cluster.list_reassignments()
     assert own_configs(run.cluster) == {}
     assert not [s for s in run.ledger.journal(run.run_id).submissions().values() if s.may_come_late]
+
+
+def test_a_move_whose_process_was_killed_in_a_call_to_a_broker_that_hangs_stays_throttled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker keeps its session; which one was asked, nobody could record."""
+    run = SimulatedRun.make(tmp_path)
+    submitting = Step.submitting
+
+    def then_hangs(step: Step, targets: Any) -> None:
+        run.cluster.freeze_broker(3)
+        run.cluster.brokers[3].fenced_at = None
+        run.cluster.addressed_broker = 3
+        submitting(step, targets)
+
+    def die(*_: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(Step, "submitting", then_hangs)
+        patch.setattr(Step, "unanswered", die)
+        run.until_moving(run.driver())
+    let_step_locks_run_out(run.ledger)
+    run.cluster.addressed_broker = 1
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError, match="cancel"):
+        run.driver().step()
+    until, driver = run.cluster.now + 300, run.driver()
+    while run.cluster.now < until and (wait := driver.settle_step()) is not None:
+        run.cluster.advance(wait)
+    run.cluster.thaw_broker(3)
+    run.cluster.advance(1)
+    assert run.cluster.list_reassignments(), "it applies what it was sent"
+    assert own_configs(run.cluster)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from counterpoise.errors import HaltedError
+from counterpoise.errors import HaltedError, UnknownOutcomeError
 from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
@@ -475,3 +475,44 @@ def test_what_the_run_waited_for_does_not_count_against_its_settling(tmp_path: P
     assert run.end(run.driver()) is RunState.HALTED
 
     assert not own_configs(run.cluster), run.run.reason
+
+
+# -- cancels that nobody answers
+
+
+LARGE = 3_000_000_000_000
+LARGE_MOVE = move("orders-0", "1 2 3", "4 2 3", size=LARGE)
+
+
+def cancelled_in_vain(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedRun:
+    run = made_by_hand(folder, f"orders-0: 1 2 3 size={LARGE}", LARGE_MOVE)
+    run.until_moving(run.driver())
+
+    def no_answer(*_: object, **__: object) -> None:
+        raise UnknownOutcomeError("no answer", broker_id=1)
+
+    monkeypatch.setattr(run.cluster, "alter_reassignments", no_answer)
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        run.driver().step()
+    return run
+
+
+def test_a_gap_is_closed_also_while_cancels_have_no_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = cancelled_in_vain(tmp_path, monkeypatch)
+    run.cluster.alter_configs([ConfigChange(at_broker(4), FOLLOWER_RATE, ConfigOperation.DELETE)])
+    settle_for(run, 20)
+    assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}
+
+
+def test_cancels_without_effect_have_an_end_although_the_copies_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = cancelled_in_vain(tmp_path, monkeypatch)
+    driver, began_at = run.driver(), run.cluster.now
+    while (wait := driver.settle_step()) is not None:
+        run.cluster.advance(max(wait, 20.0))
+        assert run.cluster.now - began_at < 1800
+    assert "1 partition is still in flight: orders-0" in run.run.reason

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -595,6 +596,7 @@ def dead_for_good(
         step.sending(lists)
         step.submitting({move.topic_partition: move.replicas_after})
         step.unanswered([move.topic_partition], 2)
+        step.settled([move.topic_partition])  # as at the end of the run
     kafka.kill_broker(2)
     for _ in range(30):
         kafka.advance(86_400)
@@ -633,3 +635,81 @@ def test_what_somebody_moves_long_after_a_lost_call_goes_on_beside_a_dead_broker
         with pytest.raises(StalePlanError):
             pipeline.open_run(installation, *run_of(run))
     assert kafka.list_reassignments() == theirs
+
+
+def lost_submit(installation: Installation, kafka: SimulatedCluster) -> pipeline.PlannedRun:
+    """A run was cancelled whose first call was lost, with a broker that dies for good: none of the
+    plan's.
+    """
+    kafka.brokers[9] = replace(kafka.brokers[2])
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    kafka.fail_next("alter_reassignments", UnknownOutcomeError("no answer", broker_id=9))
+    journal = installation.ledger.journal(run["run_id"])
+    while not journal.submissions():
+        kafka.advance(pipeline.execute_step(installation, *run_of(run), print) or 0)
+    kafka.kill_broker(9)
+    halted(installation, kafka, run)
+    assert own_configs(kafka) == {}
+    return run
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+@pytest.mark.parametrize("what", ["order", "move"])
+def test_who_changes_a_partition_days_after_a_lost_call_is_somebody_else(
+    installation: Installation, kafka: SimulatedCluster, what: str, is_watched: bool
+) -> None:
+    run = lost_submit(installation, kafka)
+    move = submitted_move(installation, run)
+    for _ in range(3):
+        kafka.advance(86_400)
+        if is_watched:
+            pipeline.watch_throttles(installation, "demo", print)
+    theirs = move.replicas_after if what == "move" else move.replicas_before[::-1]
+    kafka.alter_reassignments({move.topic_partition: theirs})
+    grant(installation, run)
+    with pytest.raises(StalePlanError):
+        pipeline.open_run(installation, *run_of(run))
+
+
+def given_up(
+    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> pipeline.PlannedRun:
+    """A cancelled run has ended with moves in flight, since no cancel was answered."""
+    for partition in kafka.partitions.values():
+        partition.size_bytes = 3e13
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    until_moving(installation, kafka, run)
+
+    def no_answer(*_: object, **__: object) -> None:
+        raise UnknownOutcomeError("no answer", broker_id=2)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka, "alter_reassignments", no_answer)
+        halted(installation, kafka, run)
+    assert kafka.list_reassignments()
+    return run
+
+
+@pytest.mark.parametrize("hours", [1, 25])
+def test_moves_whose_cancels_nobody_answered_stay_throttled(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    hours: int,
+) -> None:
+    given_up(installation, kafka, monkeypatch)
+    kafka.advance(3600 * hours)  # Airflow was down
+    monkeypatch.setattr(time, "sleep", kafka.advance)
+    monkeypatch.setattr(watching, "_MAX_SETTLE_SECONDS", 1.0)
+    pipeline.watch_throttles(installation, "demo", print)
+    assert not kafka.list_reassignments() or own_configs(kafka)
+
+
+def test_keys_that_wait_for_moves_are_not_said_to_wait_for_brokers(
+    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = given_up(installation, kafka, monkeypatch)
+    outcomes = {key.outcome for key in installation.ledger.journal(run["run_id"]).touched()}
+    assert outcomes == {"not restored yet: the watch tries again"}

@@ -353,3 +353,74 @@ def test_a_run_that_is_executed_again_and_cancelled_restores_the_order_of_its_ow
     run.until_moving(run.driver())
     cancelled(run)
     assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before
+
+
+def test_a_worker_whose_clock_is_behind_restores_the_order_of_its_own_cancel(
+    tmp_path: Path,
+) -> None:
+    run = cancelled_an_hour_ago(tmp_path)
+    run.cluster.now -= 7200
+    run.ledger.record_decision(run.approval())
+    run.until_moving(run.driver())
+    cancelled(run)
+    assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before
+
+
+def reordered_half_way(folder: Path) -> SimulatedRun:
+    """A run was cancelled between the two reassignments of a partition, which somebody reordered an
+    hour later.
+    """
+    both = move("orders-0", "1 2 3", "4 5 3", size=3_000_000)
+    picture = "orders-0: 1 2 3 size=3000000"
+    run = SimulatedRun.of_moves(folder, picture, both, racks=f"{FOUR_BROKERS} 5=a")
+    driver = run.driver()
+    run.until_moving(driver)
+    partition = run.cluster.partitions[both.topic_partition]
+    while partition.is_moving:
+        run.cluster.advance(0.5)
+    assert partition.replicas == (1, 5, 3)
+    cancelled(run)
+    run.cluster.advance(3600)
+    run.cluster.alter_reassignments({both.topic_partition: (3, 5, 1)})
+    return run
+
+
+def test_an_order_that_somebody_changed_half_way_is_drift(tmp_path: Path) -> None:
+    run = reordered_half_way(tmp_path)
+    with pytest.raises(StalePlanError, match="orders-0"):
+        run.driver().open()
+
+
+def test_an_order_that_somebody_changed_half_way_stays_where_the_watch_settles_it(
+    tmp_path: Path,
+) -> None:
+    run = reordered_half_way(tmp_path)
+    with run.ledger.journal(run.run_id).step() as step:
+        step.note_late_call("config change")
+        step.change_state(RunState.SETTLING, "a call came late")
+    assert run.end(run.driver()) is RunState.HALTED
+    assert run.cluster.partitions[FIRST.topic_partition].replicas == (3, 5, 1)
+
+
+def test_who_makes_a_move_whose_late_call_was_cancelled_is_somebody_else(tmp_path: Path) -> None:
+    """While the newer run, which cancelled it, is still under way."""
+    run = a_run(tmp_path, OTHER)
+    run.until_moving(run.driver())
+    earlier_id = run.run_id
+    cancelled(run)
+    partition = OTHER.topic_partition
+    with run.ledger.journal(earlier_id).step() as step:
+        step.submitting({partition: OTHER.replicas_after})
+        step.unanswered([partition], 3)
+    approve_newer_plan(run, plan_of(FIRST))
+    run.rate = 1_000  # it takes most of an hour
+    run.until_moving(run.driver())
+    run.cluster.alter_reassignments({partition: OTHER.replicas_after})  # the late call
+    while partition in run.cluster.list_reassignments():
+        run.cluster.advance(run.driver().step() or 0)
+    run.cluster.advance(60)
+    run.cluster.alter_reassignments({partition: OTHER.replicas_after})
+    theirs = run.cluster.list_reassignments()[partition]
+    with pytest.raises(HaltedError, match="somebody else is reassigning"):
+        run.driver().step()
+    assert run.cluster.list_reassignments().get(partition) == theirs

@@ -1,6 +1,6 @@
 """Carries out the commands of a run: each becomes one change of the cluster, recorded beforehand.
 
-    wait_seconds = CommandExecutor(admin, journal, log, may_resize=False).apply(
+    wait_seconds = CommandExecutor(admin, journal, plan, throttles, log).apply(
         command, observation, rate_bytes_per_second, step
     )
 
@@ -32,12 +32,13 @@ from counterpoise.execution.recorded_calls import AnyResults, RecordedCalls, nam
 from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
 from counterpoise.execution.throttling.restore import keys_touched_by
-from counterpoise.execution.throttling.targets import default_rate, list_entries
+from counterpoise.execution.throttling.targets import WantedThrottles, default_rate, list_entries
 from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_answer
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import CallResults, ConfigResource
-from counterpoise.model.plan import Move
+from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.request import Goal
 from counterpoise.model.run import TouchedKey
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
@@ -65,15 +66,15 @@ class CommandExecutor:
         self,
         admin: ClusterAdmin,
         journal: "Journal",
+        plan: RebalancePlan,
+        throttles: WantedThrottles,
         log: Callable[[str], None],
-        *,
-        may_resize: bool,
     ) -> None:
-        """Prepare for one run.
-
-        `may_resize` lifts the cluster's guard over the number of replicas (KIP-860).
-        """
-        self._admin, self._journal, self._log, self._may_resize = admin, journal, log, may_resize
+        """Prepare for one run; `throttles` are all that it may ever set."""
+        self._admin, self._journal, self._log = admin, journal, log
+        self._planned_lists = throttles.lists
+        # Lifts the cluster's guard over the number of replicas (KIP-860).
+        self._may_resize = plan.goal is Goal.REPLICATION_FACTOR
         self._calls = RecordedCalls(admin, journal, log)
 
     def apply(self, command: Command, observation: Observation, rate: int, step: "Step") -> float:
@@ -128,7 +129,12 @@ class CommandExecutor:
     ) -> float:
         pending = self._journal.pending_restores() if command.changes else ()
         touched_keys = keys_touched_by(
-            command.changes, observation.configs, observation.topic_ids, pending
+            command.changes,
+            observation.configs,
+            observation.topic_ids,
+            pending,
+            observation.touched_keys,
+            self._planned_lists,
         )
         taken_back = [*command.taken_back, *command.restored]
         with step.together(is_current=True):
@@ -141,7 +147,7 @@ class CommandExecutor:
                     "time",
                 )
             if command.changes:
-                step.touching(touched_keys, [change.resource_key for change in removed])
+                step.touching(touched_keys)
             self._record_throttle(command, rate, default_rate(observation.configs), step)
             call = step.sending([*touched_keys, *(touched for touched, _ in taken_back)])
         # Taken back first: a list may have no room for the new entries beside the old ones.
@@ -251,6 +257,11 @@ class CommandExecutor:
             self.record_event("no answer", str(error), step)
             return OBSERVE_AGAIN_SECONDS
         self._calls.record_errors("reassignment", results, step)
+        with step.together():  # what came late is over
+            for run_id, partitions in partitions_by_run.items():
+                cancelled = [tp for tp in partitions if tp in results.accepted]
+                step.of_run(run_id).outcomes_known(cancelled)
+                step.of_run(run_id).at_rest(cancelled)
         _raise_if_refused("reassignment", results, harmless=_OVERTAKEN)
         return OBSERVE_AGAIN_SECONDS
 

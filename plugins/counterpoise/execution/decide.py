@@ -105,12 +105,15 @@ def reason_to_wait(command: Command) -> WaitReason | None:
     if isinstance(command, Wait):
         return command.reason
     what = _CHANGES.get(type(command))
-    return WithoutEffect(what) if what else None
+    cancels = isinstance(command, Cancel | CancelLate)
+    return WithoutEffect(what, cancels=cancels) if what else None
 
 
 def _next_command(inputs: DecisionInputs) -> Command:
     if halt := reason_to_halt(inputs):
         return halt
+    if gap := _gap_between_cancels(inputs, inputs.pending):
+        return gap
     if late := inputs.observation.conditions.late_reassignments:
         return _cancel_late(inputs, late)
     if stuck := inputs.by_state[MoveState.STUCK]:
@@ -129,6 +132,17 @@ def _next_command(inputs: DecisionInputs) -> Command:
     if batch:
         return Submit(batch)
     return _wait_for_moves(inputs) or _next_election(inputs)
+
+
+def _gap_between_cancels(inputs: DecisionInputs, remaining: Sequence[Move] = ()) -> Command | None:
+    """Return what closes a gap that was there at the observation before, too.
+
+    A cancel comes first, since it ends what copies; where it had no effect, the gap is closed, and
+    then it is sent again.
+    """
+    observations = inputs.run_progress.unthrottled_observations
+    is_closed_now = observations and observations % 2 == 0
+    return throttle_command(inputs, inputs.moving, (), remaining) if is_closed_now else None
 
 
 def _next_batch(inputs: DecisionInputs) -> tuple[Move, ...]:
@@ -166,6 +180,8 @@ def settle_command(inputs: DecisionInputs) -> Command:
 
 
 def _settle_command(inputs: DecisionInputs) -> Command:
+    if gap := _gap_between_cancels(inputs):
+        return gap
     if late := inputs.observation.conditions.late_reassignments:
         return _cancel_late(inputs, late)
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes

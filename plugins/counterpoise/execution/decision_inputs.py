@@ -18,6 +18,7 @@ from counterpoise.execution.throttling.targets import (
 )
 from counterpoise.execution.waits import (
     DECIDED,
+    NO_CANCEL_EFFECT,
     NO_EFFECT,
     NO_PROGRESS,
     NO_RUN_PROGRESS,
@@ -32,7 +33,8 @@ from counterpoise.model.run_progress import RunProgress
 # A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends
 # after 9 s by default.
 QUIET_SECONDS: Final = 30.0
-_OF_CHANGES: Final = (f"{DECIDED}{NO_EFFECT}",)  # of one change after another, without a wait
+# Of one change after another, without a wait.
+_OF_CHANGES: Final = (f"{DECIDED}{NO_EFFECT}", f"{DECIDED}{NO_CANCEL_EFFECT}")
 
 
 def without_changes(lasting: Mapping[str, datetime]) -> dict[str, datetime]:

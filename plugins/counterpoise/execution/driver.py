@@ -41,7 +41,7 @@ from counterpoise.execution.observation import (
     MoveState,
     Observation,
     moves_by_state,
-    partitions_back,
+    partitions_settled,
 )
 from counterpoise.execution.observe import STALE_READ_SECONDS, ObservationScope, observe
 from counterpoise.execution.progress_update import ends_soon, update_progress
@@ -58,7 +58,6 @@ from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
-from counterpoise.model.request import Goal
 from counterpoise.model.run import (
     UNDER_WAY_STATES,
     LateCall,
@@ -112,9 +111,7 @@ class Driver:
         self._scope = ObservationScope(
             options.run_id, plan, throttles.resources, disk_limit, approved_at
         )
-        self._executor = CommandExecutor(
-            admin, self._journal, log, may_resize=plan.goal is Goal.REPLICATION_FACTOR
-        )
+        self._executor = CommandExecutor(admin, self._journal, plan, throttles, log)
 
     def open(self, seen: Run | None = None) -> None:
         """Make the run RUNNING. A run that was opened before goes on.
@@ -390,8 +387,8 @@ class Driver:
             mark_restored(step, restored, configs, topic_ids, pending)
             for touched in pending_restores:
                 step.restore_later(touched, why_pending(touched, observation))
-            at_rest = observation.submissions_at_rest()
-            step.at_rest(at_rest, back=partitions_back(self._plan.moves, at_rest, observation))
+            step.at_rest(observation.submissions_at_rest())
+            step.settled(partitions_settled(self._plan.moves, observation))
             if late_calls:
                 step.settled_late_calls(late_calls[-1].call_id)
             # A cancel that came while it settled is done with it.

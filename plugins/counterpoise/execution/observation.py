@@ -8,7 +8,7 @@ listed before and after the topics are described, and a partition of either list
 (KIP-455).
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -24,7 +24,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move
 from counterpoise.model.reassignment_targets import reassignment_targets
-from counterpoise.model.run import Submission, TouchedKey
+from counterpoise.model.run import ANY_BROKER, Submission, TouchedKey
 from counterpoise.model.run_progress import LogDirReading, VersionReading
 
 
@@ -267,12 +267,14 @@ class Observation:
         submission = self.submissions.get(move.topic_partition)
         if submission is None or submission.done_at or not submission.may_come_late:
             return False
-        asked_broker_id = submission.asked_broker_id
-        is_frozen_now = (
-            asked_broker_id in self.live_broker_ids
-            and asked_broker_id in self.unresponsive_broker_ids
-        )
+        is_frozen_now = not self.unresponsive_broker_ids.isdisjoint(self._holders_of(submission))
         return is_frozen_now or self._seconds_since(submission) < quiet_seconds
+
+    def _holders_of(self, submission: Submission) -> frozenset[int]:
+        """Return the brokers that may still apply a call which nobody answered."""
+        if submission.asked_broker_id not in (None, ANY_BROKER):
+            return frozenset((submission.asked_broker_id,))
+        return self.registered_broker_ids or self.live_broker_ids
 
     def may_not_show_yet(self, move: Move, seconds: float) -> bool:
         """Return whether the next target of a pending move was submitted and answered just now: the
@@ -290,7 +292,8 @@ class Observation:
         return [
             tp
             for tp, submission in self.submissions.items()
-            if submission.asked_broker_id in responding
+            if submission.may_come_late
+            and self._holders_of(submission) <= responding
             and self._seconds_since(submission) >= quiet_seconds
         ]
 
@@ -309,10 +312,11 @@ class Observation:
     def is_order_of_a_cancel(self, move: Move) -> bool:
         """Return whether a cancel of this run may have left the order of a cancelled move.
 
-        Otherwise somebody reordered a partition that it never submitted, or that was back.
+        Otherwise somebody reordered a partition that it never submitted, or that was in order
+        when it ended.
         """
         submission = self.submissions.get(move.topic_partition)
-        return submission is not None and not submission.is_back
+        return submission is not None and submission.settled_at is None
 
     def _seconds_since(self, submission: Submission) -> float:
         return (self.observed_at - submission.submitted_at).total_seconds()
@@ -373,14 +377,11 @@ def moves_by_state(moves: Iterable[Move], observation: Observation) -> dict[Move
     return by_state
 
 
-def partitions_back(
-    moves: Iterable[Move], at_rest: Collection[TopicPartition], observation: Observation
-) -> list[TopicPartition]:
-    """Return those of the partitions at rest that have exactly the replicas of before."""
-    known = {move.topic_partition: move for move in moves}
-    return [
-        tp
-        for tp in at_rest
-        if (present := observation.partitions.get(tp)) is not None
-        and present.description.replicas == known[tp].replicas_before
-    ]
+def partitions_settled(moves: Iterable[Move], observation: Observation) -> Iterator[TopicPartition]:
+    """Yield the partitions of which nothing is under way, in an order that the plan knows."""
+    for move in moves:
+        partition = observation.partitions.get(move.topic_partition)
+        if partition is None or partition.reassignment is not None:
+            continue
+        if partition.description.replicas in (move.replicas_before, *reassignment_targets(move)):
+            yield move.topic_partition

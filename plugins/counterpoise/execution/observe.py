@@ -40,7 +40,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_targets
-from counterpoise.model.run import Submission
+from counterpoise.model.run import ANY_BROKER, Submission
 from counterpoise.model.run_progress import RunProgress, VersionReading
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def observe(
     cluster = reader.describe_cluster()
     live_broker_ids = cluster.live_broker_ids
     touched_keys, submissions = journal.touched(), journal.unfinished_submissions()
-    concerned = {*scope.resources, *_unanswering_brokers(submissions.values())}
+    concerned = {*scope.resources, *_unanswering_brokers(submissions.values(), live_broker_ids)}
     resources = {*concerned, *(key.resource for key in touched_keys), EVERY_BROKER}
     with ThreadPoolExecutor(1) as pool:
         pending_partitions = pool.submit(_read_partitions, reader, scope.plan)
@@ -122,10 +122,16 @@ def _unresponsive(
     return live_broker_ids & unread | (live_broker_ids - versions.keys())
 
 
-def _unanswering_brokers(submissions: Iterable[Submission]) -> set[ConfigResource]:
-    """Return the brokers that were sent a call and did not answer it."""
-    broker_ids = {submission.asked_broker_id for submission in submissions}
-    return {broker_resource(broker_id) for broker_id in broker_ids if broker_id is not None}
+def _unanswering_brokers(
+    submissions: Iterable[Submission], live_broker_ids: frozenset[int]
+) -> set[ConfigResource]:
+    """Return the brokers that were sent a call and did not answer it: all where a process died
+    before it could record which one that was.
+    """
+    broker_ids: set[int] = set()
+    for asked in {s.asked_broker_id for s in submissions if s.may_come_late}:
+        broker_ids |= live_broker_ids if asked in (None, ANY_BROKER) else {asked}
+    return {broker_resource(broker_id) for broker_id in broker_ids}
 
 
 def changed_moves(

@@ -29,7 +29,12 @@ from counterpoise.execution.throttling.targets import (
     removed_by_others,
     wanted_throttles,
 )
-from counterpoise.execution.waits import DECIDED, NO_PROGRESS, NO_RUN_PROGRESS
+from counterpoise.execution.waits import (
+    DECIDED,
+    NO_CANCEL_EFFECT,
+    NO_PROGRESS,
+    NO_RUN_PROGRESS,
+)
 from counterpoise.execution.waits_for_cluster import name_of_slowed
 from counterpoise.model.calendar import rate_at
 from counterpoise.model.plan import Move, RebalancePlan
@@ -82,7 +87,7 @@ def update_progress(
         back_off_level=back_off.level,
         has_isr_loss=back_off.has_isr_loss,
         isr_loss_changed_at=back_off.changed_at,
-        throttle_gaps=base.throttle_gaps + bool(removed),
+        throttle_gaps=base.throttle_gaps + (bool(removed) and not base.unthrottled_observations),
         unthrottled_observations=base.unthrottled_observations + 1 if missing else 0,
         is_cancelling=base.is_cancelling,
         conditions_since=find_conditions(base, by_state, observation),
@@ -148,7 +153,10 @@ def _without_progress(
     """
     now = run_progress.observed_at
     if has_progressed(previous.readings.best, run_progress.readings.best):
-        return {}
+        are_fewer = run_progress.progress.moves_in_flight < previous.progress.moves_in_flight
+        cancels = f"{DECIDED}{NO_CANCEL_EFFECT}"
+        still_sent = cancels in previous.conditions_since and not are_fewer
+        return since(previous, [cancels], now) if still_sent else {}
     decided = [name for name in previous.conditions_since if name.startswith(DECIDED)]
     lasting = since(previous, [*decided, NO_RUN_PROGRESS], now)
     is_copying = any(

@@ -28,6 +28,7 @@ DECIDED: Final = "waits: "  # so begin the names of reasons that decisions have
 NO_PROGRESS: Final = "nothing moves"
 NO_RUN_PROGRESS: Final = "the run makes no progress"
 NO_EFFECT: Final = "changes have no effect"
+NO_CANCEL_EFFECT: Final = "cancels have no effect"  # whatever else goes on meanwhile
 _FROZEN_AT: Final = "frozen at "
 _RESTARTS_IN_A_ROW: Final = 10  # that a run waits out, each as long as its patience allows
 
@@ -294,10 +295,11 @@ class WithoutEffect(WaitReason):
     """The same change is sent again and again, and the next observation shows no effect."""
 
     what: str  # "setting throttle keys"
+    cancels: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (NO_EFFECT,)
+        return (NO_CANCEL_EFFECT if self.cancels else NO_EFFECT,)
 
     @property
     def in_words(self) -> str:
@@ -332,6 +334,7 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {  # by the beginning of such a name
     "paused at ": "the end of the pause",
     _FROZEN_AT: "the end of the freeze",
     NO_EFFECT: "the effect of changes that were sent",
+    NO_CANCEL_EFFECT: "the effect of cancels that were sent",
 }
 
 

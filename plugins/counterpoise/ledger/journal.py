@@ -7,7 +7,7 @@ Without a step, rows are only added that stay true whoever works on the run: wha
 (`event`), and `note_late_call`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -57,8 +57,7 @@ class Journal:
         """Return what was submitted last of each partition."""
         query = sa.select(moves).where(moves.c.run_id == self.run_id)
         with self._transactions.reading() as connection:
-            rows = [_submission(row) for row in connection.execute(query)]
-        return {row.topic_partition: row for row in rows}
+            return self._submissions(connection.execute(query))
 
     def has_submissions(self) -> bool:
         """Return whether the run has submitted anything."""
@@ -70,8 +69,7 @@ class Journal:
         """Return what was submitted last of each partition that was not observed to be done."""
         query = sa.select(moves).where(moves.c.run_id == self.run_id, moves.c.done_at.is_(None))
         with self._transactions.reading() as connection:
-            rows = [_submission(row) for row in connection.execute(query)]
-        return {row.topic_partition: row for row in rows}
+            return self._submissions(connection.execute(query))
 
     def finished(self) -> set[TopicPartition]:
         """Return the partitions whose moves were observed to be done."""
@@ -131,6 +129,13 @@ class Journal:
         with self._transactions.reading() as connection:
             return tuple(LateCall(r.id, r.at, r.call) for r in connection.execute(query))
 
+    def _submissions(
+        self, rows: Iterable[sa.Row[tuple[object, ...]]]
+    ) -> dict[TopicPartition, Submission]:
+        now = self._clock()
+        submissions = (_submission(row).believed(now) for row in rows)
+        return {submission.topic_partition: submission for submission in submissions}
+
 
 def _submission(row: sa.Row[tuple[object, ...]]) -> Submission:
     target = None if row.target is None else tuple(map(int, filter(None, row.target.split(","))))
@@ -141,5 +146,5 @@ def _submission(row: sa.Row[tuple[object, ...]]) -> Submission:
         row.done_at,
         row.asked_broker_id,
         target,
-        row.back_at,
+        row.settled_at,
     )

@@ -145,6 +145,7 @@ touched_keys = sa.Table(
     sa.Column("restored_at", UtcDateTime),
     # Restored, changed by somebody else, topic gone, ...
     sa.Column("outcome", sa.Text, nullable=False, default=""),
+    sa.Column("earlier_rates", sa.Text),  # of ours, that were read back and replaced since
     sa.Column("unanswered_call", sa.Text),  # names a call that may still change the key, much later
 )
 
@@ -162,9 +163,9 @@ moves = sa.Table(
     # Submitted last, like "4,2,3"; "" for a cancel, and when a run ends with nothing of it under
     # way; null in rows from before 0004.
     sa.Column("target", sa.Text),
-    # When a run ended with the partition exactly as before it; earlier than `submitted_at`: since
-    # then it was submitted again.
-    sa.Column("back_at", UtcDateTime),
+    # When the run ended with nothing of it under way, and its replicas in an order of the plan's;
+    # null again when it is submitted again.
+    sa.Column("settled_at", UtcDateTime),
 )
 
 elections = sa.Table(

@@ -16,7 +16,7 @@ whoever watches the throttles settles the run once more.
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -33,12 +33,19 @@ from counterpoise.ledger.schema import (
     touched_keys,
 )
 from counterpoise.ledger.step_lock import StepLock
+from counterpoise.ledger.submissions import (
+    Targets,
+    mark_submissions,
+    named_key,
+    record_submissions,
+)
 from counterpoise.ledger.touched import joined_entries, read_touched_keys, remaining_entries
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
-from counterpoise.model.kafka import RATE_KEYS, ConfigResource, ResourceKey
+from counterpoise.model.kafka import RATE_KEYS, ConfigResource
 from counterpoise.model.run import (
+    ANY_BROKER,
     CHANGED_BY_SOMEBODY_ELSE,
     ENDED_STATES,
     TAKEN_BACK,
@@ -49,8 +56,6 @@ from counterpoise.model.run_progress import RunProgress
 
 _WITHOUT_CANCELS = ENDED_STATES | {RunState.RUNNING}
 _KEY_COLUMNS = ("run_id", "resource_type", "resource_name", "key")
-
-Targets = Mapping[TopicPartition, tuple[int, ...] | None]
 
 
 @contextmanager
@@ -154,16 +159,14 @@ class Step:
 
     # -- config keys
 
-    def touching(
-        self, keys: Iterable[TouchedKey], changed_by_others: Collection[ResourceKey] = ()
-    ) -> None:
+    def touching(self, keys: Iterable[TouchedKey]) -> None:
         """Record the intent to change keys, with their earlier values.
 
-        While a key is ours its first earlier value stays, and new entries, or another rate, are
-        added to what is ours; an earlier rate stays ours until `read_back`. A key that was restored
-        since (the run halted and was started again) begins anew, and so does that of a topic made
-        again under the same name; what a call without an answer may still write stays ours. What
-        somebody else changed meanwhile has another earlier value: theirs.
+        The earlier value is what the key would have now without what is ours: what somebody else
+        changed since it was ours is theirs. New entries, or another rate, are added to what is
+        ours; an earlier rate stays ours until `read_back`. A key that was restored since (the run
+        halted and was started again) begins anew, and so does that of a topic made again under the
+        same name; what a call without an answer may still write stays ours.
         """
         with self._writing() as connection:
             known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
@@ -175,8 +178,7 @@ class Step:
                     continue
                 is_same_topic = earlier.topic_id == touched.topic_id
                 renewed: dict[str, object] = {"during_value": None, "outcome": ""}
-                if touched.resource_key in changed_by_others:
-                    renewed |= {"before_value": touched.before_value}
+                renewed["before_value"] = touched.before_value
                 if not is_same_topic or earlier.restored_at is not None:
                     renewed |= {"after_value": None, "restored_at": None, **self._intent(touched)}
                 if is_same_topic and (earlier.restored_at is None or earlier.has_unanswered_call):
@@ -234,7 +236,8 @@ class Step:
             for touched, value in keys:
                 values = {"during_value": value}
                 if touched.key in RATE_KEYS and not touched.has_unanswered_call:
-                    values["ours"] = value
+                    earlier_rates = joined_entries(touched.earlier_rates, touched.written_value)
+                    values |= {"ours": value, "earlier_rates": earlier_rates}
                 self._update_keys(connection, [touched], **values)
 
     def restoring_answered(self, keys: Iterable[TouchedKey]) -> None:
@@ -294,45 +297,38 @@ class Step:
         An earlier call that nobody answered stays on record: an answer to this one says nothing
         about it. A cancel keeps the target on record that it cancels.
         """
-        now = self.clock()
         with self._writing() as connection:
-            new_rows = []
-            anew = {"submitted_at": now, "answered_at": None}
-            new_target: sa.ColumnElement[str] = sa.func.coalesce(
-                sa.bindparam("new_target"), moves.c.target
-            )
-            update = self._update_of_a_move(**anew, target=new_target)
-            for tp, target in targets.items():
-                key = {"topic": tp.topic, "partition": tp.partition}
-                text = None if target is None else ",".join(map(str, target))
-                if not connection.execute(update, _named(key) | {"new_target": text}).rowcount:
-                    new_rows.append(key | {"target": text or ""})
-            if new_rows:
-                insert = moves.insert().values(run_id=self.run_id, submitted_at=now)
-                connection.execute(insert, new_rows)
+            record_submissions(connection, self.run_id, targets, self.clock())
 
     def answered(self, partitions: Iterable[TopicPartition]) -> None:
         self._mark_moves(partitions, {"answered_at": self.clock()})
 
     def unanswered(self, partitions: Iterable[TopicPartition], asked_broker_id: int | None) -> None:
-        """Record which broker was sent the call, and may still apply it."""
-        self._mark_moves(partitions, {"asked_broker_id": asked_broker_id})
+        """Record which broker was sent the call, and may still apply it; any of them where another
+        one may, too.
+        """
+        asked = moves.c.asked_broker_id
+        is_alone = asked.is_(None) | (asked == asked_broker_id)
+        asked_now = sa.case((is_alone, asked_broker_id), else_=ANY_BROKER)
+        self._mark_moves(partitions, {"asked_broker_id": asked_now})
 
     def outcomes_known(self, partitions: Iterable[TopicPartition]) -> None:
         """Record that the broker which did not answer has applied what it was sent, or lost it."""
         answered_at = sa.func.coalesce(moves.c.answered_at, self.clock())
         self._mark_moves(partitions, {"asked_broker_id": None, "answered_at": answered_at})
 
-    def at_rest(
-        self, partitions: Iterable[TopicPartition], back: Iterable[TopicPartition] = ()
-    ) -> None:
+    def at_rest(self, partitions: Iterable[TopicPartition]) -> None:
         """Record that nothing of what was submitted is under way any more: whoever moves these
-        partitions where the run did is somebody else; so is who reorders those that are `back`,
-        exactly as before the run. Where a call may still come late, its target stays on record.
+        partitions where the run did is somebody else.
+
+        Where a call may still come late, its target stays on record.
         """
         may_come_late = moves.c.asked_broker_id.is_not(None)
         self._mark_moves(partitions, {"target": sa.case((may_come_late, moves.c.target), else_="")})
-        self._mark_moves(back, {"back_at": self.clock()})
+
+    def settled(self, partitions: Iterable[TopicPartition]) -> None:
+        """Record that the run ends with these in an order of the plan: others change it now."""
+        self._mark_moves(partitions, {"settled_at": self.clock()})
 
     def done(self, partitions: Iterable[TopicPartition]) -> None:
         now = self.clock()
@@ -372,28 +368,12 @@ class Step:
         self, connection: sa.Connection, keys: Iterable[TouchedKey], **values: object
     ) -> None:
         """Make the same change of many keys in one statement."""
-        rows = [_named(self._key(touched)) for touched in keys]
+        rows = [named_key(self._key(touched)) for touched in keys]
         if not rows:
             return
         where = [touched_keys.c[name] == sa.bindparam(f"this_{name}") for name in _KEY_COLUMNS]
         connection.execute(touched_keys.update().where(*where).values(**values), rows)
 
-    def _update_of_a_move(self, **values: object) -> sa.Update:
-        """Return the update of one row, with the parameters this_topic and this_partition."""
-        is_this = (
-            moves.c.run_id == self.run_id,
-            moves.c.topic == sa.bindparam("this_topic"),
-            moves.c.partition == sa.bindparam("this_partition"),
-        )
-        return moves.update().where(*is_this).values(**values)
-
     def _mark_moves(self, partitions: Iterable[TopicPartition], values: dict[str, object]) -> None:
-        rows = [_named({"topic": tp.topic, "partition": tp.partition}) for tp in partitions]
         with self._writing() as connection:
-            if rows:
-                connection.execute(self._update_of_a_move(**values), rows)
-
-
-def _named(key: Mapping[str, object]) -> dict[str, object]:
-    """Return the key's columns as parameters of a where clause."""
-    return {f"this_{name}": value for name, value in key.items()}
+            mark_submissions(connection, self.run_id, partitions, values)

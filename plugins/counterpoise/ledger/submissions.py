@@ -1,13 +1,15 @@
-"""Which partitions the runs of a cluster have submitted, within a transaction of the caller."""
+"""What runs have submitted of their moves, within a transaction of the caller."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from counterpoise.ledger.schema import moves, runs
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.run import LOOKED_AFTER_STATES, LOST_AFTER
+from counterpoise.model.run import ANY_BROKER, LOOKED_AFTER_STATES, LOST_AFTER
+
+Targets = Mapping[TopicPartition, tuple[int, ...] | None]  # None: cancelled
 
 
 def read_moved_after(
@@ -37,6 +39,7 @@ def read_submitted_by_ended_runs(
     taken for lost.
     """
     has_no_answer = moves.c.answered_at.is_(None) | moves.c.asked_broker_id.is_not(None)
+    is_lost = has_no_answer & (moves.c.settled_at <= now - LOST_AFTER)
     query = (
         sa.select(moves.c.run_id, moves.c.topic, moves.c.partition, moves.c.target)
         .join(runs, runs.c.run_id == moves.c.run_id)
@@ -45,7 +48,7 @@ def read_submitted_by_ended_runs(
             runs.c.state.in_(LOOKED_AFTER_STATES),
             moves.c.topic.in_({tp.topic for tp in targets}),
             moves.c.done_at.is_(None),
-            sa.not_(has_no_answer & (moves.c.submitted_at <= now - LOST_AFTER)),
+            moves.c.settled_at.is_(None) | sa.not_(is_lost),
         )
         .order_by(moves.c.submitted_at)
     )
@@ -55,3 +58,55 @@ def read_submitted_by_ended_runs(
         for row in connection.execute(query)
     ]
     return {tp: run_id for tp, target, run_id in rows if target and wanted.get(tp) == target}
+
+
+def record_submissions(
+    connection: sa.Connection, run_id: str, targets: Targets, now: datetime
+) -> None:
+    """Record that these are reassigned, or cancelled, now; who is asked is not known yet."""
+    asked = moves.c.asked_broker_id
+    has_no_answer = moves.c.answered_at.is_(None) & asked.is_(None)
+    update = _update_of_a_move(
+        run_id,
+        submitted_at=now,
+        answered_at=None,
+        settled_at=None,
+        asked_broker_id=sa.case((has_no_answer, ANY_BROKER), else_=asked),
+        target=sa.func.coalesce(sa.bindparam("new_target"), moves.c.target),
+    )
+    new_rows = []
+    for tp, target in targets.items():
+        key = {"topic": tp.topic, "partition": tp.partition}
+        text = None if target is None else ",".join(map(str, target))
+        if not connection.execute(update, named_key(key) | {"new_target": text}).rowcount:
+            new_rows.append(key | {"target": text or ""})
+    if new_rows:
+        insert = moves.insert().values(run_id=run_id, submitted_at=now)
+        connection.execute(insert, new_rows)
+
+
+def mark_submissions(
+    connection: sa.Connection,
+    run_id: str,
+    partitions: Iterable[TopicPartition],
+    values: Mapping[str, object],
+) -> None:
+    """Make the same change of the rows of many partitions in one statement."""
+    rows = [named_key({"topic": tp.topic, "partition": tp.partition}) for tp in partitions]
+    if rows:
+        connection.execute(_update_of_a_move(run_id, **values), rows)
+
+
+def named_key(key: Mapping[str, object]) -> dict[str, object]:
+    """Return the key's columns as parameters of a where clause."""
+    return {f"this_{name}": value for name, value in key.items()}
+
+
+def _update_of_a_move(run_id: str, **values: object) -> sa.Update:
+    """Return the update of one row, with the parameters this_topic and this_partition."""
+    is_this = (
+        moves.c.run_id == run_id,
+        moves.c.topic == sa.bindparam("this_topic"),
+        moves.c.partition == sa.bindparam("this_partition"),
+    )
+    return moves.update().where(*is_this).values(**values)

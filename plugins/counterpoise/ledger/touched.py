@@ -56,6 +56,7 @@ def _touched_key(row: sa.Row[Any], late_run_ids: frozenset[str]) -> TouchedKey:
         after_value=row.after_value,
         restored_at=row.restored_at,
         outcome=row.outcome,
+        earlier_rates=row.earlier_rates or "",
         has_unanswered_call=row.unanswered_call is not None or row.run_id in late_run_ids,
     )
 

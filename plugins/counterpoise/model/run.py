@@ -7,7 +7,7 @@ nobody has started.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -54,10 +54,11 @@ TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
 
 # An event of a run: why its plan was requested, as somebody typed it or an asset event had it.
 WHY_REQUESTED: Final = "reason"
-# The outcome of a config key in which nothing of ours was left, and that is not as before.
 # A process that was stopped for so long, and then applies what it holds, was never seen; a broker
 # that is dead for good would keep calls to it open for ever.
 LOST_AFTER: Final = timedelta(days=1)
+ANY_BROKER: Final = -1  # a process died in its call, and has not recorded whom it asked
+# The outcome of a config key in which nothing of ours was left, and that is not as before.
 CHANGED_BY_SOMEBODY_ELSE: Final = "changed by somebody else; left as it is"
 
 # The outcome, until it is read back, of a key whose restoring change was answered.
@@ -134,6 +135,7 @@ class TouchedKey:
     outcome: str = ""
     # That call may still change the key; or one came late, and the run was not settled since.
     has_unanswered_call: bool = False
+    earlier_rates: str = ""  # of ours, that were read back and replaced since
 
     @property
     def resource_key(self) -> ResourceKey:
@@ -161,16 +163,13 @@ class Submission:
     answered_at: datetime | None
     done_at: datetime | None
     # Of a call without an answer, until that broker has responded; later ones may be answered.
+    # ANY_BROKER where it is not known which one was asked.
     asked_broker_id: int | None = None
     # Submitted last, also where it was cancelled since; () when nothing of it can be under way any
     # more, and for a cancel of earlier releases; None in rows of still earlier ones.
     target: tuple[int, ...] | None = None
-    back_at: datetime | None = None  # a run ended with the partition exactly as before
-
-    @property
-    def is_back(self) -> bool:
-        """Return whether the partition was back as before, and was not submitted since."""
-        return self.back_at is not None and self.back_at >= self.submitted_at
+    # Since the run ended with nothing of it under way, and its replicas in an order of the plan.
+    settled_at: datetime | None = None
 
     @property
     def may_come_late(self) -> bool:
@@ -187,9 +186,14 @@ class Submission:
         """Return whether whoever moves the partition now is somebody else."""
         return self.done_at is not None or self.is_at_rest
 
-    def is_lost(self, now: datetime) -> bool:
-        """Return whether a call that nobody answered is taken for lost."""
-        return self.may_come_late and now - self.submitted_at >= LOST_AFTER
+    def believed(self, now: datetime) -> "Submission":
+        """Return what is believed of it: a call that had no effect when the run ended, and that
+        nobody has answered in the day since, is lost.
+        """
+        is_lost = self.settled_at is not None and now - self.settled_at >= LOST_AFTER
+        if not is_lost or not self.may_come_late:
+            return self
+        return replace(self, answered_at=self.settled_at, asked_broker_id=None, target=())
 
     def may_have_asked_for(self, target: tuple[int, ...]) -> bool:
         """Return whether a call that nobody answered wanted these replicas."""

@@ -6,18 +6,13 @@ late_moves_of(installation, admin, runs)      # {run id: moves that are under wa
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from counterpoise.execution import restore_pending
 from counterpoise.execution.leftovers import late_moves_by_run
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
-from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move
-from counterpoise.model.run import UNDER_WAY_STATES, Run, Submission, TouchedKey
-
-if TYPE_CHECKING:
-    from counterpoise.ledger import Journal, Step
+from counterpoise.model.run import UNDER_WAY_STATES, Run, TouchedKey
 
 
 def restore_pending_of(
@@ -36,8 +31,6 @@ def restore_pending_of(
         runs = ledger.runs(cluster=cluster, were_started=True)
         if any(run.state in UNDER_WAY_STATES for run in runs):
             return restored, pending
-        for run in runs:
-            _give_up_lost_calls(ledger.journal(run.run_id), step.of_run(run.run_id))
         if in_flight := late_moves_of(installation, admin, runs):
             return restored, _pending_until_arrived(installation, in_flight)
         for run in runs:
@@ -46,17 +39,6 @@ def restore_pending_of(
             restored += now_restored
             pending += still_pending
     return restored, pending
-
-
-def _give_up_lost_calls(journal: "Journal", step: "Step") -> None:
-    """Record that calls about moves which nobody answered in a day are applied by nobody: who makes
-    the same move now is somebody else.
-    """
-    now, submissions = step.clock(), journal.unfinished_submissions()
-    if lost := [tp for tp, submission in submissions.items() if submission.is_lost(now)]:
-        with step.together():
-            step.outcomes_known(lost)
-            step.at_rest(lost)
 
 
 def late_moves_of(
@@ -69,15 +51,11 @@ def late_moves_of(
     reassignments = reader.list_reassignments()
     if not reassignments:
         return {}
-    now = installation.clock()
-
-    def not_lost(run: Run) -> dict[TopicPartition, Submission]:
-        submissions = installation.ledger.journal(run.run_id).unfinished_submissions()
-        return {
-            tp: submission for tp, submission in submissions.items() if not submission.is_lost(now)
-        }
-
-    plans = ((run, installation.plan_of(run), sent) for run in runs if (sent := not_lost(run)))
+    plans = (
+        (run, installation.plan_of(run), submissions)
+        for run in runs
+        if (submissions := installation.ledger.journal(run.run_id).unfinished_submissions())
+    )
     return {run.run_id: moves for run, moves in late_moves_by_run(plans, reassignments)}
 
 

@@ -10,7 +10,7 @@ broker that was frozen applies what it was sent long ago when it wakes.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution.decision_inputs import QUIET_SECONDS
 from counterpoise.execution.observation import Observation
@@ -28,6 +28,8 @@ from counterpoise.model.words import pluralize
 
 if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Step
+
+_NOT_YET: Final = "not restored yet: the watch tries again"
 
 
 def restore_pending(
@@ -188,9 +190,11 @@ def why_pending(touched: TouchedKey, observation: Observation) -> str:
     """Return why a key cannot be restored now, and when it will be."""
     resource = touched.resource
     if resource.is_topic:
-        return "not restored yet: the watch tries again"
-    if int(resource.name) in observation.live_broker_ids:
+        return _NOT_YET
+    if int(resource.name) in observation.unresponsive_broker_ids:
         return f"broker {resource.name} does not respond: restored when it does"
+    if int(resource.name) in observation.live_broker_ids:
+        return _NOT_YET
     return _why_pending(touched, observation.registered_broker_ids)
 
 

@@ -13,7 +13,8 @@ none is taken for restored before a change that restores it was answered: a brok
 is behind shows it as it was before we wrote.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from counterpoise.execution.commands import Command, Finish, KeyChange, Restore, Wait
 from counterpoise.execution.decision_inputs import DecisionInputs
@@ -39,30 +40,54 @@ def keys_touched_by(
     configs: Configs,
     topic_ids: Mapping[str, str],
     pending: Sequence[TouchedKey],
+    own_keys: Iterable[TouchedKey] = (),
+    planned_lists: Mapping[ResourceKey, Collection[str]] = MappingProxyType({}),
 ) -> tuple[TouchedKey, ...]:
     """Return what the ledger has to know before these changes are made.
 
     `pending` are the keys of the cluster's runs, newest first, that are not restored, or that a
     call may still change: what they wrote is no value of before. Where a list reads `0:4,7:9`, and
-    an ended run added `0:4` by a call that came late, it was `7:9` before.
+    an ended run added `0:4` by a call that came late, it was `7:9` before. Nor is what a broker
+    shows whose metadata is behind: a rate that this run has set before (`own_keys`), or entries
+    that it has taken back (`planned_lists` are all that it may ever set).
     """
+    own_by_key = {t.resource_key: t for t in own_keys if t.restored_at is None}
     pending_by_key: dict[ResourceKey, list[TouchedKey]] = {}
     for touched in pending:
         if not is_topic_gone(touched, topic_ids):
             pending_by_key.setdefault(touched.resource_key, []).append(touched)
-    return tuple(
-        TouchedKey(
-            resource=change.resource,
-            key=change.key,
-            topic_id=topic_ids.get(change.resource.name, "") if change.resource.is_topic else "",
-            before_value=restored_value(
-                dynamic_value(configs, *change.resource_key),
-                pending_by_key.get(change.resource_key, ()),
-            ),
-            written_value=change.value,
+    touched_keys = []
+    for change in changes:
+        resource_key = change.resource_key
+        is_topic = change.resource.is_topic
+        present = dynamic_value(configs, *resource_key)
+        own = own_by_key.get(resource_key)
+        if own is not None and not is_topic_gone(own, topic_ids):
+            present = _without_earlier(present, own, planned_lists.get(resource_key, ()))
+        touched_keys.append(
+            TouchedKey(
+                resource=change.resource,
+                key=change.key,
+                topic_id=topic_ids.get(change.resource.name, "") if is_topic else "",
+                before_value=restored_value(present, pending_by_key.get(resource_key, ())),
+                written_value=change.value,
+            )
         )
-        for change in changes
-    )
+    return tuple(touched_keys)
+
+
+def _without_earlier(present: str | None, own: TouchedKey, planned: Collection[str]) -> str | None:
+    """Return a key's value without what the run has set there before, and that only a broker whose
+    metadata is behind still shows.
+    """
+    if own.key not in LIST_KEYS:
+        return own.before_value if present in list_entries(own.earlier_rates) else present
+    before, present_entries = list_entries(own.before_value), list_entries(present)
+    ours = set(planned) - set(before)
+    theirs = [entry for entry in present_entries if entry not in ours]
+    if len(theirs) == len(present_entries):
+        return present
+    return own.before_value if set(theirs) == set(before) else ",".join(theirs)
 
 
 def restored_value(present: str | None, keys: Iterable[TouchedKey]) -> str | None:
