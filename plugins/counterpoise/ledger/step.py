@@ -164,11 +164,11 @@ class Step:
         """
         with self._writing() as connection:
             known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
+            new_rows = []
             for touched in keys:
                 earlier = known.get(touched.resource_key)
                 if earlier is None:
-                    row = self._key(touched) | self._intent(touched)
-                    connection.execute(touched_keys.insert().values(**row))
+                    new_rows.append(self._key(touched) | self._intent(touched))
                     continue
                 is_same_topic = earlier.topic_id == touched.topic_id
                 renewed: dict[str, object] = {"during_value": None, "outcome": ""}
@@ -177,6 +177,8 @@ class Step:
                 if is_same_topic and (earlier.restored_at is None or earlier.has_unanswered_call):
                     renewed["ours"] = joined_entries(earlier.written_value, touched.written_value)
                 self._update_key(connection, touched, **renewed)
+            if new_rows:
+                connection.execute(touched_keys.insert(), new_rows)
 
     def sending(self, keys: Iterable[TouchedKey]) -> str:
         """Record that a change of these keys is sent now; return the name of the call.
@@ -225,12 +227,17 @@ class Step:
         Where it is the rate that was set last, earlier ones are no longer ours, unless a call that
         nobody answered may bring one back.
         """
+        alone, with_ours = [], []
+        for touched, value in keys:
+            is_ours_now = touched.key in RATE_KEYS and not touched.has_unanswered_call
+            row = _named(self._key(touched)) | {"value": value}
+            (with_ours if is_ours_now else alone).append(row)
+        value = sa.bindparam("value")
         with self._writing() as connection:
-            for touched, value in keys:
-                values = {"during_value": value}
-                if touched.key in RATE_KEYS and not touched.has_unanswered_call:
-                    values["ours"] = value
-                self._update_key(connection, touched, **values)
+            if alone:
+                connection.execute(_update_of_a_key(during_value=value), alone)
+            if with_ours:
+                connection.execute(_update_of_a_key(during_value=value, ours=value), with_ours)
 
     def restoring_answered(self, keys: Iterable[TouchedKey]) -> None:
         """Record that a change which takes back all that is ours in these keys was answered."""
@@ -367,8 +374,7 @@ class Step:
         rows = [_named(self._key(touched)) for touched in keys]
         if not rows:
             return
-        where = [touched_keys.c[name] == sa.bindparam(f"this_{name}") for name in _KEY_COLUMNS]
-        connection.execute(touched_keys.update().where(*where).values(**values), rows)
+        connection.execute(_update_of_a_key(**values), rows)
 
     def _update_key(self, connection: sa.Connection, touched: TouchedKey, **values: object) -> None:
         where = [touched_keys.c[name] == value for name, value in self._key(touched).items()]
@@ -388,6 +394,12 @@ class Step:
         with self._writing() as connection:
             if rows:
                 connection.execute(self._update_of_a_move(**values), rows)
+
+
+def _update_of_a_key(**values: object) -> sa.Update:
+    """Return the update of one row, with the parameters that `_named` makes of its key."""
+    where = [touched_keys.c[name] == sa.bindparam(f"this_{name}") for name in _KEY_COLUMNS]
+    return touched_keys.update().where(*where).values(**values)
 
 
 def _named(key: Mapping[str, object]) -> dict[str, object]:
