@@ -32,6 +32,7 @@ from counterpoise.ledger.schema import (
     requests,
     touched_keys,
 )
+from counterpoise.ledger.statements import UPDATE_OF_PROGRESS, named, update_of_a_key
 from counterpoise.ledger.step_lock import StepLock
 from counterpoise.ledger.touched import joined_entries, read_touched_keys, remaining_entries
 from counterpoise.ledger.transactions import Transactions
@@ -48,7 +49,6 @@ from counterpoise.model.run import (
 from counterpoise.model.run_progress import RunProgress
 
 _WITHOUT_CANCELS = ENDED_STATES | {RunState.RUNNING}
-_KEY_COLUMNS = ("run_id", "resource_type", "resource_name", "key")
 
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]
 
@@ -148,8 +148,9 @@ class Step:
             "readings": run_progress.readings.to_json(),
         }
         with self._writing() as connection:
-            update = pulses.update().where(pulses.c.run_id == self.run_id).values(**values)
-            if not connection.execute(update).rowcount:
+            of_run = {f"new_{name}": value for name, value in values.items()}
+            of_run["this_run"] = self.run_id
+            if not connection.execute(UPDATE_OF_PROGRESS, of_run).rowcount:
                 connection.execute(pulses.insert().values(run_id=self.run_id, **values))
 
     # -- config keys
@@ -227,17 +228,18 @@ class Step:
         Where it is the rate that was set last, earlier ones are no longer ours, unless a call that
         nobody answered may bring one back.
         """
-        alone, with_ours = [], []
+        alone: list[dict[str, object]] = []
+        with_ours: list[dict[str, object]] = []
         for touched, value in keys:
             is_ours_now = touched.key in RATE_KEYS and not touched.has_unanswered_call
-            row = _named(self._key(touched)) | {"value": value}
+            row = named(self._key(touched)) | {"value": value}
             (with_ours if is_ours_now else alone).append(row)
-        value = sa.bindparam("value")
+        read = sa.bindparam("value", type_=sa.Text)
         with self._writing() as connection:
             if alone:
-                connection.execute(_update_of_a_key(during_value=value), alone)
+                connection.execute(update_of_a_key(during_value=read), alone)
             if with_ours:
-                connection.execute(_update_of_a_key(during_value=value, ours=value), with_ours)
+                connection.execute(update_of_a_key(during_value=read, ours=read), with_ours)
 
     def restoring_answered(self, keys: Iterable[TouchedKey]) -> None:
         """Record that a change which takes back all that is ours in these keys was answered."""
@@ -306,7 +308,7 @@ class Step:
             for tp, target in targets.items():
                 key = {"topic": tp.topic, "partition": tp.partition}
                 text = None if target is None else ",".join(map(str, target))
-                if not connection.execute(update, _named(key) | {"new_target": text}).rowcount:
+                if not connection.execute(update, named(key) | {"new_target": text}).rowcount:
                     new_rows.append(key | {"target": text or ""})
             if new_rows:
                 insert = moves.insert().values(run_id=self.run_id, submitted_at=now)
@@ -371,10 +373,10 @@ class Step:
         self, connection: sa.Connection, keys: Iterable[TouchedKey], **values: object
     ) -> None:
         """Make the same change of many keys in one statement."""
-        rows = [_named(self._key(touched)) for touched in keys]
+        rows = [named(self._key(touched)) for touched in keys]
         if not rows:
             return
-        connection.execute(_update_of_a_key(**values), rows)
+        connection.execute(update_of_a_key(**values), rows)
 
     def _update_key(self, connection: sa.Connection, touched: TouchedKey, **values: object) -> None:
         where = [touched_keys.c[name] == value for name, value in self._key(touched).items()]
@@ -390,18 +392,7 @@ class Step:
         return moves.update().where(*is_this).values(**values)
 
     def _mark_moves(self, partitions: Iterable[TopicPartition], values: dict[str, object]) -> None:
-        rows = [_named({"topic": tp.topic, "partition": tp.partition}) for tp in partitions]
+        rows = [named({"topic": tp.topic, "partition": tp.partition}) for tp in partitions]
         with self._writing() as connection:
             if rows:
                 connection.execute(self._update_of_a_move(**values), rows)
-
-
-def _update_of_a_key(**values: object) -> sa.Update:
-    """Return the update of one row, with the parameters that `_named` makes of its key."""
-    where = [touched_keys.c[name] == sa.bindparam(f"this_{name}") for name in _KEY_COLUMNS]
-    return touched_keys.update().where(*where).values(**values)
-
-
-def _named(key: Mapping[str, object]) -> dict[str, object]:
-    """Return the key's columns as parameters of a where clause."""
-    return {f"this_{name}": value for name, value in key.items()}
