@@ -1,28 +1,21 @@
-"""What a simulated month should leave behind, computed from the schedule and the retention alone.
+"""Whether a simulated month leaves behind what it should, and stays as large as it was.
 
-    problems = list(differences(month))     # of snapshots, files and rows
+    problems = list(differences(month))     # of files and rows in the store, and of the ledger
     for check in month_checks(days, problems): print(check)
 
-It shares no code with `counterpoise.history`, which decides what is kept.
+What it should is computed by `store_model.py` and `ledger_model.py` from what happened.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import timedelta
 from typing import Final
 
-from benchmarks.simulated_month import (
-    CHECKPOINT_EVERY_DAYS,
-    KEEP_ALL,
-    KEEP_DAILY,
-    KEEP_HOURLY,
-    KEEP_LEDGER,
-    Day,
-    Month,
-)
+from benchmarks.ledger_model import ledger_model
+from benchmarks.ledger_size import ledger_rows
+from benchmarks.simulated_month import CHECKPOINT_EVERY_DAYS, KEEP_LEDGER, Day, Month
+from benchmarks.store_contents import differing, expected_contents, found_contents
+from benchmarks.store_model import StoreModel
 from benchmarks.targets import Check
-from counterpoise import history
-from counterpoise.model.tables import SNAPSHOT_TABLES
 
 MAX_GROWTH: Final = 1.1
 MAX_DATABASE_GROWTH: Final = 1.2
@@ -30,48 +23,16 @@ _DAY: Final = timedelta(days=1)
 
 
 def differences(month: Month) -> Iterator[str]:
-    """Yield what of each cluster's history is not as schedule and retention say."""
-    for name, times in month.snapshots.items():
-        kept = kept_times(times, month.ended_at)
-        ids = {history.snapshot_id_for(name, at) for at in kept}
-        manifests = month.installation.archive.manifests([name])
-        if set(manifests["snapshot_id"].to_pylist()) != ids:
-            yield f"{name}: {manifests.num_rows} snapshots, {len(ids)} expected"
-        wanted_files = expected_files(kept, month.ended_at)
-        for table in SNAPSHOT_TABLES:
-            files = month.installation.archive.store.files(history.table_folder(table, name))
-            if len(files) != wanted_files:
-                yield f"{name}: {len(files)} files of {table}, {wanted_files} expected"
-        rows = sum(
-            file["row_count"]
-            for manifest in manifests.to_pylist()
-            for file in manifest["files"]
-            if file["table"] == "partitions"
-        )
-        wanted_rows = month.fleet.partitions_of(name) * len(ids)
-        if rows != wanted_rows:
-            yield f"{name}: {rows} rows of partitions, {wanted_rows} expected"
-
-
-def kept_times(times: Sequence[datetime], now: datetime) -> list[datetime]:
-    """Return which snapshots retention keeps, by the age of the end of their day."""
-    kept: dict[tuple[date, object], datetime] = {}
-    for at in sorted(times):
-        age = now - _midnight(at.date() + _DAY)
-        if age < KEEP_ALL:
-            kept.setdefault((at.date(), at), at)
-        elif age < KEEP_HOURLY:
-            kept.setdefault((at.date(), at.hour), at)
-        elif age < KEEP_DAILY:
-            kept.setdefault((at.date(), None), at)
-    return sorted(kept.values())
-
-
-def expected_files(kept: Sequence[datetime], now: datetime) -> int:
-    """Return the files of one table: one for each day that is over for a day, else one each."""
-    by_day = Counter(at.date() for at in kept)
-    settled = now - 2 * _DAY
-    return sum(1 if _midnight(day) <= settled else count for day, count in by_day.items())
+    """Yield what of store and ledger is not as the events of the month have it."""
+    model = StoreModel(month.fleet)
+    for event in month.events:
+        model.add(event)
+    yield from differing(found_contents(month.store_folder), expected_contents(model))
+    found, expected = ledger_rows(month.database), ledger_model(month.fleet, month.events)
+    for table in sorted({*found, *expected}):
+        has, should_have = found.get(table, 0), expected.get(table, 0)
+        if has != should_have:
+            yield f"ledger: {has} rows of {table}, expected {should_have}"
 
 
 def month_checks(days: Sequence[Day], problems: Sequence[str]) -> list[Check]:
@@ -109,7 +70,3 @@ def _database_check(second: Sequence[Day], last: Sequence[Day]) -> Check:
 
 def _growth(before: Sequence[int], after: Sequence[int]) -> float:
     return max(after) / max(before)
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)

@@ -3,7 +3,7 @@
     month = Month(folder, Fleet(clusters=200, large=10, days=30))
     for day in month.days():
         day.rss_bytes, day.files, day.database_bytes
-    month.snapshots, month.ended_at     # `month_checks.py` computes from them what is kept
+    month.events        # `month_checks.py` computes from them what is left in store and ledger
 
 The clusters are simulated, and so is the clock; the stages are those that the Dags call, one after
 the other in this process, with Spark as a child, on a store of real files and a ledger in SQLite.
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.ledger_size import database_bytes, ledger_rows
+from benchmarks.month_events import Event, Kind
 from counterpoise import controls, pipeline
 from counterpoise.archive import Archive
 from counterpoise.errors import ClusterUnreachableError
@@ -49,6 +50,11 @@ KEEP_ALL, KEEP_HOURLY, KEEP_DAILY = timedelta(days=3), timedelta(days=7), timede
 KEEP_LEDGER: Final = timedelta(days=10)
 CHECKPOINT_EVERY_DAYS: Final = 5
 GRACE: Final = timedelta(hours=1)
+BROKERS: Final = 3  # of each cluster, with one log dir and one listener
+# Of the results; the first alone goes before its snapshots do.
+TABLES_OF_DAYS: Final = ("partition_load", "topic_load", "topic_balance", "leader_changes")
+# proposed, approved, granted, running, electing, settling, done
+EVENTS_OF_A_RUN: Final = 7
 _COMPACTED_AT: Final = timedelta(hours=3, minutes=30)
 _RUNS_AT: Final = timedelta(hours=12, minutes=40)
 _PARTITIONS_PER_TOPIC: Final = 100
@@ -80,6 +86,9 @@ class Fleet:
 
     def partitions_of(self, name: str) -> int:
         return self.partitions_of_large if name.startswith("large") else self.partitions
+
+    def topics_of(self, name: str) -> int:
+        return -(-self.partitions_of(name) // _PARTITIONS_PER_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +176,10 @@ class Month:
         self.database = folder / "ledger.db"
         self.store_folder = folder / "store"
         self.seconds: Counter[str] = Counter()  # of the processor, Spark's included, by stage
-        self.snapshots: dict[str, list[datetime]] = {name: [] for name in fleet.names}
+        self.events: list[Event] = []
         self.runs: Counter[RunState] = Counter()
         self.checkpoints_deleted = 0
-        self.ended_at = BEGIN
+        self._leaders: dict[str, list[tuple[int | None, int]]] = {}  # at the newest snapshot
         self.installation = self._installation()
 
     def _installation(self) -> Installation:
@@ -209,10 +218,7 @@ class Month:
 
     def _pass(self, number: int, midnight: datetime) -> None:
         if number and number % self.fleet.analysed_every_days == 0:
-            self.clock.set(midnight + _COMPACTED_AT)
-            with self._timed("compact"):
-                report = pipeline.compact(self.installation, _ignore)
-            assert not report.problems, report.problems
+            self._compact(midnight + _COMPACTED_AT)
         if number and number % self.fleet.checkpoint_every_days == 0:
             self.clock.set(midnight + _COMPACTED_AT)
             self._checkpoint()
@@ -225,6 +231,7 @@ class Month:
             with self._timed("audit"):
                 for name in self.fleet.names:
                     pipeline.audit(self.installation, name, self.clock())
+            self.events.append(Event(Kind.AUDIT, self.clock()))
         if (number + 1) % self.fleet.analysed_every_days == 0:
             self.clock.set(midnight + timedelta(hours=22))
             self._analyse(f"day-{number}")
@@ -239,12 +246,22 @@ class Month:
                 partition.size_bytes += grown
             with self._timed("snapshot"):
                 pipeline.snapshot(self.installation, name, at)
-            self.snapshots[name].append(at)
+            self._note_snapshot(name, at)
+
+    def _note_snapshot(self, name: str, at: datetime) -> None:
+        """Note a snapshot, and of how many partitions the leader changed since the one before."""
+        partitions = self.clusters[name].partitions.values()
+        leaders = [(partition.leader, partition.leader_epoch) for partition in partitions]
+        before = self._leaders.get(name, leaders)
+        changed = sum(one != earlier for one, earlier in zip(leaders, before, strict=True))
+        self._leaders[name] = leaders
+        self.events.append(Event(Kind.SNAPSHOT, at, name, changed))
 
     def _analyse(self, round_id: str) -> None:
         with self._timed("analyse"):
             found = pipeline.analyse(self.installation, round_id, _ignore)
         assert found == sorted(self.fleet.names)
+        self.events.append(Event(Kind.ANALYSIS, self.clock()))
         with self._timed("report"):
             for name in self.fleet.names[: self.fleet.large]:
                 pipeline.report_balance(self.installation, name)
@@ -268,7 +285,10 @@ class Month:
         planned = pipeline.plan(
             self.installation, name, RebalanceRequest(Goal.LEADERS), pipeline.Origin(_ALICE)
         )
-        self.snapshots[name].append(self.clock())
+        self._note_snapshot(name, self.clock())
+        partitions = self.clusters[name].partitions.values()
+        uneven = sum(partition.leader != partition.replicas[0] for partition in partitions)
+        self.events.append(Event(Kind.RUN, self.clock(), name, uneven))
         assert planned is not None, f"nothing to do on {name}"
         run_id, fingerprint = planned["run_id"], planned["fingerprint"]
         controls.record_decision(
@@ -299,15 +319,19 @@ class Month:
                 self.checkpoints_deleted += self.installation.ledger.chain().let_go(
                     name, before=before, now=self.clock()
                 )
+        self.events.append(Event(Kind.CHECKPOINT, self.clock()))
 
     def _end(self) -> None:
         """Compact, and once more when the files that were replaced may be deleted."""
         for after in (_COMPACTED_AT, _COMPACTED_AT + 2 * GRACE, _COMPACTED_AT + 4 * GRACE):
-            self.ended_at = BEGIN + timedelta(days=self.fleet.days) + after
-            self.clock.set(self.ended_at)
-            with self._timed("compact"):
-                report = pipeline.compact(self.installation, _ignore)
-            assert not report.problems, report.problems
+            self._compact(BEGIN + timedelta(days=self.fleet.days) + after)
+
+    def _compact(self, at: datetime) -> None:
+        self.clock.set(at)
+        with self._timed("compact"):
+            report = pipeline.compact(self.installation, _ignore)
+        assert not report.problems, report.problems
+        self.events.append(Event(Kind.COMPACTION, at))
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -108,6 +108,7 @@ ROWS: Final[Rows] = {
             "restored_at": HALTED_AT,
             "outcome": "as before",
             "unanswered_call": "incremental alter configs 17",
+            "earlier_rates": "1000000,500000",
         },
         {
             "run_id": RUN,
@@ -123,6 +124,7 @@ ROWS: Final[Rows] = {
             "restored_at": None,
             "outcome": "",
             "unanswered_call": None,
+            "earlier_rates": None,
         },
     ],
     "moves": [
@@ -133,6 +135,7 @@ ROWS: Final[Rows] = {
             "done_at": AT + timedelta(minutes=5),
             "asked_broker_id": 2_147_483_647,
             "target": "7,2,3",
+            "settled_at": HALTED_AT,
         },
         MOVE
         | {
@@ -142,6 +145,7 @@ ROWS: Final[Rows] = {
             "done_at": None,
             "asked_broker_id": None,
             "target": "",  # a cancel
+            "settled_at": None,
         },
     ],
     "elections": [MOVE | {"attempts": 2}],

@@ -188,15 +188,18 @@ def test_another_cluster_under_the_same_name_is_refused(ledger: Ledger) -> None:
         ledger.pin_cluster("demo", "id-2")
 
 
-def test_the_first_earlier_value_of_a_key_stays_while_it_is_ours(ledger: Ledger) -> None:
+def test_what_is_ours_of_a_key_grows_and_its_earlier_value_is_as_it_is_told(
+    ledger: Ledger,
+) -> None:
+    """Who touches a key tells what it would have without what is ours."""
     run = ledger.propose(PLAN, "p", requested_by="a")
     journal = ledger.journal(run.run_id)
     orders = ConfigResource(ConfigResourceType.TOPIC, "orders")
     with journal.step() as step:
         step.touching([TouchedKey(orders, "list", "id", "9:9", written_value="0:1")])
-        step.touching([TouchedKey(orders, "list", "id", "9:9,0:1", written_value="1:1")])
+        step.touching([TouchedKey(orders, "list", "id", "9:7", written_value="1:1")])
     (touched,) = journal.touched()
-    assert (touched.before_value, touched.written_value) == ("9:9", "0:1,1:1")
+    assert (touched.before_value, touched.written_value) == ("9:7", "0:1,1:1")
     with journal.step() as step:
         step.restored(touched, "9:9", "as before")
         step.touching([TouchedKey(orders, "list", "id", "8:8", written_value="2:2")])

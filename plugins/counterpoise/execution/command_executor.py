@@ -281,7 +281,8 @@ class CommandExecutor:
 
     def _restore(self, keys: Sequence[KeyChange], step: "Step") -> float:
         results = self._calls.restore(keys, step)
-        step.restoring_answered(t for t, _ in keys if t.resource in results.accepted)
+        accepted = frozenset(results.accepted)
+        step.restoring_answered(t for t, _ in keys if t.resource in accepted)
         _raise_if_refused("config change", results, harmless=_PASSES)
         return READ_BACK_SECONDS
 

@@ -15,7 +15,8 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from counterpoise.ledger.run_states import add_event
-from counterpoise.ledger.schema import elections, events, late_calls, moves, pulses
+from counterpoise.ledger.schema import elections, events, late_calls, moves
+from counterpoise.ledger.statements import PROGRESS, UNFINISHED
 from counterpoise.ledger.step import Step, held_step
 from counterpoise.ledger.touched import read_pending_restores, read_touched_keys
 from counterpoise.ledger.transactions import Transactions
@@ -67,9 +68,9 @@ class Journal:
 
     def unfinished_submissions(self) -> dict[TopicPartition, Submission]:
         """Return what was submitted last of each partition that was not observed to be done."""
-        query = sa.select(moves).where(moves.c.run_id == self.run_id, moves.c.done_at.is_(None))
+        of_run = {"this_run": self.run_id}
         with self._transactions.reading() as connection:
-            return self._submissions(connection.execute(query))
+            return self._submissions(connection.execute(UNFINISHED, of_run))
 
     def finished(self) -> set[TopicPartition]:
         """Return the partitions whose moves were observed to be done."""
@@ -91,9 +92,8 @@ class Journal:
 
     def run_progress(self) -> RunProgress | None:
         """Return the progress at the last observation; None before the first one."""
-        columns = sa.select(pulses.c.body, pulses.c.readings)
         with self._transactions.reading() as connection:
-            row = connection.execute(columns.where(pulses.c.run_id == self.run_id)).first()
+            row = connection.execute(PROGRESS, {"this_run": self.run_id}).first()
         if row is None:
             return None
         readings = Readings.from_json(row.readings) if row.readings else Readings()

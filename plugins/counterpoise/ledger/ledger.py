@@ -37,12 +37,12 @@ from counterpoise.ledger.run_states import (
 from counterpoise.ledger.schema import (
     approvals,
     clusters,
-    plans,
     pulses,
     questions,
     requests,
     runs,
 )
+from counterpoise.ledger.statements import IN_FLIGHT_ELSEWHERE, REQUESTS, RUN, select_runs
 from counterpoise.ledger.step import Step, held_step
 from counterpoise.ledger.submissions import read_moved_after, read_submitted_by_ended_runs
 from counterpoise.ledger.transactions import Transactions, insert_if_missing
@@ -174,9 +174,9 @@ class Ledger:
 
     def run(self, run_id: str) -> Run:
         """Return one run. Raises UnknownNameError for an unknown id."""
-        query = self._select_runs().where(runs.c.run_id == run_id)
+        of_run = {"this_run": run_id}
         with self._transactions.reading() as connection:
-            row = connection.execute(query).first() if is_storable(run_id) else None
+            row = connection.execute(RUN, of_run).first() if is_storable(run_id) else None
         if row is None:
             raise UnknownNameError(
                 f"run {run_id!r} is not in the ledger; `counterpoise status` lists the runs"
@@ -192,7 +192,7 @@ class Ledger:
         were_started: bool = False,
     ) -> tuple[Run, ...]:
         """Return the runs, newest first; with `were_started`, those that are or were under way."""
-        query = self._select_runs().order_by(runs.c.opened_at.desc(), runs.c.run_id.desc())
+        query = select_runs().order_by(runs.c.opened_at.desc(), runs.c.run_id.desc())
         if cluster is not None:
             query = query.where(runs.c.cluster == cluster)
         if fingerprint is not None:
@@ -209,7 +209,7 @@ class Ledger:
     def run_of(self, dag_id: str, dag_run_id: str) -> Run | None:
         """Return the run that a Dag run proposed, the newest of several; None without one."""
         query = (
-            self._select_runs()
+            select_runs()
             .where(runs.c.dag_id == dag_id, runs.c.dag_run_id == dag_run_id)
             .order_by(runs.c.opened_at.desc(), runs.c.run_id.desc())
             .limit(1)
@@ -325,14 +325,9 @@ class Ledger:
 
     def requests(self, cluster: str, run_id: str | None = None) -> tuple[ControlRequest, ...]:
         """Return all about a cluster, and about one of its runs, oldest first."""
-        concerned = requests.c.run_id.is_(None) | (requests.c.run_id == run_id)
-        query = (
-            sa.select(requests)
-            .where(requests.c.cluster == cluster, concerned)
-            .order_by(requests.c.id)
-        )
+        concerned = {"this_cluster": cluster, "this_run": run_id}
         with self._transactions.reading() as connection:
-            return tuple(read_request(row) for row in connection.execute(query))
+            return tuple(read_request(row) for row in connection.execute(REQUESTS, concerned))
 
     def current_requests(self) -> tuple[ControlRequest, ...]:
         """Return all that are about clusters, or about runs under way, oldest first."""
@@ -340,13 +335,8 @@ class Ledger:
 
     def moves_in_flight_elsewhere(self, run_id: str) -> int:
         """Return the sum over all other runs under way, at their last observations."""
-        query = (
-            sa.select(sa.func.coalesce(sa.func.sum(pulses.c.moves_in_flight), 0))
-            .join(runs, pulses.c.run_id == runs.c.run_id)
-            .where(runs.c.state.in_(UNDER_WAY_STATES), runs.c.run_id != run_id)
-        )
         with self._transactions.reading() as connection:
-            return int(connection.scalar(query) or 0)
+            return int(connection.scalar(IN_FLIGHT_ELSEWHERE, {"this_run": run_id}) or 0)
 
     def submitted_by_ended_runs(
         self, cluster: str, targets: Mapping[TopicPartition, tuple[int, ...]]
@@ -389,12 +379,6 @@ class Ledger:
     def entries(self) -> Entries:
         return Entries(self._transactions)
 
-    @staticmethod
-    def _select_runs() -> sa.Select[Any]:
-        return sa.select(runs, plans.c.plan_uri).join(
-            plans, runs.c.fingerprint == plans.c.fingerprint
-        )
-
     def _open_rows(self, connection: sa.Connection, cluster: str) -> list[sa.Row[Any]]:
-        query = self._select_runs().where(runs.c.cluster == cluster, runs.c.state.in_(OPEN_STATES))
+        query = select_runs().where(runs.c.cluster == cluster, runs.c.state.in_(OPEN_STATES))
         return list(connection.execute(query))

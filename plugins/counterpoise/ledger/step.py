@@ -32,11 +32,11 @@ from counterpoise.ledger.schema import (
     requests,
     touched_keys,
 )
+from counterpoise.ledger.statements import UPDATE_OF_PROGRESS, named, update_of_a_key
 from counterpoise.ledger.step_lock import StepLock
 from counterpoise.ledger.submissions import (
     Targets,
     mark_submissions,
-    named_key,
     record_submissions,
 )
 from counterpoise.ledger.touched import joined_entries, read_touched_keys, remaining_entries
@@ -55,7 +55,6 @@ from counterpoise.model.run import (
 from counterpoise.model.run_progress import RunProgress
 
 _WITHOUT_CANCELS = ENDED_STATES | {RunState.RUNNING}
-_KEY_COLUMNS = ("run_id", "resource_type", "resource_name", "key")
 
 
 @contextmanager
@@ -153,8 +152,9 @@ class Step:
             "readings": run_progress.readings.to_json(),
         }
         with self._writing() as connection:
-            update = pulses.update().where(pulses.c.run_id == self.run_id).values(**values)
-            if not connection.execute(update).rowcount:
+            of_run = {f"new_{name}": value for name, value in values.items()}
+            of_run["this_run"] = self.run_id
+            if not connection.execute(UPDATE_OF_PROGRESS, of_run).rowcount:
                 connection.execute(pulses.insert().values(run_id=self.run_id, **values))
 
     # -- config keys
@@ -170,11 +170,11 @@ class Step:
         """
         with self._writing() as connection:
             known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
+            new_rows = []
             for touched in keys:
                 earlier = known.get(touched.resource_key)
                 if earlier is None:
-                    row = self._key(touched) | self._intent(touched)
-                    connection.execute(touched_keys.insert().values(**row))
+                    new_rows.append(self._key(touched) | self._intent(touched))
                     continue
                 is_same_topic = earlier.topic_id == touched.topic_id
                 renewed: dict[str, object] = {"during_value": None, "outcome": ""}
@@ -184,6 +184,8 @@ class Step:
                 if is_same_topic and (earlier.restored_at is None or earlier.has_unanswered_call):
                     renewed["ours"] = joined_entries(earlier.written_value, touched.written_value)
                 self._update_keys(connection, [touched], **renewed)
+            if new_rows:
+                connection.execute(touched_keys.insert(), new_rows)
 
     def sending(self, keys: Iterable[TouchedKey]) -> str:
         """Record that a change of these keys is sent now; return the name of the call.
@@ -232,13 +234,22 @@ class Step:
         Where it is the rate that was set last, earlier ones are no longer ours, unless a call that
         nobody answered may bring one back.
         """
+        alone: list[dict[str, object]] = []
+        with_ours: list[dict[str, object]] = []
+        for touched, value in keys:
+            row = named(self._key(touched)) | {"value": value}
+            if touched.key in RATE_KEYS and not touched.has_unanswered_call:
+                rates = joined_entries(touched.earlier_rates, touched.written_value)
+                with_ours.append(row | {"earlier": rates})
+            else:
+                alone.append(row)
+        read, earlier = (sa.bindparam(name, type_=sa.Text) for name in ("value", "earlier"))
         with self._writing() as connection:
-            for touched, value in keys:
-                values = {"during_value": value}
-                if touched.key in RATE_KEYS and not touched.has_unanswered_call:
-                    earlier_rates = joined_entries(touched.earlier_rates, touched.written_value)
-                    values |= {"ours": value, "earlier_rates": earlier_rates}
-                self._update_keys(connection, [touched], **values)
+            if alone:
+                connection.execute(update_of_a_key(during_value=read), alone)
+            if with_ours:
+                update = update_of_a_key(during_value=read, ours=read, earlier_rates=earlier)
+                connection.execute(update, with_ours)
 
     def restoring_answered(self, keys: Iterable[TouchedKey]) -> None:
         """Record that a change which takes back all that is ours in these keys was answered."""
@@ -368,11 +379,10 @@ class Step:
         self, connection: sa.Connection, keys: Iterable[TouchedKey], **values: object
     ) -> None:
         """Make the same change of many keys in one statement."""
-        rows = [named_key(self._key(touched)) for touched in keys]
+        rows = [named(self._key(touched)) for touched in keys]
         if not rows:
             return
-        where = [touched_keys.c[name] == sa.bindparam(f"this_{name}") for name in _KEY_COLUMNS]
-        connection.execute(touched_keys.update().where(*where).values(**values), rows)
+        connection.execute(update_of_a_key(**values), rows)
 
     def _mark_moves(self, partitions: Iterable[TopicPartition], values: dict[str, object]) -> None:
         with self._writing() as connection:

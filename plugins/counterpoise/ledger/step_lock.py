@@ -24,6 +24,33 @@ from counterpoise.model.run import STEP_LOCK_SECONDS
 # A call of ours has ended this long before the lock can go to somebody else.
 _SPARE_SECONDS: Final = 1.0
 
+# Each step executes these several times. To build a statement takes longer than to execute it.
+_CLUSTER: Final = sa.bindparam("this_cluster", type_=sa.Text)
+_RUN: Final = sa.bindparam("this_run", type_=sa.Text)
+_HOLDER: Final = sa.bindparam("this_holder", type_=sa.Text)
+_NOW: Final = sa.bindparam("now", type_=sa.BigInteger)
+_UNTIL: Final = sa.bindparam("new_until", type_=sa.BigInteger)
+_OURS: Final = (step_locks.c.cluster == _CLUSTER, step_locks.c.holder == _HOLDER)
+_OURS_IN_RUNS: Final = (runs.c.run_id == _RUN, runs.c.step_holder == _HOLDER)
+_KNOWN: Final = sa.select(step_locks.c.cluster).where(step_locks.c.cluster == _CLUSTER)
+_TAKE: Final = (
+    step_locks.update()
+    .where(step_locks.c.cluster == _CLUSTER, step_locks.c.until <= _NOW)
+    .values(holder=_HOLDER, until=_UNTIL)
+)
+_TAKE_IN_RUNS: Final = (
+    runs.update()
+    .where(runs.c.run_id == _RUN, runs.c.step_until <= _NOW)
+    .values(step_holder=_HOLDER, step_until=_UNTIL)
+)
+_EXTEND: Final = step_locks.update().where(*_OURS).values(until=_UNTIL)
+_EXTEND_IN_RUNS: Final = runs.update().where(*_OURS_IN_RUNS).values(step_until=_UNTIL)
+_HELD: Final = sa.select(step_locks.c.until).where(*_OURS)
+_RELEASE: Final = step_locks.update().where(*_OURS).values(holder=None, until=0)
+_RELEASE_IN_RUNS: Final = runs.update().where(*_OURS_IN_RUNS).values(step_holder=None, step_until=0)
+_SECONDS_OF_SQLITE: Final = sa.text("SELECT strftime('%s', 'now')")
+_SECONDS_OF_POSTGRES: Final = sa.text("SELECT extract(epoch FROM clock_timestamp())")
+
 
 @dataclass
 class StepLock:
@@ -42,18 +69,10 @@ class StepLock:
         with self.transactions.writing() as connection:
             now = database_seconds(connection)
             _make_sure_of_row(connection, self.cluster)
-            until = now + STEP_LOCK_SECONDS
-            is_taken = connection.execute(
-                step_locks.update()
-                .where(step_locks.c.cluster == self.cluster, step_locks.c.until <= now)
-                .values(holder=self.holder, until=until)
-            ).rowcount
+            times = {"now": now, "new_until": now + STEP_LOCK_SECONDS}
+            is_taken = connection.execute(_TAKE, self._ours | times).rowcount
             if is_taken and self.run_id is not None:
-                is_taken = connection.execute(
-                    runs.update()
-                    .where(runs.c.run_id == self.run_id, runs.c.step_until <= now)
-                    .values(step_holder=self.holder, step_until=until)
-                ).rowcount
+                is_taken = connection.execute(_TAKE_IN_RUNS, self._ours_in_runs | times).rowcount
             if not is_taken:
                 raise StepLockHeldError(
                     f"{self._subject}: another process is at work on it; if that one died, try "
@@ -67,14 +86,10 @@ class StepLock:
         Raises RunConflictError when it has gone to somebody else.
         """
         extended_at = time.monotonic()
-        until = database_seconds(connection) + STEP_LOCK_SECONDS
-        is_held = connection.execute(
-            step_locks.update().where(*self._is_ours).values(until=until)
-        ).rowcount
+        until = {"new_until": database_seconds(connection) + STEP_LOCK_SECONDS}
+        is_held = connection.execute(_EXTEND, self._ours | until).rowcount
         if is_held and self.run_id is not None:
-            is_held = connection.execute(
-                runs.update().where(*self._is_ours_in_runs).values(step_until=until)
-            ).rowcount
+            is_held = connection.execute(_EXTEND_IN_RUNS, self._ours_in_runs | until).rowcount
         if not is_held:
             raise RunConflictError(
                 f"{self._subject}: another copy of this task has taken over; this one stops"
@@ -83,8 +98,7 @@ class StepLock:
 
     def check_current(self, connection: sa.Connection) -> None:
         """Raise StepExpiredError when the lock's time has run out, whoever took it since."""
-        held = sa.select(step_locks.c.until).where(*self._is_ours)
-        until = connection.scalar(held)
+        until = connection.scalar(_HELD, self._ours)
         if until is not None and until <= database_seconds(connection):
             raise StepExpiredError(
                 f"{self._subject}: this process was stopped for more than {STEP_LOCK_SECONDS} s"
@@ -92,12 +106,8 @@ class StepLock:
 
     def release(self) -> None:
         with self.transactions.writing() as connection:
-            connection.execute(
-                step_locks.update().where(*self._is_ours).values(holder=None, until=0)
-            )
-            connection.execute(
-                runs.update().where(*self._is_ours_in_runs).values(step_holder=None, step_until=0)
-            )
+            connection.execute(_RELEASE, self._ours)
+            connection.execute(_RELEASE_IN_RUNS, self._ours_in_runs)
 
     def _extend_deadline(self, held_from: float) -> None:
         self.deadline = held_from + STEP_LOCK_SECONDS - _SPARE_SECONDS
@@ -107,24 +117,21 @@ class StepLock:
         return f"cluster {self.cluster}" if self.run_id is None else f"run {self.run_id}"
 
     @property
-    def _is_ours(self) -> tuple[sa.ColumnElement[bool], ...]:
-        return step_locks.c.cluster == self.cluster, step_locks.c.holder == self.holder
+    def _ours(self) -> dict[str, object]:
+        return {"this_cluster": self.cluster, "this_holder": self.holder}
 
     @property
-    def _is_ours_in_runs(self) -> tuple[sa.ColumnElement[bool], ...]:
-        return runs.c.run_id == self.run_id, runs.c.step_holder == self.holder
+    def _ours_in_runs(self) -> dict[str, object]:
+        return {"this_run": self.run_id, "this_holder": self.holder}
 
 
 def _make_sure_of_row(connection: sa.Connection, cluster: str) -> None:
-    known = sa.select(step_locks.c.cluster).where(step_locks.c.cluster == cluster)
-    if connection.scalar(known) is None:
+    if connection.scalar(_KNOWN, {"this_cluster": cluster}) is None:
         insert_if_missing(connection, step_locks, cluster=cluster, until=0)
 
 
 def database_seconds(connection: sa.Connection) -> int:
     """Return the seconds since 1970 by the database's clock."""
-    if connection.dialect.name == "sqlite":
-        return int(connection.execute(sa.text("SELECT strftime('%s', 'now')")).scalar_one())
-    return int(
-        connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one()
-    )
+    is_sqlite = connection.dialect.name == "sqlite"
+    query = _SECONDS_OF_SQLITE if is_sqlite else _SECONDS_OF_POSTGRES
+    return int(connection.execute(query).scalar_one())

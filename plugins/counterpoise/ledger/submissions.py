@@ -6,6 +6,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from counterpoise.ledger.schema import moves, runs
+from counterpoise.ledger.statements import named
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.run import ANY_BROKER, LOOKED_AFTER_STATES, LOST_AFTER
 
@@ -78,7 +79,7 @@ def record_submissions(
     for tp, target in targets.items():
         key = {"topic": tp.topic, "partition": tp.partition}
         text = None if target is None else ",".join(map(str, target))
-        if not connection.execute(update, named_key(key) | {"new_target": text}).rowcount:
+        if not connection.execute(update, named(key) | {"new_target": text}).rowcount:
             new_rows.append(key | {"target": text or ""})
     if new_rows:
         insert = moves.insert().values(run_id=run_id, submitted_at=now)
@@ -92,14 +93,9 @@ def mark_submissions(
     values: Mapping[str, object],
 ) -> None:
     """Make the same change of the rows of many partitions in one statement."""
-    rows = [named_key({"topic": tp.topic, "partition": tp.partition}) for tp in partitions]
+    rows = [named({"topic": tp.topic, "partition": tp.partition}) for tp in partitions]
     if rows:
         connection.execute(_update_of_a_move(run_id, **values), rows)
-
-
-def named_key(key: Mapping[str, object]) -> dict[str, object]:
-    """Return the key's columns as parameters of a where clause."""
-    return {f"this_{name}": value for name, value in key.items()}
 
 
 def _update_of_a_move(run_id: str, **values: object) -> sa.Update:

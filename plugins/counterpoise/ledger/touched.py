@@ -1,6 +1,6 @@
 """Rows of the config keys that a run has touched, within a transaction of the caller."""
 
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -8,17 +8,20 @@ from counterpoise.ledger.schema import late_calls, runs, touched_keys
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.run import TouchedKey
 
+# Built once: each step reads them.
+_OF_A_RUN: Final = (
+    sa.select(touched_keys)
+    .where(touched_keys.c.run_id == sa.bindparam("run_id"))
+    .order_by(touched_keys.c.resource_type, touched_keys.c.resource_name, touched_keys.c.key)
+)
+_LATE_RUN_IDS: Final = sa.select(late_calls.c.run_id).where(late_calls.c.settled_at.is_(None))
+
 
 def read_touched_keys(connection: sa.Connection, run_id: str) -> tuple[TouchedKey, ...]:
     """Return the keys of one run, by resource and key."""
-    key = touched_keys.c
-    query = (
-        sa.select(touched_keys)
-        .where(key.run_id == run_id)
-        .order_by(key.resource_type, key.resource_name, key.key)
-    )
     late_run_ids = _runs_with_late_calls(connection)
-    return tuple(_touched_key(row, late_run_ids) for row in connection.execute(query))
+    rows = connection.execute(_OF_A_RUN, {"run_id": run_id})
+    return tuple(_touched_key(row, late_run_ids) for row in rows)
 
 
 def read_pending_restores(connection: sa.Connection, cluster: str) -> tuple[TouchedKey, ...]:
@@ -41,8 +44,7 @@ def read_pending_restores(connection: sa.Connection, cluster: str) -> tuple[Touc
 
 def _runs_with_late_calls(connection: sa.Connection) -> frozenset[str]:
     """Return the runs that have to be settled once more, of whatever cluster: hardly ever any."""
-    query = sa.select(late_calls.c.run_id).where(late_calls.c.settled_at.is_(None))
-    return frozenset(connection.scalars(query))
+    return frozenset(connection.scalars(_LATE_RUN_IDS))
 
 
 def _touched_key(row: sa.Row[Any], late_run_ids: frozenset[str]) -> TouchedKey:

@@ -11,7 +11,7 @@ that is read, and nothing here names it at the top.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
@@ -94,11 +94,23 @@ def json_keys(keys: Mapping[str, str]) -> dict[str, Any]:
 
 def to_content(value: Any, keys: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a dataclass and of those in it, by key where `keys` has one."""
+    return {
+        keys.get(field.name, field.name): _content_of(getattr(value, field.name), keys)
+        for field in fields(value)
+    }
 
-    def with_keys(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-        return {keys.get(name, name): field for name, field in fields}
 
-    return asdict(value, dict_factory=with_keys)
+def _content_of(value: Any, keys: Mapping[str, str]) -> Any:
+    """Copy what can be changed, and nothing else: `asdict` copies every number, which took a
+    twentieth of the time of a run's step.
+    """
+    if is_dataclass(value):
+        return to_content(value, keys)
+    if isinstance(value, Mapping):
+        return {name: _content_of(one, keys) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_content_of(one, keys) for one in value]
+    return value
 
 
 def iso_time(value: object) -> str:

@@ -1,0 +1,60 @@
+"""Statements of the ledger that each step of a run executes, built once: to build one takes longer
+than to execute it.
+
+    connection.execute(RUN, {"this_run": run_id}).first()
+    connection.execute(update_of_a_key(outcome="as before"), [named(key_columns), ...])
+
+Those of the step's lock are in `step_lock.py`, where nothing else is.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from counterpoise.ledger.schema import moves, plans, pulses, requests, runs, touched_keys
+from counterpoise.model.run import UNDER_WAY_STATES
+
+KEY_COLUMNS: Final = ("run_id", "resource_type", "resource_name", "key")
+_THIS_RUN: Final = sa.bindparam("this_run", type_=sa.Text)
+
+
+def select_runs() -> sa.Select[Any]:
+    return sa.select(runs, plans.c.plan_uri).join(plans, runs.c.fingerprint == plans.c.fingerprint)
+
+
+RUN: Final = select_runs().where(runs.c.run_id == _THIS_RUN)
+REQUESTS: Final = (
+    sa.select(requests)
+    .where(requests.c.cluster == sa.bindparam("this_cluster"))
+    .where(requests.c.run_id.is_(None) | (requests.c.run_id == _THIS_RUN))
+    .order_by(requests.c.id)
+)
+IN_FLIGHT_ELSEWHERE: Final = (
+    sa.select(sa.func.coalesce(sa.func.sum(pulses.c.moves_in_flight), 0))
+    .join(runs, pulses.c.run_id == runs.c.run_id)
+    .where(runs.c.state.in_(UNDER_WAY_STATES), runs.c.run_id != _THIS_RUN)
+)
+UNFINISHED: Final = sa.select(moves).where(moves.c.run_id == _THIS_RUN, moves.c.done_at.is_(None))
+PROGRESS: Final = sa.select(pulses.c.body, pulses.c.readings).where(pulses.c.run_id == _THIS_RUN)
+UPDATE_OF_PROGRESS: Final = (
+    pulses.update()
+    .where(pulses.c.run_id == _THIS_RUN)
+    .values(
+        at=sa.bindparam("new_at"),
+        moves_in_flight=sa.bindparam("new_moves_in_flight"),
+        body=sa.bindparam("new_body"),
+        readings=sa.bindparam("new_readings"),
+    )
+)
+
+
+def update_of_a_key(**values: object) -> sa.Update:
+    """Return the update of one row, with the parameters that `named` makes of KEY_COLUMNS."""
+    where = [touched_keys.c[name] == sa.bindparam(f"this_{name}") for name in KEY_COLUMNS]
+    return touched_keys.update().where(*where).values(**values)
+
+
+def named(key: Mapping[str, object]) -> dict[str, object]:
+    """Return the key's columns as parameters of a where clause."""
+    return {f"this_{name}": value for name, value in key.items()}
