@@ -294,27 +294,28 @@ def _everything_from(stage: Stage) -> Iterator[None]:
         monotonic=lambda: point("monotonic", "", stage.read_monotonic),
         time=lambda: stage.seconds,
     )
-    given = {
-        concurrent.futures.ThreadPoolExecutor: _InThisThread,
-        time.sleep: stage.sleep,
-        time.monotonic: simulated_time.monotonic,
-        time: simulated_time,
-        uuid: types.SimpleNamespace(uuid4=token),
-    }
-    changed: list[tuple[Any, str, Any]] = []
-    for name, module in list(sys.modules.items()):
-        if name.split(".")[0] != "counterpoise":
-            continue
-        for attribute, value in list(vars(module).items()):
-            if isinstance(value, (types.ModuleType, type, types.BuiltinFunctionType)):
-                replacement = given.get(value)
-                if replacement is not None:
-                    changed.append((module, attribute, value))
-                    setattr(module, attribute, replacement)
+    given = [
+        (concurrent.futures.ThreadPoolExecutor, _InThisThread),
+        (time.sleep, stage.sleep),
+        (time.monotonic, simulated_time.monotonic),
+        (time, simulated_time),
+        (uuid, types.SimpleNamespace(uuid4=token)),
+    ]
+    modules = [m for name, m in sys.modules.items() if name.split(".")[0] == "counterpoise"]
+    # Compared by identity: what other tests left there (weak proxies) may have no hash.
+    changed = [
+        (module, attribute, value, replacement)
+        for module in modules
+        for attribute, value in vars(module).items()
+        for python_has, replacement in given
+        if value is python_has
+    ]
     try:
+        for module, attribute, _, replacement in changed:
+            setattr(module, attribute, replacement)
         yield
     finally:
-        for module, attribute, value in changed:
+        for module, attribute, value, _ in changed:
             setattr(module, attribute, value)
 
 
