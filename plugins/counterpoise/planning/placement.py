@@ -16,7 +16,6 @@ import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.search_limits import USUAL
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,19 +142,6 @@ class Placement:
     def replica_counts(self) -> Ints:
         """Return replicas per partition."""
         return np.asarray((self.replicas >= 0).sum(axis=1))
-
-    def is_small(self, is_chosen: Flags | None = None) -> bool:
-        """Return whether the replicas to choose, of some partitions or of all, can be solved."""
-        return self._replicas_to_choose(is_chosen) <= self.cluster.search.max_replicas
-
-    @property
-    def is_usual(self) -> bool:
-        """Return whether the solver is trusted with the cluster without more time than usual."""
-        return self._replicas_to_choose() <= USUAL.max_replicas
-
-    def _replicas_to_choose(self, is_chosen: Flags | None = None) -> int:
-        is_chosen = self.cluster.may_change if is_chosen is None else is_chosen
-        return int(self.replica_counts[is_chosen].sum())
 
     @property
     def traffic(self) -> Ints:

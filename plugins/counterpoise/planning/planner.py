@@ -54,7 +54,6 @@ from counterpoise.planning.planning_result import (
     with_room,
 )
 from counterpoise.planning.request_checks import check_request, refuse_impossible_constraints
-from counterpoise.planning.search_limits import THOROUGH
 
 _GOALS: Final[tuple[PlanningGoal, ...]] = (
     AddBrokers(),
@@ -77,8 +76,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     goal = _goal_named(request.goal)
     check_request(goal, request, snapshot)
     cluster = read_cluster(snapshot, request.policy, request.scope)
-    if request.is_thorough:
-        cluster = replace(cluster, search=THOROUGH)
+    cluster = replace(cluster, is_thorough=request.is_thorough)
     left_out = cluster.only(~cluster.is_requested)
     if goal.shares_scope:
         cluster = cluster.only(cluster.is_requested).beside(left_out)

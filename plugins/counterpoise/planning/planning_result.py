@@ -36,7 +36,7 @@ from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.fair_shares import byte_band, count_targets, fill_racks, spread_bounds
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.small import best_counts
+from counterpoise.planning.placing.small import best_counts, is_small
 from counterpoise.planning.placing.topics import leaders_lacking
 from counterpoise.planning.placing.traffic import (
     traffic_band,
@@ -363,7 +363,7 @@ def as_range(values: Ints) -> str:
 
 
 def _best_counts(result: PlanningResult) -> Ints:
-    if result.after.is_small():
+    if is_small(result.after):
         return best_counts(result.after, result.roles)
     return count_targets(result.after, result.roles.unrestricted)
 

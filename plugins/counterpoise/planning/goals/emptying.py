@@ -29,7 +29,7 @@ from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain
-from counterpoise.planning.placing.small import place_best
+from counterpoise.planning.placing.small import is_small, place_best
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.planning.request_checks import brokers_are, name_cluster
 from counterpoise.units import format_bytes
@@ -67,7 +67,7 @@ class DrainingGoal(PlanningGoal):
             return byte_band(after, roles, request.policy.bytes_tolerance_percent)
 
         is_chosen = is_movable & (placement.count_on(roles.leaving) > 0)
-        if placement.is_small(is_chosen):
+        if is_small(placement, is_chosen):
             choice = ReplicaChoice.to_empty(placement, roles, is_chosen)
             if place_best(placement, choice, find_band, roles.destinations):
                 return

@@ -42,6 +42,8 @@ from counterpoise.planning.placing.drain import drain
 from counterpoise.planning.placing.small import (
     best_counts,
     is_affordable,
+    is_small,
+    is_usual,
     make_counts_best,
     solve,
 )
@@ -86,8 +88,8 @@ class EveningGoal(PlanningGoal):
             return byte_band(after, roles, request.policy.bytes_tolerance_percent)
 
         solved = Placement.of(placement.cluster)
-        is_solved = placement.is_small() and solve(solved, choose, find_band, roles.sharing)
-        if is_solved and (solved.bound is None or solved.bound.is_reached or placement.is_usual):
+        is_solved = is_small(placement) and solve(solved, choose, find_band, roles.sharing)
+        if is_solved and (solved.bound is None or solved.bound.is_reached or is_usual(placement)):
             placement.take_over(solved)
             return
         self._place_large(placement, roles, request, choose, find_band)
@@ -258,7 +260,7 @@ def _fair_counts(placement: Placement, roles: Roles) -> Ints:
     are for goal rebalance.
     """
     even = count_targets(placement, roles.unrestricted)
-    if placement.is_small():
+    if is_small(placement):
         even = np.maximum(even, best_counts(placement, roles))
     has_peer_with_one_more = np.isin(even + 1, even[roles.sharing])
     return even + has_peer_with_one_more

@@ -6,7 +6,7 @@ broker hold.
     choice.apply(placement, chosen)
 
 The one place that answers "may this partition stand on that broker": the flow and the program of
-`flow` and `byte_program` ask it and know no goals, so that a constraint needs a line here and
+`flow` and `small` ask it and know no goals, so that a constraint needs a line here and
 nothing there.
 
     to even out      present brokers, and destinations with room; those that may give nothing stay

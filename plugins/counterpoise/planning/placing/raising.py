@@ -31,7 +31,7 @@ from counterpoise.planning.fair_shares import byte_band
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.counts import FreeReplicas, even_counts
-from counterpoise.planning.placing.small import place_best
+from counterpoise.planning.placing.small import is_small, place_best
 from counterpoise.planning.placing.swaps import even_bytes
 from counterpoise.planning.placing.topics import (
     BYTES_FIRST,
@@ -58,7 +58,7 @@ def add_missing(
     def find_band(after: Placement) -> ByteBand:
         return byte_band(after, roles, bytes_tolerance_percent)
 
-    if placement.is_small(is_short):
+    if is_small(placement, is_short):
         choice = ReplicaChoice.to_add(placement, roles, factor)
         if place_best(placement, choice, find_band, roles.destinations):
             return
