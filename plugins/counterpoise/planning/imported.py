@@ -21,7 +21,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
-from counterpoise.planning.goals.goal import PlanningGoal
+from counterpoise.planning.goals import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.planner import explain
 from counterpoise.planning.planning_result import FinalAssignment, PlanningResult, parts_of

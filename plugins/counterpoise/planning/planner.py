@@ -32,9 +32,9 @@ from counterpoise.planning.explanation.moves import (
     settings_before,
 )
 from counterpoise.planning.explanation.warnings import warnings_of
+from counterpoise.planning.goals import PlanningGoal
 from counterpoise.planning.goals.emptying import RemoveBrokers, Repair
 from counterpoise.planning.goals.evening import AddBrokers, Rebalance
-from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.goals.leaders import DemoteBrokers, Leaders
 from counterpoise.planning.goals.replication_factor import ReplicationFactor
 from counterpoise.planning.kept_part import (

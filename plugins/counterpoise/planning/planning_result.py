@@ -43,7 +43,7 @@ from counterpoise.planning.placing.traffic import (
 )
 
 if TYPE_CHECKING:
-    from counterpoise.planning.goals.goal import PlanningGoal
+    from counterpoise.planning.goals import PlanningGoal
 
 Within = Callable[[Roles, ClusterArrays, Flags], Roles]
 

@@ -25,7 +25,7 @@ from counterpoise.planning.explanation.warnings import (
     list_undone,
 )
 from counterpoise.planning.fair_shares import byte_band
-from counterpoise.planning.goals.goal import PlanningGoal
+from counterpoise.planning.goals import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain

@@ -23,7 +23,7 @@ from counterpoise.planning.explanation.warnings import (
     left_to_repair,
     list_undone,
 )
-from counterpoise.planning.goals.goal import PlanningGoal
+from counterpoise.planning.goals import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.lowering import drop_surplus
 from counterpoise.planning.placing.raising import add_missing
