@@ -1,4 +1,4 @@
-"""Moves with their reasons, and why an empty plan is empty.
+"""Moves with their reasons, and the settings that a run of them will change.
 
     moves = moves_of(result)         # each with the measure that the change serves first
 
@@ -21,11 +21,6 @@ brokers that held three, so all three moves are for replicas; that a goes to a b
 many does not matter. Were there also d from 1 to 2 and e from 2 to 1, these two would be for bytes.
 Where several paths would do, one is chosen, the shortest first.
 
-    reason_for_empty_plan(result)    # "already balanced: leaders 4 to 5 and replicas 12 to 13 ..."
-
-An empty plan is an answer, not an error: already done, already balanced, or that the goal cannot be
-reached, why, and what would help.
-
     settings_before(snapshot.throttles, moves)
     # (SettingBefore(ConfigResourceType.BROKER, "4", FOLLOWER_RATE, "20000000"),)
 
@@ -45,11 +40,8 @@ import pyarrow as pa
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.kafka import EVERY_BROKER, ConfigResourceType
 from counterpoise.model.plan import Move, MoveReason, SettingBefore
-from counterpoise.model.request import Goal
-from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.planning_result import PlanningResult
-from counterpoise.units import format_bytes
 
 _Arc: TypeAlias = tuple[int, int]  # from a broker to another
 
@@ -243,27 +235,3 @@ def _shortest_path(
                 return path[::-1]
         layer = reached
     raise AssertionError(f"broker {source} gives more than it gets, and nobody gets it")
-
-
-# -- why an empty plan is empty
-
-
-def reason_for_empty_plan(result: PlanningResult) -> str:
-    """Return one sentence for the person who requested the plan."""
-    if not result.cluster.partition_count and result.request.goal is not Goal.IMPORTED:
-        return "already balanced: the cluster has no partitions"
-    if result.deferred.partitions:
-        return _budget_too_small(result)
-    return result.goal.reason(result)
-
-
-def _budget_too_small(result: PlanningResult) -> str:
-    budget, deferred = result.request.budget, result.deferred
-    if budget.max_bytes is None:
-        partitions = pluralize(budget.max_partitions or 0, "partition")
-        return f"cannot, because nothing that helps fits into the budget of {partitions}"
-    return (
-        f"cannot, because no copy that helps is as small as the budget of "
-        f"{format_bytes(budget.max_bytes)}: {pluralize(deferred.partitions, 'partition')} with "
-        f"{format_bytes(deferred.bytes)} to copy are left; give more with --max-bytes"
-    )
