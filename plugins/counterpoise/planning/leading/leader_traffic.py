@@ -42,11 +42,11 @@ from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.fair_shares import fill
 from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.planning.placing.swaps import pairs_with
 from counterpoise.planning.placing.traffic import (
     AIM_PERCENT,
     MAX_PARTNERS,
     min_gain_of,
-    pairs_with,
     sample_by_rate,
 )
 

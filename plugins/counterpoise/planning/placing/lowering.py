@@ -32,16 +32,16 @@ from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement, Replicas, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
-from counterpoise.planning.placing.counts import even_counts
-from counterpoise.planning.placing.small import is_affordable, make_counts_best
-from counterpoise.planning.placing.swaps import even_bytes
-from counterpoise.planning.placing.topics import (
+from counterpoise.planning.placing.free_replicas import (
     BYTES_FIRST,
     TOLERANCE_PERCENT,
+    even_bytes,
+    even_counts,
     largest_topics_first,
     per_broker,
     whole_shares,
 )
+from counterpoise.planning.placing.small import is_affordable, make_counts_best
 
 
 def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:

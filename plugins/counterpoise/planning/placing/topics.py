@@ -1,6 +1,5 @@
-"""Topics: shares of replicas that are added or dropped, and exchanges for the sake of a topic.
+"""Topics: exchanges of replicas for the sake of a topic, where a constraint or the policy asks.
 
-    per_broker(2, rack_sizes=[2, 1, 1])                    # [0.5, 0.5, 0.5]: a broker of each rack
     bring_topics(placement, roles, lacking)                # for brokers that have to lead a topic
     exchange_topics(placement, roles, shares, max_above=3)
 
@@ -11,76 +10,13 @@ of which every broker has to lead some (`min_topic_leaders`); in small clusters 
 these at least cost (`flow`), in larger ones `bring_topics`.
 """
 
-from typing import Final
-
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.planning.fair_shares import TopicShares, bounds_of_partition
+from counterpoise.planning.fair_shares import TopicShares
 from counterpoise.planning.placement import MovableReplicas, Placement, Roles
 
-BYTES_FIRST: Final = 0.9  # this part of all bytes is placed before the number of replicas decides
-# Of bytes; nothing is copied for it, so it is narrower than a policy's.
-TOLERANCE_PERCENT: Final = 5
-_ROUNDING_ERROR = 1e-9
-_BISECTION_STEPS = 60
 _MAX_TOPIC_PARTNERS = 8
-
-
-# -- replicas that are added or taken away
-
-
-def per_broker(factor: int, rack_sizes: Ints) -> NDArray[np.float64]:
-    """Return replicas of one partition per broker of each rack, as even as the racks allow.
-
-    `rack_sizes` are the brokers per rack. The level is the part of a replica per broker that adds
-    up to `factor` over all racks; it is found by bisection.
-
-    Worked example: 3 replicas on racks of 4, 1 and 1 brokers: each rack holds one replica, so a
-    broker has 0.25, 1 or 1 of them. A topic of 8 partitions has 2, 8 and 8 per broker.
-    """
-    lowest, highest = bounds_of_partition(factor, rack_sizes)
-    low, high = 0.0, 1.0
-    for _ in range(_BISECTION_STEPS):
-        level = (low + high) / 2
-        if np.clip(level * rack_sizes, lowest, highest).sum() < factor:
-            low = level
-        else:
-            high = level
-    in_rack = np.clip(high * rack_sizes, lowest, highest)
-    return np.asarray(in_rack / np.maximum(1, rack_sizes), dtype=np.float64)
-
-
-def of_topics(placement: Placement, rack_sizes: Ints) -> NDArray[np.float64]:
-    """Return replicas of each topic per broker of each rack: a row per topic, a column per rack."""
-    cluster = placement.cluster
-    shares = np.zeros((len(cluster.topic_names), len(rack_sizes)))
-    for factor in np.unique(placement.replica_counts).tolist():
-        topics = cluster.topic_numbers[placement.replica_counts == factor]
-        partition_counts = np.bincount(topics, minlength=len(shares))
-        shares += partition_counts[:, None] * per_broker(factor, rack_sizes)[None, :]
-    return shares
-
-
-def whole_shares(share: NDArray[np.float64]) -> tuple[Ints, Ints]:
-    """Return shares rounded down and up; one that is whole but for rounding errors stays."""
-    lowest = np.floor(share + _ROUNDING_ERROR).astype(np.int64)
-    highest = np.ceil(share - _ROUNDING_ERROR).astype(np.int64)
-    return lowest, highest
-
-
-def largest_topics_first(placement: Placement, partitions: Ints) -> Ints:
-    """Return the order of `partitions`: topics with most bytes first, then large partitions.
-
-    At first bytes decide where replicas go; in the small topics at the end the number of replicas
-    does. So both come out even: few replicas hold most bytes, and many replicas few.
-    """
-    cluster = placement.cluster
-    topics, sizes = cluster.topic_numbers[partitions], cluster.size_bytes[partitions]
-    topic_bytes = np.zeros(len(cluster.topic_names), dtype=np.int64)
-    np.add.at(topic_bytes, topics, sizes)
-    return np.lexsort((partitions, -sizes, topics, -topic_bytes[topics]))
 
 
 # -- replicas of a topic for every broker that has to lead some of it

@@ -35,6 +35,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.fair_shares import TopicShares, byte_band, fill_racks, rack_bounds
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
+from counterpoise.planning.placing.swaps import pairs_with
 
 AIM_PERCENT: Final = 75  # of the tolerance, so that slightly other rates start nothing new
 MAX_PARTNERS: Final = 12
@@ -301,20 +302,6 @@ def _keeps_topics(going: _Choices, returning: _Choices) -> Flags:
 def min_gain_of(band: ByteBand) -> int:
     """Return the bytes per second below which a gain is not worth a change."""
     return max(1, int(band.fair.max(initial=0)) // _MIN_GAINS_IN_MEAN)
-
-
-def pairs_with(
-    broker: int, able: Ints, above_fair: Ints, max_partners: int
-) -> list[tuple[int, int]]:
-    """Return pairs (heavy, light) of a broker and others that are able, the other end first.
-
-    `above_fair` has, for every broker, what it takes in above its fair share.
-    """
-    is_heavy = bool(above_fair[broker] > 0)
-    others = able[able != broker]
-    order = np.lexsort((others, above_fair[others] if is_heavy else -above_fair[others]))
-    partners = others[order][:max_partners].tolist()
-    return [(broker, other) if is_heavy else (other, broker) for other in partners]
 
 
 def sample_by_rate(partitions: Ints, rates: Ints) -> Ints:
