@@ -42,7 +42,7 @@ from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.fair_shares import fill
 from counterpoise.planning.leading.candidates import Candidates
-from counterpoise.planning.placing.swaps import pairs_with
+from counterpoise.planning.placing.swaps import improve_worst, pairs_with
 from counterpoise.planning.placing.traffic import (
     AIM_PERCENT,
     MAX_PARTNERS,
@@ -69,6 +69,13 @@ class _Search:
     loads: Ints  # per broker, bytes per second
     topic_counts: Ints  # leaders by topic and broker
     band: ByteBand
+
+    def exchange(self, broker: int) -> bool:
+        """Exchange two leaders of a broker and another; False where that brings neither nearer."""
+        exchange = self.best_exchange(broker)
+        if exchange is not None:
+            self.take(exchange)
+        return exchange is not None
 
     def best_exchange(self, broker: int) -> _Exchange | None:
         above = self.loads - self.band.fair
@@ -148,20 +155,8 @@ def even_leader_traffic(candidates: Candidates, leaders: Ints, tolerance_percent
     counts = np.bincount(cells[leaders >= 0], minlength=shape[0] * shape[1]).reshape(shape)
     aim = band.narrowed(AIM_PERCENT)
     search = _Search(candidates, leaders, loads, counts.astype(np.int64), aim)
-    is_hopeless, has_changed = ~eligible, False
-    while True:
-        outside = np.where(is_hopeless, 0, aim.bytes_outside(search.loads))
-        broker = int(np.argmax(outside))
-        if outside[broker] > 0:
-            exchange = search.best_exchange(broker)
-            is_hopeless[broker] = exchange is None
-            if exchange is not None:
-                search.take(exchange)
-                has_changed = True
-        elif has_changed:
-            is_hopeless, has_changed = ~eligible, False
-        else:
-            return search.leaders
+    improve_worst(eligible, lambda: aim.bytes_outside(search.loads), search.exchange)
+    return search.leaders
 
 
 def _fair_shares(candidates: Candidates, loads: Ints) -> Ints:
@@ -201,21 +196,12 @@ def keep_below(candidates: Candidates, leaders: Ints) -> Ints:
     `leaders` have one broker per partition; those that are not free stay.
     """
     leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
-    loads, limits = candidates.led_bytes(leaders), candidates.max_led_bytes
-    is_hopeless, has_changed = ~candidates.is_eligible, False
-    for _ in range(_MAX_CHANGES_PER_PARTITION * len(leaders)):
-        above = np.where(is_hopeless, 0, loads - limits)
-        broker = int(np.argmax(above))
-        if above[broker] <= 0:
-            if not has_changed:
-                break
-            # The changes since may have made others possible.
-            is_hopeless, has_changed = ~candidates.is_eligible, False
-            continue
+    loads = candidates.led_bytes(leaders)
+
+    def change_leaders(broker: int) -> bool:
         change = _best_change(candidates, leaders, loads, broker)
         if change is None:
-            is_hopeless[broker] = True
-            continue
+            return False
         shift = int(candidates.bytes_in[change.going])
         leaders[change.going] = change.destination
         if change.returning is not None:
@@ -223,7 +209,14 @@ def keep_below(candidates: Candidates, leaders: Ints) -> Ints:
             leaders[change.returning] = broker
         loads[broker] -= shift
         loads[change.destination] += shift
-        has_changed = True
+        return True
+
+    improve_worst(
+        candidates.is_eligible,
+        lambda: loads - candidates.max_led_bytes,
+        change_leaders,
+        max_steps=_MAX_CHANGES_PER_PARTITION * len(leaders),
+    )
     return leaders
 
 

@@ -19,13 +19,14 @@ is 8 and too much, so it is the largest below, 2 - 1 = 1 GB. The next exchange s
 Limits: bytes are a matter of swaps, and not exact.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
 
-from counterpoise.model.columns import Ints
+from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
+from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.fair_shares import TopicShares, rack_bounds
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
 
@@ -43,6 +44,32 @@ def wanted_shift(placement: Placement, band: ByteBand, heavy: int, light: int) -
     helpful = max(heavy_bytes - highest[0], lowest[1] - light_bytes, 1)
     max_shift = min(heavy_bytes - lowest[0], highest[1] - light_bytes)
     return min(helpful, max_shift), max_shift
+
+
+def improve_worst(
+    is_counted: Flags,
+    find_outside: Callable[[], Ints],
+    improve: Callable[[int], bool],
+    *,
+    max_steps: int = UNBOUNDED,
+) -> None:
+    """Improve the counted broker that is farthest outside, until none can be improved.
+
+    A broker that cannot be (`improve` returns False) is passed over. When no other is outside, what
+    has changed since may have made it possible: all are tried again.
+    """
+    is_hopeless, has_changed = ~is_counted, False
+    for _ in range(max_steps):
+        outside = np.where(is_hopeless, 0, find_outside())
+        worst = int(np.argmax(outside))
+        if outside[worst] > 0:
+            is_improved = improve(worst)
+            has_changed |= is_improved
+            is_hopeless[worst] = not is_improved
+        elif has_changed:
+            is_hopeless, has_changed = ~is_counted, False
+        else:
+            return
 
 
 def pairs_with(
@@ -139,19 +166,12 @@ def trade_arrivals(placement: Placement, roles: Roles, band: ByteBand) -> None:
     if not placement.new_replicas.any():
         return
     movable_replicas = MovableReplicas.of_sources(placement, roles.sources)
-    is_hopeless, has_traded = ~roles.sharing, False
-    for _ in range(MAX_SWAPS_PER_BROKER * placement.cluster.broker_count):
-        outside = np.where(is_hopeless, 0, band.bytes_outside(placement.bytes_held))
-        broker = int(np.argmax(outside))
-        if outside[broker] > 0:
-            is_traded = _trade(movable_replicas, band.inner, broker)
-            has_traded |= is_traded
-            is_hopeless[broker] = not is_traded
-        elif has_traded:
-            # The trades since may have made others possible.
-            is_hopeless, has_traded = ~roles.sharing, False
-        else:
-            return
+    improve_worst(
+        roles.sharing,
+        lambda: band.bytes_outside(placement.bytes_held),
+        lambda broker: _trade(movable_replicas, band.inner, broker),
+        max_steps=MAX_SWAPS_PER_BROKER * placement.cluster.broker_count,
+    )
 
 
 def _trade(movable_replicas: MovableReplicas, band: ByteBand, broker: int) -> bool:
