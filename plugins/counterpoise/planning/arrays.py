@@ -262,6 +262,7 @@ def _of_brokers(
     constraints = policy.constraints
     disk_bytes, headroom_bytes = _disks(broker_ids, snapshot, policy)
     is_in_scope = list(map(scope.may_touch_broker, broker_ids.tolist()))
+    racks = [(broker_id, snapshot.racks.get(broker_id)) for broker_id in broker_ids.tolist()]
     return {
         "racks": _rack_numbers(broker_ids, snapshot),
         "is_live": np.isin(broker_ids, _ids(snapshot.live_broker_ids)),
@@ -277,7 +278,7 @@ def _of_brokers(
             broker_ids, constraints.max_leader_bytes_in_per_second or UNBOUNDED
         ),
         "broker_sets": np.array(
-            [constraints.set_of_broker(b, snapshot.racks.get(b)) for b in broker_ids.tolist()],
+            [constraints.set_of_broker(broker_id, rack) for broker_id, rack in racks],
             dtype=np.int64,
         ),
     }

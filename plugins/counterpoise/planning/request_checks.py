@@ -8,6 +8,7 @@ no plan could satisfy: the topic or the brokers, and what would help; goals abou
 checked for what concerns leaders. What else only shows in the replicas is refused by the goals.
 """
 
+from collections import Counter
 from collections.abc import Sequence, Set
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
@@ -86,7 +87,8 @@ def _check_brokers_given(goal: "PlanningGoal", request: PlanRequest) -> None:
             f"{', '.join(sorted(GOALS_WITH_BROKERS))}, or limit the plan to some brokers with "
             "--only-brokers"
         )
-    twice = sorted({b for b in request.broker_ids if request.broker_ids.count(b) > 1})
+    mentions = Counter(request.broker_ids)
+    twice = sorted(broker_id for broker_id, count in mentions.items() if count > 1)
     if twice:
         given = ",".join(str(broker_id) for broker_id in request.broker_ids)
         raise InputError(

@@ -196,7 +196,8 @@ def _paths(counts: list[int], moves: Counter[_Arc]) -> Counter[_Arc]:
     heads: dict[int, list[int]] = {}
     for tail, head in sorted(remaining):
         heads.setdefault(tail, []).append(head)
-    sources = sorted((b for b in surplus if surplus[b] > 0), key=lambda b: (-counts[b], b))
+    sources = [broker for broker, number in surplus.items() if number > 0]
+    sources.sort(key=lambda broker: (-counts[broker], broker))
     for source in sources:
         while surplus[source] > 0:
             path = _shortest_path(remaining, heads, surplus, source)

@@ -191,10 +191,13 @@ class ReplicaChoice:
         rows = np.full_like(placement.replicas, NOBODY)
         rows[:, : self.start.replicas.shape[1]] = self.start.replicas
         for number in np.flatnonzero((chosen != self.stands).any(axis=1)).tolist():
-            row = rows[self.partitions[number]]
-            arriving = iter(np.flatnonzero(chosen[number] & ~self.stands[number]).tolist())
-            kept = [b if chosen[number, b] else next(arriving, NOBODY) for b in row[row >= 0]]
-            new_row = [b for b in kept if b != NOBODY] + list(arriving)
+            row, is_chosen = rows[self.partitions[number]], chosen[number]
+            arriving = iter(np.flatnonzero(is_chosen & ~self.stands[number]).tolist())
+            new_row = [
+                broker if is_chosen[broker] else next(arriving, NOBODY) for broker in row[row >= 0]
+            ]
+            new_row = [broker for broker in new_row if broker != NOBODY]
+            new_row += arriving
             row[:] = NOBODY
             row[: len(new_row)] = new_row
         placement.reset_to(rows)
