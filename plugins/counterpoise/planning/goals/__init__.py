@@ -4,8 +4,9 @@
         name = Goal.LEADERS
 
 evening.py has those about evenness, emptying.py those that empty brokers, leaders.py those that
-move no byte, replication_factor.py the one that adds and drops replicas. A new goal is a name in
-`model/request.py`, with its sentence for people, its class here, and its line in `planner.py`.
+move no byte, replication_factor.py the one that adds and drops replicas; lower_bounds.py has what
+any plan has to copy for evenness. A new goal is a name in `model/request.py`, with its sentence for
+people, its class here, and its line in `planner.py`.
 
 The planner asks a goal in this order; what a goal does not say itself stands here.
 
@@ -19,7 +20,7 @@ The planner asks a goal in this order; what a goal does not say itself stands he
 """
 
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -27,12 +28,21 @@ from counterpoise.errors import RefusedError
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.plan import LowerBound, MoveReason
 from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.explanation.figures import min_leader_range
+from counterpoise.planning.goals.lower_bounds import min_leader_range
 from counterpoise.planning.placement import Placement, Roles
 
 if TYPE_CHECKING:
     from counterpoise.planning.planning_result import PlanningResult
+
+IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
+IS_LEADERLESS: Final = "without a leader to copy from; bring a broker back"
+HAS_NO_DESTINATION: Final = (
+    "for which no other live broker in scope has room and no constraint is against it; add brokers "
+    "or disk, widen the scope, or raise disk_limit_percent"
+)
+_IS_LEFT_TO_REPAIR = "left to goal repair: with a replica on a dead broker no copy could end"
 
 
 class PlanningGoal:
@@ -139,3 +149,26 @@ class PlanningGoal:
     def undone(self, result: "PlanningResult") -> str:
         """Return a warning of what a plan for the goal leaves undone; "" when nothing."""
         return ""
+
+
+# -- what a plan leaves undone
+
+
+def list_undone(result: "PlanningResult", *kinds: tuple[Flags, str]) -> str:
+    """Return which partitions are left and why, for each kind that has any; "" when none has."""
+    sentences = []
+    for is_concerned, why in kinds:
+        partitions = np.flatnonzero(is_concerned)
+        if len(partitions):
+            names = result.cluster.names(partitions)
+            singular, plural = f"partition ({names}) is {why}", f"partitions ({names}) are {why}"
+            sentences.append(pluralize(len(partitions), singular, plural))
+    return "; ".join(sentences)
+
+
+def list_left_to_repair(result: "PlanningResult") -> str:
+    """Return partitions that stay as they are because a replica is on a dead broker.
+
+    The goal is not about that broker.
+    """
+    return list_undone(result, (result.cluster.is_left_to_repair, _IS_LEFT_TO_REPAIR))

@@ -17,15 +17,15 @@ from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.explanation.warnings import (
+from counterpoise.planning.fair_shares import byte_band
+from counterpoise.planning.goals import (
     HAS_NO_DESTINATION,
     IS_LEADERLESS,
     IS_MOVING,
-    left_to_repair,
+    PlanningGoal,
+    list_left_to_repair,
     list_undone,
 )
-from counterpoise.planning.fair_shares import byte_band
-from counterpoise.planning.goals import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain
@@ -124,7 +124,7 @@ class RemoveBrokers(DrainingGoal):
         )
 
     def reason(self, result: PlanningResult) -> str:
-        if sentence := left_to_repair(result):
+        if sentence := list_left_to_repair(result):
             return f"cannot, because {sentence}"
         return (
             f"already done: no replica is left on these brokers{result.in_scope}, and "
@@ -170,7 +170,7 @@ class Repair(DrainingGoal):
             placement.reset_to(before.copy())
 
     def reason(self, result: PlanningResult) -> str:
-        if sentences := list(filter(None, (self.undone(result), left_to_repair(result)))):
+        if sentences := list(filter(None, (self.undone(result), list_left_to_repair(result)))):
             return f"cannot, because {'; '.join(sentences)}"
         broker_ids = sorted(result.request.broker_ids)
         brokers = name_brokers(broker_ids) if broker_ids else "a broker that is dead"

@@ -16,14 +16,14 @@ from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import join_names, pluralize
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.explanation.warnings import (
+from counterpoise.planning.goals import (
     HAS_NO_DESTINATION,
     IS_LEADERLESS,
     IS_MOVING,
-    left_to_repair,
+    PlanningGoal,
+    list_left_to_repair,
     list_undone,
 )
-from counterpoise.planning.goals import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.lowering import drop_surplus
 from counterpoise.planning.placing.raising import add_missing
@@ -84,7 +84,7 @@ class ReplicationFactor(PlanningGoal):
         return np.where(result.cluster.may_change, missing, 0)
 
     def reason(self, result: PlanningResult) -> str:
-        sentences = list(filter(None, (_not_resized(result), left_to_repair(result))))
+        sentences = list(filter(None, (_not_resized(result), list_left_to_repair(result))))
         if sentences:
             return f"cannot, because {'; '.join(sentences)}"
         replicas = pluralize(result.request.replication_factor or 0, "replica")

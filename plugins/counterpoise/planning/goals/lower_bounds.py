@@ -1,11 +1,7 @@
-"""Figures: every broker before, after and at best; and what has to be copied at least.
+"""Lower bounds: what has to be copied at least, and how even leaders can be at best.
 
-    figures = figures_of(result, with_network_in=True)
     evening_bound(result).replicas      # for the whole goal
     reached_bound(result, evening_bound(result)).replicas      # for what this plan reaches
-
-Best means in the figures: what no plan could do better, whatever it moved. Where racks have
-different numbers of brokers it is uneven itself.
 
 The lower bound is what any plan that reaches the goal within its scope has to copy, and how even
 leaders can be at best. Goals that copy certain replicas (drain, repair, a higher factor, a plan
@@ -51,8 +47,8 @@ from dataclasses import replace
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
-from counterpoise.model.plan import BrokerFigure, LowerBound
-from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.model.plan import LowerBound
+from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.fair_shares import (
     Weights,
     disk_weights,
@@ -63,83 +59,6 @@ from counterpoise.planning.fair_shares import (
 )
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.planning_result import PlanningResult
-
-
-def figures_of(result: PlanningResult, *, with_network_in: bool) -> tuple[BrokerFigure, ...]:
-    """Return a figure for every registered broker, by id.
-
-    Workers of earlier releases cannot read a plan with network-in.
-    """
-    cluster, before, after = result.cluster, result.before, result.after
-    columns = {
-        "leaders_before": cluster.leader_load(cluster.leaders_now),
-        "leaders_after": result.leader_counts,
-        "leaders_best": result.by_broker(lambda part: _evened(part, part.leader_counts)),
-        "replicas_before": before.counts,
-        "replicas_after": after.counts,
-        "replicas_best": result.best_counts,
-        "bytes_before": before.bytes_held,
-        "bytes_after": after.bytes_held,
-        "bytes_best": result.band.fair,
-        "bytes_peak": before.bytes_held + after.arriving,
-    }
-    if cluster.is_rate_known.any():
-        bytes_in_after = _bytes_in_after(result)
-        columns["bytes_in_before"] = cluster.leader_load(cluster.leaders_now, cluster.bytes_in)
-        columns["bytes_in_after"] = bytes_in_after
-        columns["bytes_in_best"] = result.by_broker(
-            lambda part: _evened(part, _bytes_in_after(part))
-        )
-    if cluster.is_rate_known.any() and with_network_in:
-        columns["network_in_before"] = before.traffic
-        columns["network_in_after"] = after.traffic
-        columns["network_in_best"] = result.traffic_band.fair
-    if result.left_out is not None:
-        _add_left_out(columns, result.left_out)
-    rows = {row["broker_id"]: row for row in result.snapshot.brokers.to_pylist()}
-    figures = []
-    for position in np.flatnonzero(cluster.is_registered).tolist():
-        row = rows[int(cluster.broker_ids[position])]
-        total_bytes, usable_bytes = row["disk_total_bytes"], row["disk_usable_bytes"]
-        used_bytes = None
-        if total_bytes is not None and usable_bytes is not None:
-            used_bytes = total_bytes - usable_bytes
-        figure = BrokerFigure(
-            broker_id=row["broker_id"],
-            rack=row["rack"],
-            disk_total_bytes=total_bytes,
-            disk_used_bytes=used_bytes,
-            **{name: int(column[position]) for name, column in columns.items()},
-        )
-        figures.append(figure)
-    return tuple(figures)
-
-
-def _add_left_out(columns: dict[str, Ints], left_out: ClusterArrays) -> None:
-    """Add what brokers hold and lead of partitions that do not count: the same before and after."""
-    loads = {
-        "leaders": left_out.leader_load(left_out.leaders_now),
-        "replicas": left_out.load(left_out.replicas),
-        "bytes": left_out.load(left_out.replicas, left_out.size_bytes),
-        "network_in": left_out.load(left_out.replicas, left_out.bytes_in),
-        "bytes_in": left_out.leader_load(left_out.leaders_now, left_out.bytes_in),
-    }
-    for name in columns:
-        columns[name] = columns[name] + loads[name.rpartition("_")[0]]
-
-
-def _bytes_in_after(result: PlanningResult) -> Ints:
-    return result.cluster.leader_load(result.assignment.leaders, result.cluster.bytes_in)
-
-
-def _evened(result: PlanningResult, loads: Ints) -> Ints:
-    """Return the sum of `loads` shared out over the brokers that may lead; others keep theirs."""
-    leading = result.roles.leading
-    highest = np.where(leading, UNBOUNDED, loads)
-    return fill(int(loads.sum()), np.where(leading, 0, loads), highest, loads)
-
-
-# -- lower bounds
 
 
 def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
