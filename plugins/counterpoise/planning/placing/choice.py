@@ -53,11 +53,7 @@ class ReplicaChoice:
         topic_limits: Ints | None = None,
     ) -> "ReplicaChoice":
         """Return the choice of goals about evenness."""
-        partitions = np.flatnonzero(placement.cluster.may_change)
-        stands = stands_of(placement, partitions)
-        may_stand = stands | _may_arrive(placement, partitions, roles.destinations)
-        must_stand = stands & ~roles.sources
-        choice = cls._of(placement, roles, partitions, may_stand, must_stand)
+        choice = cls._to_place(placement, roles, placement.cluster.may_change, roles.sources)
         if max_counts is not None:
             choice = replace(choice, max_counts=max_counts)
         return choice if topic_limits is None else replace(choice, topic_limits=topic_limits)
@@ -65,20 +61,14 @@ class ReplicaChoice:
     @classmethod
     def to_empty(cls, placement: Placement, roles: Roles, is_chosen: Flags) -> "ReplicaChoice":
         """Return the choice of goals that empty brokers; `is_chosen` has partitions on these."""
-        partitions = np.flatnonzero(is_chosen)
-        stands = stands_of(placement, partitions)
-        may_stand = stands | _may_arrive(placement, partitions, roles.destinations)
-        return cls._of(placement, roles, partitions, may_stand, stands & ~roles.leaving)
+        return cls._to_place(placement, roles, is_chosen, roles.leaving)
 
     @classmethod
     def to_add(cls, placement: Placement, roles: Roles, factor: int) -> "ReplicaChoice":
         """Return the choice of new replicas until each partition has `factor`."""
         is_short = placement.cluster.may_change & (placement.replica_counts < factor)
-        partitions = np.flatnonzero(is_short)
-        stands = stands_of(placement, partitions)
-        may_stand = stands | _may_arrive(placement, partitions, roles.destinations)
-        factors = np.full(len(partitions), factor)
-        return cls._of(placement, roles, partitions, may_stand, stands, factors)
+        no_sources = np.zeros_like(roles.sources)
+        return cls._to_place(placement, roles, is_short, no_sources, factor)
 
     @classmethod
     def to_drop(
@@ -98,6 +88,26 @@ class ReplicaChoice:
         may_stand[rows, brokers] = may_stay[rows, columns]
         must_stand[rows, brokers] = must_stay[rows, columns]
         return cls._of(placement, roles, partitions, may_stand, must_stand, factors)
+
+    @classmethod
+    def _to_place(
+        cls,
+        placement: Placement,
+        roles: Roles,
+        is_chosen: Flags,
+        sources: Flags,
+        factor: int | None = None,
+    ) -> "ReplicaChoice":
+        """Return the choice where replicas may leave `sources`, and come to any destination with
+        room.
+        """
+        partitions = np.flatnonzero(is_chosen)
+        stands = stands_of(placement, partitions)
+        sizes = placement.cluster.size_bytes[partitions]
+        has_room = sizes[:, None] <= placement.cluster.headroom_bytes
+        may_stand = stands | (roles.destinations & has_room)
+        factors = None if factor is None else np.full(len(partitions), factor)
+        return cls._of(placement, roles, partitions, may_stand, stands & ~sources, factors)
 
     @classmethod
     def _of(
@@ -209,8 +219,3 @@ def stands_of(placement: Placement, partitions: Ints) -> Flags:
     stands = np.zeros((len(partitions), placement.cluster.broker_count + 1), dtype=np.bool_)
     stands[np.arange(len(partitions))[:, None], rows] = True
     return stands[:, :NOBODY]
-
-
-def _may_arrive(placement: Placement, partitions: Ints, destinations: Flags) -> Flags:
-    sizes = placement.cluster.size_bytes[partitions]
-    return np.asarray(destinations & (sizes[:, None] <= placement.cluster.headroom_bytes))
