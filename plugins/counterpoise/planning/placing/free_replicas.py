@@ -46,7 +46,7 @@ _BISECTION_STEPS: Final = 60
 _MAX_PARTNERS: Final = 16
 
 
-class ReplicaChoices(Protocol):
+class ChoosableReplicas(Protocol):
     """Which replicas may still be on another broker than they are."""
 
     def reachable(self, source: int) -> Flags:
@@ -110,7 +110,7 @@ class FreeReplicas:
 # -- counts
 
 
-def even_counts(placement: Placement, is_able: Flags, free: ReplicaChoices) -> None:
+def even_counts(placement: Placement, is_able: Flags, free: ChoosableReplicas) -> None:
     """Move replicas between the able brokers until their counts are as even as they can be."""
     able = np.flatnonzero(is_able)
     finished: set[int] = set()
@@ -139,7 +139,7 @@ def _first_uneven(
 
 
 def _chain(
-    placement: Placement, free: ReplicaChoices, is_able: Flags, source: int
+    placement: Placement, free: ChoosableReplicas, is_able: Flags, source: int
 ) -> tuple[list[int], set[int]]:
     """Return the shortest chain from a broker to one with two replicas fewer, and who was visited.
 
@@ -164,7 +164,7 @@ def _chain(
     return [], set(came_from)
 
 
-def _move_along(placement: Placement, free: ReplicaChoices, chain: list[int]) -> bool:
+def _move_along(placement: Placement, free: ChoosableReplicas, chain: list[int]) -> bool:
     """Move the same number of replicas over each link, each of another partition.
 
     False when a link has none.
@@ -209,7 +209,9 @@ def _best_first(placement: Placement, source: int, destination: int, partitions:
 # -- bytes
 
 
-def even_bytes(placement: Placement, is_able: Flags, free: ReplicaChoices, band: ByteBand) -> None:
+def even_bytes(
+    placement: Placement, is_able: Flags, free: ChoosableReplicas, band: ByteBand
+) -> None:
     """Exchange large replicas for small ones until all able brokers are in the band."""
     able = np.flatnonzero(is_able)
     is_hopeless = ~is_able
@@ -226,7 +228,7 @@ def even_bytes(placement: Placement, is_able: Flags, free: ReplicaChoices, band:
 
 
 def _exchange_free(
-    placement: Placement, free: ReplicaChoices, band: ByteBand, heavy: int, light: int
+    placement: Placement, free: ChoosableReplicas, band: ByteBand, heavy: int, light: int
 ) -> bool:
     """Exchange one replica for a smaller one; False when no such pair helps."""
     sizes = placement.cluster.size_bytes

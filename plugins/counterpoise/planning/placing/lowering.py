@@ -78,7 +78,7 @@ def _band(placement: Placement, involved: Flags) -> ByteBand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ShrinkingRows:
-    """The partitions that get fewer replicas, numbered as rows; a `ReplicaChoices`.
+    """The partitions that get fewer replicas, numbered as rows; they are `ChoosableReplicas`.
 
     A replica that is dropped leaves a gap until `restore_order` closes it.
     """
