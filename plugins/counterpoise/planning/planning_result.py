@@ -20,7 +20,7 @@ Limits: where brokers are full (`max_replicas_per_broker`) and replicas are outs
 what one set may do depends on what leaves for another; the result is then not proven.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -38,9 +38,7 @@ from counterpoise.planning.fair_shares import byte_band, count_targets, fill_rac
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.small import best_counts, is_small
 from counterpoise.planning.placing.topics import leaders_lacking
-from counterpoise.planning.placing.traffic import (
-    traffic_band,
-)
+from counterpoise.planning.placing.traffic import traffic_band
 
 if TYPE_CHECKING:
     from counterpoise.planning.goals import PlanningGoal
@@ -241,20 +239,25 @@ class PlanningResult:
             parts=(part.alone,),
         )
 
-    def by_broker(self, of: Callable[["PlanningResult"], Ints]) -> Ints:
+    def by_broker(self, measure: Callable[["PlanningResult"], Ints]) -> Ints:
         """Return one entry per broker: that of its broker set's own result."""
+        return self._of_own_sets([measure(result) for result in self.results_by_part])
+
+    def _of_own_sets(self, columns: Sequence[Ints]) -> Ints:
+        """Return the entry of each broker in the column of its broker set."""
         if not self.has_sets:
-            return of(self)
+            return columns[0]
         total = np.zeros(self.cluster.broker_count, dtype=np.int64)
-        for part, result in zip(self.parts, self.results_by_part, strict=True):
-            total[part.brokers] = of(result)[part.brokers]
+        for part, column in zip(self.parts, columns, strict=True):
+            total[part.brokers] = column[part.brokers]
         return total
 
-    def _band_by_broker(self, of: Callable[["PlanningResult"], ByteBand]) -> ByteBand:
+    def _band_by_broker(self, find_band: Callable[["PlanningResult"], ByteBand]) -> ByteBand:
+        bands = [find_band(result) for result in self.results_by_part]
         return ByteBand(
-            fair=self.by_broker(lambda result: of(result).fair),
-            lowest=self.by_broker(lambda result: of(result).lowest),
-            highest=self.by_broker(lambda result: of(result).highest),
+            fair=self._of_own_sets([band.fair for band in bands]),
+            lowest=self._of_own_sets([band.lowest for band in bands]),
+            highest=self._of_own_sets([band.highest for band in bands]),
         )
 
     def racks_missing(self, placement: Placement) -> Ints:

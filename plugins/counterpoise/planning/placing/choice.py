@@ -174,12 +174,13 @@ class ReplicaChoice:
         As many as the highest stack of the partition has now, and as the most even stacks have.
         """
         rack_sizes = self.start.cluster.rack_sizes(self.staying)
-        even = np.zeros((int(self.factors.max(initial=0)) + 1, len(rack_sizes)), dtype=np.int64)
+        max_factor = int(self.factors.max(initial=0))
+        even_by_factor = np.zeros((max_factor + 1, len(rack_sizes)), dtype=np.int64)
         for factor in np.unique(self.factors).tolist():
-            even[factor] = bounds_of_partition(factor, rack_sizes)[1]
+            even_by_factor[factor] = bounds_of_partition(factor, rack_sizes)[1]
         rack_counts = (self.stands & ~self.leaving) @ self.in_rack.T
         highest_now = rack_counts.max(axis=1, initial=1)
-        return np.asarray(np.maximum(even[self.factors], highest_now[:, None]))
+        return np.asarray(np.maximum(even_by_factor[self.factors], highest_now[:, None]))
 
     def has_room_for(self, chosen: Flags) -> bool:
         """Return whether all that arrives fits onto every broker at once."""
