@@ -36,13 +36,14 @@ from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.fair_shares import byte_band, count_targets, fill_racks, spread_bounds
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.small import best_counts, is_small
+from counterpoise.planning.placing.small import best_counts
 from counterpoise.planning.placing.topics import leaders_lacking
 from counterpoise.planning.placing.traffic import traffic_band
 
 if TYPE_CHECKING:
     from counterpoise.planning.goals import PlanningGoal
 
+_IS_LEFT_TO_REPAIR = "left to goal repair: with a replica on a dead broker no copy could end"
 Within = Callable[[Roles, ClusterArrays, Flags], Roles]
 
 
@@ -100,10 +101,7 @@ def _with_own_topics(part: ClusterArrays) -> ClusterArrays:
     """Return the part without what constraints say of topics that it does not have."""
     topic_count = len(part.topic_names)
     has_partitions = np.bincount(part.topic_numbers, minlength=topic_count) > 0
-    return replace(
-        part,
-        min_topic_leaders=np.where(has_partitions, part.min_topic_leaders, 0),
-    )
+    return replace(part, min_topic_leaders=np.where(has_partitions, part.min_topic_leaders, 0))
 
 
 def _remaining(part: BrokerSetPart, *, may_give_all: bool) -> Ints:
@@ -358,6 +356,21 @@ class PlanningResult:
         count = pluralize(len(partitions), f"partition {singular}", f"partitions {plural}")
         return f"{count}: {self.cluster.names(partitions)}"
 
+    def list_undone(self, *kinds: tuple[Flags, str]) -> str:
+        """Return which partitions are left and why, for each kind that has any; "" for none."""
+        sentences = []
+        for is_concerned, why in kinds:
+            partitions = np.flatnonzero(is_concerned)
+            if len(partitions):
+                which = f"({self.cluster.names(partitions)})"
+                singular, plural = f"partition {which} is {why}", f"partitions {which} are {why}"
+                sentences.append(pluralize(len(partitions), singular, plural))
+        return "; ".join(sentences)
+
+    def list_left_to_repair(self) -> str:
+        """Return partitions left alone for a replica on a dead broker, which is not the goal's."""
+        return self.list_undone((self.cluster.is_left_to_repair, _IS_LEFT_TO_REPAIR))
+
 
 def as_range(values: Ints) -> str:
     """Return `4 to 7`, or `4` where all are the same."""
@@ -366,7 +379,7 @@ def as_range(values: Ints) -> str:
 
 
 def _best_counts(result: PlanningResult) -> Ints:
-    if is_small(result.after):
+    if result.after.is_small():
         return best_counts(result.after, result.roles)
     return count_targets(result.after, result.roles.unrestricted)
 

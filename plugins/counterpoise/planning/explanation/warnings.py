@@ -15,7 +15,6 @@ from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.words import list_brokers, name_brokers, pluralize, verb
 from counterpoise.planning.explanation.evenness_warnings import EVENNESS_WARNINGS
-from counterpoise.planning.goals import list_left_to_repair
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes, format_rate
 
@@ -338,7 +337,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _without_leader,
     _excluded,
     _on_dead_brokers,
-    list_left_to_repair,
+    PlanningResult.list_left_to_repair,
     _few_replicas,
     _unknown_sizes,
     _without_topic_ids,

@@ -23,13 +23,11 @@ from counterpoise.planning.goals import (
     IS_LEADERLESS,
     IS_MOVING,
     PlanningGoal,
-    list_left_to_repair,
-    list_undone,
 )
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain
-from counterpoise.planning.placing.small import is_small, place_best
+from counterpoise.planning.placing.small import place_best
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.planning.request_checks import brokers_are, name_cluster
 from counterpoise.units import format_bytes
@@ -67,7 +65,7 @@ class DrainingGoal(PlanningGoal):
             return byte_band(after, roles, request.policy.bytes_tolerance_percent)
 
         is_chosen = is_movable & (placement.count_on(roles.leaving) > 0)
-        if is_small(placement, is_chosen):
+        if placement.is_small(is_chosen):
             choice = ReplicaChoice.to_empty(placement, roles, is_chosen)
             if place_best(placement, choice, find_band, roles.destinations):
                 return
@@ -124,7 +122,7 @@ class RemoveBrokers(DrainingGoal):
         )
 
     def reason(self, result: PlanningResult) -> str:
-        if sentence := list_left_to_repair(result):
+        if sentence := result.list_left_to_repair():
             return f"cannot, because {sentence}"
         return (
             f"already done: no replica is left on these brokers{result.in_scope}, and "
@@ -170,7 +168,7 @@ class Repair(DrainingGoal):
             placement.reset_to(before.copy())
 
     def reason(self, result: PlanningResult) -> str:
-        if sentences := list(filter(None, (self.undone(result), list_left_to_repair(result)))):
+        if sentences := list(filter(None, (self.undone(result), result.list_left_to_repair()))):
             return f"cannot, because {'; '.join(sentences)}"
         broker_ids = sorted(result.request.broker_ids)
         brokers = name_brokers(broker_ids) if broker_ids else "a broker that is dead"
@@ -182,8 +180,7 @@ class Repair(DrainingGoal):
         is_concerned = (result.after.count_on(result.roles.leaving) > 0) & ~cluster.is_excluded
         is_concerned &= ~cluster.is_left_to_repair  # that is a warning of its own
         is_leaderless = cluster.is_leaderless & ~cluster.is_moving
-        return list_undone(
-            result,
+        return result.list_undone(
             (is_concerned & cluster.is_moving, IS_MOVING),
             (is_concerned & is_leaderless, IS_LEADERLESS),
             (is_concerned & cluster.may_change, HAS_NO_DESTINATION),

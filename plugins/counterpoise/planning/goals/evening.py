@@ -34,16 +34,13 @@ from counterpoise.planning.fair_shares import (
     bytes_outside_band,
     count_targets,
 )
-from counterpoise.planning.goals import PlanningGoal
-from counterpoise.planning.goals.lower_bounds import evening_bound, reached_bound
+from counterpoise.planning.goals import PlanningGoal, evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain
 from counterpoise.planning.placing.small import (
     best_counts,
     is_affordable,
-    is_small,
-    is_usual,
     make_counts_best,
     solve,
 )
@@ -88,8 +85,8 @@ class EveningGoal(PlanningGoal):
             return byte_band(after, roles, request.policy.bytes_tolerance_percent)
 
         solved = Placement.of(placement.cluster)
-        is_solved = is_small(placement) and solve(solved, choose, find_band, roles.sharing)
-        if is_solved and (solved.bound is None or solved.bound.is_reached or is_usual(placement)):
+        is_solved = placement.is_small() and solve(solved, choose, find_band, roles.sharing)
+        if is_solved and (solved.bound is None or solved.bound.is_reached or placement.is_usual):
             placement.take_over(solved)
             return
         self._place_large(placement, roles, request, choose, find_band)
@@ -260,7 +257,7 @@ def _fair_counts(placement: Placement, roles: Roles) -> Ints:
     are for goal rebalance.
     """
     even = count_targets(placement, roles.unrestricted)
-    if is_small(placement):
+    if placement.is_small():
         even = np.maximum(even, best_counts(placement, roles))
     has_peer_with_one_more = np.isin(even + 1, even[roles.sharing])
     return even + has_peer_with_one_more

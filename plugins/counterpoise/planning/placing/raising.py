@@ -40,7 +40,7 @@ from counterpoise.planning.placing.free_replicas import (
     per_broker,
     whole_shares,
 )
-from counterpoise.planning.placing.small import is_small, place_best
+from counterpoise.planning.placing.small import place_best
 
 # Level above the share of the topic, then bytes and replicas or the reverse, then the broker.
 _Entry: TypeAlias = tuple[int, int, int, int]
@@ -59,7 +59,7 @@ def add_missing(
     def find_band(after: Placement) -> ByteBand:
         return byte_band(after, roles, bytes_tolerance_percent)
 
-    if is_small(placement, is_short):
+    if placement.is_small(is_short):
         choice = ReplicaChoice.to_add(placement, roles, factor)
         if place_best(placement, choice, find_band, roles.destinations):
             return

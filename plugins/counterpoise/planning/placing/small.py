@@ -38,7 +38,6 @@ import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
-from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.placement import CopyBound, Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice, stands_of
 from counterpoise.planning.placing.flow import (
@@ -56,37 +55,6 @@ _MAX_SEARCHES: Final = 4
 _MAX_CELLS: Final = 300_000  # partitions x brokers of a flow that takes some seconds
 _SIZE_BITS: Final = 22
 _GAP: Final = 1e-4  # so near to the bound counts as proven
-
-
-@dataclass(frozen=True, slots=True)
-class SearchLimits:
-    """How large a cluster may be to be solved, and how long the solver may search."""
-
-    max_replicas: int  # to choose
-    work: float  # of each step, in the solver's own unit, which takes about a second
-
-
-USUAL: Final = SearchLimits(220, 0.8)
-_THOROUGH: Final = SearchLimits(600, 8.0)
-
-
-def _limits_of(cluster: ClusterArrays) -> SearchLimits:
-    return _THOROUGH if cluster.is_thorough else USUAL
-
-
-def is_small(placement: Placement, is_chosen: Flags | None = None) -> bool:
-    """Return whether the replicas to choose, of some partitions or of all, can be solved."""
-    return _replicas_to_choose(placement, is_chosen) <= _limits_of(placement.cluster).max_replicas
-
-
-def is_usual(placement: Placement) -> bool:
-    """Return whether the solver is trusted with the cluster without more time than usual."""
-    return _replicas_to_choose(placement) <= USUAL.max_replicas
-
-
-def _replicas_to_choose(placement: Placement, is_chosen: Flags | None = None) -> int:
-    is_chosen = placement.cluster.may_change if is_chosen is None else is_chosen
-    return int(placement.replica_counts[is_chosen].sum())
 
 
 def is_affordable(placement: Placement, roles: Roles) -> bool:
@@ -243,7 +211,7 @@ class _Program:
     def __init__(self, choice: ReplicaChoice, chosen: Flags, is_counted: Flags) -> None:
         from ortools.sat.python import cp_model
 
-        self._work = _limits_of(choice.start.cluster).work
+        self._work = choice.start.search_limits.work
         self._choice, self._flow, self._is_counted = choice, chosen, is_counted
         self._model = cp_model.CpModel()
         self._cells: dict[tuple[int, int], cp_model.IntVar] = {
