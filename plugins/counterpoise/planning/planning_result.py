@@ -72,7 +72,8 @@ class BrokerSetPart:
 
 def parts_of(cluster: ClusterArrays, roles: Roles, within: Within) -> tuple[BrokerSetPart, ...]:
     """Return the parts, in the order of the sets; the whole cluster where there are no sets."""
-    if not _has_sets(cluster):
+    sets = np.concatenate([cluster.broker_sets, cluster.topic_sets])
+    if (sets == sets[:1]).all():
         return (_whole(cluster, roles),)
     parts = []
     for number in np.unique(cluster.topic_sets).tolist():
@@ -114,11 +115,6 @@ def _remaining(part: BrokerSetPart, *, may_give_all: bool) -> Ints:
 def _whole(cluster: ClusterArrays, roles: Roles) -> BrokerSetPart:
     everything = np.ones(cluster.partition_count, dtype=np.bool_)
     return BrokerSetPart(0, everything, np.ones(cluster.broker_count, np.bool_), cluster, roles)
-
-
-def _has_sets(cluster: ClusterArrays) -> bool:
-    numbers = np.concatenate([cluster.broker_sets, cluster.topic_sets])
-    return bool((numbers != numbers[:1]).any())
 
 
 # -- the result

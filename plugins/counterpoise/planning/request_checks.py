@@ -43,9 +43,7 @@ def check_request(goal: "PlanningGoal", request: PlanRequest, snapshot: ClusterS
     _check_topics(request, snapshot)
     _check_scope_brokers(request, snapshot)
     _check_brokers_left(goal, request, live)
-    _check_budget(request)
-    _check_factor_given(request)
-    _check_cordon(request)
+    _check_numbers(request)
     goal.check(request)
 
 
@@ -200,7 +198,8 @@ def _check_brokers_left(goal: "PlanningGoal", request: PlanRequest, live: Set[in
 # -- numbers
 
 
-def _check_budget(request: PlanRequest) -> None:
+def _check_numbers(request: PlanRequest) -> None:
+    """Check the limits of the budget, and options that one goal alone takes."""
     limits = (
         ("--max-bytes", request.budget.max_bytes),
         ("--max-partitions", request.budget.max_partitions),
@@ -211,21 +210,15 @@ def _check_budget(request: PlanRequest) -> None:
                 f"{option} {limit}: a plan that may change nothing is no plan; give 1 or more, "
                 "or leave it out"
             )
-
-
-def _check_cordon(request: PlanRequest) -> None:
-    if request.cordons_brokers and request.goal is not Goal.REMOVE_BROKERS:
-        raise InputError(
-            f"--cordon is for goal remove-brokers, not for {request.goal}; leave it out"
-        )
-
-
-def _check_factor_given(request: PlanRequest) -> None:
     factor = request.replication_factor
     if factor is not None and request.goal is not Goal.REPLICATION_FACTOR:
         raise InputError(
             f"--replication-factor {factor} is for goal replication-factor, not for "
             f"{request.goal}; leave it out"
+        )
+    if request.cordons_brokers and request.goal is not Goal.REMOVE_BROKERS:
+        raise InputError(
+            f"--cordon is for goal remove-brokers, not for {request.goal}; leave it out"
         )
 
 

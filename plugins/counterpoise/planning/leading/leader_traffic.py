@@ -93,9 +93,7 @@ class _Search:
             return None
         rates = self.candidates.bytes_in
         shifts = np.subtract.outer(rates[going], rates[returning])
-        no_shift = np.zeros((1, 1), dtype=np.int64)
-        gains = self.band.outside_of_two(self.loads, heavy, light, no_shift)
-        gains = gains - self.band.outside_of_two(self.loads, heavy, light, shifts)
+        gains = self.band.gains_of_two(self.loads, heavy, light, shifts)
         is_usable = gains >= min_gain_of(self.band)
         is_usable &= self.keeps_topics(going, returning, heavy, light)
         if not is_usable.any():

@@ -44,8 +44,6 @@ _MIN_GAINS_IN_MEAN: Final = 2000
 _MAX_PARTNERS_FOR_ARRIVALS: Final = 4
 _MAX_EXCHANGES_PER_BROKER: Final = 50
 
-_NO_SHIFT: Final = np.zeros((1, 1), dtype=np.int64)
-
 
 def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
     """Return each broker's fair share of the traffic, as even as the racks allow, and the band."""
@@ -188,9 +186,12 @@ class _Search:
         counts = self.placement.counts
         may_move = bool(counts[heavy] > counts[light])
         may_move &= bool(counts[light] < self.placement.cluster.max_counts[light])
-        gains = self.gains_of(going, returning, heavy, light)
+        rate_shifts = _pairwise(going.rates, returning.rates, np.subtract)
+        size_shifts = _pairwise(going.sizes, returning.sizes, np.subtract)
         copied = _pairwise(going.copied, returning.copied, np.add)
-        is_usable = self.keeps_bytes(going, returning, heavy, light)
+        gains = self.band.gains_of_two(self.traffic, heavy, light, rate_shifts)
+        bytes_held = self.placement.bytes_held
+        is_usable = self.bytes.gains_of_two(bytes_held, heavy, light, size_shifts) >= 0
         is_usable &= _keeps_topics(going, returning)
         is_usable &= gains >= min_gain_of(self.band)
         is_usable[:, -1] &= may_move
@@ -245,21 +246,6 @@ class _Search:
             self.samples[source] = replicas.only(order)
         replicas = self.samples[source]
         return replicas.only(~self.placement.touched[replicas.partitions])
-
-    def gains_of(self, going: _Choices, returning: _Choices, heavy: int, light: int) -> Ints:
-        """Return how much less the two brokers would be outside of the band."""
-        shifts = _pairwise(going.rates, returning.rates, np.subtract)
-        outside_before = self.band.outside_of_two(self.traffic, heavy, light, _NO_SHIFT)
-        outside_after = self.band.outside_of_two(self.traffic, heavy, light, shifts)
-        return np.asarray(outside_before - outside_after)
-
-    def keeps_bytes(self, going: _Choices, returning: _Choices, heavy: int, light: int) -> Flags:
-        """Return whether the bytes of the two brokers would stay as near to their band."""
-        shifts = _pairwise(going.sizes, returning.sizes, np.subtract)
-        bytes_held = self.placement.bytes_held
-        outside_before = self.bytes.outside_of_two(bytes_held, heavy, light, _NO_SHIFT)
-        outside_after = self.bytes.outside_of_two(bytes_held, heavy, light, shifts)
-        return np.asarray(outside_after <= outside_before)
 
     def take(self, exchange: _Exchange) -> None:
         source, destination = exchange.source, exchange.destination
