@@ -77,12 +77,12 @@ def pairs_with(
 ) -> list[tuple[int, int]]:
     """Return pairs (heavy, light) of a broker and others that are able, the other end first.
 
-    `above_fair` has, for every broker, what it has above its fair share.
+    `above_fair` has, for every broker, what it has above its fair share. The able brokers up to
+    `max_partners` count, the broker itself among them.
     """
     is_heavy = bool(above_fair[broker] > 0)
-    others = able[able != broker]
-    order = np.lexsort((others, above_fair[others] if is_heavy else -above_fair[others]))
-    partners = others[order][:max_partners].tolist()
+    order = np.lexsort((able, above_fair[able] if is_heavy else -above_fair[able]))
+    partners = [other for other in able[order][:max_partners].tolist() if other != broker]
     return [(broker, other) if is_heavy else (other, broker) for other in partners]
 
 
