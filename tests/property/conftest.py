@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from counterpoise.planning import arrays
-from counterpoise.planning.search_limits import USUAL, SearchLimits
+from counterpoise.planning import placement
+from counterpoise.planning.placement import USUAL, SearchLimits
 from tests.support.examples import SOAK
 
 # What is asserted here holds for an answer that is not proven, too, and most of the time went into
@@ -17,5 +17,5 @@ SHORT = SearchLimits(USUAL.max_replicas, USUAL.work / 8)
 def short_search() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if not SOAK:
-            patch.setattr(arrays, "USUAL", SHORT)
+            patch.setattr(placement, "USUAL", SHORT)
         yield

@@ -172,6 +172,11 @@ class ByteBand:
         too_many += np.maximum(0, destination_load - self.highest[destination])
         return np.asarray(too_few + too_many)
 
+    def gains_of_two(self, held: Ints, source: int, destination: int, shifts: Ints) -> Ints:
+        """Return by how much less two brokers are outside together after each of the shifts."""
+        outside_now = self.outside_of_two(held, source, destination, np.zeros(1, dtype=np.int64))
+        return np.asarray(outside_now - self.outside_of_two(held, source, destination, shifts))
+
     def bytes_outside(self, held_bytes: Ints) -> Ints:
         """Return per broker how many bytes it holds too few or too many; 0 inside the band."""
         too_few = self.lowest - held_bytes

@@ -1,7 +1,7 @@
 """A snapshot with brokers that are not there yet, to compare plans for them.
 
     snapshot, new_ids = with_new_brokers(snapshot, 2, rack="c")
-    compare(snapshot, requests, policy)      # of `planning/planner.py`
+    compare(snapshot, requests, policy)      # of `planning`
 
 Nothing of it is stored: a plan with brokers that are not there cannot be approved.
 """

@@ -1,14 +1,79 @@
 """Planning: which replicas move and who leads, as even as can be with the least data.
 
-    from counterpoise.planning import make_plan
+    from counterpoise.planning import plan_from
 
-    plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
+    plan = plan_from(snapshot, RebalanceRequest(Goal.ADD_BROKERS, (4,)), policy)
+    compare(snapshot, rebalance_requests, policy)        # a plan or a refusal for each request
+    make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
+    plan_to_reach(snapshot, wanted, policy)              # a plan that somebody else made
 
 Pure: no I/O, no clock, no chance. `planner.py` has the order of work, `goals/` what each goal may
 do.
 """
 
-from counterpoise.planning.imported import plan_to_reach
-from counterpoise.planning.planner import ComparedPlan, compare, make_plan, plan_from
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from counterpoise.errors import InputError, RefusedError
+from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.policy import BalancePolicy
+from counterpoise.model.provider import Provider, profile_of
+from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.planning.planner import make_plan, plan_to_reach
 
 __all__ = ["ComparedPlan", "compare", "make_plan", "plan_from", "plan_to_reach"]
+
+
+def plan_from(
+    snapshot: ClusterSnapshot,
+    rebalance_request: RebalanceRequest,
+    policy: BalancePolicy,
+    provider: Provider | None = None,
+) -> RebalancePlan:
+    """Return a plan from a snapshot or a cluster document; no cluster is needed.
+
+    Where the request goes against the policy, or the provider has to be asked for something first,
+    the plan warns. Raises InputError, RefusedError.
+    """
+    new_plan = make_plan(snapshot, rebalance_request.request(policy))
+    return replace(
+        new_plan,
+        policy_digest=policy.digest,
+        warnings=(
+            *profile_of(provider).plan_warnings,
+            *rebalance_request.deviations(policy),
+            *new_plan.warnings,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPlan:
+    """What a request leads to: a plan, or why there can be none."""
+
+    request: RebalanceRequest
+    plan: RebalancePlan | None
+    refusal: str = ""
+
+
+def compare(
+    snapshot: ClusterSnapshot,
+    requests: Sequence[RebalanceRequest],
+    policy: BalancePolicy,
+    provider: Provider | None = None,
+) -> tuple[ComparedPlan, ...]:
+    """Return a plan for each request; one that cannot be made does not hide the others."""
+    return tuple(_compared(snapshot, request, policy, provider) for request in requests)
+
+
+def _compared(
+    snapshot: ClusterSnapshot,
+    request: RebalanceRequest,
+    policy: BalancePolicy,
+    provider: Provider | None,
+) -> ComparedPlan:
+    try:
+        return ComparedPlan(request, plan_from(snapshot, request, policy, provider))
+    except (InputError, RefusedError) as error:
+        return ComparedPlan(request, None, str(error))

@@ -34,7 +34,6 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Scope
 from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import MAX_NAMES, join_names
-from counterpoise.planning.search_limits import USUAL, SearchLimits
 
 UNBOUNDED = 1 << 60
 MIN_KNOWN_PERCENT: Final = 90  # of the partitions have a rate: with fewer no traffic is evened
@@ -95,7 +94,7 @@ class ClusterArrays:
     is_left_to_repair: Flags  # keeps a replica on a dead broker, so no copy beside it could end
 
     topic_names: tuple[str, ...]
-    search: SearchLimits
+    is_thorough: bool  # may be searched for longer than usual
     topic_sets: Ints  # the number of the broker set on which its replicas are to stand
     min_insync_replicas: Ints  # 0 when not known
     min_topic_leaders: Ints  # of each broker that may lead, by a constraint; 0 for none
@@ -249,7 +248,7 @@ def read_cluster(
         is_leaderless=(leader_ids < 0) & (leader_ids >= 0).any(),
         is_left_to_repair=np.zeros(len(table), dtype=np.bool_),
         topic_names=topic_names,
-        search=USUAL,
+        is_thorough=False,
         topic_sets=np.array([set_of_topic[name] for name in topic_names], dtype=np.int64),
         min_insync_replicas=_min_insync(topic_names, snapshot),
         min_topic_leaders=_min_topic_leaders(topic_names, constraints.min_topic_leaders),
@@ -263,6 +262,7 @@ def _of_brokers(
     constraints = policy.constraints
     disk_bytes, headroom_bytes = _disks(broker_ids, snapshot, policy)
     is_in_scope = list(map(scope.may_touch_broker, broker_ids.tolist()))
+    racks = [(broker_id, snapshot.racks.get(broker_id)) for broker_id in broker_ids.tolist()]
     return {
         "racks": _rack_numbers(broker_ids, snapshot),
         "is_live": np.isin(broker_ids, _ids(snapshot.live_broker_ids)),
@@ -278,7 +278,7 @@ def _of_brokers(
             broker_ids, constraints.max_leader_bytes_in_per_second or UNBOUNDED
         ),
         "broker_sets": np.array(
-            [constraints.set_of_broker(b, snapshot.racks.get(b)) for b in broker_ids.tolist()],
+            [constraints.set_of_broker(broker_id, rack) for broker_id, rack in racks],
             dtype=np.int64,
         ),
     }

@@ -268,9 +268,9 @@ def spread_bounds(
     lowest, highest = np.zeros_like(rack_sizes), np.zeros_like(rack_sizes)
     for factor in np.unique(replica_counts[is_counted]).tolist():
         total = int(weights[is_counted & (replica_counts == factor)].sum())
-        low, high = bounds_of_partition(factor, rack_sizes)
-        lowest += low * total
-        highest += high * total
+        lowest_of_one, highest_of_one = bounds_of_partition(factor, rack_sizes)
+        lowest += lowest_of_one * total
+        highest += highest_of_one * total
     return lowest, highest
 
 

@@ -10,13 +10,24 @@ give the replica at position 1 to broker 7 makes it [3, 7, 2].
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.search_limits import USUAL
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLimits:
+    """How large a cluster may be to be solved, and how long the solver may search."""
+
+    max_replicas: int  # to choose
+    work: float  # of each step, in the solver's own unit, which takes about a second
+
+
+USUAL: Final = SearchLimits(220, 0.8)
+_THOROUGH: Final = SearchLimits(600, 8.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,9 +155,13 @@ class Placement:
         """Return replicas per partition."""
         return np.asarray((self.replicas >= 0).sum(axis=1))
 
+    @property
+    def search_limits(self) -> SearchLimits:
+        return _THOROUGH if self.cluster.is_thorough else USUAL
+
     def is_small(self, is_chosen: Flags | None = None) -> bool:
         """Return whether the replicas to choose, of some partitions or of all, can be solved."""
-        return self._replicas_to_choose(is_chosen) <= self.cluster.search.max_replicas
+        return self._replicas_to_choose(is_chosen) <= self.search_limits.max_replicas
 
     @property
     def is_usual(self) -> bool:

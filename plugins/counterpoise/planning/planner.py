@@ -1,7 +1,5 @@
 """From a snapshot and a request to a plan: pure, and the same bytes for the same input.
 
-    plan_from(snapshot, RebalanceRequest(Goal.ADD_BROKERS, (4,)), policy)    # what people request
-    compare(snapshot, requests, policy)        # a plan or a refusal for each request
     make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
 
     check the request -> read the snapshot into arrays -> place replicas -> even traffic
@@ -9,32 +7,33 @@
 
 Replicas come first (racks, counts, bytes), leaders last, over the final replica sets: leaders can
 be exact for any sets, and the other way round they could not. Nothing here reads a clock or a file.
+
+    plan_to_reach(snapshot, {TopicPartition("orders", 0): (4, 2, 3)}, policy)
+
+That is a plan that somebody else made: Kafka's reassignment JSON, held against a snapshot. The
+replicas are taken exactly as requested, order included; nothing is improved. What it copies is
+therefore also the least that reaches it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 
-from counterpoise.errors import InputError, RefusedError
-from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.plan import MoveReason, RebalancePlan
+from counterpoise.errors import InputError, list_complaints
+from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.columns import NOBODY, Ints
+from counterpoise.model.evenness import best_max_minus_min
+from counterpoise.model.plan import LowerBound, MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.provider import Provider, profile_of
-from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import PLANNED_GOALS, Goal, PlanRequest
-from counterpoise.planning.arrays import read_cluster
-from counterpoise.planning.explanation.figures import figures_of
-from counterpoise.planning.explanation.moves import (
-    moves_of,
-    reason_for_empty_plan,
-    settings_before,
-)
-from counterpoise.planning.explanation.warnings import warnings_of
+from counterpoise.model.words import pluralize
+from counterpoise.planning.arrays import ClusterArrays, read_cluster
+from counterpoise.planning.explanation import explain
+from counterpoise.planning.goals import PlanningGoal
 from counterpoise.planning.goals.emptying import RemoveBrokers, Repair
 from counterpoise.planning.goals.evening import AddBrokers, Rebalance
-from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.goals.leaders import DemoteBrokers, Leaders
 from counterpoise.planning.goals.replication_factor import ReplicationFactor
 from counterpoise.planning.kept_part import (
@@ -54,7 +53,6 @@ from counterpoise.planning.planning_result import (
     with_room,
 )
 from counterpoise.planning.request_checks import check_request, refuse_impossible_constraints
-from counterpoise.planning.search_limits import THOROUGH
 
 _GOALS: Final[tuple[PlanningGoal, ...]] = (
     AddBrokers(),
@@ -67,6 +65,8 @@ _GOALS: Final[tuple[PlanningGoal, ...]] = (
 )
 _MAX_TURNS: Final = 20  # of the goal and of traffic
 
+Wanted: TypeAlias = Mapping[TopicPartition, tuple[int, ...]]
+
 
 def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     """Return the plan for a goal; an empty plan says in `reason` why nothing moves.
@@ -77,8 +77,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     goal = _goal_named(request.goal)
     check_request(goal, request, snapshot)
     cluster = read_cluster(snapshot, request.policy, request.scope)
-    if request.is_thorough:
-        cluster = replace(cluster, search=THOROUGH)
+    cluster = replace(cluster, is_thorough=request.is_thorough)
     left_out = cluster.only(~cluster.is_requested)
     if goal.shares_scope:
         cluster = cluster.only(cluster.is_requested).beside(left_out)
@@ -214,87 +213,100 @@ def _place(
     return traffic_gains
 
 
-def explain(result: PlanningResult) -> RebalancePlan:
-    """Return the plan document; one without moves says in `reason` why nothing moves."""
-    snapshot, request = result.snapshot, result.request
-    moves = moves_of(result)
-    settings = settings_before(snapshot.throttles, moves)
-    lower_bound, goal_bound = result.bounds
-    moves_for_traffic = any(move.why is MoveReason.TRAFFIC for move in moves)
-    return RebalancePlan(
-        cluster=snapshot.cluster,
-        cluster_id=snapshot.cluster_id,
-        snapshot_id=snapshot.snapshot_id,
-        goal=request.goal,
-        broker_ids=tuple(sorted(request.broker_ids)),
-        policy_digest=request.policy.digest,
-        moves=moves,
-        reason="" if moves else reason_for_empty_plan(result),
-        settings_before=settings,
-        figures=figures_of(result, with_network_in=moves_for_traffic),
-        lower_bound=lower_bound,
-        goal_bound=goal_bound,
-        warnings=warnings_of(result),
-        scope=request.scope,
-        budget=request.budget,
-        replication_factor=request.replication_factor,
-        deferred=result.deferred,
-        cordons_brokers=request.cordons_brokers and bool(moves),
-    )
+# -- a plan that somebody else made
 
 
-# -- what people request
+class _Imported(PlanningGoal):
+    """What a plan that somebody else made is for; it is not chosen by name."""
+
+    name: ClassVar[Goal] = Goal.IMPORTED
+    copy_reason: ClassVar[MoveReason | None] = MoveReason.IMPORTED
+
+    def copies(self, result: PlanningResult) -> Ints:
+        return np.asarray(result.assignment.is_added.sum(axis=1))
+
+    def lower_bound(self, result: PlanningResult) -> LowerBound:
+        cluster, leader_count = result.cluster, int(result.roles.leading.sum())
+        leader_range = best_max_minus_min(cluster.partition_count, leader_count)
+        return replace(super().lower_bound(result), leaders_max_minus_min=leader_range)
+
+    def reason(self, result: PlanningResult) -> str:
+        return "every partition is already where the reassignment wants it"
 
 
-def plan_from(
-    snapshot: ClusterSnapshot,
-    rebalance_request: RebalanceRequest,
-    policy: BalancePolicy,
-    provider: Provider | None = None,
+def plan_to_reach(
+    snapshot: ClusterSnapshot, wanted: Wanted, policy: BalancePolicy
 ) -> RebalancePlan:
-    """Return a plan from a snapshot or a cluster document; no cluster is needed.
+    """Return the plan that reaches the wanted replicas.
 
-    Where the request goes against the policy, or the provider has to be asked for something first,
-    the plan warns. Raises InputError, RefusedError.
+    Raise InputError, with every complaint, for unknown partitions or brokers and a changed number
+    of replicas.
     """
-    new_plan = make_plan(snapshot, rebalance_request.request(policy))
-    return replace(
-        new_plan,
-        policy_digest=policy.digest,
-        warnings=(
-            *profile_of(provider).plan_warnings,
-            *rebalance_request.deviations(policy),
-            *new_plan.warnings,
-        ),
+    cluster = read_cluster(snapshot, policy)
+    rows = _rows_of(cluster, wanted)
+    replicas: Ints = cluster.replicas.copy()
+    is_wanted = np.zeros(cluster.partition_count, dtype=np.bool_)
+    for row, broker_ids in rows.items():
+        replicas[row] = NOBODY
+        replicas[row, : len(broker_ids)] = cluster.positions(broker_ids)
+        is_wanted[row] = True
+    is_led_by_another = (cluster.leaders >= 0) & (cluster.leaders != replicas[:, 0])
+    is_changed = (replicas != cluster.replicas).any(axis=1)
+    is_in_plan = is_changed | (is_wanted & is_led_by_another)
+    live = cluster.is_live
+    roles = Roles(
+        destinations=live,
+        sources=live,
+        leaving=np.zeros_like(live),
+        staying=live,
+        sharing=live,
+        leading=live,
     )
+    result = PlanningResult(
+        snapshot=snapshot,
+        goal=_Imported(),
+        request=PlanRequest(Goal.IMPORTED, policy=policy),
+        cluster=cluster,
+        roles=roles,
+        before=Placement.of(cluster),
+        after=Placement.of(cluster, replicas.copy()),
+        assignment=FinalAssignment(cluster, cluster.replicas, replicas, is_in_plan),
+        parts=parts_of(cluster, roles, _Imported().within),
+    )
+    return explain(result)
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedPlan:
-    """What a request leads to: a plan, or why there can be none."""
+def _rows_of(cluster: ClusterArrays, wanted: Wanted) -> dict[int, tuple[int, ...]]:
+    """Return the wanted replicas by row; raise InputError with every complaint."""
+    names = zip(cluster.topics.to_pylist(), cluster.numbers.tolist(), strict=True)
+    row_of = {TopicPartition(topic, number): row for row, (topic, number) in enumerate(names)}
+    live_broker_ids = set(cluster.broker_ids[cluster.is_live].tolist())
+    complaints = []
+    rows = {}
+    for partition, replicas in sorted(wanted.items()):
+        row = row_of.get(partition)
+        complaint = _complaint(cluster, row, replicas, live_broker_ids)
+        if complaint:
+            complaints.append(f"{partition}{complaint}")
+        elif row is not None:
+            rows[row] = replicas
+    if complaints:
+        raise InputError(list_complaints("reassignment", complaints))
+    return rows
 
-    request: RebalanceRequest
-    plan: RebalancePlan | None
-    refusal: str = ""
 
-
-def compare(
-    snapshot: ClusterSnapshot,
-    requests: Sequence[RebalanceRequest],
-    policy: BalancePolicy,
-    provider: Provider | None = None,
-) -> tuple[ComparedPlan, ...]:
-    """Return a plan for each request; one that cannot be made does not hide the others."""
-    return tuple(_compared(snapshot, request, policy, provider) for request in requests)
-
-
-def _compared(
-    snapshot: ClusterSnapshot,
-    request: RebalanceRequest,
-    policy: BalancePolicy,
-    provider: Provider | None,
-) -> ComparedPlan:
-    try:
-        return ComparedPlan(request, plan_from(snapshot, request, policy, provider))
-    except (InputError, RefusedError) as error:
-        return ComparedPlan(request, None, str(error))
+def _complaint(
+    cluster: ClusterArrays, row: int | None, replicas: tuple[int, ...], live_broker_ids: set[int]
+) -> str | None:
+    """Return what is wrong with the replicas of one partition, to be put after its name."""
+    if row is None:
+        return " does not exist; correct the name and number, or leave it out"
+    count = int(cluster.replica_counts[row])
+    if len(replicas) != count:
+        return f" has {pluralize(count, 'replica')}, not {len(replicas)}: their number would change"
+    not_live = sorted(set(replicas) - live_broker_ids)
+    if not_live:
+        return f": {not_live} are no live brokers; name live ones, or start these first"
+    if cluster.is_moving[row]:
+        return " is being reassigned right now; wait until that is done"
+    return None

@@ -20,7 +20,7 @@ Limits: where brokers are full (`max_replicas_per_broker`) and replicas are outs
 what one set may do depends on what leaves for another; the result is then not proven.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -38,13 +38,12 @@ from counterpoise.planning.fair_shares import byte_band, count_targets, fill_rac
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.small import best_counts
 from counterpoise.planning.placing.topics import leaders_lacking
-from counterpoise.planning.placing.traffic import (
-    traffic_band,
-)
+from counterpoise.planning.placing.traffic import traffic_band
 
 if TYPE_CHECKING:
-    from counterpoise.planning.goals.goal import PlanningGoal
+    from counterpoise.planning.goals import PlanningGoal
 
+_IS_LEFT_TO_REPAIR = "left to goal repair: with a replica on a dead broker no copy could end"
 Within = Callable[[Roles, ClusterArrays, Flags], Roles]
 
 
@@ -73,7 +72,8 @@ class BrokerSetPart:
 
 def parts_of(cluster: ClusterArrays, roles: Roles, within: Within) -> tuple[BrokerSetPart, ...]:
     """Return the parts, in the order of the sets; the whole cluster where there are no sets."""
-    if not _has_sets(cluster):
+    sets = np.concatenate([cluster.broker_sets, cluster.topic_sets])
+    if (sets == sets[:1]).all():
         return (_whole(cluster, roles),)
     parts = []
     for number in np.unique(cluster.topic_sets).tolist():
@@ -102,10 +102,7 @@ def _with_own_topics(part: ClusterArrays) -> ClusterArrays:
     """Return the part without what constraints say of topics that it does not have."""
     topic_count = len(part.topic_names)
     has_partitions = np.bincount(part.topic_numbers, minlength=topic_count) > 0
-    return replace(
-        part,
-        min_topic_leaders=np.where(has_partitions, part.min_topic_leaders, 0),
-    )
+    return replace(part, min_topic_leaders=np.where(has_partitions, part.min_topic_leaders, 0))
 
 
 def _remaining(part: BrokerSetPart, *, may_give_all: bool) -> Ints:
@@ -118,11 +115,6 @@ def _remaining(part: BrokerSetPart, *, may_give_all: bool) -> Ints:
 def _whole(cluster: ClusterArrays, roles: Roles) -> BrokerSetPart:
     everything = np.ones(cluster.partition_count, dtype=np.bool_)
     return BrokerSetPart(0, everything, np.ones(cluster.broker_count, np.bool_), cluster, roles)
-
-
-def _has_sets(cluster: ClusterArrays) -> bool:
-    numbers = np.concatenate([cluster.broker_sets, cluster.topic_sets])
-    return bool((numbers != numbers[:1]).any())
 
 
 # -- the result
@@ -241,20 +233,25 @@ class PlanningResult:
             parts=(part.alone,),
         )
 
-    def by_broker(self, of: Callable[["PlanningResult"], Ints]) -> Ints:
+    def by_broker(self, measure: Callable[["PlanningResult"], Ints]) -> Ints:
         """Return one entry per broker: that of its broker set's own result."""
+        return self._of_own_sets([measure(result) for result in self.results_by_part])
+
+    def _of_own_sets(self, columns: Sequence[Ints]) -> Ints:
+        """Return the entry of each broker in the column of its broker set."""
         if not self.has_sets:
-            return of(self)
+            return columns[0]
         total = np.zeros(self.cluster.broker_count, dtype=np.int64)
-        for part, result in zip(self.parts, self.results_by_part, strict=True):
-            total[part.brokers] = of(result)[part.brokers]
+        for part, column in zip(self.parts, columns, strict=True):
+            total[part.brokers] = column[part.brokers]
         return total
 
-    def _band_by_broker(self, of: Callable[["PlanningResult"], ByteBand]) -> ByteBand:
+    def _band_by_broker(self, find_band: Callable[["PlanningResult"], ByteBand]) -> ByteBand:
+        bands = [find_band(result) for result in self.results_by_part]
         return ByteBand(
-            fair=self.by_broker(lambda result: of(result).fair),
-            lowest=self.by_broker(lambda result: of(result).lowest),
-            highest=self.by_broker(lambda result: of(result).highest),
+            fair=self._of_own_sets([band.fair for band in bands]),
+            lowest=self._of_own_sets([band.lowest for band in bands]),
+            highest=self._of_own_sets([band.highest for band in bands]),
         )
 
     def racks_missing(self, placement: Placement) -> Ints:
@@ -354,6 +351,21 @@ class PlanningResult:
             return ""
         count = pluralize(len(partitions), f"partition {singular}", f"partitions {plural}")
         return f"{count}: {self.cluster.names(partitions)}"
+
+    def list_undone(self, *kinds: tuple[Flags, str]) -> str:
+        """Return which partitions are left and why, for each kind that has any; "" for none."""
+        sentences = []
+        for is_concerned, why in kinds:
+            partitions = np.flatnonzero(is_concerned)
+            if len(partitions):
+                which = f"({self.cluster.names(partitions)})"
+                singular, plural = f"partition {which} is {why}", f"partitions {which} are {why}"
+                sentences.append(pluralize(len(partitions), singular, plural))
+        return "; ".join(sentences)
+
+    def list_left_to_repair(self) -> str:
+        """Return partitions left alone for a replica on a dead broker, which is not the goal's."""
+        return self.list_undone((self.cluster.is_left_to_repair, _IS_LEFT_TO_REPAIR))
 
 
 def as_range(values: Ints) -> str:

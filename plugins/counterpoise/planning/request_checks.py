@@ -8,6 +8,7 @@ no plan could satisfy: the topic or the brokers, and what would help; goals abou
 checked for what concerns leaders. What else only shows in the replicas is refused by the goals.
 """
 
+from collections import Counter
 from collections.abc import Sequence, Set
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
@@ -24,7 +25,7 @@ from counterpoise.planning.arrays import all_topics
 from counterpoise.planning.planning_result import BrokerSetPart, PlanningResult
 
 if TYPE_CHECKING:
-    from counterpoise.planning.goals.goal import PlanningGoal
+    from counterpoise.planning.goals import PlanningGoal
 
 _EMPTYING: Final = (Goal.REMOVE_BROKERS, Goal.REPAIR)  # these say themselves what fits nowhere
 
@@ -42,9 +43,7 @@ def check_request(goal: "PlanningGoal", request: PlanRequest, snapshot: ClusterS
     _check_topics(request, snapshot)
     _check_scope_brokers(request, snapshot)
     _check_brokers_left(goal, request, live)
-    _check_budget(request)
-    _check_factor_given(request)
-    _check_cordon(request)
+    _check_numbers(request)
     goal.check(request)
 
 
@@ -86,7 +85,8 @@ def _check_brokers_given(goal: "PlanningGoal", request: PlanRequest) -> None:
             f"{', '.join(sorted(GOALS_WITH_BROKERS))}, or limit the plan to some brokers with "
             "--only-brokers"
         )
-    twice = sorted({b for b in request.broker_ids if request.broker_ids.count(b) > 1})
+    mentions = Counter(request.broker_ids)
+    twice = sorted(broker_id for broker_id, count in mentions.items() if count > 1)
     if twice:
         given = ",".join(str(broker_id) for broker_id in request.broker_ids)
         raise InputError(
@@ -198,7 +198,8 @@ def _check_brokers_left(goal: "PlanningGoal", request: PlanRequest, live: Set[in
 # -- numbers
 
 
-def _check_budget(request: PlanRequest) -> None:
+def _check_numbers(request: PlanRequest) -> None:
+    """Check the limits of the budget, and options that one goal alone takes."""
     limits = (
         ("--max-bytes", request.budget.max_bytes),
         ("--max-partitions", request.budget.max_partitions),
@@ -209,21 +210,15 @@ def _check_budget(request: PlanRequest) -> None:
                 f"{option} {limit}: a plan that may change nothing is no plan; give 1 or more, "
                 "or leave it out"
             )
-
-
-def _check_cordon(request: PlanRequest) -> None:
-    if request.cordons_brokers and request.goal is not Goal.REMOVE_BROKERS:
-        raise InputError(
-            f"--cordon is for goal remove-brokers, not for {request.goal}; leave it out"
-        )
-
-
-def _check_factor_given(request: PlanRequest) -> None:
     factor = request.replication_factor
     if factor is not None and request.goal is not Goal.REPLICATION_FACTOR:
         raise InputError(
             f"--replication-factor {factor} is for goal replication-factor, not for "
             f"{request.goal}; leave it out"
+        )
+    if request.cordons_brokers and request.goal is not Goal.REMOVE_BROKERS:
+        raise InputError(
+            f"--cordon is for goal remove-brokers, not for {request.goal}; leave it out"
         )
 
 

@@ -1,5 +1,382 @@
-"""Explanation: what the plan document says of a result; `planner.explain` puts it together.
+"""Explanation: the plan document of a result, all of it written from one `PlanningResult`.
 
-Moves with reasons (or why there are none), figures per broker, lower bounds and warnings: all of
-them are written from one `PlanningResult`.
+    plan = explain(result)
+
+    moves with their reasons, or why there are none; every broker before, after and at best; and
+    what the person who approves should know (`warnings`)
+
+Best means in the figures: what no plan could do better, whatever it moved. Where racks have
+different numbers of brokers it is uneven itself.
+
+An empty plan is an answer, not an error: already done, already balanced, or that the goal cannot be
+reached, why, and what would help.
+
+The reason of a move is the measure that the change serves first:
+
+    a copy of a plan that evens out      RACKS, TRAFFIC, REPLICAS or BYTES (below)
+    no copy, but another leader          LEADERS
+    only another order or an election    PREFERRED
+
+Goals that copy for one reason only (drain, repair ...) give that reason instead of the first four.
+In plans that even out, the first of these that holds:
+
+    racks      the partition is on more racks than before
+    traffic    it was moved, or moved on, to even traffic out
+    replicas   a link of a path from a broker that ends up with fewer replicas to one that held at
+               least two fewer and ends up with more
+    bytes      all others: brokers exchange replicas, and no count changes
+
+Worked example: brokers 1, 2 and 3 (new) hold 3, 3 and 0 replicas. Partition a goes from broker 1 to
+2, b from 2 to 3, c from 2 to 3. The path 1, 2, 3 and the path 2, 3 take one replica each from
+brokers that held three, so all three moves are for replicas; that a goes to a broker which held as
+many does not matter. Were there also d from 1 to 2 and e from 2 to 1, these two would be for bytes.
+Where several paths would do, one is chosen, the shortest first.
 """
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.kafka import EVERY_BROKER, ConfigResourceType
+from counterpoise.model.plan import BrokerFigure, Move, MoveReason, RebalancePlan, SettingBefore
+from counterpoise.model.request import Goal
+from counterpoise.model.words import pluralize
+from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.planning.explanation.warnings import warnings_of
+from counterpoise.planning.fair_shares import fill
+from counterpoise.planning.planning_result import PlanningResult
+from counterpoise.units import format_bytes
+
+_Arc: TypeAlias = tuple[int, int]  # from a broker to another
+
+
+def explain(result: PlanningResult) -> RebalancePlan:
+    """Return the plan document; one without moves says in `reason` why nothing moves."""
+    snapshot, request = result.snapshot, result.request
+    moves = _moves_of(result)
+    settings = _settings_before(snapshot.throttles, moves)
+    lower_bound, goal_bound = result.bounds
+    moves_for_traffic = any(move.why is MoveReason.TRAFFIC for move in moves)
+    return RebalancePlan(
+        cluster=snapshot.cluster,
+        cluster_id=snapshot.cluster_id,
+        snapshot_id=snapshot.snapshot_id,
+        goal=request.goal,
+        broker_ids=tuple(sorted(request.broker_ids)),
+        policy_digest=request.policy.digest,
+        moves=moves,
+        reason="" if moves else _reason_for_empty_plan(result),
+        settings_before=settings,
+        figures=_figures_of(result, with_network_in=moves_for_traffic),
+        lower_bound=lower_bound,
+        goal_bound=goal_bound,
+        warnings=warnings_of(result),
+        scope=request.scope,
+        budget=request.budget,
+        replication_factor=request.replication_factor,
+        deferred=result.deferred,
+        cordons_brokers=request.cordons_brokers and bool(moves),
+    )
+
+
+# -- moves
+
+
+def _moves_of(result: PlanningResult) -> tuple[Move, ...]:
+    """Return the moves, by topic and partition."""
+    cluster, assignment, topic_ids = result.cluster, result.assignment, result.snapshot.topic_ids
+    planned = np.flatnonzero(assignment.is_in_plan)
+    broker_ids = np.append(cluster.broker_ids, -1)
+    rates = np.where(cluster.is_rate_known[planned], cluster.bytes_in[planned], -1)
+    columns = (
+        cluster.topics.take(planned).to_pylist(),
+        cluster.numbers[planned].tolist(),
+        _broker_ids_of(cluster, assignment.before[planned]),
+        _broker_ids_of(cluster, assignment.replicas[planned]),
+        broker_ids[cluster.leaders[planned]].tolist(),
+        cluster.size_bytes[planned].tolist(),
+        rates.tolist(),
+        _reasons(result, planned),
+        planned.tolist(),
+    )
+    gains = result.traffic_gains
+    return tuple(
+        Move(
+            topic=topic,
+            partition=number,
+            topic_id=topic_ids.get(topic) or "",
+            replicas_before=replicas_before,
+            replicas_after=replicas_after,
+            leader_before=leader,
+            size_bytes=size_bytes,
+            bytes_in_per_second=rate if rate >= 0 else None,
+            why=reason,
+            traffic_gain=gains.get(row) if reason is MoveReason.TRAFFIC else None,
+        )
+        for (
+            topic,
+            number,
+            replicas_before,
+            replicas_after,
+            leader,
+            size_bytes,
+            rate,
+            reason,
+            row,
+        ) in zip(*columns, strict=True)
+    )
+
+
+def _settings_before(throttles: pa.Table, moves: Sequence[Move]) -> tuple[SettingBefore, ...]:
+    """Return the throttle keys that are set already where moves copy, sorted.
+
+    They are what a run restores in the end, as of the snapshot: it reads the keys again before it
+    sets them, and its ledger has what it found. Any of the replicas before may be copied from. The
+    default of all brokers is among them.
+    """
+    broker_ids: set[int] = set()
+    topics: set[str] = set()
+    for move in moves:
+        adding = move.adding
+        if adding:
+            broker_ids.update(move.replicas_before, adding)
+            topics.add(move.topic)
+    brokers = {str(broker_id) for broker_id in broker_ids}
+    if brokers:
+        brokers.add(EVERY_BROKER.name)
+    throttled = {ConfigResourceType.BROKER: brokers, ConfigResourceType.TOPIC: topics}
+    found = []
+    for row in throttles.to_pylist():
+        resource_type, name = ConfigResourceType(row["resource_type"]), row["resource_name"]
+        if name in throttled[resource_type]:
+            found.append(SettingBefore(resource_type, name, row["key"], row["value"]))
+    return tuple(sorted(found))
+
+
+def _broker_ids_of(cluster: ClusterArrays, replicas: Ints) -> list[tuple[int, ...]]:
+    """Return the broker ids of each row of replicas, without what fills it up."""
+    counts = (replicas >= 0).sum(axis=1).tolist()
+    rows = np.append(cluster.broker_ids, -1)[replicas].tolist()
+    return [tuple(row[:count]) for row, count in zip(rows, counts, strict=True)]
+
+
+def _reasons(result: PlanningResult, planned: Ints) -> list[MoveReason]:
+    """Return one reason for each partition in the plan, in order."""
+    cluster, assignment, copy_reason = result.cluster, result.assignment, result.goal.copy_reason
+    if copy_reason in (MoveReason.DEMOTE, MoveReason.IMPORTED):
+        return [copy_reason] * len(planned)
+    is_leader_change = assignment.leaders[planned] != cluster.leaders_now[planned]
+    leaders, preferred = MoveReason.LEADERS.value, MoveReason.PREFERRED.value
+    reasons = np.where(is_leader_change, leaders, preferred).astype(object)
+    is_copy = assignment.is_added[planned].any(axis=1)
+    if copy_reason is None:
+        reasons[is_copy] = [reason.value for reason in _evening_reasons(result, planned[is_copy])]
+    else:
+        counts_before = (assignment.before[planned] >= 0).sum(axis=1)
+        counts_after = (assignment.replicas[planned] >= 0).sum(axis=1)
+        reasons[is_copy | (counts_before != counts_after)] = copy_reason.value
+    return [MoveReason(reason) for reason in reasons.tolist()]
+
+
+# -- what each copy of a plan that evens out is for
+
+
+def _evening_reasons(result: PlanningResult, copied: Ints) -> list[MoveReason]:
+    """Return the reason of each partition that is copied."""
+    assignment = result.assignment
+    racks_gained = result.racks_missing(result.before) - result.racks_missing(result.after)
+    is_for_racks = racks_gained[copied] > 0
+    # In a row as many replicas come as go, so the pairs are in the same order.
+    rows, columns = np.nonzero(assignment.is_removed[copied])
+    sources = assignment.before[copied][rows, columns]
+    destinations = assignment.replicas[copied][np.nonzero(assignment.is_added[copied])]
+    is_for_traffic = np.isin(copied, list(result.traffic_gains))
+    counts = result.before.counts.copy()
+    of_racks = is_for_racks[rows]
+    np.add.at(counts, sources[of_racks], -1)
+    np.add.at(counts, destinations[of_racks], 1)
+    is_for_counts = _serve_counts(counts, sources, destinations, ~of_racks)
+    serves_counts = np.zeros(len(copied), dtype=np.bool_)
+    serves_counts[rows[is_for_counts]] = True
+    reasons = []
+    flags = zip(is_for_racks.tolist(), serves_counts.tolist(), is_for_traffic.tolist(), strict=True)
+    for for_racks, for_counts, for_traffic in flags:
+        if for_racks:
+            reasons.append(MoveReason.RACKS)
+        elif for_traffic:
+            reasons.append(MoveReason.TRAFFIC)
+        else:
+            reasons.append(MoveReason.REPLICAS if for_counts else MoveReason.BYTES)
+    return reasons
+
+
+def _serve_counts(counts: Ints, sources: Ints, destinations: Ints, is_open: Flags) -> Flags:
+    """Return which of the open moves are links of paths that make counts more even."""
+    arcs = list(zip(sources.tolist(), destinations.tolist(), strict=True))
+    moves = Counter(arc for arc, may_serve in zip(arcs, is_open.tolist(), strict=True) if may_serve)
+    serving = _paths(counts.tolist(), moves)
+    is_serving = np.zeros(len(arcs), dtype=np.bool_)
+    for number in np.flatnonzero(is_open).tolist():
+        if serving[arcs[number]] > 0:
+            serving[arcs[number]] -= 1
+            is_serving[number] = True
+    return is_serving
+
+
+def _paths(counts: list[int], moves: Counter[_Arc]) -> Counter[_Arc]:
+    """Return, for each arc, how many of its moves are on paths that make counts more even."""
+    surplus: Counter[int] = Counter()
+    for (tail, head), number in moves.items():
+        surplus[tail] += number
+        surplus[head] -= number
+    serving: Counter[_Arc] = Counter()
+    remaining = +moves
+    heads: dict[int, list[int]] = {}
+    for tail, head in sorted(remaining):
+        heads.setdefault(tail, []).append(head)
+    sources = [broker for broker, number in surplus.items() if number > 0]
+    sources.sort(key=lambda broker: (-counts[broker], broker))
+    for source in sources:
+        while surplus[source] > 0:
+            path = _shortest_path(remaining, heads, surplus, source)
+            destination = path[-1]
+            links = list(pairwise(path))
+            number = min(
+                surplus[source], -surplus[destination], *(remaining[link] for link in links)
+            )
+            gaining = max(0, min(number, (counts[source] - counts[destination]) // 2))
+            for link in links:
+                serving[link] += gaining
+                remaining[link] -= number
+            for broker, change in ((source, -number), (destination, number)):
+                counts[broker] += change
+                surplus[broker] += change
+    return serving
+
+
+def _shortest_path(
+    remaining: Counter[_Arc], heads: Mapping[int, Sequence[int]], surplus: Counter[int], source: int
+) -> list[int]:
+    """Return the brokers of a path to one that ends up with more replicas; there is always one."""
+    came_from, layer = {source: source}, [source]
+    while layer:
+        reached = []
+        for broker in layer:
+            for other in heads.get(broker, ()):
+                if other not in came_from and remaining[broker, other]:
+                    came_from[other] = broker
+                    reached.append(other)
+        for broker in reached:
+            if surplus[broker] < 0:
+                path = [broker]
+                while path[-1] != source:
+                    path.append(came_from[path[-1]])
+                return path[::-1]
+        layer = reached
+    raise AssertionError(f"broker {source} gives more than it gets, and nobody gets it")
+
+
+# -- brokers before, after and at best
+
+
+def _figures_of(result: PlanningResult, *, with_network_in: bool) -> tuple[BrokerFigure, ...]:
+    """Return a figure for every registered broker, by id.
+
+    Workers of earlier releases cannot read a plan with network-in.
+    """
+    cluster, before, after = result.cluster, result.before, result.after
+    columns = {
+        "leaders_before": cluster.leader_load(cluster.leaders_now),
+        "leaders_after": result.leader_counts,
+        "leaders_best": result.by_broker(lambda part: _evened(part, part.leader_counts)),
+        "replicas_before": before.counts,
+        "replicas_after": after.counts,
+        "replicas_best": result.best_counts,
+        "bytes_before": before.bytes_held,
+        "bytes_after": after.bytes_held,
+        "bytes_best": result.band.fair,
+        "bytes_peak": before.bytes_held + after.arriving,
+    }
+    if cluster.is_rate_known.any():
+        bytes_in_after = _bytes_in_after(result)
+        columns["bytes_in_before"] = cluster.leader_load(cluster.leaders_now, cluster.bytes_in)
+        columns["bytes_in_after"] = bytes_in_after
+        columns["bytes_in_best"] = result.by_broker(
+            lambda part: _evened(part, _bytes_in_after(part))
+        )
+    if cluster.is_rate_known.any() and with_network_in:
+        columns["network_in_before"] = before.traffic
+        columns["network_in_after"] = after.traffic
+        columns["network_in_best"] = result.traffic_band.fair
+    if result.left_out is not None:
+        _add_left_out(columns, result.left_out)
+    rows = {row["broker_id"]: row for row in result.snapshot.brokers.to_pylist()}
+    figures = []
+    for position in np.flatnonzero(cluster.is_registered).tolist():
+        row = rows[int(cluster.broker_ids[position])]
+        total_bytes, usable_bytes = row["disk_total_bytes"], row["disk_usable_bytes"]
+        used_bytes = None
+        if total_bytes is not None and usable_bytes is not None:
+            used_bytes = total_bytes - usable_bytes
+        figure = BrokerFigure(
+            broker_id=row["broker_id"],
+            rack=row["rack"],
+            disk_total_bytes=total_bytes,
+            disk_used_bytes=used_bytes,
+            **{name: int(column[position]) for name, column in columns.items()},
+        )
+        figures.append(figure)
+    return tuple(figures)
+
+
+def _add_left_out(columns: dict[str, Ints], left_out: ClusterArrays) -> None:
+    """Add what brokers hold and lead of partitions that do not count: the same before and after."""
+    loads = {
+        "leaders": left_out.leader_load(left_out.leaders_now),
+        "replicas": left_out.load(left_out.replicas),
+        "bytes": left_out.load(left_out.replicas, left_out.size_bytes),
+        "network_in": left_out.load(left_out.replicas, left_out.bytes_in),
+        "bytes_in": left_out.leader_load(left_out.leaders_now, left_out.bytes_in),
+    }
+    for name in columns:
+        columns[name] = columns[name] + loads[name.rpartition("_")[0]]
+
+
+def _bytes_in_after(result: PlanningResult) -> Ints:
+    return result.cluster.leader_load(result.assignment.leaders, result.cluster.bytes_in)
+
+
+def _evened(result: PlanningResult, loads: Ints) -> Ints:
+    """Return the sum of `loads` shared out over the brokers that may lead; others keep theirs."""
+    leading = result.roles.leading
+    highest = np.where(leading, UNBOUNDED, loads)
+    return fill(int(loads.sum()), np.where(leading, 0, loads), highest, loads)
+
+
+# -- why an empty plan is empty
+
+
+def _reason_for_empty_plan(result: PlanningResult) -> str:
+    """Return one sentence for the person who requested the plan."""
+    if not result.cluster.partition_count and result.request.goal is not Goal.IMPORTED:
+        return "already balanced: the cluster has no partitions"
+    if result.deferred.partitions:
+        return _budget_too_small(result)
+    return result.goal.reason(result)
+
+
+def _budget_too_small(result: PlanningResult) -> str:
+    budget, deferred = result.request.budget, result.deferred
+    if budget.max_bytes is None:
+        partitions = pluralize(budget.max_partitions or 0, "partition")
+        return f"cannot, because nothing that helps fits into the budget of {partitions}"
+    return (
+        f"cannot, because no copy that helps is as small as the budget of "
+        f"{format_bytes(budget.max_bytes)}: {pluralize(deferred.partitions, 'partition')} with "
+        f"{format_bytes(deferred.bytes)} to copy are left; give more with --max-bytes"
+    )

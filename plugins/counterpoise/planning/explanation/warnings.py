@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.model.columns import Flags
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.words import list_brokers, name_brokers, pluralize, verb
@@ -19,13 +18,6 @@ from counterpoise.planning.explanation.evenness_warnings import EVENNESS_WARNING
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes, format_rate
 
-IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
-IS_LEADERLESS: Final = "without a leader to copy from; bring a broker back"
-HAS_NO_DESTINATION: Final = (
-    "for which no other live broker in scope has room and no constraint is against it; add brokers "
-    "or disk, widen the scope, or raise disk_limit_percent"
-)
-_IS_LEFT_TO_REPAIR = "left to goal repair: with a replica on a dead broker no copy could end"
 _LEFT_BY_BUDGET = "the budget leaves changes that may help for a later plan"
 _USUAL_REPLICATION_FACTOR = 3
 
@@ -38,18 +30,6 @@ def warnings_of(result: PlanningResult) -> tuple[str, ...]:
     is_imported = result.request.goal is Goal.IMPORTED
     warnings = (_without_topic_ids,) if is_imported else WARNINGS
     return tuple(filter(None, (warning(result) for warning in warnings)))
-
-
-def list_undone(result: PlanningResult, *kinds: tuple[Flags, str]) -> str:
-    """Return which partitions are left and why, for each kind that has any; "" when none has."""
-    sentences = []
-    for is_concerned, why in kinds:
-        partitions = np.flatnonzero(is_concerned)
-        if len(partitions):
-            names = result.cluster.names(partitions)
-            singular, plural = f"partition ({names}) is {why}", f"partitions ({names}) are {why}"
-            sentences.append(pluralize(len(partitions), singular, plural))
-    return "; ".join(sentences)
 
 
 # -- what the snapshot has, or lacks
@@ -96,14 +76,6 @@ def _on_dead_brokers(result: PlanningResult) -> str:
     it = verb(len(dead), "it", "them")
     help_ = "" if result.request.goal is Goal.REPAIR else ", or let goal repair replace them"
     return f"{replicas} on {result.list_brokers(dead)}, not live now; bring {it} back{help_}"
-
-
-def left_to_repair(result: PlanningResult) -> str:
-    """Return partitions that stay as they are because a replica is on a dead broker.
-
-    The goal is not about that broker.
-    """
-    return list_undone(result, (result.cluster.is_left_to_repair, _IS_LEFT_TO_REPAIR))
 
 
 def _few_replicas(result: PlanningResult) -> str:
@@ -365,7 +337,7 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _without_leader,
     _excluded,
     _on_dead_brokers,
-    left_to_repair,
+    PlanningResult.list_left_to_repair,
     _few_replicas,
     _unknown_sizes,
     _without_topic_ids,

@@ -17,15 +17,13 @@ from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.explanation.warnings import (
+from counterpoise.planning.fair_shares import byte_band
+from counterpoise.planning.goals import (
     HAS_NO_DESTINATION,
     IS_LEADERLESS,
     IS_MOVING,
-    left_to_repair,
-    list_undone,
+    PlanningGoal,
 )
-from counterpoise.planning.fair_shares import byte_band
-from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain
@@ -124,7 +122,7 @@ class RemoveBrokers(DrainingGoal):
         )
 
     def reason(self, result: PlanningResult) -> str:
-        if sentence := left_to_repair(result):
+        if sentence := result.list_left_to_repair():
             return f"cannot, because {sentence}"
         return (
             f"already done: no replica is left on these brokers{result.in_scope}, and "
@@ -170,7 +168,7 @@ class Repair(DrainingGoal):
             placement.reset_to(before.copy())
 
     def reason(self, result: PlanningResult) -> str:
-        if sentences := list(filter(None, (self.undone(result), left_to_repair(result)))):
+        if sentences := list(filter(None, (self.undone(result), result.list_left_to_repair()))):
             return f"cannot, because {'; '.join(sentences)}"
         broker_ids = sorted(result.request.broker_ids)
         brokers = name_brokers(broker_ids) if broker_ids else "a broker that is dead"
@@ -182,8 +180,7 @@ class Repair(DrainingGoal):
         is_concerned = (result.after.count_on(result.roles.leaving) > 0) & ~cluster.is_excluded
         is_concerned &= ~cluster.is_left_to_repair  # that is a warning of its own
         is_leaderless = cluster.is_leaderless & ~cluster.is_moving
-        return list_undone(
-            result,
+        return result.list_undone(
             (is_concerned & cluster.is_moving, IS_MOVING),
             (is_concerned & is_leaderless, IS_LEADERLESS),
             (is_concerned & cluster.may_change, HAS_NO_DESTINATION),

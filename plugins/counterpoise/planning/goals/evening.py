@@ -28,14 +28,13 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import verb
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
-from counterpoise.planning.explanation.figures import evening_bound, reached_bound
 from counterpoise.planning.fair_shares import (
     TopicShares,
     byte_band,
     bytes_outside_band,
     count_targets,
 )
-from counterpoise.planning.goals.goal import PlanningGoal
+from counterpoise.planning.goals import PlanningGoal, evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain

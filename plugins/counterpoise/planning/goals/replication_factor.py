@@ -16,14 +16,12 @@ from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import join_names, pluralize
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.explanation.warnings import (
+from counterpoise.planning.goals import (
     HAS_NO_DESTINATION,
     IS_LEADERLESS,
     IS_MOVING,
-    left_to_repair,
-    list_undone,
+    PlanningGoal,
 )
-from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.lowering import drop_surplus
 from counterpoise.planning.placing.raising import add_missing
@@ -84,7 +82,7 @@ class ReplicationFactor(PlanningGoal):
         return np.where(result.cluster.may_change, missing, 0)
 
     def reason(self, result: PlanningResult) -> str:
-        sentences = list(filter(None, (_not_resized(result), left_to_repair(result))))
+        sentences = list(filter(None, (_not_resized(result), result.list_left_to_repair())))
         if sentences:
             return f"cannot, because {'; '.join(sentences)}"
         replicas = pluralize(result.request.replication_factor or 0, "replica")
@@ -101,8 +99,7 @@ def _not_resized(result: PlanningResult) -> str:
     factor = result.request.replication_factor or 0
     is_left = (counts != factor) & ~cluster.is_excluded & ~cluster.is_left_to_repair
     is_leaderless = cluster.is_leaderless & ~cluster.is_moving
-    return list_undone(
-        result,
+    return result.list_undone(
         (is_left & cluster.is_moving, IS_MOVING),
         (is_left & is_leaderless, IS_LEADERLESS),
         (is_left & cluster.may_change & (counts < factor), HAS_NO_DESTINATION),

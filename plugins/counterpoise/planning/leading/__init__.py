@@ -13,9 +13,9 @@ By number (the default):
        bytes-in within the tolerance, and leave counts and topics as they are.
 By bytes-in: `weighed_leaders` starts from the same flow and evens out the bytes from producers per
 broker, then the counts; a local optimum, since the exact one is NP-hard.
-Constraints come after that (`leader_constraints`): the leaders of topics that a broker leads too
-little of are chosen, and the others are evened around them; then brokers are brought below what
-they may lead.
+Constraints come after that: the leaders of topics that a broker leads too little of are chosen
+(`leader_flow`), and the others are evened around them; then brokers are brought below what they may
+lead (`leader_traffic`).
 
 Limits: replicas that are out of sync are not chosen (`candidates`); what is promised holds for the
 others. Choosing again once the chosen leaders lead changes nothing.
@@ -26,20 +26,18 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.model.columns import Ints
+from counterpoise.model.columns import Flags, Ints, rank_within
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
 from counterpoise.planning.leading.candidates import Candidates
-from counterpoise.planning.leading.leader_constraints import (
+from counterpoise.planning.leading.leader_flow import even_leaders, lead_topic
+from counterpoise.planning.leading.leader_traffic import (
     bytes_above,
-    is_needed,
+    even_leader_traffic,
     keep_below,
-    lacking_by_topic,
-    lead_topic,
 )
-from counterpoise.planning.leading.leader_flow import even_leaders
-from counterpoise.planning.leading.leader_traffic import even_leader_traffic
 from counterpoise.planning.leading.topic_leaders import even_topics
 from counterpoise.planning.leading.weighed_leaders import even_bytes_in
+from counterpoise.planning.placing.topics import leaders_lacking
 from counterpoise.planning.planning_result import FinalAssignment, PlanningResult
 
 _MAX_TURNS: Final = 20
@@ -140,7 +138,7 @@ def _badness(candidates: Candidates, leaders: Ints) -> tuple[int, int, int]:
     leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
     led_bytes, is_eligible = candidates.led_bytes(leaders), candidates.is_eligible
     excess = bytes_above(led_bytes, candidates.max_led_bytes, is_eligible)
-    lacking = int(lacking_by_topic(candidates, leaders).sum())
+    lacking = int(_lacking_by_topic(candidates, leaders).sum())
     counts = candidates.counts(leaders)[is_eligible]
     return excess, lacking, int((counts * counts).sum())
 
@@ -159,7 +157,7 @@ def _with_topics_led(
     candidates: Candidates, leaders: Ints, policy: BalancePolicy, *, evens_traffic: bool
 ) -> Ints:
     """Return leaders chosen for topics that a broker leads too little of, and others around."""
-    below = np.flatnonzero(lacking_by_topic(candidates, leaders))
+    below = np.flatnonzero(_lacking_by_topic(candidates, leaders))
     if not len(below):
         return leaders
     rows = np.flatnonzero(candidates.is_free & np.isin(candidates.topic_numbers, below))
@@ -167,12 +165,35 @@ def _with_topics_led(
         of_topic = rows[candidates.topic_numbers[rows] == topic]
         if len(of_topic):
             leaders[of_topic] = lead_topic(candidates, of_topic)
-    rows = rows[is_needed(candidates, rows, leaders)]
+    rows = rows[_is_needed(candidates, rows, leaders)]
     others = candidates.with_leaders(rows, leaders[rows])
     if not len(others.free_partitions):
         return leaders
     chosen = _choose(others, policy, evens_traffic=evens_traffic)
     return np.where(others.is_free, chosen, leaders)
+
+
+def _lacking_by_topic(candidates: Candidates, leaders: Ints) -> Ints:
+    """Return, per topic, how many leaders eligible brokers lack."""
+    min_topic_leaders = candidates.min_topic_leaders
+    return leaders_lacking(
+        candidates.topic_numbers, leaders, min_topic_leaders, candidates.is_eligible
+    )
+
+
+def _is_needed(candidates: Candidates, rows: Ints, leaders: Ints) -> Flags:
+    """Return which of the rows a broker has to lead, so that it leads as many as it should.
+
+    Of more than that the first count, and partitions without a choice before all. Example: with 1
+    as the least, one of the two that broker 1 leads is needed, the other may be led elsewhere.
+    """
+    is_counted = np.isin(candidates.topic_numbers, candidates.topic_numbers[rows]) & (leaders >= 0)
+    counted = np.flatnonzero(is_counted)
+    cells = candidates.topic_numbers[counted] * candidates.broker_count + leaders[counted]
+    fixed_first = np.lexsort((counted, candidates.is_free[counted]))
+    ranks = np.empty(len(candidates.topic_numbers), dtype=np.int64)
+    ranks[counted] = rank_within(cells, fixed_first)
+    return np.asarray(ranks[rows] < candidates.min_topic_leaders[candidates.topic_numbers[rows]])
 
 
 def _choose(candidates: Candidates, policy: BalancePolicy, *, evens_traffic: bool) -> Ints:

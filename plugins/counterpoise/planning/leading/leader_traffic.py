@@ -1,6 +1,9 @@
-"""Leaders by traffic, where they are even in number: brokers exchange what they lead.
+"""Leaders by traffic: brokers exchange what they lead, to be as even as can be, or below a limit.
 
     leaders = even_leader_traffic(candidates, even_topics(candidates, leaders), 10)
+    leaders = keep_below(candidates, leaders)
+
+The first is for leaders that are even in number:
 
     fair share of each broker = water filling between what it has to lead and what it may lead
     every broker within the tolerance of its share: nothing changes
@@ -15,7 +18,19 @@ Worked example: brokers 0 and 1 lead partitions with 50 and 30 MB/s, and with 10
 led by both. The shares are 50 and 50. To exchange 50 for 10 leaves 40 and 60, to exchange 30 for 10
 leaves 60 and 40: both bring each broker from 30 MB/s outside to 5 outside, where the band is 5.
 
-Limits: exchanges of two only; a broker alone with a partition that has one replica keeps it.
+No more bytes-in than a broker may lead (`max_leader_bytes_in_per_second`), where that can be:
+
+    for the broker that is furthest above the limit:
+        another broker leads one of its partitions instead, for a lower rate of its own: the counts
+        of leaders stay; else it just gives one away
+        of these what leaves least above the limit on both brokers, an exchange before a gift
+    until none is above, or nothing helps
+
+Worked example: the limit is 50 MB/s; brokers 1 and 2 lead 40 + 20 and 15 + 10 MB/s. Broker 1 gives
+the 20 for the 10: 50 and 35 MB/s, and each leads two partitions as before.
+
+Limits: local searches, of exchanges of two only. A broker alone with a partition that has one
+replica keeps it, and a partition whose own rate is above the limit stays so: a warning says.
 """
 
 from dataclasses import dataclass
@@ -27,15 +42,16 @@ from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.fair_shares import fill
 from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.planning.placing.swaps import improve_worst, pairs_with
 from counterpoise.planning.placing.traffic import (
     AIM_PERCENT,
     MAX_PARTNERS,
     min_gain_of,
-    pairs_with,
     sample_by_rate,
 )
 
 _MAX_COST: Final = 15  # of two changes is below it, and above its negative
+_MAX_CHANGES_PER_PARTITION: Final = 4
 
 
 class _Exchange(NamedTuple):
@@ -54,6 +70,13 @@ class _Search:
     topic_counts: Ints  # leaders by topic and broker
     band: ByteBand
 
+    def exchange(self, broker: int) -> bool:
+        """Exchange two leaders of a broker and another; False where that brings neither nearer."""
+        exchange = self.best_exchange(broker)
+        if exchange is not None:
+            self.take(exchange)
+        return exchange is not None
+
     def best_exchange(self, broker: int) -> _Exchange | None:
         above = self.loads - self.band.fair
         eligible = self.candidates.eligible_brokers
@@ -70,9 +93,7 @@ class _Search:
             return None
         rates = self.candidates.bytes_in
         shifts = np.subtract.outer(rates[going], rates[returning])
-        no_shift = np.zeros((1, 1), dtype=np.int64)
-        gains = self.band.outside_of_two(self.loads, heavy, light, no_shift)
-        gains = gains - self.band.outside_of_two(self.loads, heavy, light, shifts)
+        gains = self.band.gains_of_two(self.loads, heavy, light, shifts)
         is_usable = gains >= min_gain_of(self.band)
         is_usable &= self.keeps_topics(going, returning, heavy, light)
         if not is_usable.any():
@@ -132,20 +153,8 @@ def even_leader_traffic(candidates: Candidates, leaders: Ints, tolerance_percent
     counts = np.bincount(cells[leaders >= 0], minlength=shape[0] * shape[1]).reshape(shape)
     aim = band.narrowed(AIM_PERCENT)
     search = _Search(candidates, leaders, loads, counts.astype(np.int64), aim)
-    is_hopeless, has_changed = ~eligible, False
-    while True:
-        outside = np.where(is_hopeless, 0, aim.bytes_outside(search.loads))
-        broker = int(np.argmax(outside))
-        if outside[broker] > 0:
-            exchange = search.best_exchange(broker)
-            is_hopeless[broker] = exchange is None
-            if exchange is not None:
-                search.take(exchange)
-                has_changed = True
-        elif has_changed:
-            is_hopeless, has_changed = ~eligible, False
-        else:
-            return search.leaders
+    improve_worst(eligible, lambda: aim.bytes_outside(search.loads), search.exchange)
+    return search.leaders
 
 
 def _fair_shares(candidates: Candidates, loads: Ints) -> Ints:
@@ -162,3 +171,107 @@ def _fair_shares(candidates: Candidates, loads: Ints) -> Ints:
     total = int(loads[brokers].sum())
     fair[brokers] = fill(total, lower[brokers], upper[brokers], loads[brokers])
     return fair
+
+
+# -- a limit of bytes-in
+
+
+class _Change(NamedTuple):
+    going: int  # a partition
+    returning: int | None
+    destination: int
+    key: tuple[int, int, int, int]  # the smallest is the best
+
+
+def bytes_above(led_bytes: Ints, max_led_bytes: Ints, is_counted: Flags) -> int:
+    """Return the bytes per second that the counted brokers lead above what they may."""
+    return int(np.maximum(0, led_bytes - max_led_bytes)[is_counted].sum())
+
+
+def keep_below(candidates: Candidates, leaders: Ints) -> Ints:
+    """Return leaders with as little above the limits of brokers as the search finds.
+
+    `leaders` have one broker per partition; those that are not free stay.
+    """
+    leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
+    loads = candidates.led_bytes(leaders)
+
+    def change_leaders(broker: int) -> bool:
+        change = _best_change(candidates, leaders, loads, broker)
+        if change is None:
+            return False
+        shift = int(candidates.bytes_in[change.going])
+        leaders[change.going] = change.destination
+        if change.returning is not None:
+            shift -= int(candidates.bytes_in[change.returning])
+            leaders[change.returning] = broker
+        loads[broker] -= shift
+        loads[change.destination] += shift
+        return True
+
+    improve_worst(
+        candidates.is_eligible,
+        lambda: loads - candidates.max_led_bytes,
+        change_leaders,
+        max_steps=_MAX_CHANGES_PER_PARTITION * len(leaders),
+    )
+    return leaders
+
+
+def _best_change(candidates: Candidates, leaders: Ints, loads: Ints, broker: int) -> _Change | None:
+    """Return the change that takes most off what two brokers lead above the limit."""
+    partitions_led = candidates.of_broker(broker)
+    partitions_led = partitions_led[leaders[partitions_led] == broker]
+    found = []
+    for destination in candidates.eligible_brokers.tolist():
+        going = np.intersect1d(partitions_led, candidates.of_broker(destination))
+        if destination == broker or not len(going):
+            continue
+        returning = candidates.shared_by(broker, destination)
+        returning = returning[leaders[returning] == destination]
+        found += _changes(candidates, loads, (broker, destination), going, returning)
+    usable = (change for change in found if _keeps_topics(candidates, leaders, change, broker))
+    return min(usable, key=lambda change: change.key, default=None)
+
+
+def _changes(
+    candidates: Candidates, loads: Ints, ends: tuple[int, int], going: Ints, back: Ints
+) -> list[_Change]:
+    """Return the best exchanges and the best gifts from the first of two brokers to the other."""
+    rates, (source, destination) = candidates.bytes_in, ends
+    shifts = np.subtract.outer(rates[going], np.append(rates[back], 0))
+    source_limit, destination_limit = candidates.max_led_bytes[[source, destination]].tolist()
+    above_now = max(0, int(loads[source]) - source_limit)
+    above_now += max(0, int(loads[destination]) - destination_limit)
+    above = np.maximum(0, loads[source] - shifts - source_limit)
+    above += np.maximum(0, loads[destination] + shifts - destination_limit)
+    is_usable = above < above_now
+    found = []
+    for is_gift in (False, True):
+        columns = slice(len(back), None) if is_gift else slice(0, len(back))
+        rows, numbers = np.nonzero(is_usable[:, columns])
+        if not len(rows):
+            continue
+        over = above[:, columns][rows, numbers] - above_now
+        best = int(np.lexsort((numbers, rows, shifts[:, columns][rows, numbers], over))[0])
+        partition = int(going[rows[best]])
+        returning = None if is_gift else int(back[numbers[best]])
+        key = (int(over[best]), int(is_gift), partition, destination)
+        found.append(_Change(partition, returning, destination, key))
+    return found
+
+
+def _keeps_topics(candidates: Candidates, leaders: Ints, change: _Change, source: int) -> bool:
+    """Return whether both brokers keep the leaders of a topic that they have to have."""
+    giving = [(change.going, source)]
+    if change.returning is not None:
+        giving.append((change.returning, change.destination))
+    for partition, broker in giving:
+        topic = candidates.topic_numbers[partition]
+        min_topic_leaders = candidates.min_topic_leaders[topic]
+        if not min_topic_leaders:
+            continue
+        leaders_of_topic = leaders[candidates.topic_numbers == topic]
+        if int((leaders_of_topic == broker).sum()) <= min_topic_leaders:
+            return False
+    return True

@@ -6,7 +6,7 @@ broker hold.
     choice.apply(placement, chosen)
 
 The one place that answers "may this partition stand on that broker": the flow and the program of
-`flow` and `byte_program` ask it and know no goals, so that a constraint needs a line here and
+`flow` and `small` ask it and know no goals, so that a constraint needs a line here and
 nothing there.
 
     to even out      present brokers, and destinations with room; those that may give nothing stay
@@ -53,11 +53,7 @@ class ReplicaChoice:
         topic_limits: Ints | None = None,
     ) -> "ReplicaChoice":
         """Return the choice of goals about evenness."""
-        partitions = np.flatnonzero(placement.cluster.may_change)
-        stands = stands_of(placement, partitions)
-        may_stand = stands | _may_arrive(placement, partitions, roles.destinations)
-        must_stand = stands & ~roles.sources
-        choice = cls._of(placement, roles, partitions, may_stand, must_stand)
+        choice = cls._to_place(placement, roles, placement.cluster.may_change, roles.sources)
         if max_counts is not None:
             choice = replace(choice, max_counts=max_counts)
         return choice if topic_limits is None else replace(choice, topic_limits=topic_limits)
@@ -65,20 +61,14 @@ class ReplicaChoice:
     @classmethod
     def to_empty(cls, placement: Placement, roles: Roles, is_chosen: Flags) -> "ReplicaChoice":
         """Return the choice of goals that empty brokers; `is_chosen` has partitions on these."""
-        partitions = np.flatnonzero(is_chosen)
-        stands = stands_of(placement, partitions)
-        may_stand = stands | _may_arrive(placement, partitions, roles.destinations)
-        return cls._of(placement, roles, partitions, may_stand, stands & ~roles.leaving)
+        return cls._to_place(placement, roles, is_chosen, roles.leaving)
 
     @classmethod
     def to_add(cls, placement: Placement, roles: Roles, factor: int) -> "ReplicaChoice":
         """Return the choice of new replicas until each partition has `factor`."""
         is_short = placement.cluster.may_change & (placement.replica_counts < factor)
-        partitions = np.flatnonzero(is_short)
-        stands = stands_of(placement, partitions)
-        may_stand = stands | _may_arrive(placement, partitions, roles.destinations)
-        factors = np.full(len(partitions), factor)
-        return cls._of(placement, roles, partitions, may_stand, stands, factors)
+        no_sources = np.zeros_like(roles.sources)
+        return cls._to_place(placement, roles, is_short, no_sources, factor)
 
     @classmethod
     def to_drop(
@@ -98,6 +88,26 @@ class ReplicaChoice:
         may_stand[rows, brokers] = may_stay[rows, columns]
         must_stand[rows, brokers] = must_stay[rows, columns]
         return cls._of(placement, roles, partitions, may_stand, must_stand, factors)
+
+    @classmethod
+    def _to_place(
+        cls,
+        placement: Placement,
+        roles: Roles,
+        is_chosen: Flags,
+        sources: Flags,
+        factor: int | None = None,
+    ) -> "ReplicaChoice":
+        """Return the choice where replicas may leave `sources`, and come to any destination with
+        room.
+        """
+        partitions = np.flatnonzero(is_chosen)
+        stands = stands_of(placement, partitions)
+        sizes = placement.cluster.size_bytes[partitions]
+        has_room = sizes[:, None] <= placement.cluster.headroom_bytes
+        may_stand = stands | (roles.destinations & has_room)
+        factors = None if factor is None else np.full(len(partitions), factor)
+        return cls._of(placement, roles, partitions, may_stand, stands & ~sources, factors)
 
     @classmethod
     def _of(
@@ -164,12 +174,13 @@ class ReplicaChoice:
         As many as the highest stack of the partition has now, and as the most even stacks have.
         """
         rack_sizes = self.start.cluster.rack_sizes(self.staying)
-        even = np.zeros((int(self.factors.max(initial=0)) + 1, len(rack_sizes)), dtype=np.int64)
+        max_factor = int(self.factors.max(initial=0))
+        even_by_factor = np.zeros((max_factor + 1, len(rack_sizes)), dtype=np.int64)
         for factor in np.unique(self.factors).tolist():
-            even[factor] = bounds_of_partition(factor, rack_sizes)[1]
+            even_by_factor[factor] = bounds_of_partition(factor, rack_sizes)[1]
         rack_counts = (self.stands & ~self.leaving) @ self.in_rack.T
         highest_now = rack_counts.max(axis=1, initial=1)
-        return np.asarray(np.maximum(even[self.factors], highest_now[:, None]))
+        return np.asarray(np.maximum(even_by_factor[self.factors], highest_now[:, None]))
 
     def has_room_for(self, chosen: Flags) -> bool:
         """Return whether all that arrives fits onto every broker at once."""
@@ -191,10 +202,13 @@ class ReplicaChoice:
         rows = np.full_like(placement.replicas, NOBODY)
         rows[:, : self.start.replicas.shape[1]] = self.start.replicas
         for number in np.flatnonzero((chosen != self.stands).any(axis=1)).tolist():
-            row = rows[self.partitions[number]]
-            arriving = iter(np.flatnonzero(chosen[number] & ~self.stands[number]).tolist())
-            kept = [b if chosen[number, b] else next(arriving, NOBODY) for b in row[row >= 0]]
-            new_row = [b for b in kept if b != NOBODY] + list(arriving)
+            row, is_chosen = rows[self.partitions[number]], chosen[number]
+            arriving = iter(np.flatnonzero(is_chosen & ~self.stands[number]).tolist())
+            new_row = [
+                broker if is_chosen[broker] else next(arriving, NOBODY) for broker in row[row >= 0]
+            ]
+            new_row = [broker for broker in new_row if broker != NOBODY]
+            new_row += arriving
             row[:] = NOBODY
             row[: len(new_row)] = new_row
         placement.reset_to(rows)
@@ -206,8 +220,3 @@ def stands_of(placement: Placement, partitions: Ints) -> Flags:
     stands = np.zeros((len(partitions), placement.cluster.broker_count + 1), dtype=np.bool_)
     stands[np.arange(len(partitions))[:, None], rows] = True
     return stands[:, :NOBODY]
-
-
-def _may_arrive(placement: Placement, partitions: Ints, destinations: Flags) -> Flags:
-    sizes = placement.cluster.size_bytes[partitions]
-    return np.asarray(destinations & (sizes[:, None] <= placement.cluster.headroom_bytes))

@@ -8,7 +8,7 @@
         of these, those that hold least of the topic, measured by their share
         of these, the one that misses most bytes
     if no broker has room: send a replica that came to one of them on to another broker, and retry
-    in the end counts are made as even as any choice of brokers makes them (`counts`)
+    in the end counts are made as even as any choice of brokers makes them (`free_replicas`)
 
 Worked example: a replica of a partition whose others are on racks a and b. Brokers 5 (rack a),
 6 and 7 (rack c) have room: 6 and 7 are on the better rack. Both are below their wanted count, and
@@ -29,9 +29,13 @@ from counterpoise.model.evenness import ByteBand
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.fair_shares import byte_band, count_targets
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.counts import FreeReplicas, even_counts
-from counterpoise.planning.placing.swaps import even_bytes
-from counterpoise.planning.placing.topics import of_topics, whole_shares
+from counterpoise.planning.placing.free_replicas import (
+    FreeReplicas,
+    even_bytes,
+    even_counts,
+    of_topics,
+    whole_shares,
+)
 
 # In vain: where disks are that full, brokers are missing, and not a better order of replicas.
 _MAX_FAILED_ATTEMPTS = 20

@@ -32,16 +32,16 @@ from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement, Replicas, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
-from counterpoise.planning.placing.counts import even_counts
-from counterpoise.planning.placing.small import is_affordable, make_counts_best
-from counterpoise.planning.placing.swaps import even_bytes
-from counterpoise.planning.placing.topics import (
+from counterpoise.planning.placing.free_replicas import (
     BYTES_FIRST,
     TOLERANCE_PERCENT,
+    even_bytes,
+    even_counts,
     largest_topics_first,
     per_broker,
     whole_shares,
 )
+from counterpoise.planning.placing.small import is_affordable, make_counts_best
 
 
 def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
@@ -78,7 +78,7 @@ def _band(placement: Placement, involved: Flags) -> ByteBand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ShrinkingRows:
-    """The partitions that get fewer replicas, numbered as rows; a `ReplicaChoices`.
+    """The partitions that get fewer replicas, numbered as rows; they are `ChoosableReplicas`.
 
     A replica that is dropped leaves a gap until `restore_order` closes it.
     """
@@ -195,7 +195,16 @@ class _ShrinkingRows:
         return self.exchanges[source]
 
     def _find_exchanges(self, source: int) -> tuple[Replicas, Ints]:
-        """Return replicas of a source, and a broker whose dropped one would do as well for each."""
+        """Return replicas of a source, and a broker whose dropped one would do as well for each.
+
+        for each row that keeps a replica on the source, but is not led by it:
+            of the replicas that it had before and has dropped, on brokers in scope:
+                as good (in sync and live) as the source's, and with no more neighbours in its rack
+
+        Worked example: a row had [1, 2, 3] and keeps [1, 2], which share rack a; 3 was on rack b.
+        For source 2 broker 3 does as well: its rack has no other replica, that of 2 has one. In the
+        end the row may keep [1, 3] instead.
+        """
         placement, cluster = self.placement, self.placement.cluster
         rows = self.by_broker[self.starts[source] : self.starts[source + 1]]
         is_on_source = placement.replicas[self.partitions[rows]] == source

@@ -30,16 +30,17 @@ from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.fair_shares import byte_band
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
-from counterpoise.planning.placing.counts import FreeReplicas, even_counts
-from counterpoise.planning.placing.small import place_best
-from counterpoise.planning.placing.swaps import even_bytes
-from counterpoise.planning.placing.topics import (
+from counterpoise.planning.placing.free_replicas import (
     BYTES_FIRST,
     TOLERANCE_PERCENT,
+    FreeReplicas,
+    even_bytes,
+    even_counts,
     largest_topics_first,
     per_broker,
     whole_shares,
 )
+from counterpoise.planning.placing.small import place_best
 
 # Level above the share of the topic, then bytes and replicas or the reverse, then the broker.
 _Entry: TypeAlias = tuple[int, int, int, int]

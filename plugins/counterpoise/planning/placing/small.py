@@ -4,21 +4,41 @@
     make_counts_best(placement, choice)
 
     1. racks, counts and least bytes by a flow (`flow`)
-    2. if that leaves bytes outside the band: an integer program (`byte_program`)
+    2. if that leaves bytes outside the band: an integer program, with a variable per partition and
+       broker; racks and counts as good as the flow's
+           first:  least bytes outside the band, over all brokers that count
+           second: with no more than that, least bytes copied, then fewest replicas copied
+
+Racks: every partition is on as many racks as in the flow's answer; where a constraint keeps some
+from as many as they could be on, so many in all. Counts: choices whose sum of squared counts is
+least differ by at most 1 per broker (Frank and Murota, Decreasing minimization on M-convex sets:
+they are a matroid's bases, shifted), so each broker holds one replica more or less than in the
+flow's answer, or as many, and the squares add up to no more.
+
+Worked example: brokers 1 and 2 hold 2 replicas each, of 8 + 4 and 3 + 1 GB; the band is 7.2 to 8.8
+GB. To exchange 4 for 1 leaves 9 and 7 GB, to exchange 8 for 3 leaves 7 and 9 GB. Both are 0.4 GB
+out of the band; the first copies 5 GB, the second 11, so the first is chosen.
 
 Limits: up to as many replicas to choose as `SearchLimits` say. What is larger, or would fill a disk
 too far, is left to the ways of large clusters, which come near; False says so. Where they leave
-racks or counts less even than can be, `make_counts_best` finds the nearest choice that is.
+racks or counts less even than can be, `make_counts_best` finds the nearest choice that is. The
+program's work grows with luck, not only with size. It stops after as many steps as the limits say
+(counted by the solver, not by a clock: the same answer on every machine), and says whether its
+answer is proven. Sizes count in units of 2^-22 of the largest. To be nearer to the band by less
+than that, or than a ten-thousandth of what is outside, is not worth a copy.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Final
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from operator import mul
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.placement import CopyBound, Placement, Roles
-from counterpoise.planning.placing.byte_program import BandAnswer, within_band
 from counterpoise.planning.placing.choice import ReplicaChoice, stands_of
 from counterpoise.planning.placing.flow import (
     are_costs_exact,
@@ -27,9 +47,14 @@ from counterpoise.planning.placing.flow import (
     nearest_to,
 )
 
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
 _MIN_GAIN: Final = 10  # a tenth
 _MAX_SEARCHES: Final = 4
 _MAX_CELLS: Final = 300_000  # partitions x brokers of a flow that takes some seconds
+_SIZE_BITS: Final = 22
+_GAP: Final = 1e-4  # so near to the bound counts as proven
 
 
 def is_affordable(placement: Placement, roles: Roles) -> bool:
@@ -80,7 +105,7 @@ def _within_its_band(
     band: ByteBand,
     find_band: Callable[[Placement], ByteBand],
     is_counted: Flags,
-) -> tuple[BandAnswer, ByteBand]:
+) -> "tuple[_BandAnswer, ByteBand]":
     """Set the replicas nearest to the band which they themselves have; return answer and band.
 
     `band` is the one of the replicas as they are before.
@@ -90,7 +115,7 @@ def _within_its_band(
     asked for again with the new one; without an end to that it is not proven.
     """
     for _ in range(_MAX_SEARCHES):
-        answer = within_band(choice, chosen, band, is_counted)
+        answer = _nearest_to_band(choice, chosen, band, is_counted)
         choice.apply(after, answer.chosen)
         asked_for, band = band, find_band(after)
         if asked_for.is_about(band):
@@ -144,3 +169,196 @@ def best_counts(placement: Placement, roles: Roles) -> Ints:
     """
     choice = ReplicaChoice.to_even(placement, roles.unrestricted)
     return choice.counts_of(copy_fewest_replicas(choice))
+
+
+# -- bytes within the band, by an integer program
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _BandAnswer:
+    chosen: Flags
+    is_proven: bool
+    min_copied_bytes: int  # no choice as good in racks, counts and the band copies less
+
+
+def _nearest_to_band(
+    choice: ReplicaChoice, chosen: Flags, band: ByteBand, is_counted: Flags
+) -> _BandAnswer:
+    """Return the choice whose bytes are nearest to the band; of those the one that copies least."""
+    program = _Program(choice, chosen, is_counted)
+    outside = program.add_band(band)
+    first = program.solve(outside, chosen)
+    program.limit(outside, first.value + program.rounding + int(first.value * _GAP))
+    second = program.solve(program.copying_costs(), first.chosen)
+    is_proven = first.is_proven and second.is_proven
+    return _BandAnswer(second.chosen, is_proven, program.bytes_of(second.bound))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Solution:
+    chosen: Flags
+    value: int
+    bound: int
+
+    @property
+    def is_proven(self) -> bool:
+        return self.value <= self.bound + int(self.value * _GAP)
+
+
+class _Program:
+    """The integer program; racks and counts as good as those of the flow's answer."""
+
+    def __init__(self, choice: ReplicaChoice, chosen: Flags, is_counted: Flags) -> None:
+        from ortools.sat.python import cp_model
+
+        self._work = choice.start.search_limits.work
+        self._choice, self._flow, self._is_counted = choice, chosen, is_counted
+        self._model = cp_model.CpModel()
+        self._cells: dict[tuple[int, int], cp_model.IntVar] = {
+            (row, broker): self._model.new_bool_var("")
+            for row, broker in np.argwhere(choice.may_stand & ~choice.must_stand).tolist()
+        }
+        self._variables: list[list[cp_model.IntVar | int]] = [
+            [self._cells.get((row, broker), is_fixed) for broker, is_fixed in enumerate(fixed)]
+            for row, fixed in enumerate(choice.must_stand.astype(np.int64).tolist())
+        ]
+        self._unit = max(1, int(choice.sizes.max(initial=0)) >> _SIZE_BITS)
+        self._sizes: list[int] = (-(-choice.sizes // self._unit)).tolist()
+        self._add_racks()
+        self._add_topics()
+        self._add_counts()
+
+    def _on(self, broker: int, rows: Sequence[int] | None = None) -> "list[cp_model.IntVar | int]":
+        """Return the variables of a broker, of some rows or of all."""
+        rows = range(len(self._variables)) if rows is None else rows
+        return [self._variables[row][broker] for row in rows]
+
+    def _add_racks(self) -> None:
+        in_rack, factors = self._choice.in_rack, self._flow.sum(axis=1).tolist()
+        rack_counts = self._flow @ in_rack.T
+        limits = np.maximum(self._choice.stack_limits, rack_counts).tolist()
+        brokers_of_rack = [np.flatnonzero(is_in_rack).tolist() for is_in_rack in in_rack]
+        racks_held = (rack_counts > 0).sum(axis=1)
+        racks_possible = (((self._choice.may_stand & ~self._choice.leaving) @ in_rack.T) > 0).sum(1)
+        reaches_all = bool((racks_held >= np.minimum(racks_possible, factors)).all())
+        all_covered: list[cp_model.IntVar] = []
+        for row, variables in enumerate(self._variables):
+            self._model.add(sum(variables) == factors[row])
+            for broker in np.flatnonzero(self._choice.leaving & ~self._flow[row]).tolist():
+                self._model.add(variables[broker] == 0)
+            covered = []
+            for rack, brokers in enumerate(brokers_of_rack):
+                in_this_rack = sum(variables[broker] for broker in brokers)
+                is_covered = self._model.new_bool_var("")
+                self._model.add(in_this_rack >= is_covered)
+                self._model.add(in_this_rack <= limits[row][rack])
+                covered.append(is_covered)
+            all_covered += covered
+            if reaches_all:
+                self._model.add(sum(covered) >= int(racks_held[row]))
+        if not reaches_all:
+            self._model.add(sum(all_covered) >= int(racks_held.sum()))
+
+    def _add_topics(self) -> None:
+        """Keep topics as little concentrated as the limits say, or as in the flow's answer."""
+        topics = self._choice.start.cluster.topic_numbers[self._choice.partitions]
+        for topic in np.unique(topics).tolist():
+            rows = np.flatnonzero(topics == topic).tolist()
+            others = self._choice.start.topic_counts[topic] - self._choice.stands[rows].sum(axis=0)
+            limits = self._choice.topic_limits[topic] - others
+            limits = np.maximum(limits, self._flow[rows].sum(axis=0))
+            for broker in np.flatnonzero(limits < len(rows)).tolist():
+                self._model.add(sum(self._on(broker, rows)) <= int(limits[broker]))
+            needed = self._choice.min_topic_counts[topic] - others
+            needed = np.minimum(needed, self._flow[rows].sum(axis=0))
+            for broker in np.flatnonzero(needed > 0).tolist():
+                self._model.add(sum(self._on(broker, rows)) >= int(needed[broker]))
+
+    def _add_counts(self) -> None:
+        counts = self._flow.sum(axis=0).tolist()
+        squares = self._choice.counts_of(self._flow).tolist()
+        limits = self._choice.max_counts - self._choice.fixed_counts
+        limits = np.maximum(limits, self._flow.sum(axis=0)).tolist()
+        changes = []
+        for broker, count in enumerate(counts):
+            replicas = sum(self._on(broker))
+            if not self._is_counted[broker]:
+                self._model.add(replicas == count)
+                continue
+            more, fewer = self._model.new_bool_var(""), self._model.new_bool_var("")
+            self._model.add(replicas == count + more - fewer)
+            self._model.add(replicas <= limits[broker])
+            self._model.add(more + fewer <= 1)
+            changes.append(more * (2 * squares[broker] + 1) - fewer * (2 * squares[broker] - 1))
+        self._model.add(sum(changes) <= 0)
+
+    def add_band(self, band: ByteBand) -> "cp_model.LinearExprT":
+        """Add the bytes outside the band, and the room on disks; return their sum."""
+        choice, outside = self._choice, []
+        fixed = -(-choice.fixed_bytes // self._unit)
+        rounding = choice.counts_of(self._flow) + 1 if self._unit > 1 else 0  # sizes count up
+        highest, lowest = band.highest // self._unit, -(-band.lowest // self._unit) + rounding
+        room = np.minimum(choice.start.cluster.headroom_bytes // self._unit, sum(self._sizes))
+        stands = choice.stands.tolist()
+        max_bytes_off = int(fixed.sum()) + len(stands) * sum(self._sizes)
+        for broker in np.flatnonzero(self._is_counted).tolist():
+            replicas = self._on(broker)
+            bytes_held = sum(map(mul, replicas, self._sizes)) + int(fixed[broker])
+            bytes_off = self._model.new_int_var(0, max_bytes_off, "")
+            self._model.add(bytes_held - bytes_off <= int(highest[broker]))
+            self._model.add(bytes_held + bytes_off >= int(lowest[broker]))
+            outside.append(bytes_off)
+            new_sizes = [
+                0 if row[broker] else size for row, size in zip(stands, self._sizes, strict=True)
+            ]
+            self._model.add(sum(map(mul, replicas, new_sizes)) <= int(room[broker]))
+        return sum(outside)
+
+    @property
+    def rounding(self) -> int:
+        """Return by how much sizes in units can be too large, over all replicas."""
+        return self._choice.replica_count if self._unit > 1 else 0
+
+    def limit(self, expression: "cp_model.LinearExprT", value: int) -> None:
+        self._model.add(expression <= value)
+
+    def copying_costs(self) -> "cp_model.LinearExprT":
+        """Return bytes copied, and replicas copied where these are the same."""
+        stands = self._choice.stands.tolist()
+        return sum(
+            variable * (size * self._copy_weight + 1)
+            for variables, row, size in zip(self._variables, stands, self._sizes, strict=True)
+            for variable, is_there in zip(variables, row, strict=True)
+            if not is_there
+        )
+
+    @property
+    def _copy_weight(self) -> int:
+        return self._choice.replica_count + 1
+
+    def bytes_of(self, cost: int) -> int:
+        """Return the bytes that such a cost of copying has at least."""
+        units = -(-(cost - self._choice.replica_count) // self._copy_weight)
+        return max(0, units - self._choice.replica_count) * self._unit
+
+    def solve(self, objective: "cp_model.LinearExprT", hint: Flags) -> _Solution:
+        """Return the best choice that the solver finds, `hint` or a better one."""
+        from ortools.sat.python import cp_model
+
+        self._model.clear_hints()  # type: ignore[no-untyped-call]  # ortools types all but this
+        for (row, broker), variable in self._cells.items():
+            self._model.add_hint(variable, bool(hint[row, broker]))
+        self._model.minimize(objective)
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = 1
+        solver.parameters.linearization_level = 2
+        solver.parameters.relative_gap_limit = _GAP
+        solver.parameters.max_deterministic_time = self._work
+        status = solver.solve(self._model)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            name = solver.status_name(status)
+            raise AssertionError(f"the hint is a solution, but the solver says {name}")
+        values = [[bool(solver.value(variable)) for variable in row] for row in self._variables]
+        value, bound = round(solver.objective_value), math.ceil(solver.best_objective_bound - 0.5)
+        return _Solution(np.array(values, dtype=np.bool_), value, bound)

@@ -4,7 +4,6 @@ get more even and counts stay.
     level_counts(placement, roles, band, shares, max_counts)
     trade_arrivals(placement, roles, band)             # copies no more replicas than before
     exchange_bytes(placement, roles, band)             # copies two more
-    even_bytes(placement, is_able, free, band)         # with replicas whose broker may be chosen
 
     for the broker that is farthest out of its band, and each broker at the other end:
         wanted, most = the bytes that should go from the heavy to the light one, and that may go
@@ -20,21 +19,21 @@ is 8 and too much, so it is the largest below, 2 - 1 = 1 GB. The next exchange s
 Limits: bytes are a matter of swaps, and not exact.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import numpy as np
 
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
+from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.fair_shares import TopicShares, rack_bounds
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
-from counterpoise.planning.placing.counts import ReplicaChoices
 
-_MAX_SWAPS_PER_BROKER = 20
-_MAX_PARTNERS = 16
+MAX_SWAPS_PER_BROKER: Final = 20
 
 
-def _wanted_shift(placement: Placement, band: ByteBand, heavy: int, light: int) -> tuple[int, int]:
+def wanted_shift(placement: Placement, band: ByteBand, heavy: int, light: int) -> tuple[int, int]:
     """Return how many bytes should go from `heavy` to `light`, and how many may go at most.
 
     As many as bring the worse of the two into its band, and never so many that one leaves it at the
@@ -47,17 +46,44 @@ def _wanted_shift(placement: Placement, band: ByteBand, heavy: int, light: int) 
     return min(helpful, max_shift), max_shift
 
 
-def _pairs(
-    able: Ints, over_fair: Ints, number: int, *, is_heavy: bool, limit: int | None = None
-) -> list[tuple[int, int]]:
-    """Return pairs (heavy, light) of the worst broker and another, those at the other end first.
+def improve_worst(
+    is_counted: Flags,
+    find_outside: Callable[[], Ints],
+    improve: Callable[[int], bool],
+    *,
+    max_steps: int = UNBOUNDED,
+) -> None:
+    """Improve the counted broker that is farthest outside, until none can be improved.
 
-    `over_fair` has the bytes of the able brokers above their fair share, `number` is one of them.
+    A broker that cannot be (`improve` returns False) is passed over. When no other is outside, what
+    has changed since may have made it possible: all are tried again.
     """
-    broker = int(able[number])
-    opposite_first = able[np.argsort(over_fair if is_heavy else -over_fair, kind="stable")]
-    others = [other for other in opposite_first[:limit].tolist() if other != broker]
-    return [(broker, other) if is_heavy else (other, broker) for other in others]
+    is_hopeless, has_changed = ~is_counted, False
+    for _ in range(max_steps):
+        outside = np.where(is_hopeless, 0, find_outside())
+        worst = int(np.argmax(outside))
+        if outside[worst] > 0:
+            is_improved = improve(worst)
+            has_changed |= is_improved
+            is_hopeless[worst] = not is_improved
+        elif has_changed:
+            is_hopeless, has_changed = ~is_counted, False
+        else:
+            return
+
+
+def pairs_with(
+    broker: int, able: Ints, above_fair: Ints, max_partners: int | None = None
+) -> list[tuple[int, int]]:
+    """Return pairs (heavy, light) of a broker and others that are able, the other end first.
+
+    `above_fair` has, for every broker, what it has above its fair share. The able brokers up to
+    `max_partners` count, the broker itself among them.
+    """
+    is_heavy = bool(above_fair[broker] > 0)
+    order = np.lexsort((able, above_fair[able] if is_heavy else -above_fair[able]))
+    partners = [other for other in able[order][:max_partners].tolist() if other != broker]
+    return [(broker, other) if is_heavy else (other, broker) for other in partners]
 
 
 # -- bytes, where all brokers may give and receive
@@ -73,15 +99,14 @@ def exchange_bytes(placement: Placement, roles: Roles, band: ByteBand) -> None:
     if not len(able):
         return
     movable_replicas = MovableReplicas.of_sources(placement, roles.sources)
-    for _ in range(_MAX_SWAPS_PER_BROKER * placement.cluster.broker_count):
-        bytes_held = placement.bytes_held[able]
-        above, below = bytes_held - band.highest[able], band.lowest[able] - bytes_held
-        is_heavy = bool(above.max() >= below.max())
-        outside = above if is_heavy else below
-        number = int(np.argmax(outside))
-        if outside[number] <= 0:
+    for _ in range(MAX_SWAPS_PER_BROKER * placement.cluster.broker_count):
+        bytes_held = placement.bytes_held
+        above, below = bytes_held[able] - band.highest[able], band.lowest[able] - bytes_held[able]
+        outside = above if above.max() >= below.max() else below
+        worst = int(np.argmax(outside))
+        if outside[worst] <= 0:
             return
-        pairs = _pairs(able, bytes_held - band.fair[able], number, is_heavy=is_heavy)
+        pairs = pairs_with(int(able[worst]), able, bytes_held - band.fair)
         if not any(_exchange(movable_replicas, band, heavy, light) for heavy, light in pairs):
             return
 
@@ -90,7 +115,7 @@ def _exchange(movable_replicas: MovableReplicas, band: ByteBand, heavy: int, lig
     """Shift bytes from one broker to another; False when no move or exchange helps both."""
     placement = movable_replicas.placement
     sizes = placement.cluster.size_bytes
-    wanted, max_shift = _wanted_shift(placement, band, heavy, light)
+    wanted, max_shift = wanted_shift(placement, band, heavy, light)
     if max_shift <= 0:
         return False
     going = movable_replicas.receivable(heavy, light)
@@ -124,69 +149,6 @@ def _nearest_shift(partitions: Ints, shifts: Ints, wanted: int, max_shift: int) 
     return int(usable[np.lexsort((partitions[usable], shifts[usable], lacking))[0]])
 
 
-# -- bytes, with replicas whose broker may still be chosen
-
-
-def even_bytes(placement: Placement, is_able: Flags, free: ReplicaChoices, band: ByteBand) -> None:
-    """Exchange large replicas for small ones until all able brokers are in the band."""
-    able = np.flatnonzero(is_able)
-    is_open = np.ones(len(able), dtype=np.bool_)
-    for _ in range(_MAX_SWAPS_PER_BROKER * len(able)):
-        outside = np.where(is_open, band.bytes_outside(placement.bytes_held)[able], 0)
-        number = int(np.argmax(outside))
-        if outside[number] <= 0:
-            return
-        over_fair = placement.bytes_held[able] - band.fair[able]
-        is_heavy = bool(over_fair[number] > 0)
-        pairs = _pairs(able, over_fair, number, is_heavy=is_heavy, limit=_MAX_PARTNERS)
-        is_open[number] = any(
-            _exchange_free(placement, free, band, heavy, light) for heavy, light in pairs
-        )
-
-
-def _exchange_free(
-    placement: Placement, free: ReplicaChoices, band: ByteBand, heavy: int, light: int
-) -> bool:
-    """Exchange one replica for a smaller one; False when no such pair helps."""
-    sizes = placement.cluster.size_bytes
-    wanted, max_shift = _wanted_shift(placement, band, heavy, light)
-    if max_shift <= 0:
-        return False
-    going = _smallest_first(placement, free.choices(heavy, light))
-    returning = _smallest_first(placement, free.choices(light, heavy))
-    if not len(going.partitions) or not len(returning.partitions):
-        return False
-    # For each replica that may go: the largest that may return and leaves a shift of `wanted`.
-    going_sizes, returning_sizes = sizes[going.partitions], sizes[returning.partitions]
-    partners = np.searchsorted(returning_sizes, going_sizes - wanted, side="right") - 1
-    partners = np.clip(partners, 0, None)
-    partner_partitions = returning.partitions[partners]
-    shifts = going_sizes - returning_sizes[partners]
-    is_usable = (shifts > 0) & (shifts <= max_shift) & (going_sizes <= free.room(light))
-    is_usable &= going.partitions != partner_partitions
-    if not is_usable.any():
-        return False
-    evens_topics = _evens_topic(placement, going.partitions, heavy, light)
-    evens_topics &= _evens_topic(placement, partner_partitions, light, heavy)
-    distances = np.abs(shifts - wanted)
-    best = int(np.lexsort((going.partitions, distances, ~evens_topics, ~is_usable))[0])
-    free.move(going.only(slice(best, best + 1)), light)
-    partner = int(partners[best])
-    free.move(returning.only(slice(partner, partner + 1)), heavy)
-    return True
-
-
-def _smallest_first(placement: Placement, replicas: Replicas) -> Replicas:
-    sizes = placement.cluster.size_bytes[replicas.partitions]
-    return replicas.only(np.lexsort((replicas.partitions, sizes)))
-
-
-def _evens_topic(placement: Placement, partitions: Ints, source: int, destination: int) -> Flags:
-    """Return whether the source holds more of the topic of each partition than the destination."""
-    counts = placement.topic_counts[placement.cluster.topic_numbers[partitions]]
-    return np.asarray(counts[:, source] > counts[:, destination])
-
-
 # -- bytes, with what has come in this plan
 
 
@@ -204,19 +166,12 @@ def trade_arrivals(placement: Placement, roles: Roles, band: ByteBand) -> None:
     if not placement.new_replicas.any():
         return
     movable_replicas = MovableReplicas.of_sources(placement, roles.sources)
-    is_hopeless, has_traded = ~roles.sharing, False
-    for _ in range(_MAX_SWAPS_PER_BROKER * placement.cluster.broker_count):
-        outside = np.where(is_hopeless, 0, band.bytes_outside(placement.bytes_held))
-        broker = int(np.argmax(outside))
-        if outside[broker] > 0:
-            is_traded = _trade(movable_replicas, band.inner, broker)
-            has_traded |= is_traded
-            is_hopeless[broker] = not is_traded
-        elif has_traded:
-            # The trades since may have made others possible.
-            is_hopeless, has_traded = ~roles.sharing, False
-        else:
-            return
+    improve_worst(
+        roles.sharing,
+        lambda: band.bytes_outside(placement.bytes_held),
+        lambda broker: _trade(movable_replicas, band.inner, broker),
+        max_steps=MAX_SWAPS_PER_BROKER * placement.cluster.broker_count,
+    )
 
 
 def _trade(movable_replicas: MovableReplicas, band: ByteBand, broker: int) -> bool:

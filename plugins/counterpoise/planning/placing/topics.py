@@ -1,6 +1,5 @@
-"""Topics: shares of replicas that are added or dropped, and exchanges for the sake of a topic.
+"""Topics: exchanges of replicas for the sake of a topic, where a constraint or the policy asks.
 
-    per_broker(2, rack_sizes=[2, 1, 1])                    # [0.5, 0.5, 0.5]: a broker of each rack
     bring_topics(placement, roles, lacking)                # for brokers that have to lead a topic
     exchange_topics(placement, roles, shares, max_above=3)
 
@@ -11,76 +10,15 @@ of which every broker has to lead some (`min_topic_leaders`); in small clusters 
 these at least cost (`flow`), in larger ones `bring_topics`.
 """
 
-from typing import Final
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.planning.fair_shares import TopicShares, bounds_of_partition
-from counterpoise.planning.placement import MovableReplicas, Placement, Roles
+from counterpoise.planning.fair_shares import TopicShares
+from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
 
-BYTES_FIRST: Final = 0.9  # this part of all bytes is placed before the number of replicas decides
-# Of bytes; nothing is copied for it, so it is narrower than a policy's.
-TOLERANCE_PERCENT: Final = 5
-_ROUNDING_ERROR = 1e-9
-_BISECTION_STEPS = 60
 _MAX_TOPIC_PARTNERS = 8
-
-
-# -- replicas that are added or taken away
-
-
-def per_broker(factor: int, rack_sizes: Ints) -> NDArray[np.float64]:
-    """Return replicas of one partition per broker of each rack, as even as the racks allow.
-
-    `rack_sizes` are the brokers per rack. The level is the part of a replica per broker that adds
-    up to `factor` over all racks; it is found by bisection.
-
-    Worked example: 3 replicas on racks of 4, 1 and 1 brokers: each rack holds one replica, so a
-    broker has 0.25, 1 or 1 of them. A topic of 8 partitions has 2, 8 and 8 per broker.
-    """
-    lowest, highest = bounds_of_partition(factor, rack_sizes)
-    low, high = 0.0, 1.0
-    for _ in range(_BISECTION_STEPS):
-        level = (low + high) / 2
-        if np.clip(level * rack_sizes, lowest, highest).sum() < factor:
-            low = level
-        else:
-            high = level
-    in_rack = np.clip(high * rack_sizes, lowest, highest)
-    return np.asarray(in_rack / np.maximum(1, rack_sizes), dtype=np.float64)
-
-
-def of_topics(placement: Placement, rack_sizes: Ints) -> NDArray[np.float64]:
-    """Return replicas of each topic per broker of each rack: a row per topic, a column per rack."""
-    cluster = placement.cluster
-    shares = np.zeros((len(cluster.topic_names), len(rack_sizes)))
-    for factor in np.unique(placement.replica_counts).tolist():
-        topics = cluster.topic_numbers[placement.replica_counts == factor]
-        partition_counts = np.bincount(topics, minlength=len(shares))
-        shares += partition_counts[:, None] * per_broker(factor, rack_sizes)[None, :]
-    return shares
-
-
-def whole_shares(share: NDArray[np.float64]) -> tuple[Ints, Ints]:
-    """Return shares rounded down and up; one that is whole but for rounding errors stays."""
-    lowest = np.floor(share + _ROUNDING_ERROR).astype(np.int64)
-    highest = np.ceil(share - _ROUNDING_ERROR).astype(np.int64)
-    return lowest, highest
-
-
-def largest_topics_first(placement: Placement, partitions: Ints) -> Ints:
-    """Return the order of `partitions`: topics with most bytes first, then large partitions.
-
-    At first bytes decide where replicas go; in the small topics at the end the number of replicas
-    does. So both come out even: few replicas hold most bytes, and many replicas few.
-    """
-    cluster = placement.cluster
-    topics, sizes = cluster.topic_numbers[partitions], cluster.size_bytes[partitions]
-    topic_bytes = np.zeros(len(cluster.topic_names), dtype=np.int64)
-    np.add.at(topic_bytes, topics, sizes)
-    return np.lexsort((partitions, -sizes, topics, -topic_bytes[topics]))
 
 
 # -- replicas of a topic for every broker that has to lead some of it
@@ -123,44 +61,21 @@ def bring_topics(placement: Placement, roles: Roles, lacking: list[tuple[int, in
 
 def _bring_one(movable_replicas: MovableReplicas, topic: int, broker: int) -> None:
     placement = movable_replicas.placement
-    counts = placement.topic_counts[topic]
-    by_count = np.lexsort((np.arange(len(counts)), -counts))
-    for source in by_count.tolist():
-        if counts[source] <= placement.cluster.min_topic_leaders[topic]:
+    counts, min_count = placement.topic_counts[topic], placement.cluster.min_topic_leaders[topic]
+    largest_first = np.lexsort((np.arange(len(counts)), -counts))
+
+    def can_spare(partitions: Ints, holder: int) -> Flags:
+        topics = placement.cluster.topic_numbers[partitions]
+        min_counts = placement.cluster.min_topic_leaders[topics]
+        return np.asarray((min_counts == 0) | (placement.topic_counts[topics, holder] > min_counts))
+
+    for source in largest_first.tolist():
+        if counts[source] <= min_count:
             return
         going = _of_topic(movable_replicas, topic, source, broker)
-        for number in range(len(going)):
-            returned = _returned_spare(movable_replicas, broker, source, int(going[number]))
-            if returned is not None:
-                partition = int(going[number])
-                position = int(np.flatnonzero(placement.replicas[partition] == source)[0])
-                placement.give(partition, position, broker)
-                placement.give(*returned, source)
+        for number in range(len(going.partitions)):
+            if _exchange(movable_replicas, going.one(number), source, broker, can_spare):
                 return
-
-
-def _of_topic(movable_replicas: MovableReplicas, topic: int, source: int, destination: int) -> Ints:
-    """Return partitions of the topic that could go, the smallest first."""
-    if source == destination:
-        return np.empty(0, dtype=np.int64)
-    partitions = movable_replicas.receivable(source, destination).partitions
-    topics = movable_replicas.placement.cluster.topic_numbers[partitions]
-    return np.asarray(partitions[topics == topic])
-
-
-def _returned_spare(
-    movable_replicas: MovableReplicas, source: int, destination: int, partition: int
-) -> tuple[int, int] | None:
-    """Return the replica nearest in size whose topic the source can spare; or None."""
-    placement = movable_replicas.placement
-    cluster = placement.cluster
-    replicas = movable_replicas.receivable(source, destination)
-    topics = cluster.topic_numbers[replicas.partitions]
-    min_topic_leaders = cluster.min_topic_leaders[topics]
-    topic_counts = placement.topic_counts[topics, source]
-    can_spare = (min_topic_leaders == 0) | (topic_counts > min_topic_leaders)
-    replicas = replicas.only(can_spare & (replicas.partitions != partition))
-    return placement.nearest_in_size(replicas, partition)
 
 
 # -- topics that are too concentrated
@@ -210,18 +125,16 @@ def _exchange_topic(
     movable_replicas: MovableReplicas, roles: Roles, shares: TopicShares, topic: int, broker: int
 ) -> bool:
     """Give one replica of the topic away and get one of another topic; False when none can be."""
-    placement, of_topic = movable_replicas.placement, movable_replicas.of(broker)
-    of_topic = of_topic.only(placement.cluster.topic_numbers[of_topic.partitions] == topic)
+    placement = movable_replicas.placement
+
+    def is_harmless(partitions: Ints, partner: int) -> Flags:
+        return np.asarray(shares.harm(placement, partitions, partner, broker) == 0)
+
     for partner in _partners(placement, roles, shares, topic):
-        is_usable = placement.may_receive(of_topic, partner)
-        is_usable &= placement.has_room(of_topic, partner)
-        if not is_usable.any():
+        going = _of_topic(movable_replicas, topic, broker, partner)
+        if not len(going.partitions):
             continue
-        partition, position = of_topic.one(int(is_usable.argmax()))
-        returned = _returned_evenly(movable_replicas, shares, partner, broker, partition)
-        if returned is not None:
-            placement.give(partition, position, partner)
-            placement.give(*returned, broker)
+        if _exchange(movable_replicas, going.one(0), broker, partner, is_harmless):
             return True
     return False
 
@@ -237,16 +150,37 @@ def _partners(placement: Placement, roles: Roles, shares: TopicShares, topic: in
     return list(able[fewest_first][:_MAX_TOPIC_PARTNERS].tolist())
 
 
-def _returned_evenly(
+# -- one exchange
+
+
+def _of_topic(
+    movable_replicas: MovableReplicas, topic: int, source: int, destination: int
+) -> Replicas:
+    """Return the replicas of a topic that may go from source to destination, smallest first."""
+    placement, replicas = movable_replicas.placement, movable_replicas.of(source)
+    replicas = replicas.only(placement.cluster.topic_numbers[replicas.partitions] == topic)
+    is_usable = placement.may_receive(replicas, destination)
+    return replicas.only(is_usable & placement.has_room(replicas, destination))
+
+
+def _exchange(
     movable_replicas: MovableReplicas,
-    shares: TopicShares,
+    going: tuple[int, int],
     source: int,
     destination: int,
-    partition: int,
-) -> tuple[int, int] | None:
-    """Return the replica nearest in size to `partition` whose topic gets no less even; or None."""
-    placement = movable_replicas.placement
-    replicas = movable_replicas.receivable(source, destination)
-    harm = shares.harm(placement, replicas.partitions, source, destination)
-    replicas = replicas.only((harm == 0) & (replicas.partitions != partition))
-    return placement.nearest_in_size(replicas, partition)
+    may_return: Callable[[Ints, int], Flags],
+) -> bool:
+    """Exchange a replica for the one nearest in size that may return; False when none may.
+
+    `may_return` says of which partitions a broker may give its replica back.
+    """
+    placement, (partition, position) = movable_replicas.placement, going
+    returning = movable_replicas.receivable(destination, source)
+    is_other = returning.partitions != partition
+    returning = returning.only(is_other & may_return(returning.partitions, destination))
+    returned = placement.nearest_in_size(returning, partition)
+    if returned is None:
+        return False
+    placement.give(partition, position, destination)
+    placement.give(*returned, source)
+    return True

@@ -35,6 +35,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.fair_shares import TopicShares, byte_band, fill_racks, rack_bounds
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
+from counterpoise.planning.placing.swaps import pairs_with
 
 AIM_PERCENT: Final = 75  # of the tolerance, so that slightly other rates start nothing new
 MAX_PARTNERS: Final = 12
@@ -42,8 +43,6 @@ _MAX_SAMPLE: Final = 200
 _MIN_GAINS_IN_MEAN: Final = 2000
 _MAX_PARTNERS_FOR_ARRIVALS: Final = 4
 _MAX_EXCHANGES_PER_BROKER: Final = 50
-
-_NO_SHIFT: Final = np.zeros((1, 1), dtype=np.int64)
 
 
 def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
@@ -187,9 +186,12 @@ class _Search:
         counts = self.placement.counts
         may_move = bool(counts[heavy] > counts[light])
         may_move &= bool(counts[light] < self.placement.cluster.max_counts[light])
-        gains = self.gains_of(going, returning, heavy, light)
+        rate_shifts = _pairwise(going.rates, returning.rates, np.subtract)
+        size_shifts = _pairwise(going.sizes, returning.sizes, np.subtract)
         copied = _pairwise(going.copied, returning.copied, np.add)
-        is_usable = self.keeps_bytes(going, returning, heavy, light)
+        gains = self.band.gains_of_two(self.traffic, heavy, light, rate_shifts)
+        bytes_held = self.placement.bytes_held
+        is_usable = self.bytes.gains_of_two(bytes_held, heavy, light, size_shifts) >= 0
         is_usable &= _keeps_topics(going, returning)
         is_usable &= gains >= min_gain_of(self.band)
         is_usable[:, -1] &= may_move
@@ -245,21 +247,6 @@ class _Search:
         replicas = self.samples[source]
         return replicas.only(~self.placement.touched[replicas.partitions])
 
-    def gains_of(self, going: _Choices, returning: _Choices, heavy: int, light: int) -> Ints:
-        """Return how much less the two brokers would be outside of the band."""
-        shifts = _pairwise(going.rates, returning.rates, np.subtract)
-        outside_before = self.band.outside_of_two(self.traffic, heavy, light, _NO_SHIFT)
-        outside_after = self.band.outside_of_two(self.traffic, heavy, light, shifts)
-        return np.asarray(outside_before - outside_after)
-
-    def keeps_bytes(self, going: _Choices, returning: _Choices, heavy: int, light: int) -> Flags:
-        """Return whether the bytes of the two brokers would stay as near to their band."""
-        shifts = _pairwise(going.sizes, returning.sizes, np.subtract)
-        bytes_held = self.placement.bytes_held
-        outside_before = self.bytes.outside_of_two(bytes_held, heavy, light, _NO_SHIFT)
-        outside_after = self.bytes.outside_of_two(bytes_held, heavy, light, shifts)
-        return np.asarray(outside_after <= outside_before)
-
     def take(self, exchange: _Exchange) -> None:
         source, destination = exchange.source, exchange.destination
         is_for_traffic = exchange.copied > 0  # else the plan copies as much for another reason
@@ -301,20 +288,6 @@ def _keeps_topics(going: _Choices, returning: _Choices) -> Flags:
 def min_gain_of(band: ByteBand) -> int:
     """Return the bytes per second below which a gain is not worth a change."""
     return max(1, int(band.fair.max(initial=0)) // _MIN_GAINS_IN_MEAN)
-
-
-def pairs_with(
-    broker: int, able: Ints, above_fair: Ints, max_partners: int
-) -> list[tuple[int, int]]:
-    """Return pairs (heavy, light) of a broker and others that are able, the other end first.
-
-    `above_fair` has, for every broker, what it takes in above its fair share.
-    """
-    is_heavy = bool(above_fair[broker] > 0)
-    others = able[able != broker]
-    order = np.lexsort((others, above_fair[others] if is_heavy else -above_fair[others]))
-    partners = others[order][:max_partners].tolist()
-    return [(broker, other) if is_heavy else (other, broker) for other in partners]
 
 
 def sample_by_rate(partitions: Ints, rates: Ints) -> Ints:

@@ -193,6 +193,10 @@ class TopicQuotas:
 
         Its part of what is needed is what it can spare, relative to what all remaining sources can.
         Each topic rounds at another point, or the first sources would all round up together.
+
+        Worked example: 3 replicas of a topic are needed; this source can spare 2, all remaining
+        ones 4 together: its part is 3 x 2 / 4 = 1.5. A topic with phase 0 rounds it down to 1, one
+        with the phase 512 of 1024 up to 2.
         """
         topic_counts = self.counts[:, source].astype(np.int64)
         surplus = np.maximum(0, topic_counts - self.shares.highest(source))

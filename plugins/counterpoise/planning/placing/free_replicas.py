@@ -1,9 +1,13 @@
-"""Counts made even by chains of replicas whose broker may still be chosen.
+"""Replicas whose broker may be chosen: copies of drained ones, added ones, those that stay of many.
 
-    even_counts(placement, is_able, FreeReplicas(placement, roles.destinations, is_free))
+    per_broker(2, rack_sizes=[2, 1, 1])        # [0.5, 0.5, 0.5]: the share of a topic, by rack
+    free = FreeReplicas(placement, roles.destinations, is_free)
+    even_counts(placement, roles.destinations, free)
+    even_bytes(placement, roles.destinations, free, band)
 
-A plan that has to place replicas anyway (copies of drained ones, added ones) may put them where it
-likes, at no further cost. `even_counts` makes the counts exact, as far as these replicas allow:
+A plan that has to place replicas anyway may put them where it likes, at no further cost. `drain`,
+`raising` and `lowering` choose a broker for each, by its share of the topic among others; what that
+leaves uneven is settled here. `even_counts` makes the counts exact, as far as these replicas allow:
 
     from the fullest broker down, find the shortest chain of brokers to one with two or more
     replicas fewer; move the same number of replicas over each link of it
@@ -15,18 +19,34 @@ replicas go over each link, and each broker holds 4.
 When no chain is left, no other choice has a smaller maximum or a larger minimum: a chain is an
 augmenting path of the flow whose cost at each broker is convex, and without one the flow is
 optimal. A broker that has no chain will not get one later, since chains start at the fullest.
+`even_bytes` then exchanges two replicas of different size at a time, as in `swaps`: not exact.
 """
 
 from itertools import pairwise
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from counterpoise.model.columns import NOBODY, Flags, Ints, rank_within
+from counterpoise.model.evenness import ByteBand
+from counterpoise.planning.fair_shares import bounds_of_partition
 from counterpoise.planning.placement import Placement, Replicas
+from counterpoise.planning.placing.swaps import (
+    MAX_SWAPS_PER_BROKER,
+    pairs_with,
+    wanted_shift,
+)
+
+BYTES_FIRST: Final = 0.9  # this part of all bytes is placed before the number of replicas decides
+# Of bytes; nothing is copied for it, so it is narrower than a policy's.
+TOLERANCE_PERCENT: Final = 5
+_ROUNDING_ERROR: Final = 1e-9
+_BISECTION_STEPS: Final = 60
+_MAX_PARTNERS: Final = 16
 
 
-class ReplicaChoices(Protocol):
+class ChoosableReplicas(Protocol):
     """Which replicas may still be on another broker than they are."""
 
     def reachable(self, source: int) -> Flags:
@@ -87,7 +107,10 @@ class FreeReplicas:
         return np.column_stack([self._placement.suits(replicas, rack) for rack in racks])
 
 
-def even_counts(placement: Placement, is_able: Flags, free: ReplicaChoices) -> None:
+# -- counts
+
+
+def even_counts(placement: Placement, is_able: Flags, free: ChoosableReplicas) -> None:
     """Move replicas between the able brokers until their counts are as even as they can be."""
     able = np.flatnonzero(is_able)
     finished: set[int] = set()
@@ -116,7 +139,7 @@ def _first_uneven(
 
 
 def _chain(
-    placement: Placement, free: ReplicaChoices, is_able: Flags, source: int
+    placement: Placement, free: ChoosableReplicas, is_able: Flags, source: int
 ) -> tuple[list[int], set[int]]:
     """Return the shortest chain from a broker to one with two replicas fewer, and who was visited.
 
@@ -141,7 +164,7 @@ def _chain(
     return [], set(came_from)
 
 
-def _move_along(placement: Placement, free: ReplicaChoices, chain: list[int]) -> bool:
+def _move_along(placement: Placement, free: ChoosableReplicas, chain: list[int]) -> bool:
     """Move the same number of replicas over each link, each of another partition.
 
     False when a link has none.
@@ -181,3 +204,122 @@ def _best_first(placement: Placement, source: int, destination: int, partitions:
     destination_counts = placement.topic_counts[topics, destination]
     gains = source_counts - destination_counts - 2 * rank_in_topic
     return np.lexsort((partitions, distances, -gains))
+
+
+# -- bytes
+
+
+def even_bytes(
+    placement: Placement, is_able: Flags, free: ChoosableReplicas, band: ByteBand
+) -> None:
+    """Exchange large replicas for small ones until all able brokers are in the band."""
+    able = np.flatnonzero(is_able)
+    is_hopeless = ~is_able
+    for _ in range(MAX_SWAPS_PER_BROKER * len(able)):
+        outside = np.where(is_hopeless, 0, band.bytes_outside(placement.bytes_held))
+        broker = int(np.argmax(outside))
+        if outside[broker] <= 0:
+            return
+        above_fair = placement.bytes_held - band.fair
+        pairs = pairs_with(broker, able, above_fair, _MAX_PARTNERS)
+        is_hopeless[broker] = not any(
+            _exchange_free(placement, free, band, heavy, light) for heavy, light in pairs
+        )
+
+
+def _exchange_free(
+    placement: Placement, free: ChoosableReplicas, band: ByteBand, heavy: int, light: int
+) -> bool:
+    """Exchange one replica for a smaller one; False when no such pair helps."""
+    sizes = placement.cluster.size_bytes
+    wanted, max_shift = wanted_shift(placement, band, heavy, light)
+    if max_shift <= 0:
+        return False
+    going = _smallest_first(placement, free.choices(heavy, light))
+    returning = _smallest_first(placement, free.choices(light, heavy))
+    if not len(going.partitions) or not len(returning.partitions):
+        return False
+    # For each replica that may go: the largest that may return and leaves a shift of `wanted`.
+    going_sizes, returning_sizes = sizes[going.partitions], sizes[returning.partitions]
+    partners = np.searchsorted(returning_sizes, going_sizes - wanted, side="right") - 1
+    partners = np.clip(partners, 0, None)
+    partner_partitions = returning.partitions[partners]
+    shifts = going_sizes - returning_sizes[partners]
+    is_usable = (shifts > 0) & (shifts <= max_shift) & (going_sizes <= free.room(light))
+    is_usable &= going.partitions != partner_partitions
+    if not is_usable.any():
+        return False
+    evens_topics = _evens_topic(placement, going.partitions, heavy, light)
+    evens_topics &= _evens_topic(placement, partner_partitions, light, heavy)
+    distances = np.abs(shifts - wanted)
+    best = int(np.lexsort((going.partitions, distances, ~evens_topics, ~is_usable))[0])
+    free.move(going.only(slice(best, best + 1)), light)
+    partner = int(partners[best])
+    free.move(returning.only(slice(partner, partner + 1)), heavy)
+    return True
+
+
+def _smallest_first(placement: Placement, replicas: Replicas) -> Replicas:
+    sizes = placement.cluster.size_bytes[replicas.partitions]
+    return replicas.only(np.lexsort((replicas.partitions, sizes)))
+
+
+def _evens_topic(placement: Placement, partitions: Ints, source: int, destination: int) -> Flags:
+    """Return whether the source holds more of the topic of each partition than the destination."""
+    counts = placement.topic_counts[placement.cluster.topic_numbers[partitions]]
+    return np.asarray(counts[:, source] > counts[:, destination])
+
+
+# -- shares of topics
+
+
+def per_broker(factor: int, rack_sizes: Ints) -> NDArray[np.float64]:
+    """Return replicas of one partition per broker of each rack, as even as the racks allow.
+
+    `rack_sizes` are the brokers per rack. The level is the part of a replica per broker that adds
+    up to `factor` over all racks; it is found by bisection.
+
+    Worked example: 3 replicas on racks of 4, 1 and 1 brokers: each rack holds one replica, so a
+    broker has 0.25, 1 or 1 of them. A topic of 8 partitions has 2, 8 and 8 per broker.
+    """
+    lowest, highest = bounds_of_partition(factor, rack_sizes)
+    low, high = 0.0, 1.0
+    for _ in range(_BISECTION_STEPS):
+        level = (low + high) / 2
+        if np.clip(level * rack_sizes, lowest, highest).sum() < factor:
+            low = level
+        else:
+            high = level
+    in_rack = np.clip(high * rack_sizes, lowest, highest)
+    return np.asarray(in_rack / np.maximum(1, rack_sizes), dtype=np.float64)
+
+
+def of_topics(placement: Placement, rack_sizes: Ints) -> NDArray[np.float64]:
+    """Return replicas of each topic per broker of each rack: a row per topic, a column per rack."""
+    cluster = placement.cluster
+    shares = np.zeros((len(cluster.topic_names), len(rack_sizes)))
+    for factor in np.unique(placement.replica_counts).tolist():
+        topics = cluster.topic_numbers[placement.replica_counts == factor]
+        partition_counts = np.bincount(topics, minlength=len(shares))
+        shares += partition_counts[:, None] * per_broker(factor, rack_sizes)[None, :]
+    return shares
+
+
+def whole_shares(share: NDArray[np.float64]) -> tuple[Ints, Ints]:
+    """Return shares rounded down and up; one that is whole but for rounding errors stays."""
+    lowest = np.floor(share + _ROUNDING_ERROR).astype(np.int64)
+    highest = np.ceil(share - _ROUNDING_ERROR).astype(np.int64)
+    return lowest, highest
+
+
+def largest_topics_first(placement: Placement, partitions: Ints) -> Ints:
+    """Return the order of `partitions`: topics with most bytes first, then large partitions.
+
+    At first bytes decide where replicas go; in the small topics at the end the number of replicas
+    does. So both come out even: few replicas hold most bytes, and many replicas few.
+    """
+    cluster = placement.cluster
+    topics, sizes = cluster.topic_numbers[partitions], cluster.size_bytes[partitions]
+    topic_bytes = np.zeros(len(cluster.topic_names), dtype=np.int64)
+    np.add.at(topic_bytes, topics, sizes)
+    return np.lexsort((partitions, -sizes, topics, -topic_bytes[topics]))
