@@ -23,7 +23,7 @@ import pyarrow as pa
 from pairs import build_topic_pairs, read_pairs
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
-from rounds import Round, Tables, run_job
+from rounds import BROKER_KEY, Round, Tables, run_job
 from snapshots import Snapshots, row_columns
 
 from counterpoise.model.result_tables import (
@@ -70,14 +70,14 @@ def build_broker_balance(
     zeros.
     """
     is_leader, is_first = F.col("is_leader"), F.col("position") == 0
-    held = replicas.groupBy("snapshot", "broker_id").agg(
+    held = replicas.groupBy(*BROKER_KEY).agg(
         F.count_if(is_leader).alias("leaders"),
         F.count_if(is_first).alias("preferred_leaders"),
         F.count_if(is_leader & ~is_first).alias("leaders_not_preferred"),
         F.count(F.lit(1)).alias("replicas"),
         F.sum("size_bytes").alias("bytes"),
     )
-    balance = brokers.join(held, on=["snapshot", "broker_id"], how="left").fillna(0, subset=_COUNTS)
+    balance = brokers.join(held, on=list(BROKER_KEY), how="left").fillna(0, subset=_COUNTS)
     return snapshots.select(balance, BROKER_BALANCE)
 
 

@@ -49,6 +49,10 @@ from counterpoise.model.words import pluralize
 
 Tables = dict[str, DataFrame]  # by name
 
+# What is counted by broker is grouped in this order. With the snapshot first, half of the brokers
+# of two snapshots meet others in the quick map of Spark's aggregation, and go to a slower one.
+BROKER_KEY: Final = ("broker_id", "snapshot")
+
 UNUSABLE: Final = 2  # exit status: an argument or a file cannot be used; trying again is of no use
 FAILED: Final = 1
 # The keys of a manifest row.
