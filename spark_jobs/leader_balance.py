@@ -23,7 +23,7 @@ import pyarrow as pa
 from pairs import build_topic_pairs, read_pairs
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
-from rounds import Round, Tables, run_job
+from rounds import BROKER_KEY, Round, Tables, run_job
 from snapshots import Snapshots, row_columns
 
 from counterpoise.model.result_tables import (
@@ -70,14 +70,14 @@ def build_broker_balance(
     zeros.
     """
     is_leader, is_first = F.col("is_leader"), F.col("position") == 0
-    held = replicas.groupBy("snapshot", "broker_id").agg(
+    held = replicas.groupBy(*BROKER_KEY).agg(
         F.count_if(is_leader).alias("leaders"),
         F.count_if(is_first).alias("preferred_leaders"),
         F.count_if(is_leader & ~is_first).alias("leaders_not_preferred"),
         F.count(F.lit(1)).alias("replicas"),
         F.sum("size_bytes").alias("bytes"),
     )
-    balance = brokers.join(held, on=["snapshot", "broker_id"], how="left").fillna(0, subset=_COUNTS)
+    balance = brokers.join(held, on=list(BROKER_KEY), how="left").fillna(0, subset=_COUNTS)
     return snapshots.select(balance, BROKER_BALANCE)
 
 
@@ -208,14 +208,13 @@ def build_leader_changes(snapshots: Snapshots, changes: DataFrame) -> DataFrame:
 
 
 def build_snapshot_changes(
-    round_: Round, partitions: DataFrame, changes: DataFrame, topic_leaders: DataFrame
+    round_: Round, changes: DataFrame, topic_leaders: DataFrame
 ) -> DataFrame:
     """SNAPSHOT_CHANGES: one row per snapshot, one without partitions included."""
     counts = [
-        partitions.groupBy("snapshot").agg(F.count(F.lit(1)).alias("partitions")),
         build_change_counts(changes),
         build_topic_counts(round_),
-        build_uneven_topics(topic_leaders),
+        build_partition_counts(topic_leaders),
     ]
     result = round_.snapshots.to_analyse(round_.spark)
     for frame in counts:
@@ -241,11 +240,15 @@ def build_change_counts(changes: DataFrame) -> DataFrame:
     )
 
 
-def build_uneven_topics(topic_leaders: DataFrame) -> DataFrame:
-    """Per snapshot: how many topics are led less evenly than whole partitions allow."""
-    is_uneven = F.col("excess") > 0
+def build_partition_counts(topic_leaders: DataFrame) -> DataFrame:
+    """Per snapshot: how many partitions there are, and how many topics are led less evenly than
+    whole partitions allow.
+    """
     topics = topic_leaders.transform(with_excess)
-    return topics.groupBy("snapshot").agg(F.count_if(is_uneven).alias("uneven_topics"))
+    return topics.groupBy("snapshot").agg(
+        F.sum("partition_count").alias("partitions"),
+        F.count_if(F.col("excess") > 0).alias("uneven_topics"),
+    )
 
 
 def build_topic_counts(round_: Round) -> DataFrame:
@@ -300,7 +303,7 @@ def topic_tables(round_: Round, partitions: DataFrame, changes: DataFrame) -> Ta
     return {
         "topic_balance": build_topic_balance(snapshots, topic_leaders),
         "leader_changes": build_leader_changes(snapshots, changes),
-        "snapshot_changes": build_snapshot_changes(round_, partitions, changes, topic_leaders),
+        "snapshot_changes": build_snapshot_changes(round_, changes, topic_leaders),
     }
 
 

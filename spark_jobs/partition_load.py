@@ -36,7 +36,7 @@ from collections.abc import Sequence
 from pairs import read_pairs
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
-from rounds import Round, Tables, run_job
+from rounds import BROKER_KEY, Round, Tables, run_job
 from snapshots import Snapshots, row_columns
 
 from counterpoise.model.result_tables import BROKER_LOAD, LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
@@ -144,7 +144,7 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
         "snapshot", "leader", "bytes_in_per_second", "how", F.explode("replicas").alias("broker_id")
     )
     is_at_least = F.col("how") == "at_least"
-    carried = placed.groupBy("snapshot", "broker_id").agg(
+    carried = placed.groupBy(*BROKER_KEY).agg(
         F.sum(F.when(leads, rate)).alias("leader_bytes_in_per_second"),
         F.sum(F.when(~leads, rate)).alias("followed"),
         F.count(F.when(leads, rate)).alias("rates_known"),
@@ -154,7 +154,7 @@ def build_broker_load(snapshots: Snapshots, brokers: DataFrame, loads: DataFrame
         F.count_if(~leads & rate.isNull()).alias("follower_rates_unknown"),
     )
     load = (
-        brokers.join(carried, on=["snapshot", "broker_id"], how="left")
+        brokers.join(carried, on=list(BROKER_KEY), how="left")
         .withColumn("follower_bytes_in_per_second", F.when(~F.col("is_fenced"), F.col("followed")))
         .fillna(0, subset=[name for name in BROKER_LOAD.names if "rates_" in name])
     )
