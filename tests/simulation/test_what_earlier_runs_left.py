@@ -687,7 +687,11 @@ def given_up(
 
     with monkeypatch.context() as patch:
         patch.setattr(kafka, "alter_reassignments", no_answer)
-        halted(installation, kafka, run)
+        controls.cancel(installation, run["run_id"], by=Person("alice"), why="month end")
+        with pytest.raises(HaltedError):
+            pipeline.execute_step(installation, *run_of(run), print)
+        while pipeline.settle_step(installation, run["run_id"], print) is not None:
+            kafka.advance(30.0)
     assert kafka.list_reassignments()
     return run
 
