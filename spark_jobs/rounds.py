@@ -50,7 +50,7 @@ from counterpoise.model.words import pluralize
 Tables = dict[str, DataFrame]  # by name
 
 # What is counted by broker is grouped in this order. With the snapshot first, half of the brokers
-# of two snapshots meet others in the quick map of Spark's aggregation, and go to a slower one.
+# of two snapshots collide in the quick map of Spark's aggregation, and go to a slower one.
 BROKER_KEY: Final = ("broker_id", "snapshot")
 
 UNUSABLE: Final = 2  # exit status: an argument or a file cannot be used; trying again is of no use
@@ -59,7 +59,7 @@ FAILED: Final = 1
 _KEYS: Final = ("snapshot_id", "cluster", "cluster_id", "observed_at", "schema_version", "files")
 _ROUND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # Of partitions, after a shuffle: a hash table of so many rows is small enough for a processor's
-# cache; with three times as many, a join took half as much time again.
+# cache; with four times as many, a join took half as much time again.
 _ROWS_PER_TASK: Final = 125_000
 _MIN_TASKS: Final = 2
 # Of partitions, as many as come into one file of results: few files, and few tasks that write them.
@@ -145,7 +145,8 @@ class Round:
             if self._is_of_many:  # else each task would write a file for each cluster
                 rows = rows.repartition(CLUSTER_FOLDER)
             else:
-                rows = rows.coalesce(_share_count(self.manifests, _ROWS_PER_FILE))
+                files = _share_count(self.manifests, _ROWS_PER_FILE)
+                rows = rows.coalesce(max(files, self.spark.sparkContext.defaultParallelism))
             writer = rows.write.mode("overwrite").partitionBy(CLUSTER_FOLDER)
             writer.parquet(self.path(table))
 

@@ -91,7 +91,9 @@ def test_finds_earlier_values_that_are_written_before_the_lock_is_checked(
     ) -> float:
         lock = step.lock
         with lock.transactions.chaining(lock.cluster) as lock.connection:
-            step.touching(keys_touched_by(command.changes, seen.configs, seen.topic_ids, ()))
+            step.touching(
+                keys_touched_by(command.changes, seen.configs, seen.topic_ids, (), (), {})
+            )
         lock.connection = None
         return throttle(self, command, seen, rate, step)
 

@@ -16,6 +16,7 @@ from counterpoise.ledger import Step
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
     ConfigChange,
@@ -288,4 +289,6 @@ def test_a_move_whose_process_was_killed_in_a_call_to_a_broker_that_hangs_stays_
     run.cluster.thaw_broker(3)
     run.cluster.advance(1)
     assert run.cluster.list_reassignments(), "it applies what it was sent"
-    assert own_configs(run.cluster)
+    throttled = own_configs(run.cluster)
+    assert FOLLOWER_RATE in throttled[at_broker(4)]
+    assert throttled[of_topic("orders")][FOLLOWER_REPLICAS]

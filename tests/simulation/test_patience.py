@@ -487,30 +487,66 @@ LARGE_MOVE = move("orders-0", "1 2 3", "4 2 3", size=LARGE)
 def cancelled_in_vain(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedRun:
     run = made_by_hand(folder, f"orders-0: 1 2 3 size={LARGE}", LARGE_MOVE)
     run.until_moving(run.driver())
+    nobody_answers_cancels(run, monkeypatch)
+    return run
 
-    def no_answer(*_: object, **__: object) -> None:
-        raise UnknownOutcomeError("no answer", broker_id=1)
 
+def nobody_answers_cancels(run: SimulatedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.cluster, "alter_reassignments", no_answer)
     run.ask(Control.CANCEL)
     with pytest.raises(HaltedError):
         run.driver().step()
-    return run
+
+
+def no_answer(*_: object, **__: object) -> None:
+    raise UnknownOutcomeError("no answer", broker_id=1)
+
+
+def delete_by_somebody(run: SimulatedRun, key: str) -> None:
+    run.cluster.alter_configs([ConfigChange(at_broker(4), key, ConfigOperation.DELETE)])
 
 
 def test_a_gap_is_closed_also_while_cancels_have_no_effect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = cancelled_in_vain(tmp_path, monkeypatch)
-    run.cluster.alter_configs([ConfigChange(at_broker(4), FOLLOWER_RATE, ConfigOperation.DELETE)])
+    delete_by_somebody(run, FOLLOWER_RATE)
     settle_for(run, 20)
     assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}
 
 
-def test_cancels_without_effect_have_an_end_although_the_copies_go_on(
+def test_a_gap_that_is_closed_between_cancels_leaves_the_throttle_of_a_call_without_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    picture = f"orders-0: 1 2 3 size={LARGE}\norders-1: 1 2 3 size={LARGE}"
+    unanswered = move("orders-1", "1 2 3", "5 2 3", size=LARGE)
+    limits = MovementPolicy(max_moves_in_flight=1)
+    run = made_by_hand(tmp_path, picture, LARGE_MOVE, unanswered, limits=limits)
+    run.until_moving(run.driver())
+    with run.ledger.journal(run.run_id).step() as step:
+        step.submitting({unanswered.topic_partition: unanswered.replicas_after})
+        step.unanswered([unanswered.topic_partition], 2)
+    run.cluster.freeze_broker(2)
+    run.cluster.brokers[2].fenced_at = None  # it keeps its session
+    for _ in range(3):
+        run.cluster.advance(run.driver().step() or 0)
+    throttled = own_configs(run.cluster)
+    assert "1:5" in throttled[of_topic("orders")][FOLLOWER_REPLICAS].split(",")
+    nobody_answers_cancels(run, monkeypatch)
+    delete_by_somebody(run, FOLLOWER_RATE)
+    settle_for(run, 20)
+    assert own_configs(run.cluster) == throttled
+
+
+@pytest.mark.parametrize("is_gap_closed", [True, False])
+def test_cancels_without_effect_have_an_end_although_the_copies_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_gap_closed: bool
+) -> None:
+    """Also where the controller answers nothing at all, and somebody has deleted a key."""
     run = cancelled_in_vain(tmp_path, monkeypatch)
+    if not is_gap_closed:
+        delete_by_somebody(run, FOLLOWER_RATE)
+        monkeypatch.setattr(run.cluster, "alter_configs", no_answer)
     driver, began_at = run.driver(), run.cluster.now
     while (wait := driver.settle_step()) is not None:
         run.cluster.advance(max(wait, 20.0))

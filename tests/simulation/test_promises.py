@@ -53,7 +53,7 @@ from counterpoise.model.run import (
     Run,
     RunState,
 )
-from counterpoise.pipeline.leftovers import restore_pending_of
+from counterpoise.pipeline.ended_runs import restore_pending_of
 from tests.support.crashes import (
     MUTATING,
     Countdown,

@@ -596,7 +596,7 @@ def dead_for_good(
         step.sending(lists)
         step.submitting({move.topic_partition: move.replicas_after})
         step.unanswered([move.topic_partition], 2)
-        step.settled([move.topic_partition])  # as at the end of the run
+        step.ended_in_order([move.topic_partition])  # as at the end of the run
     kafka.kill_broker(2)
     for _ in range(30):
         kafka.advance(86_400)
@@ -672,6 +672,10 @@ def test_who_changes_a_partition_days_after_a_lost_call_is_somebody_else(
         pipeline.open_run(installation, *run_of(run))
 
 
+def no_answer(*_: object, **__: object) -> None:
+    raise UnknownOutcomeError("no answer", broker_id=2)
+
+
 def given_up(
     installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> pipeline.PlannedRun:
@@ -681,10 +685,6 @@ def given_up(
     run = approved(installation)
     pipeline.open_run(installation, *run_of(run))
     until_moving(installation, kafka, run)
-
-    def no_answer(*_: object, **__: object) -> None:
-        raise UnknownOutcomeError("no answer", broker_id=2)
-
     with monkeypatch.context() as patch:
         patch.setattr(kafka, "alter_reassignments", no_answer)
         controls.cancel(installation, run["run_id"], by=Person("alice"), why="month end")
@@ -707,8 +707,14 @@ def test_moves_whose_cancels_nobody_answered_stay_throttled(
     kafka.advance(3600 * hours)  # Airflow was down
     monkeypatch.setattr(time, "sleep", kafka.advance)
     monkeypatch.setattr(watching, "_MAX_SETTLE_SECONDS", 1.0)
-    pipeline.watch_throttles(installation, "demo", print)
-    assert not kafka.list_reassignments() or own_configs(kafka)
+    moving = kafka.list_reassignments()
+    throttled = own_configs(kafka)
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka, "alter_reassignments", no_answer)
+        pipeline.watch_throttles(installation, "demo", print)
+    assert kafka.list_reassignments() == moving
+    assert own_configs(kafka) == throttled
+    assert FOLLOWER_RATE in throttled[at_broker(3)]
 
 
 def test_keys_that_wait_for_moves_are_not_said_to_wait_for_brokers(
@@ -717,3 +723,5 @@ def test_keys_that_wait_for_moves_are_not_said_to_wait_for_brokers(
     run = given_up(installation, kafka, monkeypatch)
     outcomes = {key.outcome for key in installation.ledger.journal(run["run_id"]).touched()}
     assert outcomes == {"not restored yet: the watch tries again"}
+    reason = installation.ledger.run(run["run_id"]).reason
+    assert "kafka_throttle_watch, when nothing of the run is in flight any more" in reason

@@ -402,25 +402,41 @@ def test_an_order_that_somebody_changed_half_way_stays_where_the_watch_settles_i
     assert run.cluster.partitions[FIRST.topic_partition].replicas == (3, 5, 1)
 
 
-def test_who_makes_a_move_whose_late_call_was_cancelled_is_somebody_else(tmp_path: Path) -> None:
-    """While the newer run, which cancelled it, is still under way."""
-    run = a_run(tmp_path, OTHER)
+def beside_lost_calls(run: SimulatedRun, *asked: int) -> None:
+    """Go on with a newer run beside one that was cancelled, with calls that nobody answered."""
     run.until_moving(run.driver())
-    earlier_id = run.run_id
     cancelled(run)
-    partition = OTHER.topic_partition
-    with run.ledger.journal(earlier_id).step() as step:
-        step.submitting({partition: OTHER.replicas_after})
-        step.unanswered([partition], 3)
+    with run.ledger.journal(run.run_id).step() as step:
+        for broker_id in asked:
+            step.submitting({OTHER.topic_partition: OTHER.replicas_after})
+            step.unanswered([OTHER.topic_partition], broker_id)
     approve_newer_plan(run, plan_of(FIRST))
     run.rate = 1_000  # it takes most of an hour
     run.until_moving(run.driver())
-    run.cluster.alter_reassignments({partition: OTHER.replicas_after})  # the late call
-    while partition in run.cluster.list_reassignments():
+
+
+def come_late(run: SimulatedRun) -> None:
+    """One of the calls is applied, and the newer run cancels that."""
+    run.cluster.alter_reassignments({OTHER.topic_partition: OTHER.replicas_after})
+    while OTHER.topic_partition in run.cluster.list_reassignments():
         run.cluster.advance(run.driver().step() or 0)
     run.cluster.advance(60)
-    run.cluster.alter_reassignments({partition: OTHER.replicas_after})
-    theirs = run.cluster.list_reassignments()[partition]
+
+
+def test_who_makes_a_move_whose_late_call_was_cancelled_is_somebody_else(tmp_path: Path) -> None:
+    """While the newer run, which cancelled it, is still under way."""
+    run = a_run(tmp_path, OTHER)
+    beside_lost_calls(run, 3)
+    come_late(run)
+    run.cluster.alter_reassignments({OTHER.topic_partition: OTHER.replicas_after})
+    theirs = run.cluster.list_reassignments()[OTHER.topic_partition]
     with pytest.raises(HaltedError, match="somebody else is reassigning"):
         run.driver().step()
-    assert run.cluster.list_reassignments().get(partition) == theirs
+    assert run.cluster.list_reassignments().get(OTHER.topic_partition) == theirs
+
+
+def test_of_two_late_calls_both_are_cancelled(tmp_path: Path) -> None:
+    run = a_run(tmp_path, OTHER)
+    beside_lost_calls(run, 3, 2)
+    come_late(run)
+    come_late(run)

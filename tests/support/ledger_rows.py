@@ -135,7 +135,7 @@ ROWS: Final[Rows] = {
             "done_at": AT + timedelta(minutes=5),
             "asked_broker_id": 2_147_483_647,
             "target": "7,2,3",
-            "settled_at": HALTED_AT,
+            "in_order_at": HALTED_AT,
         },
         MOVE
         | {
@@ -145,7 +145,7 @@ ROWS: Final[Rows] = {
             "done_at": None,
             "asked_broker_id": None,
             "target": "",  # a cancel
-            "settled_at": None,
+            "in_order_at": None,
         },
     ],
     "elections": [MOVE | {"attempts": 2}],

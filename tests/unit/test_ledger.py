@@ -28,11 +28,12 @@ from counterpoise.ledger import Ledger, database
 from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.schema import metadata
 from counterpoise.model.approval import Approval, Decision, Question
-from counterpoise.model.kafka import ConfigResource, ConfigResourceType
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
 from counterpoise.model.person import People
 from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.model.run import TRANSITIONS, Run, RunState, TouchedKey
+from counterpoise.model.run import TRANSITIONS, Run, RunState, Submission, TouchedKey
 from tests.support.runs import change_state
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -209,6 +210,31 @@ def test_what_is_ours_of_a_key_grows_and_its_earlier_value_is_as_it_is_told(
         "2:2",
         None,
     )
+
+
+def test_rates_of_an_earlier_execution_are_no_longer_ours(ledger: Ledger) -> None:
+    journal = ledger.journal(ledger.propose(PLAN, "p", requested_by="a").run_id)
+    broker = ConfigResource(ConfigResourceType.BROKER, "4")
+    with journal.step() as step:
+        for rate in ("1000000", "500000"):
+            step.touching([TouchedKey(broker, FOLLOWER_RATE, "", None, written_value=rate)])
+            step.read_back([(touched, rate) for touched in journal.touched()])
+    (touched,) = journal.touched()
+    assert (touched.written_value, touched.earlier_rates) == ("500000", "1000000,500000")
+    with journal.step() as step:
+        step.restored(touched, None, "as before")
+        step.touching([TouchedKey(broker, FOLLOWER_RATE, "", None, written_value="200000")])
+    (touched,) = journal.touched()
+    assert (touched.written_value, touched.earlier_rates) == ("200000", "")
+
+
+def test_a_call_that_was_sent_again_after_the_run_had_ended_is_not_lost() -> None:
+    """By a worker of an earlier release, which does not know `in_order_at`."""
+    ended_at = NOW - timedelta(days=2)
+    lost = Submission(TopicPartition("a", 0), ended_at, None, None, 3, (4, 2), ended_at)
+    assert lost.without_lost_call(NOW).is_at_rest
+    sent_again = replace(lost, submitted_at=NOW)
+    assert sent_again.without_lost_call(NOW) == sent_again
 
 
 def test_what_cannot_be_opened_says_where_and_why_without_a_password(tmp_path: Path) -> None:

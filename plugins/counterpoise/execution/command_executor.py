@@ -257,11 +257,10 @@ class CommandExecutor:
             self.record_event("no answer", str(error), step)
             return OBSERVE_AGAIN_SECONDS
         self._calls.record_errors("reassignment", results, step)
-        with step.together():  # what came late is over
+        accepted = frozenset(results.accepted)
+        with step.together():
             for run_id, partitions in partitions_by_run.items():
-                cancelled = [tp for tp in partitions if tp in results.accepted]
-                step.of_run(run_id).outcomes_known(cancelled)
-                step.of_run(run_id).at_rest(cancelled)
+                step.of_run(run_id).late_call_cancelled(accepted.intersection(partitions))
         _raise_if_refused("reassignment", results, harmless=_OVERTAKEN)
         return OBSERVE_AGAIN_SECONDS
 

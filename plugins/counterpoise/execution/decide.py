@@ -9,6 +9,8 @@ The first of these that there is something to do for is the next command:
         submit, elect
     settling: cancel, set and take back throttles, wait, restore order, restore, finish
 
+A gap in the throttles that a cancel did not end is closed before the next cancel.
+
 What is sent is always the difference between the plan and the cluster, so that running it again is
 harmless.
 """
@@ -112,7 +114,10 @@ def reason_to_wait(command: Command) -> WaitReason | None:
 def _next_command(inputs: DecisionInputs) -> Command:
     if halt := reason_to_halt(inputs):
         return halt
-    if gap := _gap_between_cancels(inputs, inputs.pending):
+    pause = reason_to_pause(inputs)
+    remaining = inputs.unknown_outcomes if pause else inputs.pending
+    in_flight = [*inputs.moving, *filter(inputs.keeps_entries, remaining)]
+    if gap := _gap_between_cancels(inputs, in_flight, remaining):
         return gap
     if late := inputs.observation.conditions.late_reassignments:
         return _cancel_late(inputs, late)
@@ -120,11 +125,8 @@ def _next_command(inputs: DecisionInputs) -> Command:
         return _cancel(
             inputs, stuck, "they add and remove the same replica, which Kafka never ends"
         )
-    pause = reason_to_pause(inputs)
     hold = pause or reason_to_hold(inputs)
     batch = () if hold else _next_batch(inputs)
-    remaining = inputs.unknown_outcomes if pause else inputs.pending
-    in_flight = [*inputs.moving, *filter(inputs.keeps_entries, remaining)]
     if command := throttle_command(inputs, in_flight, batch, remaining, is_held=bool(hold)):
         return command
     if hold:
@@ -134,7 +136,9 @@ def _next_command(inputs: DecisionInputs) -> Command:
     return _wait_for_moves(inputs) or _next_election(inputs)
 
 
-def _gap_between_cancels(inputs: DecisionInputs, remaining: Sequence[Move] = ()) -> Command | None:
+def _gap_between_cancels(
+    inputs: DecisionInputs, in_flight: Sequence[Move], remaining: Sequence[Move] = ()
+) -> Command | None:
     """Return what closes a gap that was there at the observation before, too.
 
     A cancel comes first, since it ends what copies; where it had no effect, the gap is closed, and
@@ -142,7 +146,7 @@ def _gap_between_cancels(inputs: DecisionInputs, remaining: Sequence[Move] = ())
     """
     observations = inputs.run_progress.unthrottled_observations
     is_closed_now = observations and observations % 2 == 0
-    return throttle_command(inputs, inputs.moving, (), remaining) if is_closed_now else None
+    return throttle_command(inputs, in_flight, (), remaining) if is_closed_now else None
 
 
 def _next_batch(inputs: DecisionInputs) -> tuple[Move, ...]:
@@ -180,14 +184,14 @@ def settle_command(inputs: DecisionInputs) -> Command:
 
 
 def _settle_command(inputs: DecisionInputs) -> Command:
-    if gap := _gap_between_cancels(inputs):
+    moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
+    in_flight = [*moving, *unknown_outcomes]
+    if gap := _gap_between_cancels(inputs, in_flight):
         return gap
     if late := inputs.observation.conditions.late_reassignments:
         return _cancel_late(inputs, late)
-    moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
     if to_cancel := _moves_to_cancel(inputs):
         return _cancel(inputs, to_cancel, _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH)
-    in_flight = [*moving, *unknown_outcomes]
     if in_flight and (command := throttle_command(inputs, in_flight)):
         return command
     if moving:

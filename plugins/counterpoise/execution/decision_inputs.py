@@ -23,6 +23,7 @@ from counterpoise.execution.waits import (
     NO_PROGRESS,
     NO_RUN_PROGRESS,
     WaitReason,
+    WithoutEffect,
 )
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
@@ -80,6 +81,8 @@ class DecisionInputs:
             kept = {name: at for name, at in kept.items() if not name.startswith(DECIDED)}
         if reason is None:
             return kept
+        if isinstance(reason, WithoutEffect):  # of cancels, and of what is sent between them
+            kept |= {name: lasting[name] for name in _OF_CHANGES if name in lasting}
         if reason.is_wanted and not self.moving:
             kept.pop(NO_PROGRESS, None)
             kept.pop(NO_RUN_PROGRESS, None)

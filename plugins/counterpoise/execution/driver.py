@@ -41,7 +41,7 @@ from counterpoise.execution.observation import (
     MoveState,
     Observation,
     moves_by_state,
-    partitions_settled,
+    partitions_in_order,
 )
 from counterpoise.execution.observe import STALE_READ_SECONDS, ObservationScope, observe
 from counterpoise.execution.progress_update import ends_soon, update_progress
@@ -388,7 +388,7 @@ class Driver:
             for touched in pending_restores:
                 step.restore_later(touched, why_pending(touched, observation))
             step.at_rest(observation.submissions_at_rest())
-            step.settled(partitions_settled(self._plan.moves, observation))
+            step.ended_in_order(partitions_in_order(self._plan.moves, observation))
             if late_calls:
                 step.settled_late_calls(late_calls[-1].call_id)
             # A cancel that came while it settled is done with it.

@@ -211,13 +211,9 @@ def _stalled_links(inputs: DecisionInputs) -> Halt | None:
             "no copy is faster: raise or delete it (`kafka-configs --entity-type brokers "
             f"--entity-default`), then {EXECUTE_AGAIN}; or check network and disk of these brokers"
         )
-    catching_up = {
-        broker_id
-        for move in inputs.moving
-        for broker_id in kept_out_of_sync(move, inputs.observation)
-    }
+    catching_up = _catching_up_beside(links, inputs)
     and_replicas = (
-        f", while replicas on {list_brokers(sorted(catching_up))} catch up under the same rate"
+        f", while replicas on {list_brokers(catching_up)} catch up under the same rate"
         if catching_up
         else ""
     )
@@ -226,6 +222,19 @@ def _stalled_links(inputs: DecisionInputs) -> Halt | None:
         f"{format_rate(run_progress.rate_bytes_per_second)} lets through{and_replicas}: approve a "
         f"higher rate (`counterpoise approve PLAN --rate RATE --reason TEXT`), then {EXECUTE_AGAIN}"
     )
+
+
+def _catching_up_beside(links: Sequence[Link], inputs: DecisionInputs) -> list[int]:
+    """Return the brokers with replicas that catch up at the leaders of stalled copies."""
+    observation = inputs.observation
+    stalled_brokers = {link.broker_id for link in links}
+    leaders = {
+        observation.leader_of(move)
+        for move in inputs.moving
+        if stalled_brokers.intersection(observation.copying_brokers(move))
+    }
+    at_these = (move for move in inputs.moving if observation.leader_of(move) in leaders)
+    return sorted({b for move in at_these for b in kept_out_of_sync(move, observation)})
 
 
 def stall_text(link: Link, run_progress: RunProgress) -> str:
@@ -300,7 +309,12 @@ def end_state(
 
     unfinished = [move for move in plan.moves if not is_as_planned(move)]
     gone = [move for move in unfinished if observation.state_of(move) is MoveState.GONE]
-    pending = pending_in_words(finish.pending_restores, observation.live_broker_ids, plan.cluster)
+    pending = pending_in_words(
+        finish.pending_restores,
+        observation.live_broker_ids,
+        plan.cluster,
+        waits_for_moves=bool(finish.gave_up),
+    )
     if len(unfinished) == len(gone):
         partitions, whose = pluralize(len(gone), "partition"), verb(len(gone), "its", "their")
         skipped = f"{partitions} skipped: {whose} topic is gone" if gone else ""

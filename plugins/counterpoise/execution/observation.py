@@ -24,7 +24,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move
 from counterpoise.model.reassignment_targets import reassignment_targets
-from counterpoise.model.run import ANY_BROKER, Submission, TouchedKey
+from counterpoise.model.run import Submission, TouchedKey
 from counterpoise.model.run_progress import LogDirReading, VersionReading
 
 
@@ -272,9 +272,9 @@ class Observation:
 
     def _holders_of(self, submission: Submission) -> frozenset[int]:
         """Return the brokers that may still apply a call which nobody answered."""
-        if submission.asked_broker_id not in (None, ANY_BROKER):
-            return frozenset((submission.asked_broker_id,))
-        return self.registered_broker_ids or self.live_broker_ids
+        if submission.asked_broker_id is None or submission.may_be_held_by_any:
+            return self.registered_broker_ids or self.live_broker_ids
+        return frozenset((submission.asked_broker_id,))
 
     def may_not_show_yet(self, move: Move, seconds: float) -> bool:
         """Return whether the next target of a pending move was submitted and answered just now: the
@@ -316,7 +316,7 @@ class Observation:
         when it ended.
         """
         submission = self.submissions.get(move.topic_partition)
-        return submission is not None and submission.settled_at is None
+        return submission is not None and submission.in_order_at is None
 
     def _seconds_since(self, submission: Submission) -> float:
         return (self.observed_at - submission.submitted_at).total_seconds()
@@ -377,7 +377,9 @@ def moves_by_state(moves: Iterable[Move], observation: Observation) -> dict[Move
     return by_state
 
 
-def partitions_settled(moves: Iterable[Move], observation: Observation) -> Iterator[TopicPartition]:
+def partitions_in_order(
+    moves: Iterable[Move], observation: Observation
+) -> Iterator[TopicPartition]:
     """Yield the partitions of which nothing is under way, in an order that the plan knows."""
     for move in moves:
         partition = observation.partitions.get(move.topic_partition)

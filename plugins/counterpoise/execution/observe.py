@@ -40,7 +40,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_targets
-from counterpoise.model.run import ANY_BROKER, Submission
+from counterpoise.model.run import Submission
 from counterpoise.model.run_progress import RunProgress, VersionReading
 
 if TYPE_CHECKING:
@@ -128,10 +128,10 @@ def _unanswering_brokers(
     """Return the brokers that were sent a call and did not answer it: all where a process died
     before it could record which one that was.
     """
-    broker_ids: set[int] = set()
-    for asked in {s.asked_broker_id for s in submissions if s.may_come_late}:
-        broker_ids |= live_broker_ids if asked in (None, ANY_BROKER) else {asked}
-    return {broker_resource(broker_id) for broker_id in broker_ids}
+    late = [submission for submission in submissions if submission.may_come_late]
+    if any(submission.may_be_held_by_any for submission in late):
+        return {broker_resource(broker_id) for broker_id in live_broker_ids}
+    return {broker_resource(s.asked_broker_id) for s in late if s.asked_broker_id is not None}
 
 
 def changed_moves(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -18,6 +19,7 @@ from counterpoise.ledger.run_states import add_event
 from counterpoise.ledger.schema import elections, events, late_calls, moves
 from counterpoise.ledger.statements import PROGRESS, UNFINISHED
 from counterpoise.ledger.step import Step, held_step
+from counterpoise.ledger.submissions import read_submission
 from counterpoise.ledger.touched import read_pending_restores, read_touched_keys
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
@@ -129,22 +131,7 @@ class Journal:
         with self._transactions.reading() as connection:
             return tuple(LateCall(r.id, r.at, r.call) for r in connection.execute(query))
 
-    def _submissions(
-        self, rows: Iterable[sa.Row[tuple[object, ...]]]
-    ) -> dict[TopicPartition, Submission]:
+    def _submissions(self, rows: Iterable[sa.Row[Any]]) -> dict[TopicPartition, Submission]:
         now = self._clock()
-        submissions = (_submission(row).believed(now) for row in rows)
+        submissions = (read_submission(row, now) for row in rows)
         return {submission.topic_partition: submission for submission in submissions}
-
-
-def _submission(row: sa.Row[tuple[object, ...]]) -> Submission:
-    target = None if row.target is None else tuple(map(int, filter(None, row.target.split(","))))
-    return Submission(
-        TopicPartition(row.topic, row.partition),
-        row.submitted_at,
-        row.answered_at,
-        row.done_at,
-        row.asked_broker_id,
-        target,
-        row.settled_at,
-    )

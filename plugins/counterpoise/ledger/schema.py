@@ -165,7 +165,7 @@ moves = sa.Table(
     sa.Column("target", sa.Text),
     # When the run ended with nothing of it under way, and its replicas in an order of the plan's;
     # null again when it is submitted again.
-    sa.Column("settled_at", UtcDateTime),
+    sa.Column("in_order_at", UtcDateTime),
 )
 
 elections = sa.Table(

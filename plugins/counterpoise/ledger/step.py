@@ -36,6 +36,7 @@ from counterpoise.ledger.statements import UPDATE_OF_PROGRESS, named, update_of_
 from counterpoise.ledger.step_lock import StepLock
 from counterpoise.ledger.submissions import (
     Targets,
+    close_late_calls,
     mark_submissions,
     record_submissions,
 )
@@ -183,6 +184,7 @@ class Step:
                     renewed |= {"after_value": None, "restored_at": None, **self._intent(touched)}
                 if is_same_topic and (earlier.restored_at is None or earlier.has_unanswered_call):
                     renewed["ours"] = joined_entries(earlier.written_value, touched.written_value)
+                    renewed.pop("earlier_rates", None)
                 self._update_keys(connection, [touched], **renewed)
             if new_rows:
                 connection.execute(touched_keys.insert(), new_rows)
@@ -337,9 +339,16 @@ class Step:
         may_come_late = moves.c.asked_broker_id.is_not(None)
         self._mark_moves(partitions, {"target": sa.case((may_come_late, moves.c.target), else_="")})
 
-    def settled(self, partitions: Iterable[TopicPartition]) -> None:
+    def late_call_cancelled(self, partitions: Iterable[TopicPartition]) -> None:
+        """Record that a call which nobody had answered came late, and was cancelled: nothing more
+        comes, but where several brokers were asked.
+        """
+        with self._writing() as connection:
+            close_late_calls(connection, self.run_id, partitions, self.clock())
+
+    def ended_in_order(self, partitions: Iterable[TopicPartition]) -> None:
         """Record that the run ends with these in an order of the plan: others change it now."""
-        self._mark_moves(partitions, {"settled_at": self.clock()})
+        self._mark_moves(partitions, {"in_order_at": self.clock()})
 
     def done(self, partitions: Iterable[TopicPartition]) -> None:
         now = self.clock()
@@ -373,6 +382,7 @@ class Step:
             "ours": touched.written_value,
             "touched_at": self.clock(),
             "outcome": "",
+            "earlier_rates": None,
         }
 
     def _update_keys(

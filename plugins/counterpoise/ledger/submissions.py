@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
 from counterpoise.ledger.schema import moves, runs
 from counterpoise.ledger.statements import named
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.run import ANY_BROKER, LOOKED_AFTER_STATES, LOST_AFTER
+from counterpoise.model.run import ANY_BROKER, LOOKED_AFTER_STATES, Submission
 
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]  # None: cancelled
 
@@ -39,26 +40,38 @@ def read_submitted_by_ended_runs(
     Without partitions that no ended run submitted so, that had arrived there, or whose call is
     taken for lost.
     """
-    has_no_answer = moves.c.answered_at.is_(None) | moves.c.asked_broker_id.is_not(None)
-    is_lost = has_no_answer & (moves.c.settled_at <= now - LOST_AFTER)
     query = (
-        sa.select(moves.c.run_id, moves.c.topic, moves.c.partition, moves.c.target)
+        sa.select(moves)
         .join(runs, runs.c.run_id == moves.c.run_id)
         .where(
             runs.c.cluster == cluster,
             runs.c.state.in_(LOOKED_AFTER_STATES),
             moves.c.topic.in_({tp.topic for tp in targets}),
             moves.c.done_at.is_(None),
-            moves.c.settled_at.is_(None) | sa.not_(is_lost),
         )
         .order_by(moves.c.submitted_at)
     )
-    wanted = {tp: ",".join(map(str, target)) for tp, target in targets.items()}
-    rows = [
-        (TopicPartition(row.topic, row.partition), row.target, row.run_id)
-        for row in connection.execute(query)
-    ]
-    return {tp: run_id for tp, target, run_id in rows if target and wanted.get(tp) == target}
+    submitted = [(row.run_id, read_submission(row, now)) for row in connection.execute(query)]
+    return {
+        submission.topic_partition: run_id
+        for run_id, submission in submitted
+        if submission.target and submission.target == targets.get(submission.topic_partition)
+    }
+
+
+def read_submission(row: sa.Row[Any], now: datetime) -> Submission:
+    """Return a row as it counts now: without a call that is taken for lost."""
+    target = None if row.target is None else tuple(map(int, filter(None, row.target.split(","))))
+    submission = Submission(
+        topic_partition=TopicPartition(row.topic, row.partition),
+        submitted_at=row.submitted_at,
+        answered_at=row.answered_at,
+        done_at=row.done_at,
+        asked_broker_id=row.asked_broker_id,
+        target=target,
+        in_order_at=row.in_order_at,
+    )
+    return submission.without_lost_call(now)
 
 
 def record_submissions(
@@ -71,7 +84,7 @@ def record_submissions(
         run_id,
         submitted_at=now,
         answered_at=None,
-        settled_at=None,
+        in_order_at=None,
         asked_broker_id=sa.case((has_no_answer, ANY_BROKER), else_=asked),
         target=sa.func.coalesce(sa.bindparam("new_target"), moves.c.target),
     )
@@ -96,6 +109,21 @@ def mark_submissions(
     rows = [named({"topic": tp.topic, "partition": tp.partition}) for tp in partitions]
     if rows:
         connection.execute(_update_of_a_move(run_id, **values), rows)
+
+
+def close_late_calls(
+    connection: sa.Connection, run_id: str, partitions: Iterable[TopicPartition], now: datetime
+) -> None:
+    """Record that nothing more comes of these, but where several brokers were asked."""
+    asked = moves.c.asked_broker_id
+    is_last = asked.is_(None) | (asked != ANY_BROKER)
+    after: Mapping[str, object] = {
+        "asked_broker_id": None,
+        "answered_at": sa.func.coalesce(moves.c.answered_at, now),
+        "target": "",
+    }
+    values = {name: sa.case((is_last, value), else_=moves.c[name]) for name, value in after.items()}
+    mark_submissions(connection, run_id, partitions, values)
 
 
 def _update_of_a_move(run_id: str, **values: object) -> sa.Update:

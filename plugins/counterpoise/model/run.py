@@ -57,7 +57,7 @@ WHY_REQUESTED: Final = "reason"
 # A process that was stopped for so long, and then applies what it holds, was never seen; a broker
 # that is dead for good would keep calls to it open for ever.
 LOST_AFTER: Final = timedelta(days=1)
-ANY_BROKER: Final = -1  # a process died in its call, and has not recorded whom it asked
+ANY_BROKER: Final = -1  # it is not known which broker was asked, or several were
 # The outcome of a config key in which nothing of ours was left, and that is not as before.
 CHANGED_BY_SOMEBODY_ELSE: Final = "changed by somebody else; left as it is"
 
@@ -163,18 +163,23 @@ class Submission:
     answered_at: datetime | None
     done_at: datetime | None
     # Of a call without an answer, until that broker has responded; later ones may be answered.
-    # ANY_BROKER where it is not known which one was asked.
+    # None beside a call without an answer, and ANY_BROKER: any of them, as far as is known.
     asked_broker_id: int | None = None
     # Submitted last, also where it was cancelled since; () when nothing of it can be under way any
     # more, and for a cancel of earlier releases; None in rows of still earlier ones.
     target: tuple[int, ...] | None = None
     # Since the run ended with nothing of it under way, and its replicas in an order of the plan.
-    settled_at: datetime | None = None
+    in_order_at: datetime | None = None
 
     @property
     def may_come_late(self) -> bool:
         """Return whether nobody answered a call about this partition."""
         return self.answered_at is None or self.asked_broker_id is not None
+
+    @property
+    def may_be_held_by_any(self) -> bool:
+        """Return whether a call that nobody answered may have gone to any broker."""
+        return self.may_come_late and self.asked_broker_id in (None, ANY_BROKER)
 
     @property
     def is_at_rest(self) -> bool:
@@ -186,14 +191,16 @@ class Submission:
         """Return whether whoever moves the partition now is somebody else."""
         return self.done_at is not None or self.is_at_rest
 
-    def believed(self, now: datetime) -> "Submission":
-        """Return what is believed of it: a call that had no effect when the run ended, and that
-        nobody has answered in the day since, is lost.
+    def without_lost_call(self, now: datetime) -> "Submission":
+        """Return it as if at rest where its call is taken for lost: it had no effect when the run
+        ended, and nobody has answered it in the day since.
         """
-        is_lost = self.settled_at is not None and now - self.settled_at >= LOST_AFTER
-        if not is_lost or not self.may_come_late:
+        if self.in_order_at is None or not self.may_come_late:
             return self
-        return replace(self, answered_at=self.settled_at, asked_broker_id=None, target=())
+        # A worker of an earlier release may have submitted it again since.
+        if now - max(self.in_order_at, self.submitted_at) < LOST_AFTER:
+            return self
+        return replace(self, answered_at=self.in_order_at, asked_broker_id=None, target=())
 
     def may_have_asked_for(self, target: tuple[int, ...]) -> bool:
         """Return whether a call that nobody answered wanted these replicas."""

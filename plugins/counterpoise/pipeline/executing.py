@@ -30,7 +30,7 @@ from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.words import join_names
 from counterpoise.pipeline.approving import check_plan_rules
-from counterpoise.pipeline.leftovers import restore_pending_of
+from counterpoise.pipeline.ended_runs import restore_pending_of
 from counterpoise.rule_approvals import check_still_holds
 
 Log = Callable[[str], None]

@@ -28,8 +28,8 @@ from counterpoise.model.run import (
     TouchedKey,
 )
 from counterpoise.model.words import pluralize
+from counterpoise.pipeline.ended_runs import late_moves_of, restore_pending_of
 from counterpoise.pipeline.executing import settle_step
-from counterpoise.pipeline.leftovers import late_moves_of, restore_pending_of
 from counterpoise.units import format_moment, format_seconds
 
 # For one settling run; the next watch goes on with it.

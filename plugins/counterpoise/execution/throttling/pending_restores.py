@@ -209,7 +209,11 @@ def _why_pending(touched: TouchedKey, registered: frozenset[int] | None) -> str:
 
 
 def pending_in_words(
-    keys: Sequence[TouchedKey], live_broker_ids: frozenset[int], cluster: str
+    keys: Sequence[TouchedKey],
+    live_broker_ids: frozenset[int],
+    cluster: str,
+    *,
+    waits_for_moves: bool = False,
 ) -> str:
     """Return how many keys an ended run has to restore, and who does it; "" for none."""
     if not keys:
@@ -219,6 +223,8 @@ def pending_in_words(
     )
     whose = " of dead brokers" if of_dead else ""
     until = "when they return" if of_dead else "as soon as the brokers respond"
+    if waits_for_moves:
+        until = "when nothing of the run is in flight any more"
     return (
         f"{pluralize(len(keys), 'config key')}{whose} to restore: restored by `counterpoise watch "
         f"--cluster {cluster}`, or by kafka_throttle_watch, {until}"

@@ -14,7 +14,6 @@ is behind shows it as it was before we wrote.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 from counterpoise.execution.commands import Command, Finish, KeyChange, Restore, Wait
 from counterpoise.execution.decision_inputs import DecisionInputs
@@ -40,8 +39,8 @@ def keys_touched_by(
     configs: Configs,
     topic_ids: Mapping[str, str],
     pending: Sequence[TouchedKey],
-    own_keys: Iterable[TouchedKey] = (),
-    planned_lists: Mapping[ResourceKey, Collection[str]] = MappingProxyType({}),
+    own_keys: Iterable[TouchedKey],
+    planned_lists: Mapping[ResourceKey, Collection[str]],
 ) -> tuple[TouchedKey, ...]:
     """Return what the ledger has to know before these changes are made.
 
@@ -63,7 +62,7 @@ def keys_touched_by(
         present = dynamic_value(configs, *resource_key)
         own = own_by_key.get(resource_key)
         if own is not None and not is_topic_gone(own, topic_ids):
-            present = _without_earlier(present, own, planned_lists.get(resource_key, ()))
+            present = _without_own_earlier(present, own, planned_lists.get(resource_key, ()))
         touched_keys.append(
             TouchedKey(
                 resource=change.resource,
@@ -76,7 +75,9 @@ def keys_touched_by(
     return tuple(touched_keys)
 
 
-def _without_earlier(present: str | None, own: TouchedKey, planned: Collection[str]) -> str | None:
+def _without_own_earlier(
+    present: str | None, own: TouchedKey, planned: Collection[str]
+) -> str | None:
     """Return a key's value without what the run has set there before, and that only a broker whose
     metadata is behind still shows.
     """

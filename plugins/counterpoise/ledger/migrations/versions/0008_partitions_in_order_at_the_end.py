@@ -10,5 +10,5 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.add_column('moves', sa.Column('settled_at', sa.DateTime))
+    op.add_column('moves', sa.Column('in_order_at', sa.DateTime))
     op.add_column('touched_keys', sa.Column('earlier_rates', sa.Text))
