@@ -145,7 +145,8 @@ def _without_progress(
     moving: Iterable[Move],
     observation: Observation,
 ) -> dict[str, datetime]:
-    """Return since when the run has made no progress, and since when nothing moves.
+    """Return since when the run has made no progress, and since when nothing moves; and, whatever
+    copies do, since when cancels have had no effect.
 
     Nothing moves where no link copies; where what has arrived is not known, that is not known
     either. It has lasted no longer than the replicas have been out of sync that the moves wait for

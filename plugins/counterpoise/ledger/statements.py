@@ -1,10 +1,10 @@
-"""Statements of the ledger that each step of a run executes, built once: to build one takes longer
-than to execute it.
+"""Statements of the ledger that each step of a run executes, most of them built once: to build one
+takes longer than to execute it.
 
     connection.execute(RUN, {"this_run": run_id}).first()
     connection.execute(update_of_a_key(outcome="as before"), [named(key_columns), ...])
 
-Those of the step's lock are in `step_lock.py`, where nothing else is.
+Those of the step's lock are in `step_lock.py`, those that read config keys in `touched.py`.
 """
 
 from collections.abc import Mapping

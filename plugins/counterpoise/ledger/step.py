@@ -233,8 +233,8 @@ class Step:
     def read_back(self, keys: Sequence[tuple[TouchedKey, str | None]]) -> None:
         """Record what the cluster reports after the change.
 
-        Where it is the rate that was set last, earlier ones are no longer ours, unless a call that
-        nobody answered may bring one back.
+        Where it is the rate that was set last, earlier ones are no longer ours (`earlier_rates`),
+        unless a call that nobody answered may bring one back.
         """
         alone: list[dict[str, object]] = []
         with_ours: list[dict[str, object]] = []

@@ -39,9 +39,9 @@ def restore_pending(
 
     Compare-then-set, as at the end of a run: a key that somebody changed since is left as it is.
     Keys with a change that nobody answered are read again until every broker has answered: by then
-    the change has been applied, or never will be; beside a broker that stays dead, for a day. A
-    broker that is not registered any more applies
-    nothing: its keys stay pending, since the cluster keeps its config for when it registers again.
+    the change has been applied, or never will be. Where one stays dead, a call is taken for lost a
+    day after its key was restored. A broker that is not registered any more applies nothing: its
+    keys stay pending, since the cluster keeps its config for when it registers again.
     """
     keys = [touched for touched in journal.touched() if is_pending_restore(touched)]
     if not keys:

@@ -13,7 +13,8 @@ Example: orders-0 moves from (1, 2, 3) to (4, 2, 3). Brokers 1, 2, 3 get the lea
 orders the leader list `0:1,0:2,0:3`; broker 4 gets the follower's rate, the follower list is `0:4`.
 
 Ours is the rate that was set last. One that was set before it is ours only until the broker shows
-the last one: then it can come back by somebody's hand alone. Where nobody answered a call, all are.
+the last one: then it can come back by somebody's hand alone, or be shown by a broker whose metadata
+is behind, so that it is never taken for a value of before. Where nobody answered a call, all are.
 """
 
 from collections.abc import Iterable, Mapping
