@@ -43,13 +43,14 @@ def ledger_model(fleet: Fleet, happened: Iterable[Event]) -> dict[str, int]:
         elif event.kind is Kind.CHECKPOINT:
             for cluster in clusters.values():
                 cluster.checkpoint(event.at)
-    return dict(+sum((_rows(cluster) for cluster in clusters.values()), Counter[str]()))
+    rows = sum((_rows(cluster) for cluster in clusters.values()), Counter[str]())
+    return {table: count for table, count in rows.items() if count}
 
 
 def _rows(cluster: _Cluster) -> Counter[str]:
-    remembered = [run for _, run in cluster.entries if run is not None]
-    checkpoints = len(cluster.entries) - len(remembered)
-    approvals, events = len(remembered), EVENTS_OF_A_RUN * len(remembered)
+    kept_runs = [run for _, run in cluster.entries if run is not None]
+    checkpoints = len(cluster.entries) - len(kept_runs)
+    approvals, events = len(kept_runs), EVENTS_OF_A_RUN * len(kept_runs)
     return Counter(
         clusters=1,
         plans=cluster.runs,
@@ -58,6 +59,6 @@ def _rows(cluster: _Cluster) -> Counter[str]:
         step_locks=min(1, cluster.runs),
         approvals=approvals,
         events=events,
-        elections=sum(run.count for run in remembered),
+        elections=sum(run.count for run in kept_runs),
         chain=approvals + events + checkpoints,
     )

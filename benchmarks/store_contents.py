@@ -1,6 +1,7 @@
 """What a store has after a simulated month, folder by folder, and what it should have.
 
-    expected_contents(model)["history/partitions/cluster=small-003/date=2026-10-29"]   # (1, 12)
+    expected_contents(model)["history/partitions/cluster=small-003/date=2026-10-29"]
+    # Content(files=1, rows=12)
     found_contents(folder)     # the same, of a store of files
 
 The files of all rounds of a table and cluster are one folder here: names of rounds are random.
@@ -168,7 +169,7 @@ def _views(model: StoreModel) -> dict[str, Content]:
     contents = {}
     for name, cluster in model.clusters.items():
         for view in _IN_VIEWS:
-            for month, count in Counter(f"{at:%Y-%m}" for at in cluster.drawn).items():
+            for month, count in Counter(f"{at:%Y-%m}" for at in cluster.times_in_views).items():
                 contents[f"views/{name}/{view}/month={month}"] = Content(1, count * BROKERS)
     return contents
 

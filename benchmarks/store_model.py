@@ -30,7 +30,9 @@ from benchmarks.simulated_month import (
 
 DAY: Final = timedelta(days=1)
 Snapshot = tuple[str, datetime]  # its cluster, and when it was scheduled
-_FEW: Final = 8  # files that are read one by one; of more there is a copy, or an index
+_MAX_FILES_WITHOUT_INDEX: Final = (
+    8  # files that are read one by one; of more there is a copy, or an index
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class _Cluster:
     audit_pages: list[date] = field(default_factory=list)
     balance_pages: list[date] = field(default_factory=list)
     runs: int = 0
-    drawn: set[datetime] = field(default_factory=set)  # in the views
+    times_in_views: set[datetime] = field(default_factory=set)
     # By table and day: the snapshots that its table of that day is made of.
     days_with_table: dict[str, dict[date, frozenset[Snapshot]]] = field(
         default_factory=lambda: {name: {} for name in TABLES_OF_DAYS}
@@ -104,9 +106,9 @@ class StoreModel:
 
     def _analyse(self, at: datetime) -> None:
         self.rounds.append(_Round(at.date(), frozenset(self._waiting)))
-        self.has_index_of_rounds |= len(self.rounds) > _FEW
+        self.has_index_of_rounds |= len(self.rounds) > _MAX_FILES_WITHOUT_INDEX
         for name, taken_at in self._waiting:
-            self.clusters[name].drawn.add(taken_at)
+            self.clusters[name].times_in_views.add(taken_at)
         self._waiting.clear()
         for name in self.fleet.names[: self.fleet.large]:
             cluster = self.clusters[name]
@@ -126,7 +128,9 @@ class StoreModel:
             self._make_tables_of_days(table, existing, now)
         self._merge_rounds(existing, now)
         for cluster in self.clusters.values():
-            cluster.drawn = {at for at in cluster.drawn if _month(at) >= _month(now - KEEP_DAILY)}
+            cluster.times_in_views = {
+                at for at in cluster.times_in_views if _month(at) >= _month(now - KEEP_DAILY)
+            }
 
     def _make_tables_of_days(self, table: str, existing: set[Snapshot], now: datetime) -> None:
         """A day has its table when it is over for a day, and all of its snapshots are there or some
@@ -146,7 +150,7 @@ class StoreModel:
             if is_settled(day, now) and age_of(day, now) < KEEP_DAILY and is_wanted:
                 made[day] = frozenset(snapshots)
         for cluster in self.clusters.values():
-            if len(cluster.days_with_table[table]) > _FEW:
+            if len(cluster.days_with_table[table]) > _MAX_FILES_WITHOUT_INDEX:
                 cluster.copied.add(table)
             for day in list(cluster.days_with_table[table]):
                 if age_of(day, now) >= KEEP_DAILY:
