@@ -66,7 +66,6 @@ from counterpoise.execution.waits_for_cluster import (
     UnresponsiveBrokers,
     name_of_slowed,
 )
-from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import InFlight
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
@@ -117,14 +116,8 @@ def _next_command(inputs: DecisionInputs) -> Command:
     pause = reason_to_pause(inputs)
     remaining = inputs.unknown_outcomes if pause else inputs.pending
     in_flight = [*inputs.moving, *filter(inputs.keeps_entries, remaining)]
-    if gap := _gap_between_cancels(inputs, in_flight, remaining):
-        return gap
-    if late := inputs.observation.conditions.late_reassignments:
-        return _cancel_late(inputs, late)
-    if stuck := inputs.by_state[MoveState.STUCK]:
-        return _cancel(
-            inputs, stuck, "they add and remove the same replica, which Kafka never ends"
-        )
+    if cancel := _cancel_late(inputs) or _cancel_stuck(inputs):
+        return _gap_before_a_cancel(inputs, in_flight, remaining) or cancel
     hold = pause or reason_to_hold(inputs)
     batch = () if hold else _next_batch(inputs)
     if command := throttle_command(inputs, in_flight, batch, remaining, is_held=bool(hold)):
@@ -136,7 +129,7 @@ def _next_command(inputs: DecisionInputs) -> Command:
     return _wait_for_moves(inputs) or _next_election(inputs)
 
 
-def _gap_between_cancels(
+def _gap_before_a_cancel(
     inputs: DecisionInputs, in_flight: Sequence[Move], remaining: Sequence[Move] = ()
 ) -> Command | None:
     """Return what closes a gap that was there at the observation before, too.
@@ -186,12 +179,8 @@ def settle_command(inputs: DecisionInputs) -> Command:
 def _settle_command(inputs: DecisionInputs) -> Command:
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
     in_flight = [*moving, *unknown_outcomes]
-    if gap := _gap_between_cancels(inputs, in_flight):
-        return gap
-    if late := inputs.observation.conditions.late_reassignments:
-        return _cancel_late(inputs, late)
-    if to_cancel := _moves_to_cancel(inputs):
-        return _cancel(inputs, to_cancel, _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH)
+    if cancel := _cancel_late(inputs) or _cancel_moves(inputs):
+        return _gap_before_a_cancel(inputs, in_flight) or cancel
     if in_flight and (command := throttle_command(inputs, in_flight)):
         return command
     if moving:
@@ -266,12 +255,23 @@ def _cancels_all(inputs: DecisionInputs) -> bool:
     )
 
 
-def _cancel(inputs: DecisionInputs, moves: Sequence[Move], reason: str) -> Cancel:
-    return Cancel(tuple(moves[: inputs.max_partitions_per_call]), reason)
+def _cancel_late(inputs: DecisionInputs) -> CancelLate | None:
+    late = inputs.observation.conditions.late_reassignments
+    return CancelLate(dict(islice(late.items(), inputs.max_partitions_per_call))) if late else None
 
 
-def _cancel_late(inputs: DecisionInputs, late: Mapping[TopicPartition, str]) -> CancelLate:
-    return CancelLate(dict(islice(late.items(), inputs.max_partitions_per_call)))
+def _cancel_stuck(inputs: DecisionInputs) -> Cancel | None:
+    reason = "they add and remove the same replica, which Kafka never ends"
+    return _cancel(inputs, inputs.by_state[MoveState.STUCK], reason)
+
+
+def _cancel_moves(inputs: DecisionInputs) -> Cancel | None:
+    reason = _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH
+    return _cancel(inputs, _moves_to_cancel(inputs), reason)
+
+
+def _cancel(inputs: DecisionInputs, moves: Sequence[Move], reason: str) -> Cancel | None:
+    return Cancel(tuple(moves[: inputs.max_partitions_per_call]), reason) if moves else None
 
 
 def _wait_for_moves(inputs: DecisionInputs) -> Command | None:

@@ -380,10 +380,12 @@ def moves_by_state(moves: Iterable[Move], observation: Observation) -> dict[Move
 def partitions_in_order(
     moves: Iterable[Move], observation: Observation
 ) -> Iterator[TopicPartition]:
-    """Yield the partitions of which nothing is under way, in an order that the plan knows."""
+    """Yield the submitted partitions of which nothing is under way, in an order of the plan."""
     for move in moves:
         partition = observation.partitions.get(move.topic_partition)
         if partition is None or partition.reassignment is not None:
+            continue
+        if move.topic_partition not in observation.submissions:
             continue
         if partition.description.replicas in (move.replicas_before, *reassignment_targets(move)):
             yield move.topic_partition
