@@ -136,6 +136,7 @@ ROWS: Final[Rows] = {
             "asked_broker_id": 2_147_483_647,
             "target": "7,2,3",
             "in_order_at": HALTED_AT,
+            "open_targets": "7,8,3",
         },
         MOVE
         | {
@@ -146,6 +147,7 @@ ROWS: Final[Rows] = {
             "asked_broker_id": None,
             "target": "",  # a cancel
             "in_order_at": None,
+            "open_targets": None,
         },
     ],
     "elections": [MOVE | {"attempts": 2}],

@@ -16,7 +16,6 @@ from counterpoise.execution.observation import (
     MovesByState,
     MoveState,
     Observation,
-    changes_replica_set,
 )
 from counterpoise.execution.waits_for_cluster import (
     name_of_dead,
@@ -28,6 +27,7 @@ from counterpoise.execution.waits_for_cluster import (
     name_of_unresponsive,
 )
 from counterpoise.model.plan import Move
+from counterpoise.model.reassignment_targets import changes_replica_set
 from counterpoise.model.run_progress import RunProgress
 
 _MAX_PARTITIONS = 20  # of a kind: the row of a run stays small while thousands are in trouble

@@ -16,6 +16,7 @@ harmless.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import Final
 
@@ -37,7 +38,11 @@ from counterpoise.execution.commands import (
     Throttle,
     Wait,
 )
-from counterpoise.execution.decision_inputs import QUIET_SECONDS, DecisionInputs
+from counterpoise.execution.decision_inputs import (
+    CANCELS_SENT,
+    QUIET_SECONDS,
+    DecisionInputs,
+)
 from counterpoise.execution.halting import (
     reason_to_halt,
     reason_to_hold,
@@ -116,7 +121,7 @@ def _next_command(inputs: DecisionInputs) -> Command:
     pause = reason_to_pause(inputs)
     remaining = inputs.unknown_outcomes if pause else inputs.pending
     in_flight = [*inputs.moving, *filter(inputs.keeps_entries, remaining)]
-    if cancel := _cancel_late(inputs) or _cancel_stuck(inputs):
+    if cancel := _in_turn(inputs, _cancel_stuck(inputs)):
         return _gap_before_a_cancel(inputs, in_flight, remaining) or cancel
     hold = pause or reason_to_hold(inputs)
     batch = () if hold else _next_batch(inputs)
@@ -179,7 +184,7 @@ def settle_command(inputs: DecisionInputs) -> Command:
 def _settle_command(inputs: DecisionInputs) -> Command:
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
     in_flight = [*moving, *unknown_outcomes]
-    if cancel := _cancel_late(inputs) or _cancel_moves(inputs):
+    if cancel := _in_turn(inputs, _cancel_moves(inputs)):
         return _gap_before_a_cancel(inputs, in_flight) or cancel
     if in_flight and (command := throttle_command(inputs, in_flight)):
         return command
@@ -255,13 +260,29 @@ def _cancels_all(inputs: DecisionInputs) -> bool:
     )
 
 
+def _in_turn(inputs: DecisionInputs, own: Cancel | None) -> CancelLate | Cancel | None:
+    """Return the next cancel: of what earlier runs left, or of moves of this run.
+
+    The former comes first. Where it has no effect, as Kafka refuses it, each of the latter is tried
+    before it is sent again.
+    """
+    late = _cancel_late(inputs)
+    if late is None or own is None:
+        return late or own
+    without_effect_since = inputs.run_progress.conditions_since.get(CANCELS_SENT)
+    if without_effect_since is None:
+        return late
+    tried_at = _tried_at(inputs, own.moves[0])
+    return own if tried_at < without_effect_since else late
+
+
 def _cancel_late(inputs: DecisionInputs) -> CancelLate | None:
     late = inputs.observation.conditions.late_reassignments
     return CancelLate(dict(islice(late.items(), inputs.max_partitions_per_call))) if late else None
 
 
 def _cancel_stuck(inputs: DecisionInputs) -> Cancel | None:
-    reason = "they add and remove the same replica, which Kafka never ends"
+    reason = "the same replica is added and removed, which Kafka never ends, or the call came late"
     return _cancel(inputs, inputs.by_state[MoveState.STUCK], reason)
 
 
@@ -271,7 +292,18 @@ def _cancel_moves(inputs: DecisionInputs) -> Cancel | None:
 
 
 def _cancel(inputs: DecisionInputs, moves: Sequence[Move], reason: str) -> Cancel | None:
-    return Cancel(tuple(moves[: inputs.max_partitions_per_call]), reason) if moves else None
+    """Return the cancel of as many moves as a call takes, those first that were tried longest ago:
+    what Kafka refuses keeps no others from it.
+    """
+    if not moves:
+        return None
+    by_age = sorted(moves, key=lambda move: _tried_at(inputs, move))
+    return Cancel(tuple(by_age[: inputs.max_partitions_per_call]), reason)
+
+
+def _tried_at(inputs: DecisionInputs, move: Move) -> datetime:
+    """Return when a move of this run was submitted, or its cancel, whichever was last."""
+    return inputs.observation.submissions[move.topic_partition].submitted_at
 
 
 def _wait_for_moves(inputs: DecisionInputs) -> Command | None:

@@ -34,8 +34,9 @@ from counterpoise.model.run_progress import RunProgress
 # A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends
 # after 9 s by default.
 QUIET_SECONDS: Final = 30.0
+CANCELS_SENT: Final = f"{DECIDED}{NO_CANCEL_EFFECT}"
 # Of one change after another, without a wait.
-_OF_CHANGES: Final = (f"{DECIDED}{NO_EFFECT}", f"{DECIDED}{NO_CANCEL_EFFECT}")
+_OF_CHANGES: Final = (f"{DECIDED}{NO_EFFECT}", CANCELS_SENT)
 
 
 def without_changes(lasting: Mapping[str, datetime]) -> dict[str, datetime]:

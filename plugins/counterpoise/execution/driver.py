@@ -387,7 +387,9 @@ class Driver:
             mark_restored(step, restored, configs, topic_ids, pending)
             for touched in pending_restores:
                 step.restore_later(touched, why_pending(touched, observation))
-            step.at_rest(observation.submissions_at_rest())
+            in_flight = inputs.moves_in(MoveState.MOVING, MoveState.STUCK)
+            ours = {move.topic_partition for move in in_flight}
+            step.at_rest(observation.submissions_at_rest(ours))
             step.ended_in_order(partitions_in_order(self._plan.moves, observation))
             if late_calls:
                 step.settled_late_calls(late_calls[-1].call_id)

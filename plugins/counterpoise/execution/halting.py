@@ -10,6 +10,7 @@ and the policy says for how long that may be.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from datetime import timedelta
 
 from counterpoise.execution.commands import Finish, Halt
 from counterpoise.execution.conditions import (
@@ -25,6 +26,7 @@ from counterpoise.execution.throttling.pending_restores import pending_in_words
 from counterpoise.execution.throttling.targets import default_rate
 from counterpoise.execution.waits import (
     EXECUTE_AGAIN,
+    UNTHROTTLED,
     DifferentVersions,
     Frozen,
     NoRunProgress,
@@ -52,6 +54,8 @@ from counterpoise.units import format_rate, format_seconds
 _MAX_THROTTLE_GAPS = 1  # keys that somebody else removed are set again once
 # With something in flight. Setting keys takes one observation, reading them back another.
 _MAX_UNTHROTTLED_OBSERVATIONS = 5
+# So long a busy broker's metadata is not behind: it was seen to be for 1 s.
+_UNTHROTTLED_PATIENCE = timedelta(seconds=5)
 _MAX_LINKS_NAMED = 5
 
 
@@ -173,13 +177,21 @@ def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
             f"find out who, and stop that, then {EXECUTE_AGAIN}",
             cancels=True,
         )
-    if inputs.run_progress.unthrottled_observations > _MAX_UNTHROTTLED_OBSERVATIONS:
+    if _lacks_its_throttle(inputs):
         return Halt(
             "somebody else removes our throttle keys as fast as they are set; "
             f"find out who, and stop that, then {EXECUTE_AGAIN}",
             cancels=True,
         )
     return None
+
+
+def _lacks_its_throttle(inputs: DecisionInputs) -> bool:
+    """Return whether copies go on without their throttle however often it is set."""
+    progress = inputs.run_progress
+    began_at = progress.conditions_since.get(UNTHROTTLED, progress.observed_at)
+    is_long = progress.observed_at - began_at >= _UNTHROTTLED_PATIENCE
+    return is_long and progress.unthrottled_observations > _MAX_UNTHROTTLED_OBSERVATIONS
 
 
 def _full_log_dirs(inputs: DecisionInputs) -> Halt | None:

@@ -36,17 +36,18 @@ def late_moves(
     """Return the moves of an ended run that are under way although nobody drives it.
 
     Ours is what the run has submitted and not seen arrive, and what goes where its plan wanted it,
-    or where a call without an answer did. What arrived, or came to rest, and moves again, is
-    somebody else's.
+    or where a call without an answer did. Whatever else moves again, after it arrived or came to
+    rest, is somebody else's.
     """
 
     def is_under_way(move: Move) -> bool:
         reassignment = reassignments.get(move.topic_partition)
         submission = submissions.get(move.topic_partition)
-        if reassignment is None or submission is None or submission.is_over:
+        if reassignment is None or submission is None:
             return False
         target = reassignment.target
-        return submission.may_have_asked_for(target) or target in reassignment_targets(move)
+        is_planned = not submission.is_over and target in reassignment_targets(move)
+        return is_planned or submission.may_have_asked_for(target)
 
     return tuple(move for move in plan.moves if is_under_way(move))
 

@@ -8,11 +8,10 @@ listed before and after the topics are described, and a partition of either list
 (KIP-455).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from itertools import pairwise
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests
@@ -23,7 +22,7 @@ from counterpoise.model.kafka import (
     Reassignment,
 )
 from counterpoise.model.plan import Move
-from counterpoise.model.reassignment_targets import reassignment_targets
+from counterpoise.model.reassignment_targets import changes_replica_set, reassignment_targets
 from counterpoise.model.run import Submission, TouchedKey
 from counterpoise.model.run_progress import LogDirReading, VersionReading
 
@@ -135,7 +134,7 @@ class Observation:
         if replicas == move.replicas_after:
             return MoveState.DONE
         if submission is not None and submission.done_at is not None:
-            return MoveState.DRIFTED  # it had arrived, and somebody moved it again
+            return _state_after_arrival(move, replicas, submission)
         if replicas == move.replicas_before or replicas in reassignment_targets(move):
             return MoveState.PENDING
         was_cancelled = changes_replica_set(move) and self.order_to_restore(move) is not None
@@ -144,10 +143,14 @@ class Observation:
     def order_to_restore(self, move: Move) -> tuple[int, ...] | None:
         """Return, in their right order, the replicas that the partition has in any order now.
 
-        None when they are neither those of before nor those of a reassignment of the move.
+        None when they are neither those of before nor those of a reassignment of the move; where it
+        had arrived, those of the plan count alone.
         """
         present = set(self.partitions[move.topic_partition].description.replicas)
+        submission = self.submissions.get(move.topic_partition)
         known_replicas = (move.replicas_before, *reassignment_targets(move)[:-1])
+        if submission is not None and submission.done_at is not None:
+            known_replicas = (move.replicas_after,)
         return next((replicas for replicas in known_replicas if set(replicas) == present), None)
 
     def next_target(self, move: Move) -> tuple[int, ...]:
@@ -165,7 +168,7 @@ class Observation:
         if len(targets) == 1:
             return targets[0]
         present = self.order_to_restore(move)
-        remaining = targets[targets.index(present) + 1 :] if present in targets else targets
+        remaining = targets[targets.index(present) + 1 :] if present in targets[:-1] else targets
         removing = set(move.removing)
 
         def can_end(target: tuple[int, ...]) -> bool:
@@ -297,17 +300,18 @@ class Observation:
             and self._seconds_since(submission) >= quiet_seconds
         ]
 
-    def submissions_at_rest(self) -> list[TopicPartition]:
-        """Return the partitions that have not arrived, and of which nothing is under way: their
-        topic is gone, or they do not move, and all calls were answered.
+    def submissions_at_rest(self, ours_in_flight: Set[TopicPartition]) -> list[TopicPartition]:
+        """Return the partitions that have not arrived, and of which nothing of ours is under way:
+        their topic is gone, or they do not move, or somebody else moves them, and all calls were
+        answered.
         """
-        at_rest = []
-        for tp, submission in self.submissions.items():
-            partition = self.partitions.get(tp)
-            is_moving = partition is not None and partition.reassignment is not None
-            if submission.done_at is None and not submission.may_come_late and not is_moving:
-                at_rest.append(tp)
-        return at_rest
+        return [
+            tp
+            for tp, submission in self.submissions.items()
+            if submission.done_at is None
+            and not submission.may_come_late
+            and tp not in ours_in_flight
+        ]
 
     def is_order_of_a_cancel(self, move: Move) -> bool:
         """Return whether a cancel of this run may have left the order of a cancelled move.
@@ -330,44 +334,40 @@ def _state_of_reassignment(
     Somebody who takes [4, 2, 3] back to [1, 2, 3] while 4 is added makes a reassignment that never
     ends, too; it is theirs to cancel.
     """
-    if submission is None or submission.is_over:
+    if submission is None:
         return MoveState.FOREIGN
+    is_late = submission.may_have_asked_for(reassignment.target)
+    if submission.is_over:
+        return MoveState.STUCK if is_late else MoveState.FOREIGN
     targets = reassignment_targets(move)
     if not set(reassignment.adding) & set(reassignment.removing):
         if reassignment.target in targets:
             return MoveState.MOVING
-        is_late = submission.may_have_asked_for(reassignment.target)
         return MoveState.STUCK if is_late else MoveState.FOREIGN
     # Rows of earlier releases do not tell the target.
     is_ours = reassignment.target in (*targets, submission.target or move.replicas_before)
-    return MoveState.STUCK if is_ours else MoveState.FOREIGN
+    return MoveState.STUCK if is_ours or is_late else MoveState.FOREIGN
+
+
+def _state_after_arrival(
+    move: Move, replicas: tuple[int, ...], submission: Submission
+) -> MoveState:
+    """Return the state of a partition that had arrived and has other replicas now: a late call took
+    it back, the cancel of one left its order, or somebody moved it again.
+    """
+    if submission.may_have_asked_for(replicas):
+        return MoveState.PENDING
+    arrived_at = submission.done_at or submission.submitted_at
+    was_cancelled = submission.submitted_at >= arrived_at
+    is_out_of_order = set(replicas) == set(move.replicas_after)
+    return MoveState.CANCELLED if was_cancelled and is_out_of_order else MoveState.DRIFTED
 
 
 def _came_late(reassignment: Reassignment | None, submission: Submission | None) -> bool:
     """Return whether it goes where a call without an answer wanted it."""
-    if reassignment is None or submission is None or submission.is_over:
+    if reassignment is None or submission is None:
         return False
     return submission.may_have_asked_for(reassignment.target)
-
-
-def changes_replica_set(move: Move) -> bool:
-    """Return whether replicas are added or removed; otherwise only order or leader change."""
-    return set(move.replicas_before) != set(move.replicas_after)
-
-
-def is_between_targets(move: Move, replicas: tuple[int, ...]) -> bool:
-    """Return whether these are the replicas of two successive targets of the move together.
-
-    A partition has them only while it is reassigned (KIP-455): (1, 5, 3) and (4, 5, 3) give
-    {1, 3, 4, 5}.
-    """
-    if replicas in (move.replicas_before, move.replicas_after):
-        return False
-    known_sets = [set(target) for target in (move.replicas_before, *reassignment_targets(move))]
-    present = set(replicas)
-    if present in known_sets:
-        return False
-    return any(present == earlier | later for earlier, later in pairwise(known_sets))
 
 
 def moves_by_state(moves: Iterable[Move], observation: Observation) -> dict[MoveState, list[Move]]:
@@ -380,12 +380,17 @@ def moves_by_state(moves: Iterable[Move], observation: Observation) -> dict[Move
 def partitions_in_order(
     moves: Iterable[Move], observation: Observation
 ) -> Iterator[TopicPartition]:
-    """Yield the submitted partitions of which nothing is under way, in an order of the plan."""
+    """Yield the submitted partitions of which nothing is under way, in an order of the plan, and
+    those that somebody else moves.
+    """
     for move in moves:
         partition = observation.partitions.get(move.topic_partition)
-        if partition is None or partition.reassignment is not None:
+        if partition is None or move.topic_partition not in observation.submissions:
             continue
-        if move.topic_partition not in observation.submissions:
-            continue
-        if partition.description.replicas in (move.replicas_before, *reassignment_targets(move)):
+        if partition.reassignment is not None:
+            is_in_order = observation.state_of(move) is MoveState.FOREIGN
+        else:
+            orders = (move.replicas_before, *reassignment_targets(move))
+            is_in_order = partition.description.replicas in orders
+        if is_in_order:
             yield move.topic_partition

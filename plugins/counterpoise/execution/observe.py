@@ -18,7 +18,6 @@ from counterpoise.execution.observation import (
     ClusterConditions,
     Observation,
     ObservedPartition,
-    is_between_targets,
 )
 from counterpoise.execution.readings import Copies, read_log_dirs, read_versions
 from counterpoise.execution.throttling.targets import Configs, broker_resource
@@ -39,7 +38,7 @@ from counterpoise.model.kafka import (
     TopicDescription,
 )
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.reassignment_targets import reassignment_targets
+from counterpoise.model.reassignment_targets import is_between_targets, reassignment_targets
 from counterpoise.model.run import Submission
 from counterpoise.model.run_progress import RunProgress, VersionReading
 

@@ -28,12 +28,14 @@ from counterpoise.execution.throttling.targets import (
     missing_changes,
     removed_by_others,
     wanted_throttles,
+    without_own_rates,
 )
 from counterpoise.execution.waits import (
     DECIDED,
     NO_CANCEL_EFFECT,
     NO_PROGRESS,
     NO_RUN_PROGRESS,
+    UNTHROTTLED,
 )
 from counterpoise.execution.waits_for_cluster import name_of_slowed
 from counterpoise.model.calendar import rate_at
@@ -71,7 +73,8 @@ def update_progress(
     rate = rate_in_force(observation, limits, wanted_rate or approved_rate, back_off.level)
     throttles = wanted_throttles(moving, base.rate_bytes_per_second or rate)
     missing = missing_changes(throttles, observation.configs, observation.touched_keys)
-    removed = removed_by_others(missing, observation.touched_keys, observation.configs)
+    unlimited = without_own_rates(missing, observation.touched_keys, observation.configs)
+    removed = removed_by_others(unlimited, observation.touched_keys, observation.configs)
     is_lowered = rate < approved_rate
     links, counted_copies = find_links(base, observation, moving, is_lowered=is_lowered)
     arrived_bytes = {str(m.topic_partition): _arrived_bytes(m, observation, base) for m in moving}
@@ -88,9 +91,10 @@ def update_progress(
         has_isr_loss=back_off.has_isr_loss,
         isr_loss_changed_at=back_off.changed_at,
         throttle_gaps=base.throttle_gaps + (bool(removed) and not base.unthrottled_observations),
-        unthrottled_observations=base.unthrottled_observations + 1 if missing else 0,
+        unthrottled_observations=base.unthrottled_observations + 1 if unlimited else 0,
         is_cancelling=base.is_cancelling,
-        conditions_since=find_conditions(base, by_state, observation),
+        conditions_since=find_conditions(base, by_state, observation)
+        | since(base, [UNTHROTTLED] if unlimited else [], observation.observed_at),
         under_replicated_at_start=base.under_replicated_at_start,
         unavailable_at_start=base.unavailable_at_start,
         readings=replace(kept_readings(observation), best=best, counted_copies=counted_copies),

@@ -29,6 +29,7 @@ NO_PROGRESS: Final = "nothing moves"
 NO_RUN_PROGRESS: Final = "the run makes no progress"
 NO_EFFECT: Final = "changes have no effect"
 NO_CANCEL_EFFECT: Final = "cancels have no effect"  # whatever else goes on meanwhile
+UNTHROTTLED: Final = "copies lack their throttle"
 _FROZEN_AT: Final = "frozen at "
 _RESTARTS_IN_A_ROW: Final = 10  # that a run waits out, each as long as its patience allows
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from counterpoise.ledger.run_states import add_event
 from counterpoise.ledger.schema import elections, events, late_calls, moves
-from counterpoise.ledger.statements import PROGRESS, UNFINISHED
+from counterpoise.ledger.statements import NOT_OVER_IN_RUN, PROGRESS
 from counterpoise.ledger.step import Step, held_step
 from counterpoise.ledger.submissions import read_submission
 from counterpoise.ledger.touched import read_pending_restores, read_touched_keys
@@ -69,10 +69,12 @@ class Journal:
             return connection.scalar(query) is not None
 
     def unfinished_submissions(self) -> dict[TopicPartition, Submission]:
-        """Return what was submitted last of each partition that was not observed to be done."""
+        """Return what was submitted last of each partition that was not observed to be done, or of
+        which a call may still come.
+        """
         of_run = {"this_run": self.run_id}
         with self._transactions.reading() as connection:
-            return self._submissions(connection.execute(UNFINISHED, of_run))
+            return self._submissions(connection.execute(NOT_OVER_IN_RUN, of_run))
 
     def finished(self) -> set[TopicPartition]:
         """Return the partitions whose moves were observed to be done."""

@@ -166,6 +166,8 @@ moves = sa.Table(
     # When the run ended with nothing of it under way, and its replicas in an order of the plan's;
     # null again when it is submitted again.
     sa.Column("in_order_at", UtcDateTime),
+    # Of earlier calls that nobody has answered either, like "1,5,3;4,5,3".
+    sa.Column("open_targets", sa.Text),
 )
 
 elections = sa.Table(

@@ -35,7 +35,9 @@ IN_FLIGHT_ELSEWHERE: Final = (
     .join(runs, pulses.c.run_id == runs.c.run_id)
     .where(runs.c.state.in_(UNDER_WAY_STATES), runs.c.run_id != _THIS_RUN)
 )
-UNFINISHED: Final = sa.select(moves).where(moves.c.run_id == _THIS_RUN, moves.c.done_at.is_(None))
+# Of moves: not observed to be done, or a call may still come.
+NOT_OVER: Final = moves.c.done_at.is_(None) | moves.c.asked_broker_id.is_not(None)
+NOT_OVER_IN_RUN: Final = sa.select(moves).where(moves.c.run_id == _THIS_RUN, NOT_OVER)
 PROGRESS: Final = sa.select(pulses.c.body, pulses.c.readings).where(pulses.c.run_id == _THIS_RUN)
 UPDATE_OF_PROGRESS: Final = (
     pulses.update()

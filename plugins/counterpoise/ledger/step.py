@@ -328,7 +328,8 @@ class Step:
     def outcomes_known(self, partitions: Iterable[TopicPartition]) -> None:
         """Record that the broker which did not answer has applied what it was sent, or lost it."""
         answered_at = sa.func.coalesce(moves.c.answered_at, self.clock())
-        self._mark_moves(partitions, {"asked_broker_id": None, "answered_at": answered_at})
+        known = dict.fromkeys(("asked_broker_id", "open_targets")) | {"answered_at": answered_at}
+        self._mark_moves(partitions, known)
 
     def at_rest(self, partitions: Iterable[TopicPartition]) -> None:
         """Record that nothing of what was submitted is under way any more: whoever moves these

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from counterpoise.ledger.schema import moves, runs
-from counterpoise.ledger.statements import named
+from counterpoise.ledger.statements import NOT_OVER, named
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.run import ANY_BROKER, LOOKED_AFTER_STATES, Submission
 
@@ -37,8 +37,8 @@ def read_submitted_by_ended_runs(
 ) -> dict[TopicPartition, str]:
     """Return the id of the ended run that last submitted each partition with this target.
 
-    Without partitions that no ended run submitted so, that had arrived there, or whose call is
-    taken for lost.
+    Without partitions that no ended run submitted so, that had arrived there and of which no call
+    is without an answer, or whose call is taken for lost.
     """
     query = (
         sa.select(moves)
@@ -47,7 +47,7 @@ def read_submitted_by_ended_runs(
             runs.c.cluster == cluster,
             runs.c.state.in_(LOOKED_AFTER_STATES),
             moves.c.topic.in_({tp.topic for tp in targets}),
-            moves.c.done_at.is_(None),
+            NOT_OVER,
         )
         .order_by(moves.c.submitted_at)
     )
@@ -55,38 +55,64 @@ def read_submitted_by_ended_runs(
     return {
         submission.topic_partition: run_id
         for run_id, submission in submitted
-        if submission.target and submission.target == targets.get(submission.topic_partition)
+        if _wants(submission, targets.get(submission.topic_partition))
     }
+
+
+def _wants(submission: Submission, target: tuple[int, ...] | None) -> bool:
+    """Return whether these replicas are what was submitted last, or what a call without an answer
+    wanted.
+    """
+    if not target:
+        return False
+    is_the_last = submission.done_at is None and submission.target == target
+    return is_the_last or submission.may_have_asked_for(target)
 
 
 def read_submission(row: sa.Row[Any], now: datetime) -> Submission:
     """Return a row as it counts now: without a call that is taken for lost."""
-    target = None if row.target is None else tuple(map(int, filter(None, row.target.split(","))))
+    open_targets = filter(None, (row.open_targets or "").split(";"))
     submission = Submission(
         topic_partition=TopicPartition(row.topic, row.partition),
         submitted_at=row.submitted_at,
         answered_at=row.answered_at,
         done_at=row.done_at,
         asked_broker_id=row.asked_broker_id,
-        target=target,
+        target=None if row.target is None else _replicas(row.target),
         in_order_at=row.in_order_at,
+        open_targets=tuple(dict.fromkeys(map(_replicas, open_targets))),
     )
     return submission.without_lost_call(now)
+
+
+def _replicas(text: str) -> tuple[int, ...]:
+    return tuple(map(int, filter(None, text.split(","))))
 
 
 def record_submissions(
     connection: sa.Connection, run_id: str, targets: Targets, now: datetime
 ) -> None:
-    """Record that these are reassigned, or cancelled, now; who is asked is not known yet."""
-    asked = moves.c.asked_broker_id
+    """Record that these are reassigned, or cancelled, now; who is asked is not known yet.
+
+    What an earlier call wanted that nobody answered stays on record beside the new target.
+    """
+    asked, target_before = moves.c.asked_broker_id, moves.c.target
+    new_target = sa.bindparam("new_target", type_=sa.Text)
     has_no_answer = moves.c.answered_at.is_(None) & asked.is_(None)
+    is_open = (has_no_answer | asked.is_not(None)) & (target_before != "")
+    with_target_before = sa.func.coalesce(moves.c.open_targets + ";", "") + target_before
     update = _update_of_a_move(
         run_id,
         submitted_at=now,
         answered_at=None,
+        done_at=sa.case((new_target.is_not(None), None), else_=moves.c.done_at),
         in_order_at=None,
         asked_broker_id=sa.case((has_no_answer, ANY_BROKER), else_=asked),
-        target=sa.func.coalesce(sa.bindparam("new_target"), moves.c.target),
+        target=sa.func.coalesce(new_target, target_before),
+        open_targets=sa.case(
+            (is_open & (new_target != target_before), with_target_before),
+            else_=moves.c.open_targets,
+        ),
     )
     new_rows = []
     for tp, target in targets.items():
@@ -121,6 +147,7 @@ def close_late_calls(
         "asked_broker_id": None,
         "answered_at": sa.func.coalesce(moves.c.answered_at, now),
         "target": "",
+        "open_targets": None,
     }
     values = {name: sa.case((is_last, value), else_=moves.c[name]) for name, value in after.items()}
     mark_submissions(connection, run_id, partitions, values)

@@ -1,11 +1,15 @@
 """The reassignments that one move consists of: one new replica at a time.
 
-    reassignment_targets(move)    # (1, 2, 3) -> (4, 5, 3): ((1, 5, 3), (4, 5, 3))
+    reassignment_targets(move)            # (1, 2, 3) -> (4, 5, 3): ((1, 5, 3), (4, 5, 3))
+    changes_replica_set(move)             # not order or leader alone
+    is_between_targets(move, replicas)    # as only while it is reassigned
 
 Several new replicas at once would all read from the same leader (cruise-control#2359), and a
 partition that drops a replica before it adds one has fewer copies than it should. Within one
 reassignment Kafka itself adds before it drops (KIP-455).
 """
+
+from itertools import pairwise
 
 from counterpoise.model.plan import Move
 
@@ -36,3 +40,23 @@ def reassignment_targets(move: Move) -> tuple[tuple[int, ...], ...]:
             replicas.append(new_broker_id)
         targets.append(tuple(replicas))
     return (*targets, move.replicas_after)
+
+
+def changes_replica_set(move: Move) -> bool:
+    """Return whether replicas are added or removed; otherwise only order or leader change."""
+    return set(move.replicas_before) != set(move.replicas_after)
+
+
+def is_between_targets(move: Move, replicas: tuple[int, ...]) -> bool:
+    """Return whether these are the replicas of two successive targets of the move together.
+
+    A partition has them only while it is reassigned (KIP-455): (1, 5, 3) and (4, 5, 3) give
+    {1, 3, 4, 5}.
+    """
+    if replicas in (move.replicas_before, move.replicas_after):
+        return False
+    known_sets = [set(target) for target in (move.replicas_before, *reassignment_targets(move))]
+    present = set(replicas)
+    if present in known_sets:
+        return False
+    return any(present == earlier | later for earlier, later in pairwise(known_sets))

@@ -170,6 +170,8 @@ class Submission:
     target: tuple[int, ...] | None = None
     # Since the run ended with nothing of it under way, and its replicas in an order of the plan.
     in_order_at: datetime | None = None
+    # Those of earlier calls that nobody has answered either.
+    open_targets: tuple[tuple[int, ...], ...] = ()
 
     @property
     def may_come_late(self) -> bool:
@@ -188,7 +190,9 @@ class Submission:
 
     @property
     def is_over(self) -> bool:
-        """Return whether whoever moves the partition now is somebody else."""
+        """Return whether whoever moves the partition now is somebody else, unless it goes where a
+        call without an answer wants it.
+        """
         return self.done_at is not None or self.is_at_rest
 
     def without_lost_call(self, now: datetime) -> "Submission":
@@ -200,11 +204,13 @@ class Submission:
         # A worker of an earlier release may have submitted it again since.
         if now - max(self.in_order_at, self.submitted_at) < LOST_AFTER:
             return self
-        return replace(self, answered_at=self.in_order_at, asked_broker_id=None, target=())
+        return replace(
+            self, answered_at=self.in_order_at, asked_broker_id=None, target=(), open_targets=()
+        )
 
     def may_have_asked_for(self, target: tuple[int, ...]) -> bool:
         """Return whether a call that nobody answered wanted these replicas."""
-        return self.may_come_late and self.target == target
+        return self.may_come_late and target in (self.target, *self.open_targets)
 
 
 @dataclass(frozen=True, slots=True)

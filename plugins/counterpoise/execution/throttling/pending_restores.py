@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Final
 from counterpoise.execution.decision_inputs import QUIET_SECONDS
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.recorded_calls import RecordedCalls
-from counterpoise.execution.throttling.restore import restored_value, restoring_change
+from counterpoise.execution.throttling.restore import (
+    restored_value,
+    restoring_change,
+    unseen_change,
+)
 from counterpoise.execution.throttling.targets import (
     Configs,
     dynamic_value,
@@ -23,6 +27,7 @@ from counterpoise.execution.throttling.targets import (
     list_entries,
 )
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
+from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, LOST_AFTER, TouchedKey
 from counterpoise.model.words import pluralize
 
@@ -54,17 +59,20 @@ def restore_pending(
     changes = tuple(
         (touched, change)
         for touched in keys
-        if not is_topic_gone(touched, topic_ids) and (change := restoring_change(touched, configs))
+        if not is_topic_gone(touched, topic_ids) and (change := _change_of(touched, configs))
     )
     if changes:
-        RecordedCalls(admin, journal, is_repeated=True).restore(changes, step)
+        results = RecordedCalls(admin, journal, is_repeated=True).restore(changes, step)
+        accepted = frozenset(results.accepted)
+        unrestored = (touched for touched, _ in changes if touched.restored_at is None)
+        step.restoring_answered(t for t in unrestored if t.resource in accepted)
         configs = _read_keys(admin, keys)
         keys = [touched for touched in journal.touched() if is_pending_restore(touched)]
     as_it_should_be = [
         touched
         for touched in keys
         if is_topic_gone(touched, topic_ids)
-        or (touched.resource in configs and restoring_change(touched, configs) is None)
+        or (touched.resource in configs and _change_of(touched, configs) is None)
     ]
     mark_restored(step, as_it_should_be, configs, topic_ids, journal.pending_restores())
     restored = [touched for touched in as_it_should_be if touched.restored_at is None]
@@ -82,6 +90,16 @@ def restore_pending(
     unregistered = [t for t in keys if _is_unregistered(t, cluster.registered_broker_ids)]
     step.clear_unanswered_calls(unregistered)
     return tuple(restored), tuple(pending)
+
+
+def _change_of(touched: TouchedKey, configs: Configs) -> ConfigChange | None:
+    """Return the change that restores a key; None where nothing of ours is in it, nor may be unseen
+    in one that was never restored.
+    """
+    change = restoring_change(touched, configs)
+    if change is None and touched.restored_at is None:
+        return unseen_change(touched, configs)
+    return change
 
 
 def _explained(touched: TouchedKey, registered: frozenset[int] | None, step: "Step") -> TouchedKey:

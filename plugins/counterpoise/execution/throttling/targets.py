@@ -218,6 +218,22 @@ def _is_right_rate(value: str | None, rate: int, touched: TouchedKey | None) -> 
     return int(value) == rate if is_ours else int(value) <= rate
 
 
+def without_own_rates(
+    changes: Iterable[ConfigChange], touched_keys: Iterable[TouchedKey], configs: Configs
+) -> tuple[ConfigChange, ...]:
+    """Return the missing changes but for rates that follow others of this run: copies are throttled
+    by the former one until a broker shows the new one.
+    """
+    own_keys = (touched for touched in touched_keys if touched.restored_at is None)
+    written = {touched.resource_key: list_entries(touched.written_value) for touched in own_keys}
+
+    def has_own_rate(change: ConfigChange) -> bool:
+        present = dynamic_value(configs, *change.resource_key)
+        return change.key in RATE_KEYS and present in written.get(change.resource_key, ())
+
+    return tuple(change for change in changes if not has_own_rate(change))
+
+
 def removed_by_others(
     changes: Iterable[ConfigChange], touched_keys: Iterable[TouchedKey], configs: Configs
 ) -> tuple[ConfigChange, ...]:
