@@ -2,13 +2,16 @@
 doing, or for restored.
 """
 
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from counterpoise.errors import HaltedError
+from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
 from counterpoise.model.request import Goal, PlanRequest
@@ -20,7 +23,9 @@ from tests.support.runs import (
     FOUR_BROKERS,
     SKEWED,
     SimulatedRun,
+    at_broker,
     own_configs,
+    restore_pending_keys,
     times_submitted,
 )
 
@@ -155,3 +160,100 @@ def test_an_order_that_no_broker_shows_yet_is_not_sent_twice(
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
     assert set(times_submitted(run.cluster).values()) == {1}
+
+
+class OneBrokerBehind:
+    """Broker 4 shows each change of its own configs a second after it was accepted."""
+
+    def __init__(self, kafka: SimulatedCluster, seconds: float = 1.0) -> None:
+        self._kafka, self._seconds = kafka, seconds
+        self._shown: list[tuple[float, dict[str, str]]] = [(0.0, {})]
+        self._lock = threading.Lock()  # brokers are read side by side
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kafka, name)
+
+    def describe_configs(self, resources: Any, keys: Any, **more: Any) -> Any:
+        with self._lock:
+            return self._described(resources, keys, **more)
+
+    def _described(self, resources: Any, keys: Any, **more: Any) -> Any:
+        own = self._kafka.configs.dynamic
+        now = dict(own.get(at_broker(4), {}))
+        if now != self._shown[-1][1]:
+            self._shown.append((self._kafka.now, now))
+        old = [values for since, values in self._shown if since + self._seconds <= self._kafka.now]
+        present = own.get(at_broker(4))
+        own[at_broker(4)] = old[-1] if old else {}
+        try:
+            return self._kafka.describe_configs(resources, keys, **more)
+        finally:
+            if present is None:
+                del own[at_broker(4)]
+            else:
+                own[at_broker(4)] = present
+
+
+@pytest.mark.parametrize("seconds", [0.2, 0.4, 1.0])
+def test_a_change_of_rate_that_a_broker_shows_a_moment_later_does_not_halt_the_run(
+    tmp_path: Path, seconds: float
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    behind: Any = OneBrokerBehind(run.cluster, seconds)
+    driver = run.driver(behind)
+    run.until_moving(driver)
+    run.cluster.advance(2)
+    run.ask(Control.RATE, rate_bytes_per_second=500_000)
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE, run.run.reason
+
+
+class Refusing:
+    """The cluster for an operator who may not change configs any more."""
+
+    def __init__(self, kafka: SimulatedCluster) -> None:
+        self._kafka = kafka
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kafka, name)
+
+    def alter_configs(self, changes: Any, **_: Any) -> CallResults[ConfigResource]:
+        refused = dict.fromkeys((c.resource for c in changes), "CLUSTER_AUTHORIZATION_FAILED")
+        return CallResults((), refused)
+
+
+class JustWoken(Refusing):
+    """Broker 4, which is asked, was frozen before the run began, and has not caught up yet."""
+
+    def describe_configs(self, resources: Any, keys: Any, **more: Any) -> Any:
+        present = self._kafka.configs.dynamic
+        self._kafka.configs.dynamic = {
+            resource: values
+            for resource, values in present.items()
+            if resource.is_broker and resource != at_broker(4)
+        }
+        try:
+            return self._kafka.describe_configs(resources, keys, **more)
+        finally:
+            self._kafka.configs.dynamic = present
+
+    def alter_configs(self, changes: Any, **more: Any) -> CallResults[ConfigResource]:
+        return self._kafka.alter_configs(changes, **more)
+
+
+def test_a_pending_restore_is_not_taken_for_done_before_a_change_was_answered(
+    tmp_path: Path,
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.until_moving(run.driver())
+    run.ask(Control.CANCEL)
+    refusing: Any = Refusing(run.cluster)
+    with pytest.raises(HaltedError):
+        run.driver(refusing).step()
+    assert run.end(run.driver(refusing)) is RunState.HALTED, "it gave up"
+    assert own_configs(run.cluster)
+    woken: Any = JustWoken(run.cluster)
+    restore_pending_keys(run.ledger, woken, run.run)
+    run.cluster.advance(900)
+    run.restore_pending()
+    assert own_configs(run.cluster) == {}

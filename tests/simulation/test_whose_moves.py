@@ -56,13 +56,6 @@ def cancelled(run: SimulatedRun) -> None:
     assert run.end(run.driver()) is RunState.HALTED
 
 
-def approve_newer_plan(run: SimulatedRun, plan: RebalancePlan) -> None:
-    """Go on with a run of another plan."""
-    run.plan = plan
-    run.run_id = run.ledger.propose(plan, "plans/y.json", requested_by="alice").run_id
-    run.ledger.record_decision(run.approval())
-
-
 def test_a_move_that_arrived_and_is_moved_back_by_somebody_is_not_done_again(
     tmp_path: Path,
 ) -> None:
@@ -126,7 +119,7 @@ def test_a_late_move_of_an_earlier_run_is_cancelled_and_the_newer_one_goes_on(
     cancelled(run)
     with run.ledger.journal(earlier).step() as step:
         step.submitting({late.topic_partition: late.replicas_after})  # no answer came
-    approve_newer_plan(run, plan_of(move("orders-0", "1 2 3", "1 4 3", size=3_000_000), SECOND))
+    run.go_on_with(plan_of(move("orders-0", "1 2 3", "1 4 3", size=3_000_000), SECOND))
     run.driver().open()
     run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
     run.repeat(run.driver().step)
@@ -151,7 +144,7 @@ def replaced_by_a_late_move(folder: Path) -> SimulatedRun:
     with run.ledger.journal(run.run_id).step() as step:
         step.submitting({late.topic_partition: late.replicas_after})
         step.unanswered([late.topic_partition], 3)
-    approve_newer_plan(run, plans[1])
+    run.go_on_with(plans[1])
     run.until_moving(run.driver())
     run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
     return run
@@ -281,7 +274,7 @@ def test_a_partition_that_somebody_moves_back_is_no_late_move_of_a_run_that_was_
     first = FIRST.topic_partition
     run.cluster.alter_reassignments({first: (4, 3, 2)})
     run.cluster.advance(60)
-    approve_newer_plan(run, plan_of(OTHER))
+    run.go_on_with(plan_of(OTHER))
     run.until_moving(run.driver())
     run.cluster.alter_reassignments({first: FIRST.replicas_before})
     theirs = run.cluster.list_reassignments()[first]
@@ -306,7 +299,7 @@ def test_somebody_elses_move_a_month_after_a_lost_call_is_not_cancelled(
         run.until_moving(run.driver())
     cancelled(run)
     run.cluster.advance(30 * 86_400)
-    approve_newer_plan(run, plan_of(OTHER))
+    run.go_on_with(plan_of(OTHER))
     run.until_moving(run.driver())
     partition = FIRST.topic_partition
     run.cluster.alter_reassignments({partition: FIRST.replicas_after})
@@ -412,7 +405,7 @@ def beside_lost_calls(run: SimulatedRun, *asked: int) -> None:
         for broker_id in asked:
             step.submitting({OTHER.topic_partition: OTHER.replicas_after})
             step.unanswered([OTHER.topic_partition], broker_id)
-    approve_newer_plan(run, plan_of(FIRST))
+    run.go_on_with(plan_of(FIRST))
     run.rate = 1_000  # it takes most of an hour
     run.until_moving(run.driver())
 

@@ -142,6 +142,12 @@ class SimulatedRun:
         self.repeat(driver.settle_step)
         return self.run.state
 
+    def go_on_with(self, plan: RebalancePlan) -> None:
+        """Approve another plan of the same cluster: what is done now is done in a run of that."""
+        self.plan = plan
+        self.run_id = self.ledger.propose(plan, "plans/y.json", requested_by="alice").run_id
+        self.ledger.record_decision(self.approval())
+
     def ask(self, control: Control, *, why: str = "because", **more: Any) -> None:
         """Request something of the run; of its cluster when it is a freeze."""
         concerned = None if control in (Control.FREEZE, Control.UNFREEZE) else self.run_id
