@@ -64,8 +64,7 @@ def restore_pending(
     if changes:
         results = RecordedCalls(admin, journal, is_repeated=True).restore(changes, step)
         accepted = frozenset(results.accepted)
-        unrestored = (touched for touched, _ in changes if touched.restored_at is None)
-        step.restoring_answered(t for t in unrestored if t.resource in accepted)
+        step.restoring_answered(t for t, _ in changes if t.resource in accepted)
         configs = _read_keys(admin, keys)
         keys = [touched for touched in journal.touched() if is_pending_restore(touched)]
     as_it_should_be = [
