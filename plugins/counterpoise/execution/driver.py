@@ -318,12 +318,13 @@ class Driver:
         run_progress = inputs.run_progress
         waits_for = command.in_words if isinstance(command, Wait) else ""
         cancels = isinstance(command, Halt) and command.cancels
+        is_cancelled = inputs.observation.active_requests.cancelled is not None
         step.update_progress(
             replace(
                 run_progress,
                 waits_for=command.reason if isinstance(command, Halt) else waits_for,
                 conditions_since=inputs.conditions_after(reason_to_wait(command)),
-                is_cancelling=run_progress.is_cancelling or cancels,
+                is_cancelling=run_progress.is_cancelling or cancels or is_cancelled,
             )
         )
         if previous is None:
