@@ -120,9 +120,13 @@ class CommandExecutor:
 
     def record_once(self, kind: str, text: str, step: "Step") -> None:
         """Record an event unless this run has recorded the same before."""
-        events = self._journal.events()
-        if not any(event.kind == kind and event.text == text for event in events):
+        if not self.has_recorded(kind, text):
             self.record_event(kind, text, step)
+
+    def has_recorded(self, kind: str, text: str | None = None) -> bool:
+        """Return whether this run has recorded an event of this kind, with this text."""
+        events = (event for event in self._journal.events() if event.kind == kind)
+        return any(text in (None, event.text) for event in events)
 
     def _throttle(
         self, command: Throttle, observation: Observation, rate: int, step: "Step"

@@ -58,12 +58,7 @@ from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
-from counterpoise.model.run import (
-    UNDER_WAY_STATES,
-    LateCall,
-    Run,
-    RunState,
-)
+from counterpoise.model.run import UNDER_WAY_STATES, LateCall, Run, RunState
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.words import join_names
 
@@ -382,7 +377,9 @@ class Driver:
         unrestored = [t for t in observation.touched_keys if t.restored_at is None]
         restored = [touched for touched in unrestored if touched not in pending_restores]
         pending = self._journal.pending_restores()
-        state, reason = end_state(self._plan, observation, self._run().reason, finish)
+        was_done = self._executor.has_recorded(RunState.DONE)
+        halted = self._run().reason
+        state, reason = end_state(self._plan, observation, halted, finish, was_done=was_done)
         with step.together():
             configs, topic_ids = observation.configs, observation.topic_ids
             mark_restored(step, restored, configs, topic_ids, pending)
