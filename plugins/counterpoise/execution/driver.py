@@ -176,7 +176,7 @@ class Driver:
             elif run.state is not RunState.SETTLING:
                 return None
             if late_calls := self._journal.late_calls():
-                step.reopen_keys()
+                self._executor.reopen_keys(late_calls[-1], step)
             inputs, command = self._decide(settle_command, step)
             if isinstance(command, Finish):
                 return self._close(inputs, command, late_calls, step)
