@@ -34,6 +34,7 @@ from counterpoise.model.run_progress import RunProgress
 # A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends
 # after 9 s by default.
 QUIET_SECONDS: Final = 30.0
+_TO_COME: Final = (MoveState.PENDING, MoveState.CANCELLED)
 # Of one change after another, without a wait.
 _OF_CHANGES: Final = (f"{DECIDED}{NO_EFFECT}", f"{DECIDED}{NO_CANCEL_EFFECT}")
 
@@ -94,7 +95,7 @@ class DecisionInputs:
 
     @property
     def pending(self) -> list[Move]:
-        return self.moves_in(MoveState.PENDING, MoveState.CANCELLED)
+        return self.moves_in(*_TO_COME)
 
     def moves_in(self, *states: MoveState) -> list[Move]:
         return [move for state in states for move in self.by_state[state]]
@@ -123,7 +124,14 @@ class DecisionInputs:
     def throttles_for(
         self, moves: Iterable[Move], remaining: Iterable[Move] = ()
     ) -> WantedThrottles:
-        rate, cordoned = self.run_progress.rate_bytes_per_second, self.plan.cordoned_broker_ids
+        """Return the throttles for moves in flight, or about to be, and for those to come.
+
+        Brokers stay cordoned as long as any move is to come, also while nothing may move: a topic
+        that is made meanwhile is not in the plan.
+        """
+        moves, rate = tuple(moves), self.run_progress.rate_bytes_per_second
+        is_any_left = moves or any(self.by_state[state] for state in _TO_COME)
+        cordoned = self.plan.cordoned_broker_ids if is_any_left else ()
         return wanted_throttles(moves, rate, remaining, cordoned)
 
     def missing_changes(self, throttles: WantedThrottles) -> tuple[ConfigChange, ...]:
