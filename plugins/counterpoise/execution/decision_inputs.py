@@ -20,10 +20,10 @@ from counterpoise.execution.waits import (
     DECIDED,
     NO_CANCEL_EFFECT,
     NO_EFFECT,
-    NO_PROGRESS,
     NO_RUN_PROGRESS,
     WaitReason,
     WithoutEffect,
+    is_wanted,
 )
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
@@ -74,7 +74,7 @@ class DecisionInputs:
 
         As long as the run makes no progress, other reasons go on lasting: a run that waits for one
         thing and another in turn has an end, too. While somebody wants it to wait, and nothing is
-        in flight, it need not make any.
+        in flight, it need not make any, and needs no broker: only what is wanted goes on lasting.
         """
         lasting, now = self.run_progress.conditions_since, self.observation.observed_at
         kept = without_changes(lasting)
@@ -85,8 +85,7 @@ class DecisionInputs:
         if isinstance(reason, WithoutEffect):  # of cancels, and of what is sent between them
             kept |= {name: lasting[name] for name in _OF_CHANGES if name in lasting}
         if reason.is_wanted and not self.moving:
-            kept.pop(NO_PROGRESS, None)
-            kept.pop(NO_RUN_PROGRESS, None)
+            kept = {name: at for name, at in kept.items() if is_wanted(name)}
         return kept | {name: lasting.get(name, now) for name in reason.kept_names}
 
     @property
