@@ -307,7 +307,7 @@ def test_an_emergency_stop_says_what_the_cluster_does_not_let_cancel(
         patch.setattr(kafka, "alter_reassignments", refused)
         stopped = shell.type("stop", "--from-plan", path, "--cluster", "demo")
     assert stopped.code == 1
-    assert "4 partitions are still in flight, under the throttle: orders-" in stopped.out
+    assert "4 partitions are still in flight, throttled as before: orders-" in stopped.out
     assert "nothing of the plan is in flight" not in stopped.out
     assert kafka.list_reassignments() and own_configs(kafka)
 

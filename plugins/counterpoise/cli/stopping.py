@@ -206,7 +206,7 @@ def _in_flight_text(stopped: "Stopped") -> str:
     names = join_names([move.topic_partition for move in stopped.in_flight])
     are = pluralize(len(stopped.in_flight), "partition is", "partitions are")
     return (
-        f"{are} still in flight, under the throttle: {names}; the cluster refused to cancel that. "
+        f"{are} still in flight, throttled as before: {names}; the cluster refused to cancel that. "
         "Correct the cause that is named above, then run the same command again"
     )
 

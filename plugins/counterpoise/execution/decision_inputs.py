@@ -55,6 +55,7 @@ class DecisionInputs:
     limits: MovementPolicy
     fleet_max_moves_in_flight: int | None = None
     max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL
+    sets_throttles: bool = True  # otherwise it only takes them back
 
     def is_over(self, reason: WaitReason) -> bool:
         """Return whether a reason to wait has lasted for longer than its patience."""
@@ -134,6 +135,10 @@ class DecisionInputs:
         return wanted_throttles(moves, rate, remaining, cordoned)
 
     def missing_changes(self, throttles: WantedThrottles) -> tuple[ConfigChange, ...]:
-        """Return the changes after which these throttles are in force; () when they are."""
+        """Return the changes after which these throttles are in force; () when they are, or where
+        none is set.
+        """
+        if not self.sets_throttles:
+            return ()
         observation = self.observation
         return missing_changes(throttles, observation.configs, observation.touched_keys)

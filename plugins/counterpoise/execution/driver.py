@@ -82,6 +82,7 @@ class ExecutionOptions:
     max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL  # that the provider allows
     max_rate_bytes_per_second: int | None = None  # that a request may set
     approved_at: datetime | None = None  # None: whenever that was, it was before all requests
+    sets_throttles: bool = True  # otherwise it only takes them back
 
 
 class Driver:
@@ -269,6 +270,7 @@ class Driver:
             limits=options.limits,
             fleet_max_moves_in_flight=options.fleet_max_moves_in_flight,
             max_partitions_per_call=options.max_partitions_per_call,
+            sets_throttles=options.sets_throttles,
         )
 
     def _observe(self, previous: RunProgress | None) -> Observation:

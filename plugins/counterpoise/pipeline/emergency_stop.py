@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # With brokers that do not respond: a person waits for the end.
 _PATIENCE: Final = timedelta(minutes=2)
+_NO_RATE: Final = 1  # bytes per second: a run has one, and this one sets none
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ def stop_from_plan(
     """Cancel the plan's moves under way, restore replica order and configs; return what became of
     them.
 
-    This settles a run, driven from a temporary ledger. Raises WrongClusterError.
+    This settles a run, driven from a temporary ledger, which only takes throttles back: what it set
+    would be somebody else's to the ledger of the run. Raises WrongClusterError.
     """
     from counterpoise.ledger import Ledger
 
@@ -64,9 +66,10 @@ def stop_from_plan(
             options = ExecutionOptions(
                 run_id,
                 plan,
-                rate_bytes_per_second=1,
-                limits=limits,
+                _NO_RATE,
+                limits,
                 max_partitions_per_call=profile_of(provider).max_partitions_per_call,
+                sets_throttles=False,
             )
             driver = Driver(admin, ledger, options, now_utc, log)
             driver.check_cluster()
@@ -97,7 +100,7 @@ def _settling_run(ledger: "Ledger", plan: RebalancePlan) -> str:
         by="stop",
         reason="emergency stop",
         at=now,
-        rate_bytes_per_second=1,
+        rate_bytes_per_second=_NO_RATE,
         expires_at=now + timedelta(hours=1),
     )
     ledger.record_decision(approval)
