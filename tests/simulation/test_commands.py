@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -59,18 +60,18 @@ def killed_at_work(ledger: Ledger) -> object:
     return step
 
 
-def planned(shell: CommandLine) -> Path:
+def planned(shell: CommandLine, *words: str) -> Path:
     path = shell.folder / "plan.json"
-    words = ("--goal", "add-brokers", "--brokers", "3", "--out", path)
-    assert shell.type("plan", "--cluster", "demo", *words).code == 0
+    words = words or ("--goal", "add-brokers", "--brokers", "3")
+    assert shell.type("plan", "--cluster", "demo", *words, "--out", path).code == 0
     return path
 
 
 def interrupted(
-    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, *words: str
 ) -> Path:
     """A plan whose execution was interrupted while copies were in flight."""
-    path = planned(shell)
+    path = planned(shell, *words)
     assert shell.type("approve", path, *YES).code == 0
     with interrupted_while_moving(kafka):
         stopped = shell.type("execute", path)
@@ -307,9 +308,26 @@ def test_an_emergency_stop_says_what_the_cluster_does_not_let_cancel(
         patch.setattr(kafka, "alter_reassignments", refused)
         stopped = shell.type("stop", "--from-plan", path, "--cluster", "demo")
     assert stopped.code == 1
-    assert "4 partitions are still in flight, under the throttle: orders-" in stopped.out
+    assert "4 partitions are still in flight, throttled as before: orders-" in stopped.out
     assert "nothing of the plan is in flight" not in stopped.out
     assert kafka.list_reassignments() and own_configs(kafka)
+
+
+def test_an_emergency_stop_names_the_brokers_that_stay_cordoned(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quorum = kafka.current_quorum()
+    kafka.quorum = replace(quorum, nodes=quorum.nodes[:1])  # no controller on broker 2
+    drain = ("--goal", "remove-brokers", "--brokers", "2", "--cordon")
+    path = interrupted(shell, kafka, monkeypatch, *drain)
+    monkeypatch.setattr("counterpoise.pipeline.emergency_stop.time.sleep", kafka.advance)
+    stopped = shell.type("stop", "--from-plan", path, "--cluster", "demo", "--json")
+    assert stopped.code == 1
+    assert json.loads(stopped.out)["cordoned_broker_ids"] == [2]
+    assert "broker 2 stays cordoned (cordoned.log.dirs=*)" in stopped.err
+    assert "counterpoise settle PLAN" in stopped.err
+    shell.type("settle", path)
+    assert own_configs(kafka) == {}
 
 
 def test_what_the_operator_may_not_do_is_learnt_before_the_yes(

@@ -1,13 +1,16 @@
 """Runs that cordon the log dirs of the brokers they empty (KIP-1066): no cordon is left behind."""
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from counterpoise.errors import HaltedError, RefusedError
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import CORDONED_LOG_DIRS, ConfigChange, ConfigOperation
+from counterpoise.model.policy import MaintenanceWindow, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from counterpoise.planning import make_plan
@@ -81,6 +84,41 @@ def test_what_somebody_sets_meanwhile_stays(run: SimulatedRun) -> None:
         run.repeat(driver.step)
     assert run.end(driver) is RunState.HALTED
     assert cordoned(run)[1] == "/data/1"
+
+
+def one_at_a_time(run: SimulatedRun, **limits: Any) -> SimulatedRun:
+    return replace(run, limits=MovementPolicy(max_moves_in_flight=1, **limits))
+
+
+def wait_with_nothing_in_flight(run: SimulatedRun) -> None:
+    driver = run.driver()
+    for _ in range(20):
+        run.cluster.advance(driver.step() or 0)
+    assert not run.cluster.list_reassignments()
+    assert run.run.state is RunState.RUNNING
+
+
+@pytest.mark.parametrize("control", [Control.PAUSE, Control.FREEZE])
+def test_a_broker_that_is_emptied_stays_cordoned_while_the_run_is_held(
+    run: SimulatedRun, control: Control
+) -> None:
+    """A new topic that came there now would not be in the plan."""
+    run = one_at_a_time(run)
+    run.until_moving(run.driver())
+    run.ask(control, why="until tonight")
+    wait_with_nothing_in_flight(run)
+    assert own_configs(run.cluster) == {at_broker(1): {CORDONED_LOG_DIRS: "*"}}
+    run.ask(Control.RESUME if control is Control.PAUSE else Control.UNFREEZE)
+    assert run.go() is RunState.DONE
+    assert own_configs(run.cluster) == {}
+
+
+def test_it_is_cordoned_before_the_first_maintenance_window_opens(run: SimulatedRun) -> None:
+    in_an_hour = MaintenanceWindow("0 13 * * *", timedelta(hours=1))
+    run = one_at_a_time(run, windows=(in_an_hour,))
+    run.driver().open()
+    wait_with_nothing_in_flight(run)
+    assert own_configs(run.cluster) == {at_broker(1): {CORDONED_LOG_DIRS: "*"}}
 
 
 def test_a_cancelled_run_leaves_no_cordon(run: SimulatedRun) -> None:

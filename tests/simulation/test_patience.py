@@ -2,6 +2,7 @@
 policy says; then a run halts and says why, and settling ends with its pending restores listed.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -459,6 +460,76 @@ def test_windows_that_are_shorter_than_the_patience_do_not_keep_a_lagging_replic
     with pytest.raises(HaltedError, match="nothing has changed for 15 min"):
         observe_for(run, 3600)
     assert run.end(run.driver()) is RunState.HALTED
+
+
+# -- work on a broker, for which the run waits with nothing in flight
+
+
+ONE_AT_A_TIME = MovementPolicy(max_moves_in_flight=1)
+
+
+def pause(run: SimulatedRun) -> None:
+    run.ask(Control.PAUSE, why="broker 4 gets a new disk")
+
+
+def freeze(run: SimulatedRun) -> None:
+    run.ask(Control.FREEZE, why="broker 4 gets a new disk")
+
+
+def close_window(run: SimulatedRun) -> None:
+    tonight = MaintenanceWindow("0 22 * * *", timedelta(hours=8))
+    run.limits = MovementPolicy(windows=(tonight,), max_moves_in_flight=1)
+
+
+def held_beside_a_dead_broker(
+    folder: Path, hold: Callable[[SimulatedRun], None] = pause
+) -> SimulatedRun:
+    """A run that was held, with nothing in flight, for longer than a dead broker is waited for."""
+    run = SimulatedRun.make(folder, limits=ONE_AT_A_TIME)
+    run.until_moving(run.driver())
+    hold(run)
+    while run.cluster.list_reassignments():
+        run.cluster.advance(run.driver().step() or 0)
+    run.cluster.kill_broker(4)
+    observe_for(run, 1800)
+    assert run.run.state is RunState.RUNNING
+    return run
+
+
+@pytest.mark.parametrize("hold", [pause, freeze, close_window])
+def test_a_run_that_is_held_for_work_on_a_broker_does_not_halt_because_of_that(
+    tmp_path: Path, hold: Callable[[SimulatedRun], None]
+) -> None:
+    run = held_beside_a_dead_broker(tmp_path, hold)
+    run.cluster.restart_broker(4)
+    run.ask(Control.RESUME)
+    run.ask(Control.UNFREEZE)
+    run.limits = ONE_AT_A_TIME
+    run.cluster.advance(60)
+    assert run.go() is RunState.DONE
+
+
+def test_a_broker_that_is_still_dead_afterwards_has_its_whole_patience(tmp_path: Path) -> None:
+    run = held_beside_a_dead_broker(tmp_path)
+    run.ask(Control.RESUME)
+    observe_for(run, 14 * 60)
+    with pytest.raises(HaltedError, match="brokers of the plan are dead: 4"):
+        observe_for(run, 5 * 60)
+
+
+def test_what_others_use_up_is_waited_for_once_whatever_the_windows_are(tmp_path: Path) -> None:
+    """A full fleet lasts while the window is closed, or no number of nights would be the end."""
+    an_hour_in_two = MaintenanceWindow("0 */2 * * *", timedelta(hours=1))
+    limits = MovementPolicy(windows=(an_hour_in_two,), hold_patience=timedelta(hours=5))
+    run = SimulatedRun.make(tmp_path, limits=limits)
+    options = ExecutionOptions(
+        run.run_id, run.plan, run.rate, run.limits, fleet_max_moves_in_flight=0
+    )
+    driver = Driver(run.cluster, run.ledger, options, run.clock, run.log.append)
+    driver.open()
+    with pytest.raises(HaltedError, match="the fleet's max_moves_in_flight"):
+        while run.cluster.now < 7 * 3600:
+            run.cluster.advance(max(driver.step() or 0, 50.0))
 
 
 # -- changes without an effect

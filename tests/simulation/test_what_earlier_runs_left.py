@@ -379,6 +379,33 @@ def test_a_move_of_a_rejected_run_that_comes_late_is_cancelled(
         pipeline.open_run(installation, *run_of(run))
 
 
+@pytest.mark.parametrize("is_settling", [False, True], ids=["running", "settling"])
+def test_a_move_of_a_cancelled_run_that_comes_late_does_not_go_on(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_settling: bool,
+) -> None:
+    """Somebody wanted nothing of it in flight, whether it ran then or settled already."""
+    monkeypatch.setattr(time, "sleep", kafka.advance)
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    until_moving(installation, kafka, run)
+    if is_settling:
+        pipeline.settle_step(installation, run["run_id"], print)
+        controls.cancel(installation, run["run_id"], by=Person("alice"), why="month end")
+        settle(installation, kafka, run)
+    else:
+        halted(installation, kafka, run)
+    before = {tp: partition.replicas for tp, partition in kafka.partitions.items()}
+    partition = late_move(installation, kafka, run).topic_partition
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert report.late_moves == (f"{partition} (run {run['run_id']})",)
+    assert {tp: partition.replicas for tp, partition in kafka.partitions.items()} == before
+    assert own_configs(kafka) == {}
+
+
 def set_by_somebody_else(kafka: SimulatedCluster) -> None:
     kafka.alter_configs([ConfigChange(at_broker(3), FOLLOWER_RATE, ConfigOperation.SET, "777777")])
 

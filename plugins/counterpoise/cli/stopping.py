@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -27,11 +28,12 @@ from counterpoise.cli.output_files import add_output_argument, path_argument, wr
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Installation, open_address, open_installation
+from counterpoise.model.kafka import CORDONED_LOG_DIRS
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.safe_text import without_control_characters
-from counterpoise.model.words import join_names, pluralize
+from counterpoise.model.words import join_names, name_brokers, pluralize, verb
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import WatchReport
@@ -193,11 +195,17 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
         f"{_in_flight_text(stopped)}; {len(keys) - len(pending)} of {len(keys)} config keys hold "
         "nothing of the plan any more"
     )
+    if cordoned := stopped.cordoned_broker_ids:
+        log(_cordoned_text(cordoned))
     if arguments.json:
-        in_flight = [str(move.topic_partition) for move in stopped.in_flight]
-        summaries = [_key_summary(key) for key in keys]
-        print_json({"cluster": name, "keys": summaries, "in_flight": in_flight})
-    return 1 if pending or stopped.in_flight else 0
+        value = {
+            "cluster": name,
+            "keys": [_key_summary(key) for key in keys],
+            "in_flight": [str(move.topic_partition) for move in stopped.in_flight],
+            "cordoned_broker_ids": cordoned,
+        }
+        print_json(value)
+    return 1 if pending or stopped.in_flight or cordoned else 0
 
 
 def _in_flight_text(stopped: "Stopped") -> str:
@@ -206,8 +214,17 @@ def _in_flight_text(stopped: "Stopped") -> str:
     names = join_names([move.topic_partition for move in stopped.in_flight])
     are = pluralize(len(stopped.in_flight), "partition is", "partitions are")
     return (
-        f"{are} still in flight, under the throttle: {names}; the cluster refused to cancel that. "
+        f"{are} still in flight, throttled as before: {names}; the cluster refused to cancel that. "
         "Correct the cause that is named above, then run the same command again"
+    )
+
+
+def _cordoned_text(broker_ids: Sequence[int]) -> str:
+    return (
+        f"{name_brokers(broker_ids)} {verb(len(broker_ids), 'stays', 'stay')} cordoned "
+        f"({CORDONED_LOG_DIRS}=*): what was cordoned before stands in the ledger alone. When it is "
+        "back, `counterpoise settle PLAN` restores that; without it, `kafka-configs.sh --alter "
+        f"--entity-type brokers --entity-name {broker_ids[0]} --delete-config {CORDONED_LOG_DIRS}`"
     )
 
 

@@ -39,7 +39,7 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import CallResults, ConfigResource
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.model.run import TouchedKey
+from counterpoise.model.run import LateCall, TouchedKey
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
@@ -120,9 +120,22 @@ class CommandExecutor:
 
     def record_once(self, kind: str, text: str, step: "Step") -> None:
         """Record an event unless this run has recorded the same before."""
-        events = self._journal.events()
-        if not any(event.kind == kind and event.text == text for event in events):
+        if not self.has_recorded(kind, text):
             self.record_event(kind, text, step)
+
+    def has_recorded(self, kind: str, text: str | None = None) -> bool:
+        """Return whether this run has recorded an event of this kind, with this text."""
+        events = (event for event in self._journal.events() if event.kind == kind)
+        return any(text in (None, event.text) for event in events)
+
+    def reopen_keys(self, late: LateCall, step: "Step") -> None:
+        """Let every key that was restored before a late call be restored again: once for each call,
+        since a late move may be copied for hours, and keys that it does not need go back at once.
+        """
+        text = f"a {late.call} was made late (call {late.call_id}): every key is restored again"
+        if not self.has_recorded("late call", text):
+            step.reopen_keys()
+            self.record_event("late call", text, step)
 
     def _throttle(
         self, command: Throttle, observation: Observation, rate: int, step: "Step"

@@ -20,10 +20,10 @@ from counterpoise.execution.waits import (
     DECIDED,
     NO_CANCEL_EFFECT,
     NO_EFFECT,
-    NO_PROGRESS,
     NO_RUN_PROGRESS,
     WaitReason,
     WithoutEffect,
+    is_wanted,
 )
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
@@ -35,6 +35,7 @@ from counterpoise.model.run_progress import RunProgress
 # after 9 s by default.
 QUIET_SECONDS: Final = 30.0
 CANCELS_SENT: Final = f"{DECIDED}{NO_CANCEL_EFFECT}"
+_TO_COME: Final = (MoveState.PENDING, MoveState.CANCELLED)
 # Of one change after another, without a wait.
 _OF_CHANGES: Final = (f"{DECIDED}{NO_EFFECT}", CANCELS_SENT)
 
@@ -55,6 +56,7 @@ class DecisionInputs:
     limits: MovementPolicy
     fleet_max_moves_in_flight: int | None = None
     max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL
+    sets_throttles: bool = True  # otherwise it only takes them back
 
     def is_over(self, reason: WaitReason) -> bool:
         """Return whether a reason to wait has lasted for longer than its patience."""
@@ -74,7 +76,7 @@ class DecisionInputs:
 
         As long as the run makes no progress, other reasons go on lasting: a run that waits for one
         thing and another in turn has an end, too. While somebody wants it to wait, and nothing is
-        in flight, it need not make any.
+        in flight, it need not make any, and needs no broker: only what is wanted goes on lasting.
         """
         lasting, now = self.run_progress.conditions_since, self.observation.observed_at
         kept = without_changes(lasting)
@@ -85,8 +87,7 @@ class DecisionInputs:
         if isinstance(reason, WithoutEffect):  # of cancels, and of what is sent between them
             kept |= {name: lasting[name] for name in _OF_CHANGES if name in lasting}
         if reason.is_wanted and not self.moving:
-            kept.pop(NO_PROGRESS, None)
-            kept.pop(NO_RUN_PROGRESS, None)
+            kept = {name: at for name, at in kept.items() if is_wanted(name)}
         return kept | {name: lasting.get(name, now) for name in reason.kept_names}
 
     @property
@@ -95,7 +96,7 @@ class DecisionInputs:
 
     @property
     def pending(self) -> list[Move]:
-        return self.moves_in(MoveState.PENDING, MoveState.CANCELLED)
+        return self.moves_in(*_TO_COME)
 
     def moves_in(self, *states: MoveState) -> list[Move]:
         return [move for state in states for move in self.by_state[state]]
@@ -124,10 +125,21 @@ class DecisionInputs:
     def throttles_for(
         self, moves: Iterable[Move], remaining: Iterable[Move] = ()
     ) -> WantedThrottles:
-        rate, cordoned = self.run_progress.rate_bytes_per_second, self.plan.cordoned_broker_ids
+        """Return the throttles for moves in flight, or about to be, and for those to come.
+
+        Brokers stay cordoned as long as any move is to come, also while nothing may move: a topic
+        that is made meanwhile is not in the plan.
+        """
+        moves, rate = tuple(moves), self.run_progress.rate_bytes_per_second
+        is_any_left = moves or any(self.by_state[state] for state in _TO_COME)
+        cordoned = self.plan.cordoned_broker_ids if is_any_left else ()
         return wanted_throttles(moves, rate, remaining, cordoned)
 
     def missing_changes(self, throttles: WantedThrottles) -> tuple[ConfigChange, ...]:
-        """Return the changes after which these throttles are in force; () when they are."""
+        """Return the changes after which these throttles are in force; () when they are, or where
+        none is set.
+        """
+        if not self.sets_throttles:
+            return ()
         observation = self.observation
         return missing_changes(throttles, observation.configs, observation.touched_keys)

@@ -58,12 +58,7 @@ from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
-from counterpoise.model.run import (
-    UNDER_WAY_STATES,
-    LateCall,
-    Run,
-    RunState,
-)
+from counterpoise.model.run import UNDER_WAY_STATES, LateCall, Run, RunState
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.words import join_names
 
@@ -87,6 +82,7 @@ class ExecutionOptions:
     max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL  # that the provider allows
     max_rate_bytes_per_second: int | None = None  # that a request may set
     approved_at: datetime | None = None  # None: whenever that was, it was before all requests
+    sets_throttles: bool = True  # otherwise it only takes them back
 
 
 class Driver:
@@ -181,7 +177,7 @@ class Driver:
             elif run.state is not RunState.SETTLING:
                 return None
             if late_calls := self._journal.late_calls():
-                step.reopen_keys()
+                self._executor.reopen_keys(late_calls[-1], step)
             inputs, command = self._decide(settle_command, step)
             if isinstance(command, Finish):
                 return self._close(inputs, command, late_calls, step)
@@ -274,6 +270,7 @@ class Driver:
             limits=options.limits,
             fleet_max_moves_in_flight=options.fleet_max_moves_in_flight,
             max_partitions_per_call=options.max_partitions_per_call,
+            sets_throttles=options.sets_throttles,
         )
 
     def _observe(self, previous: RunProgress | None) -> Observation:
@@ -318,12 +315,13 @@ class Driver:
         run_progress = inputs.run_progress
         waits_for = command.in_words if isinstance(command, Wait) else ""
         cancels = isinstance(command, Halt) and command.cancels
+        is_cancelled = inputs.observation.active_requests.cancelled is not None
         step.update_progress(
             replace(
                 run_progress,
                 waits_for=command.reason if isinstance(command, Halt) else waits_for,
                 conditions_since=inputs.conditions_after(reason_to_wait(command)),
-                is_cancelling=run_progress.is_cancelling or cancels,
+                is_cancelling=run_progress.is_cancelling or cancels or is_cancelled,
             )
         )
         if previous is None:
@@ -381,7 +379,9 @@ class Driver:
         unrestored = [t for t in observation.touched_keys if t.restored_at is None]
         restored = [touched for touched in unrestored if touched not in pending_restores]
         pending = self._journal.pending_restores()
-        state, reason = end_state(self._plan, observation, self._run().reason, finish)
+        was_done = self._executor.has_recorded(RunState.DONE)
+        halted = self._run().reason
+        state, reason = end_state(self._plan, observation, halted, finish, was_done=was_done)
         with step.together():
             configs, topic_ids = observation.configs, observation.topic_ids
             mark_restored(step, restored, configs, topic_ids, pending)

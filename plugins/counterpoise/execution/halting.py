@@ -311,9 +311,17 @@ def _names(moves: Sequence[Move]) -> list[str]:
 
 
 def end_state(
-    plan: RebalancePlan, observation: Observation, reason: str, finish: Finish
+    plan: RebalancePlan,
+    observation: Observation,
+    reason: str,
+    finish: Finish,
+    *,
+    was_done: bool = False,
 ) -> tuple[RunState, str]:
-    """Return the state that a run ends in, and why; `reason` is why it halted."""
+    """Return the state that a run ends in, and why; `reason` is why it halted.
+
+    One that `was_done` and was settled once more is done: what others moved since is theirs.
+    """
 
     def is_as_planned(move: Move) -> bool:
         is_done = observation.state_of(move) is MoveState.DONE
@@ -327,7 +335,7 @@ def end_state(
         plan.cluster,
         waits_for_moves=bool(finish.gave_up),
     )
-    if len(unfinished) == len(gone):
+    if was_done or len(unfinished) == len(gone):
         partitions, whose = pluralize(len(gone), "partition"), verb(len(gone), "its", "their")
         skipped = f"{partitions} skipped: {whose} topic is gone" if gone else ""
         return RunState.DONE, "; ".join(filter(None, (skipped, pending, finish.gave_up)))

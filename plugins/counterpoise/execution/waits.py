@@ -30,7 +30,10 @@ NO_RUN_PROGRESS: Final = "the run makes no progress"
 NO_EFFECT: Final = "changes have no effect"
 NO_CANCEL_EFFECT: Final = "cancels have no effect"  # whatever else goes on meanwhile
 UNTHROTTLED: Final = "copies lack their throttle"
+_PAUSED_AT: Final = "paused at "
 _FROZEN_AT: Final = "frozen at "
+_DIFFERENT_VERSIONS: Final = "brokers speak different versions"
+_FLEET_IS_FULL: Final = "the moves of other clusters use up the fleet's max_moves_in_flight"
 _RESTARTS_IN_A_ROW: Final = 10  # that a run waits out, each as long as its patience allows
 
 
@@ -89,7 +92,7 @@ class Paused(WaitReason):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (f"paused at {self.request.at.isoformat()}",)
+        return (f"{_PAUSED_AT}{self.request.at.isoformat()}",)
 
     @property
     def in_words(self) -> str:
@@ -163,7 +166,7 @@ class DifferentVersions(WaitReason):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return ("brokers speak different versions",)
+        return (_DIFFERENT_VERSIONS,)
 
     @property
     def in_words(self) -> str:
@@ -189,7 +192,7 @@ class FleetIsFull(WaitReason):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return ("the moves of other clusters use up the fleet's max_moves_in_flight",)
+        return (_FLEET_IS_FULL,)
 
     @property
     def in_words(self) -> str:
@@ -322,17 +325,18 @@ def _are_moving(count: int) -> str:
 
 
 _OTHER_PATIENCES: Final[Mapping[str, str]] = {  # by a part of the name that the ledger keeps
-    "paused at ": "pause_patience",
+    _PAUSED_AT: "pause_patience",
     _FROZEN_AT: "pause_patience",
     "is slower than its producers": "pause_patience",
     "does not report its log dirs": "hold_patience",
-    "brokers speak different versions": "hold_patience",
-    "use up the fleet's max_moves_in_flight": "hold_patience",
+    _DIFFERENT_VERSIONS: "hold_patience",
+    _FLEET_IS_FULL: "hold_patience",
 }
+_OF_WANTED_WAITS: Final = (_PAUSED_AT, _FROZEN_AT, _DIFFERENT_VERSIONS, _FLEET_IS_FULL)
 
 
 _OTHER_WORDS: Final[Mapping[str, str]] = {  # by the beginning of such a name
-    "paused at ": "the end of the pause",
+    _PAUSED_AT: "the end of the pause",
     _FROZEN_AT: "the end of the freeze",
     NO_EFFECT: "the effect of changes that were sent",
     NO_CANCEL_EFFECT: "the effect of cancels that were sent",
@@ -344,6 +348,11 @@ def words_of(name: str) -> str:
     name = name.removeprefix(DECIDED)
     words = (words for begin, words in _OTHER_WORDS.items() if name.startswith(begin))
     return next(words, name)
+
+
+def is_wanted(name: str) -> bool:
+    """Return whether people, the calendar or other clusters are what the ledger keeps so."""
+    return any(part in name for part in _OF_WANTED_WAITS)
 
 
 def is_freeze(name: str) -> bool:

@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution import Driver, ExecutionOptions, keys_to_restore, late_moves
-from counterpoise.execution.throttling.targets import throttles_of_plan
+from counterpoise.execution.throttling.targets import (
+    EVERY_LOG_DIR,
+    Configs,
+    dynamic_value,
+    throttles_of_plan,
+)
 from counterpoise.installation import now_utc
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.approval import Approval, Decision
@@ -29,14 +34,18 @@ if TYPE_CHECKING:
 
 # With brokers that do not respond: a person waits for the end.
 _PATIENCE: Final = timedelta(minutes=2)
+_NO_RATE: Final = 1  # bytes per second: a run has one, and this one sets none
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The config keys, with what became of them, and the moves that Kafka did not let cancel."""
+    """The config keys, with what became of them, the moves that Kafka did not let cancel, and the
+    brokers whose log dirs stay cordoned.
+    """
 
     keys: tuple[TouchedKey, ...]
     in_flight: tuple[Move, ...]
+    cordoned_broker_ids: tuple[int, ...]
 
     @property
     def pending_keys(self) -> tuple[TouchedKey, ...]:
@@ -52,7 +61,8 @@ def stop_from_plan(
     """Cancel the plan's moves under way, restore replica order and configs; return what became of
     them.
 
-    This settles a run, driven from a temporary ledger. Raises WrongClusterError.
+    This settles a run, driven from a temporary ledger, which only takes throttles back: what it set
+    would be somebody else's to the ledger of the run. Raises WrongClusterError.
     """
     from counterpoise.ledger import Ledger
 
@@ -64,9 +74,10 @@ def stop_from_plan(
             options = ExecutionOptions(
                 run_id,
                 plan,
-                rate_bytes_per_second=1,
-                limits=limits,
+                _NO_RATE,
+                limits,
                 max_partitions_per_call=profile_of(provider).max_partitions_per_call,
+                sets_throttles=False,
             )
             driver = Driver(admin, ledger, options, now_utc, log)
             driver.check_cluster()
@@ -81,9 +92,17 @@ def stop_from_plan(
                 time.sleep(wait_seconds)
             journal = ledger.journal(run_id)
             reassignments, submissions = admin.list_reassignments(), journal.submissions()
-            return Stopped(journal.touched(), late_moves(plan, reassignments, submissions))
+            in_flight = late_moves(plan, reassignments, submissions)
+            return Stopped(journal.touched(), in_flight, _cordoned_brokers(plan, configs))
         finally:
             ledger.close()
+
+
+def _cordoned_brokers(plan: RebalancePlan, configs: Configs) -> tuple[int, ...]:
+    """Return the brokers that the plan cordons, and that are."""
+    keys = throttles_of_plan(plan).cordons
+    cordoned = (r for r, key in keys if dynamic_value(configs, r, key) == EVERY_LOG_DIR)
+    return tuple(sorted(int(resource.name) for resource in cordoned))
 
 
 def _settling_run(ledger: "Ledger", plan: RebalancePlan) -> str:
@@ -97,7 +116,7 @@ def _settling_run(ledger: "Ledger", plan: RebalancePlan) -> str:
         by="stop",
         reason="emergency stop",
         at=now,
-        rate_bytes_per_second=1,
+        rate_bytes_per_second=_NO_RATE,
         expires_at=now + timedelta(hours=1),
     )
     ledger.record_decision(approval)

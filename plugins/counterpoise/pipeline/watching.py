@@ -242,10 +242,9 @@ def _settle_late(
                 return f"{run_id}: {_CHANGED_SINCE}"
             _log_late(late, log)
             run_progress = journal.run_progress()
-            is_cancelling = not _may_finish(late.run, newest=runs[0])
             with step.together():
-                if run_progress is not None:
-                    step.update_progress(replace(run_progress, is_cancelling=is_cancelling))
+                if run_progress is not None and not _may_finish(late.run, newest=runs[0]):
+                    step.update_progress(replace(run_progress, is_cancelling=True))
                 step.change_state(RunState.SETTLING, late.reason)
     except RunConflictError as error:
         return f"{run_id}: {error}"
@@ -262,7 +261,7 @@ def _still_late(
 
 
 def _may_finish(run: Run, newest: Run) -> bool:
-    """Return whether late moves end as the policy says, which is so for the newest run.
+    """Return whether late moves end as the run itself did, which is so for the newest run.
 
     Those of an older run are cancelled, since newer plans were made without them, and so are those
     of a run that was rejected since.

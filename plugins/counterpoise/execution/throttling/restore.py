@@ -19,7 +19,6 @@ from counterpoise.execution.commands import Command, Finish, KeyChange, Restore,
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import (
-    EVERY_LOG_DIR,
     EVERY_REPLICA,
     Configs,
     WantedThrottles,
@@ -272,7 +271,7 @@ def keys_to_restore(plan: RebalancePlan, configs: Configs) -> tuple[TouchedKey, 
 
     Without it nobody knows which rate was ours. Every rate on a broker that the plan copies from or
     to goes back to what the plan's snapshot found there; of the lists, only the plan's own entries
-    are removed.
+    are removed. What cordons log dirs stays: the ledger alone knows what was cordoned before.
     """
     before_values = {
         (setting.resource, setting.key): setting.value for setting in plan.settings_before
@@ -285,10 +284,6 @@ def keys_to_restore(plan: RebalancePlan, configs: Configs) -> tuple[TouchedKey, 
         present = dynamic_value(configs, resource, key)
         if present is not None and present != before:
             keys.append(TouchedKey(resource, key, "", before, written_value=present))
-    for resource, key in sorted(throttles.cordons):
-        # What it was before stands in the ledger alone.
-        if dynamic_value(configs, resource, key) == EVERY_LOG_DIR:
-            keys.append(TouchedKey(resource, key, "", None, written_value=EVERY_LOG_DIR))
     for (resource, key), wanted in throttles.lists.items():
         before = before_values.get((resource, key))
         if dynamic_value(configs, resource, key) in (None, before):

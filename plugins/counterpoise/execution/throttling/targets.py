@@ -89,11 +89,9 @@ def wanted_throttles(
 ) -> WantedThrottles:
     """Return the throttles under which these moves may be submitted; copying nothing needs none.
 
-    Brokers have their rates also for the `remaining` moves, which no list names yet. As long as
-    there are any moves, the log dirs of cordoned brokers take no new replicas (KIP-1066).
+    Brokers have their rates also for the `remaining` moves, which no list names yet. The log dirs
+    of cordoned brokers take no new replicas (KIP-1066).
     """
-    moves, remaining = tuple(moves), tuple(remaining)
-    cordoned = cordoned_broker_ids if moves or remaining else ()
     # Names and ids first, resources once each: a plan may have a hundred thousand moves.
     rate_brokers: dict[str, set[int]] = {key: set() for key in RATE_KEYS}
     entries_by_list: dict[tuple[str, str], list[str]] = {}
@@ -114,7 +112,9 @@ def wanted_throttles(
         frozenset(rates),
         {(topic_resource(topic), key): tuple(entries) for (topic, key), entries in lists},
         frozenset((topic_resource(topic), key) for topic in later_topics for key in LIST_KEYS),
-        frozenset((broker_resource(broker_id), CORDONED_LOG_DIRS) for broker_id in cordoned),
+        frozenset(
+            (broker_resource(broker_id), CORDONED_LOG_DIRS) for broker_id in cordoned_broker_ids
+        ),
     )
 
 

@@ -1,0 +1,71 @@
+"""An emergency stop knows nothing of the ledger: what it leaves, the ledger still knows when it is
+back.
+"""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from counterpoise.model.kafka import RATE_KEYS
+from counterpoise.model.run import RunState
+from counterpoise.pipeline.emergency_stop import Stopped, stop_from_plan
+from tests.simulation.test_cordons import cordoned, draining, set_cordon
+from tests.support.plans import move
+from tests.support.runs import SimulatedRun, at_broker, own_configs
+
+SIZE = 3_000_000
+
+
+def stop(run: SimulatedRun, monkeypatch: pytest.MonkeyPatch, *, waits_for: float = 1) -> Stopped:
+    """Stop a run; with `waits_for`, each of its waits lasts as many times as long."""
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", lambda seconds: run.cluster.advance(waits_for * seconds))
+        patch.setattr("counterpoise.pipeline.emergency_stop.now_utc", run.clock)
+        return stop_from_plan(run.cluster, run.plan, run.log.append)
+
+
+def test_a_stop_that_cannot_cancel_leaves_the_rates_that_are_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker is back later, and so is the ledger: the run can be settled."""
+    alone = move("alone-0", "2", "3", size=SIZE)
+    run = SimulatedRun.of_moves(tmp_path, f"alone-0: 2 size={SIZE}", alone)
+    run.until_moving(run.driver())
+    in_force = own_configs(run.cluster)
+    run.cluster.kill_broker(2)
+    stopped = stop(run, monkeypatch, waits_for=20)
+    assert stopped.in_flight == (alone,)
+    assert own_configs(run.cluster) == in_force
+    run.cluster.restart_broker(2)
+    run.cluster.advance(60)
+    assert run.end(run.driver()) is RunState.DONE
+    run.restore_pending()
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_stop_sets_no_rate_where_none_is_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has deleted it, of a move that cannot be cancelled."""
+    alone = move("alone-0", "2", "3", size=100 * SIZE)
+    run = SimulatedRun.of_moves(tmp_path, f"alone-0: 2 size={100 * SIZE}", alone)
+    run.until_moving(run.driver())
+    run.cluster.configs.dynamic[at_broker(3)].clear()
+    run.cluster.kill_broker(2)
+    stop(run, monkeypatch, waits_for=20)
+    assert not own_configs(run.cluster).get(at_broker(3), {}).keys() & set(RATE_KEYS)
+
+
+def test_a_stop_leaves_the_cordon_to_the_ledger_which_knows_what_was_cordoned_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = draining(tmp_path)
+    set_cordon(run, "/data/1")
+    run.until_moving(run.driver())
+    stopped = stop(run, monkeypatch)
+    assert stopped.cordoned_broker_ids == (1,)
+    assert own_configs(run.cluster).keys() == {at_broker(1)}
+    assert cordoned(run)[1] == "*"
+    assert run.end(run.driver()) is RunState.HALTED
+    assert cordoned(run)[1] == "/data/1"
