@@ -1,16 +1,16 @@
 """Clocks that are wrong: those of two workers differ, or one is set back. Every wait still ends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import cycle
 from pathlib import Path
 
 import pytest
 
-from counterpoise.errors import HaltedError
+from counterpoise.errors import HaltedError, StepLockHeldError
 from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.model.run import RunState
-from tests.support.runs import SimulatedRun
+from tests.support.runs import SimulatedRun, let_step_locks_run_out, set_database_clock
 
 PATIENCE = timedelta(minutes=20)  # `dead_broker_patience` is 15 min
 
@@ -54,3 +54,38 @@ def test_a_wait_ends_although_the_clock_is_set_back_meanwhile(tmp_path: Path) ->
         driver.step()
         run.cluster.advance(10)
     halts_in_time(run, [run.driver()])
+
+
+# -- the database's clock, by which the step lock goes
+
+
+@pytest.fixture
+def killed_within_a_step(tmp_path: Path) -> Iterator[tuple[SimulatedRun, list[float]]]:
+    """A run whose process was killed at this second by the database's clock."""
+    run, now = SimulatedRun.make(tmp_path), [1_000_000.0]
+    run.driver().open()
+    let_step_locks_run_out(run.ledger)
+    set_database_clock(run.ledger._engine, lambda: now[0])
+    with run.ledger.journal(run.run_id).step():
+        yield run, now
+
+
+@pytest.mark.parametrize("seconds_back", [60, 3600])
+def test_the_lock_of_a_killed_process_ends_although_the_database_is_set_back(
+    killed_within_a_step: tuple[SimulatedRun, list[float]], seconds_back: int
+) -> None:
+    run, now = killed_within_a_step
+    now[0] -= seconds_back
+    now[0] += 10
+    assert run.driver().step() is not None
+
+
+def test_a_step_lock_holds_although_the_database_is_set_back_a_little(
+    killed_within_a_step: tuple[SimulatedRun, list[float]],
+) -> None:
+    run, now = killed_within_a_step
+    now[0] -= 5
+    with pytest.raises(StepLockHeldError):
+        run.driver().step()
+    now[0] += 35
+    assert run.driver().step() is not None

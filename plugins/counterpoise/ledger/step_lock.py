@@ -7,6 +7,11 @@
         lock.check_current(connection)  # StepExpiredError: nobody did, but its time has run out
     lock.release()
 
+Where that clock is set back, the lock of a dead process would hold for as long: one that seems to
+have a minute left, or more, is free. If its holder lives, two processes work at once until the
+holder's next write. Set back by less, the lock only lasts longer, and nobody waits more than a
+minute for it.
+
 The lock of a run, which workers before schema 0004 know alone, is held as well.
 """
 
@@ -24,6 +29,9 @@ from counterpoise.model.run import STEP_LOCK_SECONDS
 # A call of ours has ended this long before the lock can go to somebody else.
 _SPARE_SECONDS: Final = 1.0
 
+# No lock that is held has so much time left, unless the database's clock was set back.
+_MAX_SECONDS_LEFT: Final = 2 * STEP_LOCK_SECONDS
+
 # Each step executes these several times. To build a statement takes longer than to execute it.
 _CLUSTER: Final = sa.bindparam("this_cluster", type_=sa.Text)
 _RUN: Final = sa.bindparam("this_run", type_=sa.Text)
@@ -33,14 +41,20 @@ _UNTIL: Final = sa.bindparam("new_until", type_=sa.BigInteger)
 _OURS: Final = (step_locks.c.cluster == _CLUSTER, step_locks.c.holder == _HOLDER)
 _OURS_IN_RUNS: Final = (runs.c.run_id == _RUN, runs.c.step_holder == _HOLDER)
 _KNOWN: Final = sa.select(step_locks.c.cluster).where(step_locks.c.cluster == _CLUSTER)
+
+
+def _is_free(until: sa.Column[int]) -> sa.ColumnElement[bool]:
+    return (until <= _NOW) | (until >= _NOW + _MAX_SECONDS_LEFT)
+
+
 _TAKE: Final = (
     step_locks.update()
-    .where(step_locks.c.cluster == _CLUSTER, step_locks.c.until <= _NOW)
+    .where(step_locks.c.cluster == _CLUSTER, _is_free(step_locks.c.until))
     .values(holder=_HOLDER, until=_UNTIL)
 )
 _TAKE_IN_RUNS: Final = (
     runs.update()
-    .where(runs.c.run_id == _RUN, runs.c.step_until <= _NOW)
+    .where(runs.c.run_id == _RUN, _is_free(runs.c.step_until))
     .values(step_holder=_HOLDER, step_until=_UNTIL)
 )
 _EXTEND: Final = step_locks.update().where(*_OURS).values(until=_UNTIL)
