@@ -1,16 +1,34 @@
 """Clocks that are wrong: those of two workers differ, or one is set back. Every wait still ends."""
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import cycle
 from pathlib import Path
 
 import pytest
 
+from counterpoise import pipeline
 from counterpoise.errors import HaltedError, StepLockHeldError
 from counterpoise.execution import Driver, ExecutionOptions
+from counterpoise.installation import Installation
+from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.run import RunState
-from tests.support.runs import SimulatedRun, let_step_locks_run_out, set_database_clock
+from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fixture
+    CLUSTERS,
+    approved,
+    kafka,
+    run_of,
+    until_moving,
+)
+from tests.support.installations import installation_over
+from tests.support.runs import (
+    SimulatedRun,
+    clock_of,
+    let_step_locks_run_out,
+    set_database_clock,
+)
 
 PATIENCE = timedelta(minutes=20)  # `dead_broker_patience` is 15 min
 
@@ -89,3 +107,45 @@ def test_a_step_lock_holds_although_the_database_is_set_back_a_little(
         run.driver().step()
     now[0] += 35
     assert run.driver().step() is not None
+
+
+# -- the watch
+
+
+@contextmanager
+def process(
+    folder: Path,
+    kafka: SimulatedCluster,  # noqa: F811
+    *,
+    ahead: timedelta = timedelta(0),
+) -> Iterator[Installation]:
+    """A process whose clock is ahead of that of the database, or behind."""
+    now = clock_of(kafka)
+    with installation_over(
+        folder, lambda _: kafka, clusters=CLUSTERS, clock=lambda: now() + ahead
+    ) as installation:
+        set_database_clock(installation.ledger._engine, lambda: now().timestamp())
+        yield installation
+
+
+@pytest.mark.parametrize("is_driven", [False, True])
+@pytest.mark.parametrize("ahead", [timedelta(minutes=20), timedelta(hours=-1)])
+def test_the_watch_settles_what_nobody_drives_whatever_the_clock_of_the_worker(
+    tmp_path: Path,
+    kafka: SimulatedCluster,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    ahead: timedelta,
+    *,
+    is_driven: bool,
+) -> None:
+    """The watch's clock is ahead of the worker's, or behind."""
+    monkeypatch.setattr(time, "sleep", kafka.advance)
+    with process(tmp_path, kafka) as worker, process(tmp_path, kafka, ahead=ahead) as watch:
+        run = approved(worker)
+        pipeline.open_run(worker, *run_of(run))
+        until_moving(worker, kafka, run)
+        pipeline.execute_step(worker, *run_of(run), print)
+        kafka.advance(2 if is_driven else 1800)
+        pipeline.watch_throttles(watch, "demo", print)
+        state = worker.ledger.run(run["run_id"]).state
+        assert (state is RunState.RUNNING) is is_driven

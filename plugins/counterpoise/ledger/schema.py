@@ -199,6 +199,7 @@ pulses = sa.Table(
     "pulses",
     metadata,
     sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
+    # Of the last observation, by the database's clock (earlier releases: by the worker's).
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("moves_in_flight", sa.Integer, nullable=False),  # for the fleet's cap
     sa.Column("body", sa.Text, nullable=False),  # JSON: model/run_progress.py

@@ -151,13 +151,13 @@ class Step:
             add_event(connection, self.run_id, kind, text, self.clock())
 
     def update_progress(self, run_progress: RunProgress) -> None:
-        values = {
-            "at": run_progress.observed_at,
+        values: dict[str, object] = {
             "moves_in_flight": run_progress.progress.moves_in_flight,
             "body": run_progress.to_json(),
             "readings": run_progress.readings.to_json(),
         }
         with self._writing() as connection:
+            values["at"] = self.lock.extended_at
             of_run = {f"new_{name}": value for name, value in values.items()}
             of_run["this_run"] = self.run_id
             if not connection.execute(UPDATE_OF_PROGRESS, of_run).rowcount:

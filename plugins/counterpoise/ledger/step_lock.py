@@ -17,6 +17,7 @@ The lock of a run, which workers before schema 0004 know alone, is held as well.
 
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 import sqlalchemy as sa
@@ -75,6 +76,7 @@ class StepLock:
     run_id: str | None  # whose lock of earlier releases is held as well
     holder: str
     deadline: float = 0.0  # `time.monotonic()`
+    extended_at: datetime | None = None  # by the database's clock
     connection: sa.Connection | None = None  # of the transaction that is open
 
     def take(self) -> None:
@@ -100,7 +102,8 @@ class StepLock:
         Raises RunConflictError when it has gone to somebody else.
         """
         extended_at = time.monotonic()
-        until = {"new_until": database_seconds(connection) + STEP_LOCK_SECONDS}
+        now = database_seconds(connection)
+        until = {"new_until": now + STEP_LOCK_SECONDS}
         is_held = connection.execute(_EXTEND, self._ours | until).rowcount
         if is_held and self.run_id is not None:
             is_held = connection.execute(_EXTEND_IN_RUNS, self._ours_in_runs | until).rowcount
@@ -109,6 +112,7 @@ class StepLock:
                 f"{self._subject}: another copy of this task has taken over; this one stops"
             )
         self._extend_deadline(extended_at)
+        self.extended_at = datetime.fromtimestamp(now, UTC)
 
     def check_current(self, connection: sa.Connection) -> None:
         """Raise StepExpiredError when the lock's time has run out, whoever took it since."""
