@@ -9,24 +9,29 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import pipeline
+from counterpoise import controls, pipeline
 from counterpoise.errors import HaltedError, StepLockHeldError
 from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.kafka import FOLLOWER_RATE
+from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fixture
     CLUSTERS,
     approved,
+    halted,
     kafka,
     run_of,
     until_moving,
 )
+from tests.support.decisions import grant
 from tests.support.installations import installation_over
 from tests.support.runs import (
     SimulatedRun,
     clock_of,
     let_step_locks_run_out,
+    own_configs,
     set_database_clock,
 )
 
@@ -149,3 +154,45 @@ def test_the_watch_settles_what_nobody_drives_whatever_the_clock_of_the_worker(
         pipeline.watch_throttles(watch, "demo", print)
         state = worker.ledger.run(run["run_id"]).state
         assert (state is RunState.RUNNING) is is_driven
+
+
+# -- a rate that somebody requests, and an approval
+
+
+def rates_in_force(kafka: SimulatedCluster) -> set[str]:  # noqa: F811
+    return {v[FOLLOWER_RATE] for v in own_configs(kafka).values() if FOLLOWER_RATE in v}
+
+
+@pytest.mark.parametrize("ahead", [timedelta(minutes=3), timedelta(minutes=-3)])
+def test_a_rate_asked_for_after_the_start_holds_whatever_the_clock_of_who_approved(
+    tmp_path: Path,
+    kafka: SimulatedCluster,  # noqa: F811
+    ahead: timedelta,
+) -> None:
+    with process(tmp_path, kafka) as worker, process(tmp_path, kafka, ahead=ahead) as approver:
+        run = approved(approver)
+        pipeline.open_run(worker, *run_of(run))
+        until_moving(worker, kafka, run)
+        kafka.advance(10)
+        controls.change_rate(worker, run["run_id"], "500kB/s", by=Person("alice"), why="slow")
+        pipeline.execute_step(worker, *run_of(run), print)
+        assert rates_in_force(kafka) == {"500000"}
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(hours=-1)])
+def test_the_rate_of_a_later_approval_holds_whatever_the_clock_of_who_asked_for_another(
+    tmp_path: Path,
+    kafka: SimulatedCluster,  # noqa: F811
+    ahead: timedelta,
+) -> None:
+    with process(tmp_path, kafka) as worker, process(tmp_path, kafka, ahead=ahead) as page:
+        run = approved(worker)
+        pipeline.open_run(worker, *run_of(run))
+        until_moving(worker, kafka, run)
+        controls.change_rate(page, run["run_id"], "500kB/s", by=Person("alice"), why="slow")
+        halted(worker, kafka, run)
+        kafka.advance(10)
+        grant(worker, run, rate="2MB/s")
+        pipeline.open_run(worker, *run_of(run))
+        until_moving(worker, kafka, run)
+        assert rates_in_force(kafka) == {"2000000"}

@@ -31,6 +31,7 @@ from counterpoise.ledger.run_states import (
     check_may_supersede,
     check_may_withdraw,
     check_rule_is_first,
+    mark_rates_done,
     record_plan,
     set_state,
 )
@@ -257,7 +258,10 @@ class Ledger:
         return read_question(row) if row else None
 
     def record_decision(self, approval: Approval) -> None:
-        """Keep a yes, a no or a timeout, and change the run's state with it, in one transaction."""
+        """Keep a yes, a no or a timeout, and change the run's state with it, in one transaction.
+
+        The rate of a yes takes the place of those that were requested before.
+        """
         granted = approval.decision is Decision.GRANTED
         with self._transactions.chaining_run(approval.run_id) as connection:
             state = connection.scalar(
@@ -266,6 +270,8 @@ class Ledger:
             check_may_withdraw(approval.run_id, state, approval.person)
             check_rule_is_first(connection, approval, state)
             connection.execute(approvals.insert().values(**asdict(approval)))
+            if granted:
+                mark_rates_done(connection, approval.run_id, approval.at)
             is_renewed = granted and state in (RunState.APPROVED, RunState.HALTED)
             is_moot = not granted and state == RunState.SUPERSEDED
             if not is_renewed and not is_moot:

@@ -16,7 +16,7 @@ from counterpoise.errors import RefusedError, RunConflictError
 from counterpoise.ledger.rows import read_request
 from counterpoise.ledger.schema import approvals, events, plans, requests, runs
 from counterpoise.model.approval import Approval
-from counterpoise.model.control import find_active_requests
+from counterpoise.model.control import Control, find_active_requests
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import OPEN_STATES, TRANSITIONS, UNDER_WAY_STATES, Run, RunState
@@ -82,6 +82,13 @@ def record_plan(
             recorded_at=now,
         )
     )
+
+
+def mark_rates_done(connection: sa.Connection, run_id: str, now: datetime) -> None:
+    """Record that the rates which were requested of a run hold no more."""
+    is_rate = (requests.c.run_id == run_id, requests.c.control == Control.RATE)
+    is_open = requests.c.obeyed_at.is_(None)
+    connection.execute(requests.update().where(*is_rate, is_open).values(obeyed_at=now))
 
 
 def check_may_withdraw(run_id: str, state: str | None, by: Person) -> None:

@@ -95,13 +95,11 @@ class ActiveRequests:
         return self.rate.rate_bytes_per_second if self.rate else None
 
 
-def find_active_requests(
-    requests: Iterable[ControlRequest], now: datetime, *, approved_at: datetime | None = None
-) -> ActiveRequests:
+def find_active_requests(requests: Iterable[ControlRequest], now: datetime) -> ActiveRequests:
     """Return what holds now, of all requests about one run and its cluster, oldest first.
 
     A cancel that was done is over: the run may be executed again. A pause and a rate hold until
-    another request takes their place; a rate also until a later approval, `approved_at`.
+    another request takes their place; a rate also until a later approval, with which it is done.
     """
     paused = cancelled = frozen = rate = None
     for request in requests:
@@ -111,8 +109,7 @@ def find_active_requests(
             case Control.RESUME:
                 paused = None
             case Control.RATE:
-                is_outdated = approved_at is not None and request.at < approved_at
-                rate = None if is_outdated else request
+                rate = None if request.done_at else request
             case Control.CANCEL | Control.UNDO:
                 cancelled = None if request.done_at else request
             case Control.FREEZE:
