@@ -14,8 +14,11 @@ from counterpoise.errors import HaltedError, StepLockHeldError
 from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.ledger.schema import runs
+from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE
 from counterpoise.model.person import Person
+from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fixture
     CLUSTERS,
@@ -27,7 +30,10 @@ from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fix
 )
 from tests.support.decisions import grant
 from tests.support.installations import installation_over
+from tests.support.pictures import cluster
+from tests.support.plans import move, plan_by_hand
 from tests.support.runs import (
+    FOUR_BROKERS,
     SimulatedRun,
     clock_of,
     let_step_locks_run_out,
@@ -196,3 +202,42 @@ def test_the_rate_of_a_later_approval_holds_whatever_the_clock_of_who_asked_for_
         pipeline.open_run(worker, *run_of(run))
         until_moving(worker, kafka, run)
         assert rates_in_force(kafka) == {"2000000"}
+
+
+# -- which of two runs came later
+
+
+@pytest.mark.parametrize("minutes_behind", [0, 10, 23 * 60])
+def test_what_a_later_run_moved_is_known_whatever_the_clock_of_who_proposed_it(
+    tmp_path: Path, minutes_behind: int
+) -> None:
+    """`undo` leaves alone, and names, what later runs have moved."""
+    picture = "orders-0: 1 2 3 size=30000000000"
+    to_4, to_5 = (
+        move("orders-0", "1 2 3", f"{broker_id} 2 3", size=30_000_000_000) for broker_id in (4, 5)
+    )
+    racks = f"{FOUR_BROKERS} 5=a"
+    run = SimulatedRun.of_moves(tmp_path, picture, to_4, racks=racks)
+    run.until_moving(run.driver())
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        run.driver().step()
+    assert run.end(run.driver()) is RunState.HALTED
+    earlier = run.run
+    run.cluster.now -= 60 * minutes_behind  # the clock of another machine
+    run.plan = plan_by_hand(cluster(picture, racks=racks), Goal.REBALANCE, to_5)
+    run.run_id = run.ledger.propose(run.plan, "plans/y.json", requested_by="alice").run_id
+    run.ledger.record_decision(run.approval())
+    run.until_moving(run.driver())
+    assert run.ledger.moved_after(earlier) == {to_5.topic_partition: run.run_id}
+    assert [r.run_id for r in run.ledger.runs()] == [run.run_id, earlier.run_id]
+    assert run.ledger.moved_after(run.run) == {}
+
+
+def test_a_clock_that_is_far_ahead_does_not_keep_later_runs_from_their_time(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    with run.ledger._transactions.writing() as connection:
+        in_years = run.clock() + timedelta(days=3650)
+        connection.execute(runs.update().values(state=RunState.DONE, opened_at=in_years))
+    later = run.ledger.propose(run.plan, "plans/y.json", requested_by="alice")
+    assert later.opened_at == run.clock()

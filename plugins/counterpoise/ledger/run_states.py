@@ -7,7 +7,7 @@ Which states lead where is in one table, `model.run.TRANSITIONS`.
 """
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import OPEN_STATES, TRANSITIONS, UNDER_WAY_STATES, Run, RunState
 
+_MAX_CLOCK_AHEAD: Final = timedelta(days=1)
 _HOW_TO_GO_ON: Final = {
     RunState.RUNNING: "end it first with `counterpoise settle {run_id}`",
     RunState.SETTLING: "end it first with `counterpoise settle {run_id}`",
@@ -65,6 +66,20 @@ def _not_from_here(run_id: str, state: str | None, to: RunState) -> str:
         return f"run {run_id} is not in the ledger; `counterpoise status` lists the runs"
     go_on = _HOW_TO_GO_ON.get(RunState(state), "it has ended; make a new plan")
     return f"run {run_id} is {state} and cannot become {to}: {go_on.format(run_id=run_id)}"
+
+
+def opening_time(connection: sa.Connection, cluster: str, now: datetime) -> datetime:
+    """Return when a new run of a cluster is opened: now, and after all that it has.
+
+    Which of two runs came later goes by that time, and the clock of who proposed the earlier one
+    may be ahead. One that is ahead by more than a day would keep all later runs from their time.
+    """
+    newest = connection.scalar(
+        sa.select(sa.func.max(runs.c.opened_at)).where(
+            runs.c.cluster == cluster, runs.c.opened_at < now + _MAX_CLOCK_AHEAD
+        )
+    )
+    return max(now, newest + timedelta(microseconds=1)) if newest else now
 
 
 def record_plan(
