@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise import controls, pipeline
-from counterpoise.errors import HaltedError, StepLockHeldError
+from counterpoise.errors import HaltedError, StepExpiredError, StepLockHeldError
 from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
@@ -107,6 +107,17 @@ def test_the_lock_of_a_killed_process_ends_although_the_database_is_set_back(
     now[0] -= seconds_back
     now[0] += 10
     assert run.driver().step() is not None
+
+
+def test_a_step_that_the_database_was_set_back_in_observes_again(
+    killed_within_a_step: tuple[SimulatedRun, list[float]],
+) -> None:
+    run, now = killed_within_a_step
+    now[0] += 60
+    with run.ledger.journal(run.run_id).step() as step:
+        now[0] -= 3600
+        with pytest.raises(StepExpiredError), step.together(is_current=True):
+            pass
 
 
 def test_a_step_lock_holds_although_the_database_is_set_back_a_little(

@@ -117,9 +117,12 @@ class StepLock:
     def check_current(self, connection: sa.Connection) -> None:
         """Raise StepExpiredError when the lock's time has run out, whoever took it since."""
         until = connection.scalar(_HELD, self._ours)
-        if until is not None and until <= database_seconds(connection):
+        if until is None:
+            return
+        if not 0 < until - database_seconds(connection) < _MAX_SECONDS_LEFT:
             raise StepExpiredError(
-                f"{self._subject}: this process was stopped for more than {STEP_LOCK_SECONDS} s"
+                f"{self._subject}: this process was stopped for more than {STEP_LOCK_SECONDS} s, "
+                "or the database's clock was set back"
             )
 
     def release(self) -> None:
