@@ -4,7 +4,6 @@ no other.
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from airflow.dag_processing.dagbag import DagBag
 from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.ledger.schema import pulses
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     LEADER_REPLICAS,
@@ -82,18 +82,14 @@ def leave_a_pending_restore(
 
 
 def orphan(installation: Installation, kafka: SimulatedCluster) -> pipeline.PlannedRun:
-    """A run that was looked at until it moved, and then for an hour by nobody."""
+    """A run that was observed until it moved, and then for an hour by nobody."""
     kafka.add_broker(4, "d")
     run = opened(installation, RebalanceRequest(Goal.ADD_BROKERS, (4,)))
     while not kafka.list_reassignments():
         pipeline.execute_step(installation, run["run_id"], run["fingerprint"], silent)
-    journal = installation.ledger.journal(run["run_id"])
-    run_progress = journal.run_progress()
-    assert run_progress is not None
-    with journal.step() as step:
-        step.update_progress(
-            replace(run_progress, observed_at=run_progress.observed_at - timedelta(hours=1))
-        )
+    with installation.ledger._transactions.writing() as connection:
+        hour_ago = installation.clock() - timedelta(hours=1)
+        connection.execute(pulses.update().values(at=hour_ago))
     return run
 
 

@@ -1,4 +1,6 @@
-"""A checkpoint of the ledger deletes what long ended runs noted of each partition and key."""
+"""A checkpoint of the ledger deletes what long ended runs noted of each partition and key, and
+nothing that still counts.
+"""
 
 import json
 from datetime import datetime, timedelta, tzinfo
@@ -8,12 +10,19 @@ import pytest
 import sqlalchemy as sa
 
 from counterpoise import installation
+from counterpoise.errors import HaltedError, StalePlanError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.approval import Decision
+from counterpoise.model.control import Control
+from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.run import RunState
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
-from tests.support.runs import FOUR_BROKERS, SKEWED
+from tests.support.plans import move
+from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun, times_submitted
 
 BULK = ("moves", "elections", "touched_keys")
+ONE_AT_A_TIME = MovementPolicy(max_moves_in_flight=1)
 LATER = "2100-01-01T00:00:00Z"
 
 
@@ -84,11 +93,85 @@ def test_rows_of_a_young_run_stay(shell: CommandLine) -> None:
 def test_what_a_late_call_may_still_change_stays(shell: CommandLine) -> None:
     engine = sa.create_engine(shell.environment["COUNTERPOISE_LEDGER"])
     with engine.begin() as connection:
-        undone = "UPDATE moves SET done_at = NULL WHERE partition = 0"
-        unrestored = "UPDATE touched_keys SET restored_at = NULL WHERE resource_name = '4'"
-        counts = [connection.execute(sa.text(text)).rowcount for text in (undone, unrestored)]
+
+        def changed(statement: str) -> int:
+            count = connection.execute(sa.text(statement)).rowcount
+            assert count, statement
+            return count
+
+        undone = changed("UPDATE moves SET done_at = NULL WHERE partition = 0")
+        unanswered = changed(
+            "UPDATE moves SET asked_broker_id = 3 WHERE partition = 1 AND done_at IS NOT NULL"
+        )
+        unrestored = changed("UPDATE touched_keys SET restored_at = NULL WHERE resource_name = '4'")
     engine.dispose()
     assert shell.type("ledger", "checkpoint", "--cluster", "demo", "--before", LATER).code == 0
-    assert all(counts)
     left = row_counts(shell)
-    assert [left["moves"], left["touched_keys"]] == counts
+    assert (left["moves"], left["touched_keys"]) == (undone + unanswered, unrestored)
+
+
+# -- a run that has halted, and is executed again
+
+
+def let_a_season_pass(run: SimulatedRun, *, has_checkpoint: bool) -> None:
+    run.cluster.advance(timedelta(days=90).total_seconds())
+    if has_checkpoint:
+        now, chain = run.clock(), run.ledger.chain()
+        assert chain.let_go(run.plan.cluster, before=now - timedelta(days=30), now=now)
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_a_pause_holds_until_somebody_resumes_also_after_a_checkpoint(
+    tmp_path: Path, *, has_checkpoint: bool
+) -> None:
+    limits = MovementPolicy(pause_patience=timedelta(seconds=90), max_moves_in_flight=1)
+    run = SimulatedRun.make(tmp_path, limits=limits)
+    run.until_moving(run.driver())
+    run.ask(Control.PAUSE, why="broker 4 is being repaired")
+    with pytest.raises(HaltedError, match="request `counterpoise resume`"):
+        run.repeat(run.driver().step)
+    assert run.end(run.driver()) is RunState.HALTED
+    let_a_season_pass(run, has_checkpoint=has_checkpoint)
+    run.ledger.record_decision(run.approval())
+    run.driver().open()
+    submitted = times_submitted(run.cluster).total()
+    for _ in range(10):
+        run.cluster.advance(run.driver().step() or 0)
+    assert times_submitted(run.cluster).total() == submitted
+    run.ask(Control.RESUME)
+    assert run.go() is RunState.DONE
+
+
+def test_the_pause_of_a_run_that_is_rejected_goes_with_the_rest(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path, limits=ONE_AT_A_TIME)
+    run.until_moving(run.driver())
+    run.ask(Control.PAUSE)
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        run.driver().step()
+    assert run.end(run.driver()) is RunState.HALTED
+    run.ledger.record_decision(run.approval(Decision.REJECTED))
+    let_a_season_pass(run, has_checkpoint=True)
+    assert run.ledger.requests(run.plan.cluster, run.run_id) == ()
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_a_move_that_somebody_took_back_is_drift_also_after_a_checkpoint(
+    tmp_path: Path, *, has_checkpoint: bool
+) -> None:
+    moves = [move(f"orders-{number}", "1 2 3", "4 2 3", size=3_000_000) for number in range(2)]
+    picture = "\n".join(f"orders-{number}: 1 2 3 size=3000000" for number in range(2))
+    run = SimulatedRun.of_moves(tmp_path, picture, *moves, limits=ONE_AT_A_TIME)
+    run.until_moving(run.driver())
+    (first,) = run.cluster.list_reassignments()
+    while run.cluster.list_reassignments().keys() in ({first}, set()):
+        run.cluster.advance(run.driver().step() or 0)
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        run.driver().step()
+    assert run.end(run.driver()) is RunState.HALTED
+    run.cluster.alter_reassignments({first: (1, 2, 3)})
+    let_a_season_pass(run, has_checkpoint=has_checkpoint)
+    run.ledger.record_decision(run.approval())
+    with pytest.raises(StalePlanError, match=str(first)):
+        run.driver().open()

@@ -3,6 +3,7 @@ ours.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from counterpoise.model.kafka import (
     ConfigChange,
     ConfigOperation,
 )
+from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState, TouchedKey
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
@@ -267,3 +269,37 @@ def test_a_topic_whose_id_brokers_do_not_tell_is_the_planned_one(tmp_path: Path)
     planned = {move.topic_partition: move.replicas_after for move in run.plan.moves}
     assert {key: run.cluster.partitions[key].replicas for key in planned} == planned
     assert own_configs(run.cluster) == {}
+
+
+def test_lists_of_a_topic_that_gets_its_id_meanwhile_are_as_before_afterwards(
+    tmp_path: Path,
+) -> None:
+    """Brokers give ids to topics when the inter-broker protocol becomes 2.8 (KIP-516)."""
+    sizes = {"orders-0": 60_000_000, "orders-1": 3_000_000, "orders-2": 3_000_000}
+    picture = "\n".join(f"{name}: 1 2 3 size={size}" for name, size in sizes.items())
+    moves = [
+        replace(move(name, "1 2 3", "4 2 3", size=size), topic_id="")
+        for name, size in sizes.items()
+    ]
+    limits = MovementPolicy(max_moves_in_flight=2)
+    run = SimulatedRun.of_moves(tmp_path, picture, *moves, limits=limits)
+    run.cluster.topic_ids["orders"] = ""
+    driver = run.driver()
+    run.until_moving(driver)
+    run.cluster.topic_ids["orders"] = "its-id"
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
+    assert own_configs(run.cluster) == {}
+
+
+@pytest.mark.parametrize("known", ["first", "later"])
+def test_the_id_of_a_topic_stays_known_in_the_ledger(tmp_path: Path, known: str) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.until_moving(run.driver())
+    first, later = ("its-id", "") if known == "first" else ("", "its-id")
+    list_of_payments = TouchedKey(of_topic("payments"), LEADER_REPLICAS, first, None, "0:1")
+    with run.ledger.journal(run.run_id).step() as step:
+        step.touching([list_of_payments])
+        step.touching([replace(list_of_payments, topic_id=later, written_value="1:1")])
+    (touched,) = [t for t in lists_of(run, "payments") if t.key == LEADER_REPLICAS]
+    assert (touched.topic_id, touched.written_value) == ("its-id", "0:1,1:1")

@@ -56,6 +56,22 @@ def test_a_freeze_refuses_to_open_and_holds_a_run_until_it_ends_by_itself(tmp_pa
     assert run.end(driver) is RunState.DONE
 
 
+@pytest.mark.parametrize("longer_first", [True, False])
+def test_a_short_freeze_does_not_end_the_long_one_of_somebody_else(
+    tmp_path: Path, *, longer_first: bool
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    release, new_disk = ("release", 8), ("a new disk", 1)
+    for why, hours in (release, new_disk) if longer_first else (new_disk, release):
+        run.ask(Control.FREEZE, why=why, until=run.clock() + timedelta(hours=hours))
+    for _ in range(2):
+        with pytest.raises(RefusedError, match=r"frozen until 2026-01-31 20:00 UTC .*release"):
+            run.driver().open()
+        run.cluster.advance(2 * 3600)
+    run.ask(Control.UNFREEZE)
+    assert run.go() is RunState.DONE
+
+
 def test_a_rate_requested_midway_is_followed_up_and_down_but_never_raises_a_foreign_one(
     tmp_path: Path,
 ) -> None:

@@ -40,7 +40,13 @@ from counterpoise.pipeline import watching
 from tests.support.decisions import grant, reject
 from tests.support.installations import installation_over
 from tests.support.pictures import simulated
-from tests.support.runs import at_broker, clock_of, let_step_locks_run_out, own_configs
+from tests.support.runs import (
+    at_broker,
+    clock_of,
+    let_step_locks_run_out,
+    own_configs,
+    set_database_clock,
+)
 
 CLUSTERS = """
 clusters:
@@ -218,6 +224,7 @@ def meanwhile_after(
 def test_the_watch_leaves_an_orphaned_run_that_somebody_executes_again(
     installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    set_database_clock(installation.ledger._engine, lambda: installation.clock().timestamp())
     run = approved(installation)
     pipeline.open_run(installation, *run_of(run))
     kafka.advance(1200)

@@ -241,6 +241,15 @@ def test_a_freeze_is_shown_until_it_is_over(shell: CommandLine) -> None:
     assert [r.control for r in asked(shell, None)] == [Control.FREEZE, Control.UNFREEZE]
 
 
+def test_a_freeze_that_is_shorter_than_another_one_says_which_holds(shell: CommandLine) -> None:
+    for user, until in (("bob", "8h"), ("carol", "1h")):
+        typed = shell.type("freeze", "demo", "--until", until, *WHY, user=user)
+        assert typed.code == 0
+        assert "UTC by bob: month end" in typed.out
+    assert shell.type("unfreeze", "demo", *WHY).code == 0
+    assert "frozen" not in shell.type("status").out
+
+
 def run_progress_of(copied: int) -> RunProgress:
     now = datetime.now(UTC)
     links = (

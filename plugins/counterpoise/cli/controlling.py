@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from counterpoise import controls
+from counterpoise import controls, queries
 from counterpoise.cli import tables
 from counterpoise.cli.common import (
     Commands,
@@ -132,7 +132,9 @@ def _freeze(arguments: argparse.Namespace, console: Console) -> int:
             by=who(installation, arguments.by),
             why=arguments.why,
         )
-    line = f"cluster {request.cluster} is frozen{request.until_in_words}"
+        # Somebody else's may last longer.
+        in_force = next(iter(queries.freezes(installation, [request.cluster])), request)
+    line = f"cluster {request.cluster} is {in_force.frozen_in_words}"
     print_answer(arguments, console, tables.request_summary(request), line)
     return 0
 

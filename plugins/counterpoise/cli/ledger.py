@@ -187,8 +187,8 @@ def _add_checkpoint(actions: Commands) -> None:
         help="delete old rows of a cluster; verify begins behind them afterwards",
         description="Deletes the oldest events, approvals, requests and questions of a cluster "
         "with their entries in the chain, up to the first that is not old enough or still counts "
-        "(an open run, a freeze, an approval in force), and adds an entry that says so. Export "
-        "before. Needs a role that may delete.",
+        "(an open run, a freeze, an approval in force, the pause of a halted run), and adds an "
+        "entry that says so. Export before. Needs a role that may delete.",
     )
     parser.add_argument("--cluster", required=True, metavar="NAME", help="whose rows")
     parser.add_argument(

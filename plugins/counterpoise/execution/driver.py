@@ -81,7 +81,6 @@ class ExecutionOptions:
     fleet_max_moves_in_flight: int | None = None
     max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL  # that the provider allows
     max_rate_bytes_per_second: int | None = None  # that a request may set
-    approved_at: datetime | None = None  # None: whenever that was, it was before all requests
     sets_throttles: bool = True  # otherwise it only takes them back
 
 
@@ -103,9 +102,8 @@ class Driver:
         self._plan = plan
         self._clock = clock
         self._log = log
-        disk_limit, approved_at = options.disk_limit_percent, options.approved_at
         self._scope = ObservationScope(
-            options.run_id, plan, throttles.resources, disk_limit, approved_at
+            options.run_id, plan, throttles.resources, options.disk_limit_percent
         )
         self._executor = CommandExecutor(admin, self._journal, plan, throttles, log)
 

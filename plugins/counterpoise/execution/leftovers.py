@@ -1,12 +1,12 @@
 """What runs leave when nobody drives them: orphaned runs, late moves, foreign throttles. Pure.
 
-is_orphaned(run, run_progress, limits, now)
+is_orphaned(run, unobserved_for, limits)
 late_moves_by_run(plans, reassignments)        # moves of ended runs that are under way
 foreign_throttles(configs, known_keys)         # throttle keys that no run of ours has set
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from datetime import datetime
+from datetime import timedelta
 
 from counterpoise.execution.throttling.targets import Configs, dynamic_value
 from counterpoise.model.cluster import TopicPartition
@@ -15,17 +15,11 @@ from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import UNDER_WAY_STATES, Run, Submission
-from counterpoise.model.run_progress import RunProgress
 
 
-def is_orphaned(
-    run: Run, run_progress: RunProgress | None, limits: MovementPolicy, now: datetime
-) -> bool:
+def is_orphaned(run: Run, unobserved_for: timedelta, limits: MovementPolicy) -> bool:
     """Return whether nobody has observed a run under way for as long as the policy allows."""
-    if run.state not in UNDER_WAY_STATES:
-        return False
-    last_observed_at = run_progress.observed_at if run_progress else run.opened_at
-    return now - last_observed_at >= limits.orphaned_after
+    return run.state in UNDER_WAY_STATES and unobserved_for >= limits.orphaned_after
 
 
 def late_moves(

@@ -58,7 +58,6 @@ class ObservationScope:
     plan: RebalancePlan
     resources: Sequence[ConfigResource]  # whose throttle keys the plan may change
     disk_limit_percent: int
-    approved_at: datetime | None = None  # a rate that was requested earlier holds no more
 
 
 def observe(
@@ -185,7 +184,7 @@ class _Partitions:
 
 def _active_requests(ledger: "Ledger", scope: ObservationScope, now: datetime) -> ActiveRequests:
     requests = ledger.requests(scope.plan.cluster, scope.run_id)
-    return find_active_requests(requests, now, approved_at=scope.approved_at)
+    return find_active_requests(requests, now)
 
 
 def _submissions_of_arrived(

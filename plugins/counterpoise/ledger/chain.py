@@ -19,20 +19,10 @@ import sqlalchemy as sa
 from counterpoise.errors import RefusedError
 from counterpoise.ledger import links
 from counterpoise.ledger.links import CHAINED_TABLES, CHECKPOINT, ChainedRow, Link, time_text
-from counterpoise.ledger.schema import (
-    chain,
-    elections,
-    events,
-    late_calls,
-    moves,
-    requests,
-    runs,
-    touched_keys,
-)
+from counterpoise.ledger.retention import delete_old_rows, old_links
+from counterpoise.ledger.schema import chain, requests, runs
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.chain import ChainBreak, ChainReport, ChainState
-from counterpoise.model.control import Control
-from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES
 
 _PENDING_FOR: Final = timedelta(days=1)
 _BATCH_LINKS: Final = 500
@@ -102,10 +92,9 @@ class Chain:
     def let_go(self, cluster: str, *, before: datetime, now: datetime) -> int:
         """Delete the oldest entries of a cluster with their rows, and return how many.
 
-        Those go that are older than `before`, up to the first that still counts: of an open run, a
-        freeze or an approval that has not ended. An entry at the end of the chain says where it
-        begins now. With the last event of an ended run its rows about partitions and keys go, too.
-        Raises RefusedError for a chain that is broken.
+        Those go that are older than `before`, up to the first that still counts (`retention.py`).
+        An entry at the end of the chain says where it begins now. Raises RefusedError for a chain
+        that is broken.
         """
         with self._transactions.chaining(cluster) as connection:
             links.append_pending(connection, cluster, now)
@@ -115,12 +104,11 @@ class Chain:
                     f"the chain of {cluster} is broken ({report.breaks[0].in_words}); nothing was "
                     "deleted. `counterpoise ledger verify` lists all of it"
                 )
-            gone = list(_old_links(connection, cluster, before, now))
+            gone = list(old_links(connection, cluster, before, now))
             if gone:
                 last = gone[-1]
                 links.append(connection, cluster, [(CHECKPOINT, last.sequence, last.hash)], now)
-                _delete(connection, cluster, gone)
-                _delete_rows_of_forgotten_runs(connection, cluster)
+                delete_old_rows(connection, cluster, gone)
             return len(gone)
 
 
@@ -159,7 +147,8 @@ def _known_rows_of(
         for link in all_links
         if link.table in CHAINED_TABLES and (link.table, link.row_id) not in rows
     ]
-    return rows | {key: _Known.of(row) for key, row in _rows_of(connection, elsewhere).items()}
+    named = links.read_rows_of(connection, elsewhere)
+    return rows | {key: _Known.of(row) for key, row in named.items()}
 
 
 def _known_rows(
@@ -287,7 +276,7 @@ def _break_at(link: Link, what: str, at: str = "") -> ChainBreak:
 
 
 def _exported(connection: sa.Connection, batch: Sequence[Link]) -> Iterator[dict[str, Any]]:
-    rows = _rows_of(connection, batch)
+    rows = links.read_rows_of(connection, batch)
     for link in batch:
         row = rows.get((link.table, link.row_id))
         is_row_intact = link.table == CHECKPOINT or (
@@ -306,87 +295,3 @@ def _exported(connection: sa.Connection, batch: Sequence[Link]) -> Iterator[dict
             "hash": link.hash,
             "is_intact": is_row_intact and link.computed_hash == link.hash,
         }
-
-
-def _rows_of(connection: sa.Connection, batch: Sequence[Link]) -> dict[tuple[str, int], ChainedRow]:
-    return {
-        (row.table, row.row_id): row
-        for name, table in CHAINED_TABLES.items()
-        if (ids := [link.row_id for link in batch if link.table == name])
-        for row in links.read_rows_by_id(connection, table, ids)
-    }
-
-
-def _old_links(
-    connection: sa.Connection, cluster: str, before: datetime, now: datetime
-) -> Iterator[Link]:
-    """Yield the oldest entries up to the first whose row is not old enough, or still counts."""
-    is_open = sa.select(runs.c.run_id).where(
-        runs.c.cluster == cluster, runs.c.state.in_(OPEN_STATES)
-    )
-    open_runs = set(connection.scalars(is_open))
-    is_about_freezes = requests.c.control.in_((Control.FREEZE, Control.UNFREEZE))
-    newest = sa.select(sa.func.max(requests.c.id)).where(
-        requests.c.cluster == cluster, is_about_freezes
-    )
-    newest_freeze_id = connection.scalar(newest)
-    all_links = list(links.read_links(connection, chain.c.cluster == cluster))
-    rows = _rows_of(connection, all_links)
-    for link in all_links:
-        row = rows.get((link.table, link.row_id))
-        if (row.at if row else link.chained_at) >= time_text(before):
-            return
-        if row and row.document.get("run_id") in open_runs:
-            return
-        if row and _still_counts(row, now, newest_freeze_id):
-            return
-        yield link
-
-
-def _still_counts(row: ChainedRow, now: datetime, newest_freeze_id: int | None) -> bool:
-    """Return whether it is an approval that may be used yet, or the freeze that is in force."""
-    ends_at = row.document.get("expires_at") or row.document.get("until")
-    if row.document.get("control") == Control.FREEZE:
-        is_newest = row.row_id == newest_freeze_id
-        return is_newest and (ends_at is None or str(ends_at) > time_text(now))
-    return str(ends_at or "") > time_text(now)
-
-
-def _delete(connection: sa.Connection, cluster: str, gone: Sequence[Link]) -> None:
-    for name, table in CHAINED_TABLES.items():
-        ids = [link.row_id for link in gone if link.table == name]
-        for begin in range(0, len(ids), _BATCH_LINKS):
-            batch = ids[begin : begin + _BATCH_LINKS]
-            connection.execute(table.delete().where(table.c.id.in_(batch)))
-    is_gone = chain.c.sequence <= gone[-1].sequence
-    connection.execute(chain.delete().where(chain.c.cluster == cluster, is_gone))
-
-
-def _delete_rows_of_forgotten_runs(connection: sa.Connection, cluster: str) -> None:
-    """Delete the rows of ended runs of which no event is left.
-
-    What may still matter stays, however old: moves that were never observed done, keys that are not
-    restored or that a call may still change, and all of a run with calls that are not settled. So
-    do runs and their last progress.
-    """
-    has_events = sa.exists().where(events.c.run_id == runs.c.run_id)
-    has_late_calls = sa.exists().where(
-        late_calls.c.run_id == runs.c.run_id, late_calls.c.settled_at.is_(None)
-    )
-    forgotten = sa.select(runs.c.run_id).where(
-        runs.c.cluster == cluster,
-        runs.c.state.in_(LOOKED_AFTER_STATES),
-        ~has_events,
-        ~has_late_calls,
-    )
-    no_longer_needed = (
-        (moves, moves.c.done_at.is_not(None)),
-        (elections, sa.true()),
-        (late_calls, sa.true()),
-        (
-            touched_keys,
-            touched_keys.c.restored_at.is_not(None) & touched_keys.c.unanswered_call.is_(None),
-        ),
-    )
-    for table, condition in no_longer_needed:
-        connection.execute(table.delete().where(table.c.run_id.in_(forgotten), condition))

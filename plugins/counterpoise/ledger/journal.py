@@ -10,15 +10,16 @@ Without a step, rows are only added that stay true whoever works on the run: wha
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
 from counterpoise.ledger.run_states import add_event
 from counterpoise.ledger.schema import elections, events, late_calls, moves
-from counterpoise.ledger.statements import NOT_OVER_IN_RUN, PROGRESS
+from counterpoise.ledger.statements import NOT_OVER_IN_RUN, OBSERVED_AT, PROGRESS
 from counterpoise.ledger.step import Step, held_step
+from counterpoise.ledger.step_lock import database_seconds
 from counterpoise.ledger.submissions import read_submission
 from counterpoise.ledger.touched import read_pending_restores, read_touched_keys
 from counterpoise.ledger.transactions import Transactions
@@ -102,6 +103,16 @@ class Journal:
             return None
         readings = Readings.from_json(row.readings) if row.readings else Readings()
         return replace(RunProgress.from_json(row.body), readings=readings)
+
+    def unobserved_for(self) -> timedelta:
+        """Return how long ago the run was observed last, or opened where it never was.
+
+        By the database's clock: those of the worker that drives a run and of the watch may differ.
+        """
+        with self._transactions.reading() as connection:
+            observed_at = connection.scalar(OBSERVED_AT, {"this_run": self.run_id})
+            now = datetime.fromtimestamp(database_seconds(connection), UTC)
+        return now - observed_at if observed_at else timedelta(0)
 
     def event(self, kind: str, text: str) -> None:
         """Add what happened around the run; a step records what the run itself does."""

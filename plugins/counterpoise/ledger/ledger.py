@@ -31,6 +31,8 @@ from counterpoise.ledger.run_states import (
     check_may_supersede,
     check_may_withdraw,
     check_rule_is_first,
+    mark_rates_done,
+    opening_time,
     record_plan,
     set_state,
 )
@@ -140,18 +142,18 @@ class Ledger:
         and RefusedError where the requester may not supersede the one that waits.
         """
         requester, now = Person.from_ledger(requested_by, account), self._clock()
+        dag_run = (dag_id, dag_run_id)
         with self._transactions.chaining(plan.cluster) as connection:
             for row in self._open_rows(connection, plan.cluster):
-                is_same_dag_run = dag_run_id is None or (
-                    (row.dag_id, row.dag_run_id) == (dag_id, dag_run_id)
-                )
+                is_same_dag_run = dag_run_id is None or (row.dag_id, row.dag_run_id) == dag_run
                 if row.fingerprint == plan.fingerprint and is_same_dag_run:
                     return read_run(row)
                 check_may_supersede(read_run(row), requester, supersedes)
                 reason = f"superseded by {plan.fingerprint}"
                 set_state(connection, row.run_id, RunState.SUPERSEDED, reason, now)
             record_plan(connection, plan, plan_uri, now)
-            run_id = f"{plan.cluster}-{now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
+            opened_at = opening_time(connection, plan.cluster, now)
+            run_id = f"{plan.cluster}-{opened_at:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
             connection.execute(
                 runs.insert().values(
                     run_id=run_id,
@@ -163,7 +165,7 @@ class Ledger:
                     requester_account=account,
                     dag_id=dag_id,
                     dag_run_id=dag_run_id,
-                    opened_at=now,
+                    opened_at=opened_at,
                 )
             )
             text = f"{plan.fingerprint} by {requester.shown}"
@@ -257,7 +259,10 @@ class Ledger:
         return read_question(row) if row else None
 
     def record_decision(self, approval: Approval) -> None:
-        """Keep a yes, a no or a timeout, and change the run's state with it, in one transaction."""
+        """Keep a yes, a no or a timeout, and change the run's state with it, in one transaction.
+
+        The rate of a yes takes the place of those that were requested before.
+        """
         granted = approval.decision is Decision.GRANTED
         with self._transactions.chaining_run(approval.run_id) as connection:
             state = connection.scalar(
@@ -266,6 +271,8 @@ class Ledger:
             check_may_withdraw(approval.run_id, state, approval.person)
             check_rule_is_first(connection, approval, state)
             connection.execute(approvals.insert().values(**asdict(approval)))
+            if granted:
+                mark_rates_done(connection, approval.run_id, approval.at)
             is_renewed = granted and state in (RunState.APPROVED, RunState.HALTED)
             is_moot = not granted and state == RunState.SUPERSEDED
             if not is_renewed and not is_moot:

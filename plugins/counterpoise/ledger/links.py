@@ -227,6 +227,18 @@ def read_rows_by_id(
         yield from read_rows(connection, table, table.c.id.in_(batch))
 
 
+def read_rows_of(
+    connection: sa.Connection, links: Sequence[Link]
+) -> dict[tuple[str, int], ChainedRow]:
+    """Return the rows of entries, by table and id."""
+    return {
+        (row.table, row.row_id): row
+        for name, table in CHAINED_TABLES.items()
+        if (ids := [link.row_id for link in links if link.table == name])
+        for row in read_rows_by_id(connection, table, ids)
+    }
+
+
 def append(
     connection: sa.Connection,
     cluster: str,

@@ -7,7 +7,7 @@ Which states lead where is in one table, `model.run.TRANSITIONS`.
 """
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import sqlalchemy as sa
@@ -16,11 +16,12 @@ from counterpoise.errors import RefusedError, RunConflictError
 from counterpoise.ledger.rows import read_request
 from counterpoise.ledger.schema import approvals, events, plans, requests, runs
 from counterpoise.model.approval import Approval
-from counterpoise.model.control import find_active_requests
+from counterpoise.model.control import Control, find_active_requests
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import OPEN_STATES, TRANSITIONS, UNDER_WAY_STATES, Run, RunState
 
+_MAX_CLOCK_AHEAD: Final = timedelta(days=1)
 _HOW_TO_GO_ON: Final = {
     RunState.RUNNING: "end it first with `counterpoise settle {run_id}`",
     RunState.SETTLING: "end it first with `counterpoise settle {run_id}`",
@@ -67,6 +68,20 @@ def _not_from_here(run_id: str, state: str | None, to: RunState) -> str:
     return f"run {run_id} is {state} and cannot become {to}: {go_on.format(run_id=run_id)}"
 
 
+def opening_time(connection: sa.Connection, cluster: str, now: datetime) -> datetime:
+    """Return when a new run of a cluster is opened: now, and after all that it has.
+
+    Which of two runs came later goes by that time, and the clock of who proposed the earlier one
+    may be ahead. One that is ahead by more than a day would keep all later runs from their time.
+    """
+    newest = connection.scalar(
+        sa.select(sa.func.max(runs.c.opened_at)).where(
+            runs.c.cluster == cluster, runs.c.opened_at < now + _MAX_CLOCK_AHEAD
+        )
+    )
+    return max(now, newest + timedelta(microseconds=1)) if newest else now
+
+
 def record_plan(
     connection: sa.Connection, plan: RebalancePlan, plan_uri: str, now: datetime
 ) -> None:
@@ -82,6 +97,13 @@ def record_plan(
             recorded_at=now,
         )
     )
+
+
+def mark_rates_done(connection: sa.Connection, run_id: str, now: datetime) -> None:
+    """Record that the rates which were requested of a run hold no more."""
+    is_rate = (requests.c.run_id == run_id, requests.c.control == Control.RATE)
+    is_open = requests.c.obeyed_at.is_(None)
+    connection.execute(requests.update().where(*is_rate, is_open).values(obeyed_at=now))
 
 
 def check_may_withdraw(run_id: str, state: str | None, by: Person) -> None:

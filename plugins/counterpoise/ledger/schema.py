@@ -63,6 +63,7 @@ runs = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False, default=""),
     sa.Column("requested_by", sa.Text, nullable=False),
+    # After that of every earlier run of the cluster: `run_states.opening_time`.
     sa.Column("opened_at", UtcDateTime, nullable=False),
     sa.Column("closed_at", UtcDateTime),
     sa.Column("step_holder", sa.Text),
@@ -201,6 +202,7 @@ pulses = sa.Table(
     "pulses",
     metadata,
     sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
+    # Of the last observation, by the database's clock (earlier releases: by the worker's).
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("moves_in_flight", sa.Integer, nullable=False),  # for the fleet's cap
     sa.Column("body", sa.Text, nullable=False),  # JSON: model/run_progress.py

@@ -39,6 +39,11 @@ IN_FLIGHT_ELSEWHERE: Final = (
 NOT_OVER: Final = moves.c.done_at.is_(None) | moves.c.asked_broker_id.is_not(None)
 NOT_OVER_IN_RUN: Final = sa.select(moves).where(moves.c.run_id == _THIS_RUN, NOT_OVER)
 PROGRESS: Final = sa.select(pulses.c.body, pulses.c.readings).where(pulses.c.run_id == _THIS_RUN)
+OBSERVED_AT: Final = (
+    sa.select(sa.func.coalesce(pulses.c.at, runs.c.opened_at))
+    .select_from(runs.outerjoin(pulses, pulses.c.run_id == runs.c.run_id))
+    .where(runs.c.run_id == _THIS_RUN)
+)
 UPDATE_OF_PROGRESS: Final = (
     pulses.update()
     .where(pulses.c.run_id == _THIS_RUN)

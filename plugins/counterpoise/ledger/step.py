@@ -40,7 +40,12 @@ from counterpoise.ledger.submissions import (
     mark_submissions,
     record_submissions,
 )
-from counterpoise.ledger.touched import joined_entries, read_touched_keys, remaining_entries
+from counterpoise.ledger.touched import (
+    joined_entries,
+    read_touched_keys,
+    remaining_entries,
+    values_touched_again,
+)
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
@@ -146,13 +151,13 @@ class Step:
             add_event(connection, self.run_id, kind, text, self.clock())
 
     def update_progress(self, run_progress: RunProgress) -> None:
-        values = {
-            "at": run_progress.observed_at,
+        values: dict[str, object] = {
             "moves_in_flight": run_progress.progress.moves_in_flight,
             "body": run_progress.to_json(),
             "readings": run_progress.readings.to_json(),
         }
         with self._writing() as connection:
+            values["at"] = self.lock.extended_at
             of_run = {f"new_{name}": value for name, value in values.items()}
             of_run["this_run"] = self.run_id
             if not connection.execute(UPDATE_OF_PROGRESS, of_run).rowcount:
@@ -177,15 +182,8 @@ class Step:
                 if earlier is None:
                     new_rows.append(self._key(touched) | self._intent(touched))
                     continue
-                is_same_topic = earlier.topic_id == touched.topic_id
-                renewed: dict[str, object] = {"during_value": None, "outcome": ""}
-                renewed["before_value"] = touched.before_value
-                if not is_same_topic or earlier.restored_at is not None:
-                    renewed |= {"after_value": None, "restored_at": None, **self._intent(touched)}
-                if is_same_topic and (earlier.restored_at is None or earlier.has_unanswered_call):
-                    renewed["ours"] = joined_entries(earlier.written_value, touched.written_value)
-                    renewed.pop("earlier_rates", None)
-                self._update_keys(connection, [touched], **renewed)
+                values = values_touched_again(earlier, self._intent(touched))
+                self._update_keys(connection, [touched], **values)
             if new_rows:
                 connection.execute(touched_keys.insert(), new_rows)
 

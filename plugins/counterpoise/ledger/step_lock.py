@@ -7,11 +7,17 @@
         lock.check_current(connection)  # StepExpiredError: nobody did, but its time has run out
     lock.release()
 
+Where that clock is set back, the lock of a dead process would hold for as long: one that seems to
+have a minute left, or more, is free. If its holder lives, two processes work at once until the
+holder's next write. Set back by less, the lock only lasts longer, and nobody waits more than a
+minute for it.
+
 The lock of a run, which workers before schema 0004 know alone, is held as well.
 """
 
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 import sqlalchemy as sa
@@ -24,6 +30,9 @@ from counterpoise.model.run import STEP_LOCK_SECONDS
 # A call of ours has ended this long before the lock can go to somebody else.
 _SPARE_SECONDS: Final = 1.0
 
+# No lock that is held has so much time left, unless the database's clock was set back.
+_MAX_SECONDS_LEFT: Final = 2 * STEP_LOCK_SECONDS
+
 # Each step executes these several times. To build a statement takes longer than to execute it.
 _CLUSTER: Final = sa.bindparam("this_cluster", type_=sa.Text)
 _RUN: Final = sa.bindparam("this_run", type_=sa.Text)
@@ -33,14 +42,20 @@ _UNTIL: Final = sa.bindparam("new_until", type_=sa.BigInteger)
 _OURS: Final = (step_locks.c.cluster == _CLUSTER, step_locks.c.holder == _HOLDER)
 _OURS_IN_RUNS: Final = (runs.c.run_id == _RUN, runs.c.step_holder == _HOLDER)
 _KNOWN: Final = sa.select(step_locks.c.cluster).where(step_locks.c.cluster == _CLUSTER)
+
+
+def _is_free(until: sa.Column[int]) -> sa.ColumnElement[bool]:
+    return (until <= _NOW) | (until >= _NOW + _MAX_SECONDS_LEFT)
+
+
 _TAKE: Final = (
     step_locks.update()
-    .where(step_locks.c.cluster == _CLUSTER, step_locks.c.until <= _NOW)
+    .where(step_locks.c.cluster == _CLUSTER, _is_free(step_locks.c.until))
     .values(holder=_HOLDER, until=_UNTIL)
 )
 _TAKE_IN_RUNS: Final = (
     runs.update()
-    .where(runs.c.run_id == _RUN, runs.c.step_until <= _NOW)
+    .where(runs.c.run_id == _RUN, _is_free(runs.c.step_until))
     .values(step_holder=_HOLDER, step_until=_UNTIL)
 )
 _EXTEND: Final = step_locks.update().where(*_OURS).values(until=_UNTIL)
@@ -61,6 +76,7 @@ class StepLock:
     run_id: str | None  # whose lock of earlier releases is held as well
     holder: str
     deadline: float = 0.0  # `time.monotonic()`
+    extended_at: datetime | None = None  # by the database's clock
     connection: sa.Connection | None = None  # of the transaction that is open
 
     def take(self) -> None:
@@ -86,7 +102,8 @@ class StepLock:
         Raises RunConflictError when it has gone to somebody else.
         """
         extended_at = time.monotonic()
-        until = {"new_until": database_seconds(connection) + STEP_LOCK_SECONDS}
+        now = database_seconds(connection)
+        until = {"new_until": now + STEP_LOCK_SECONDS}
         is_held = connection.execute(_EXTEND, self._ours | until).rowcount
         if is_held and self.run_id is not None:
             is_held = connection.execute(_EXTEND_IN_RUNS, self._ours_in_runs | until).rowcount
@@ -95,13 +112,17 @@ class StepLock:
                 f"{self._subject}: another copy of this task has taken over; this one stops"
             )
         self._extend_deadline(extended_at)
+        self.extended_at = datetime.fromtimestamp(now, UTC)
 
     def check_current(self, connection: sa.Connection) -> None:
         """Raise StepExpiredError when the lock's time has run out, whoever took it since."""
         until = connection.scalar(_HELD, self._ours)
-        if until is not None and until <= database_seconds(connection):
+        if until is None:
+            return
+        if not 0 < until - database_seconds(connection) < _MAX_SECONDS_LEFT:
             raise StepExpiredError(
-                f"{self._subject}: this process was stopped for more than {STEP_LOCK_SECONDS} s"
+                f"{self._subject}: this process was stopped for more than {STEP_LOCK_SECONDS} s, "
+                "or the database's clock was set back"
             )
 
     def release(self) -> None:

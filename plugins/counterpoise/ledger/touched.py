@@ -1,10 +1,12 @@
 """Rows of the config keys that a run has touched, within a transaction of the caller."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from counterpoise.ledger.schema import late_calls, runs, touched_keys
+from counterpoise.model.cluster import is_another_topic
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.run import TouchedKey
 
@@ -61,6 +63,24 @@ def _touched_key(row: sa.Row[Any], late_run_ids: frozenset[str]) -> TouchedKey:
         earlier_rates=row.earlier_rates or "",
         has_unanswered_call=row.unanswered_call is not None or row.run_id in late_run_ids,
     )
+
+
+def values_touched_again(earlier: TouchedKey, intent: Mapping[str, Any]) -> dict[str, object]:
+    """Return what changes in the row of a key that is touched again; `intent` are the values of a
+    new row.
+
+    The id of its topic stays, once it is known.
+    """
+    is_same_topic = not is_another_topic(earlier.topic_id, intent["topic_id"])
+    is_ours_still = earlier.restored_at is None or earlier.has_unanswered_call
+    values: dict[str, object] = {"before_value": intent["before_value"]}
+    if not is_same_topic or earlier.restored_at is not None:
+        values = {**intent, "after_value": None, "restored_at": None}
+    if is_same_topic and is_ours_still:
+        values["ours"] = joined_entries(earlier.written_value, intent["ours"])
+        values.pop("earlier_rates", None)
+    topic_id = intent["topic_id"] or earlier.topic_id
+    return values | {"topic_id": topic_id, "during_value": None, "outcome": ""}
 
 
 def joined_entries(earlier: str, added: str) -> str:

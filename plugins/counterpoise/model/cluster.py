@@ -30,6 +30,14 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+def is_another_topic(known_id: str | None, present_id: str | None) -> bool:
+    """Return whether these are ids of two topics: one was deleted, the other made under its name.
+
+    An id that is not known, "" or None, says nothing: brokers give none before KIP-516.
+    """
+    return bool(known_id and present_id) and known_id != present_id
+
+
 @dataclass(frozen=True)
 class ClusterSnapshot:
     """One observation of a cluster.

@@ -4,13 +4,15 @@
     active.paused, active.cancelled, active.frozen, active.rate_bytes_per_second
 
 The next observation of the run reads and follows them; of two that contradict each other the later
-one counts. A freeze concerns a cluster, whatever runs there, and ends by itself.
+one counts. A freeze concerns a cluster, whatever runs there, and ends by itself; of several, which
+different people may have asked for, the one that ends last holds.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
+from operator import attrgetter
 from typing import Final
 
 from counterpoise.model.person import Person
@@ -41,8 +43,8 @@ CONTROL_EFFECTS: Final[Mapping[Control, str]] = {
     "Undo on the page of the run, or `counterpoise undo`, makes the plan that brings back what has "
     "moved, which is approved on its own.",
     Control.FREEZE: "Until then no run of the cluster starts, and none submits anything new. What "
-    "is in flight finishes. The freeze ends by itself.",
-    Control.UNFREEZE: "Ends a cluster's freeze before its time.",
+    "is in flight finishes. The freeze ends by itself; of several, the one that ends last holds.",
+    Control.UNFREEZE: "Ends a cluster's freeze before its time, and all others there are.",
 }
 
 
@@ -76,6 +78,11 @@ class ControlRequest:
         return f" until {format_moment(self.until)}" if self.until else ""
 
     @property
+    def frozen_until(self) -> datetime:
+        """Return, of a FREEZE, when it ends: never where it has no end."""
+        return self.until or datetime.max.replace(tzinfo=UTC)
+
+    @property
     def frozen_in_words(self) -> str:
         """Return, of a FREEZE, `frozen until 2026-01-31 22:00 UTC by bob: month end`."""
         return f"frozen{self.until_in_words} by {self.person.shown}: {self.why}"
@@ -95,15 +102,14 @@ class ActiveRequests:
         return self.rate.rate_bytes_per_second if self.rate else None
 
 
-def find_active_requests(
-    requests: Iterable[ControlRequest], now: datetime, *, approved_at: datetime | None = None
-) -> ActiveRequests:
+def find_active_requests(requests: Iterable[ControlRequest], now: datetime) -> ActiveRequests:
     """Return what holds now, of all requests about one run and its cluster, oldest first.
 
     A cancel that was done is over: the run may be executed again. A pause and a rate hold until
-    another request takes their place; a rate also until a later approval, `approved_at`.
+    another request takes their place; a rate also until a later approval, with which it is done.
     """
-    paused = cancelled = frozen = rate = None
+    paused = cancelled = rate = None
+    freezes: list[ControlRequest] = []
     for request in requests:
         match request.control:
             case Control.PAUSE:
@@ -111,14 +117,13 @@ def find_active_requests(
             case Control.RESUME:
                 paused = None
             case Control.RATE:
-                is_outdated = approved_at is not None and request.at < approved_at
-                rate = None if is_outdated else request
+                rate = None if request.done_at else request
             case Control.CANCEL | Control.UNDO:
                 cancelled = None if request.done_at else request
             case Control.FREEZE:
-                frozen = request
+                freezes.append(request)
             case Control.UNFREEZE:
-                frozen = None
-    if frozen and frozen.until and frozen.until <= now:
-        frozen = None
+                freezes.clear()
+    in_force = (freeze for freeze in freezes if freeze.frozen_until > now)
+    frozen = max(in_force, key=attrgetter("frozen_until"), default=None)
     return ActiveRequests(paused, cancelled, frozen, rate)

@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints, overload
 
-from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.cluster import TopicPartition, is_another_topic
 from counterpoise.model.json_values import MAX_ID, Count, Id, Range
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ class Move:
 
     def is_of_another_topic(self, topic_id: str | None) -> bool:
         """Return whether a topic of this name, which has this id, is not the planned one: it was
-        deleted and made again. An id that is not known says nothing.
+        deleted and made again.
         """
-        return bool(self.topic_id and topic_id) and self.topic_id != topic_id
+        return is_another_topic(self.topic_id, topic_id)
 
     @property
     def changes_leader(self) -> bool:

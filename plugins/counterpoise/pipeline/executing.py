@@ -117,7 +117,7 @@ def _check_approved(installation: Installation, run: Run, plan: RebalancePlan) -
 def _check_requested_rate(installation: Installation, run: Run, approval: Approval) -> None:
     """Check the rate that somebody requested since the approval: it goes on to hold."""
     requests = installation.ledger.requests(run.cluster, run.run_id)
-    active = find_active_requests(requests, installation.clock(), approved_at=approval.at)
+    active = find_active_requests(requests, installation.clock())
     if active.rate is None:
         return
     policy = installation.cluster(run.cluster).policy
@@ -311,7 +311,6 @@ def execution(
         max_partitions_per_call=profile_of(policy.provider).max_partitions_per_call,
         # Again, since a role of the database may write requests without the check.
         max_rate_bytes_per_second=access.highest_rate(policy),
-        approved_at=approval.at if approval else None,
     )
     with installation.operator(run.cluster) as admin:
         yield Driver(admin, installation.ledger, options, installation.clock, log)

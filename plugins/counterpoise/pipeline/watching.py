@@ -166,9 +166,9 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
 
 
 def _is_orphaned(installation: Installation, run: Run) -> bool:
-    run_progress = installation.ledger.journal(run.run_id).run_progress()
+    unobserved_for = installation.ledger.journal(run.run_id).unobserved_for()
     limits = installation.cluster(run.cluster).policy.movement
-    return is_orphaned(run, run_progress, limits, installation.clock())
+    return is_orphaned(run, unobserved_for, limits)
 
 
 def _runs_under_way(installation: Installation, cluster: str) -> list[Run]:

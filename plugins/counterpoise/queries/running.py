@@ -192,9 +192,7 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
     approvals = installation.ledger.approvals_of(run.run_id)
     now = installation.clock()
     plan = kept_plan(installation, run)
-    active = find_active_requests(
-        requests, now, approved_at=approvals[-1].at if approvals else None
-    )
+    active = find_active_requests(requests, now)
     settings = settings_of_pages(installation)
     cluster = settings.clusters.get(run.cluster)
     limits = cluster.policy.movement if cluster else MovementPolicy()

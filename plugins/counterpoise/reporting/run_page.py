@@ -82,7 +82,8 @@ def _known(number: int | None) -> str:
 def _duration(report: RunReport) -> str:
     if report.run.closed_at is None:
         return "still open"
-    return format_seconds((report.run.closed_at - report.run.opened_at).total_seconds())
+    seconds = (report.run.closed_at - report.run.opened_at).total_seconds()
+    return format_seconds(max(0, seconds))  # two clocks may have told these times
 
 
 def _rows(report: RunReport) -> list[tuple[int, BrokerLoad | None, BrokerLoad | None]]:

@@ -27,6 +27,7 @@ from counterpoise.execution.throttling.targets import (
     list_entries,
 )
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
+from counterpoise.model.cluster import is_another_topic
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, LOST_AFTER, TouchedKey
 from counterpoise.model.words import pluralize
@@ -168,7 +169,8 @@ def _outcome(touched: TouchedKey, value: str | None, pending: Iterable[TouchedKe
     of_same_key = (
         other
         for other in pending
-        if (other.resource_key, other.topic_id) == (touched.resource_key, touched.topic_id)
+        if other.resource_key == touched.resource_key
+        and not is_another_topic(other.topic_id, touched.topic_id)
     )
     restored = restored_value(value, of_same_key)
     if restored == touched.before_value:

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from counterpoise.model.cluster import is_another_topic
 from counterpoise.model.kafka import (
     CORDONED_LOG_DIRS,
     EVERY_BROKER,
@@ -165,14 +166,12 @@ def default_rate(configs: Configs) -> int | None:
 def is_topic_gone(touched: TouchedKey, topic_ids: Mapping[str, str]) -> bool:
     """Return whether a key's topic was deleted; one of the same name made since is another topic.
 
-    `topic_ids` has the present ids of the topics that exist; "" is an id that is not known.
+    `topic_ids` has the present ids of the topics that exist.
     """
     if not touched.resource.is_topic:
         return False
     present_id = topic_ids.get(touched.resource.name)
-    if present_id is None:
-        return True
-    return bool(touched.topic_id and present_id) and touched.topic_id != present_id
+    return present_id is None or is_another_topic(touched.topic_id, present_id)
 
 
 def missing_changes(
