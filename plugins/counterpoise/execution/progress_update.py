@@ -68,13 +68,10 @@ def update_progress(
         previous = _without_unobserved_time(previous, observation.observed_at)
     base = previous or _first_progress(plan, observation)
     back_off = _back_off(base, observation, moving, limits.throttle_back_off, approved_rate)
-    requested_rate = observation.active_requests.rate_bytes_per_second
-    wanted_rate = min(requested_rate, max_rate or requested_rate) if requested_rate else None
-    rate = rate_in_force(observation, limits, wanted_rate or approved_rate, back_off.level)
-    throttles = wanted_throttles(moving, base.rate_bytes_per_second or rate)
-    missing = missing_changes(throttles, observation.configs, observation.touched_keys)
-    unlimited = without_own_rates(missing, observation.touched_keys, observation.configs)
-    removed = removed_by_others(unlimited, observation.touched_keys, observation.configs)
+    wanted_rate = _requested_rate(observation, max_rate) or approved_rate
+    rate = rate_in_force(observation, limits, wanted_rate, back_off.level)
+    former_rate = base.rate_bytes_per_second or rate
+    is_unthrottled, is_gap = _lacks_throttle(moving, observation, former_rate)
     is_lowered = rate < approved_rate
     links, counted_copies = find_links(base, observation, moving, is_lowered=is_lowered)
     arrived_bytes = {str(m.topic_partition): _arrived_bytes(m, observation, base) for m in moving}
@@ -90,11 +87,11 @@ def update_progress(
         back_off_level=back_off.level,
         has_isr_loss=back_off.has_isr_loss,
         isr_loss_changed_at=back_off.changed_at,
-        throttle_gaps=base.throttle_gaps + (bool(removed) and not base.unthrottled_observations),
-        unthrottled_observations=base.unthrottled_observations + 1 if unlimited else 0,
+        throttle_gaps=base.throttle_gaps + (is_gap and not base.unthrottled_observations),
+        unthrottled_observations=base.unthrottled_observations + 1 if is_unthrottled else 0,
         is_cancelling=base.is_cancelling,
         conditions_since=find_conditions(base, by_state, observation)
-        | since(base, [UNTHROTTLED] if unlimited else [], observation.observed_at),
+        | since(base, [UNTHROTTLED] * is_unthrottled, observation.observed_at),
         under_replicated_at_start=base.under_replicated_at_start,
         unavailable_at_start=base.unavailable_at_start,
         readings=replace(kept_readings(observation), best=best, counted_copies=counted_copies),
@@ -102,6 +99,25 @@ def update_progress(
     return _with_progress_conditions(
         previous, run_progress, moving, observation, is_lowered=is_lowered
     )
+
+
+def _requested_rate(observation: Observation, max_rate: int | None) -> int | None:
+    requested = observation.active_requests.rate_bytes_per_second
+    return min(requested, max_rate or requested) if requested else None
+
+
+def _lacks_throttle(
+    moving: Iterable[Move], observation: Observation, rate_bytes_per_second: int
+) -> tuple[bool, bool]:
+    """Return whether copies lack their throttle, and whether it was somebody else who removed it.
+
+    Until a broker shows another rate they are throttled by the former one.
+    """
+    configs, touched_keys = observation.configs, observation.touched_keys
+    throttles = wanted_throttles(moving, rate_bytes_per_second)
+    missing = missing_changes(throttles, configs, touched_keys)
+    unthrottled = without_own_rates(missing, touched_keys, configs)
+    return bool(unthrottled), bool(removed_by_others(unthrottled, touched_keys, configs))
 
 
 def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgress:

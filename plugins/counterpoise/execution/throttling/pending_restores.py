@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from counterpoise.execution.commands import KeyChange
 from counterpoise.execution.decision_inputs import QUIET_SECONDS
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.recorded_calls import RecordedCalls
@@ -63,9 +64,7 @@ def restore_pending(
         if not is_topic_gone(touched, topic_ids) and (change := _change_of(touched, configs))
     )
     if changes:
-        results = RecordedCalls(admin, journal, is_repeated=True).restore(changes, step)
-        accepted = frozenset(results.accepted)
-        step.restoring_answered(t for t, _ in changes if t.resource in accepted)
+        _restore(changes, RecordedCalls(admin, journal, is_repeated=True), step)
         configs = _read_keys(admin, keys)
         keys = [touched for touched in journal.touched() if is_pending_restore(touched)]
     as_it_should_be = [
@@ -90,6 +89,11 @@ def restore_pending(
     unregistered = [t for t in keys if _is_unregistered(t, cluster.registered_broker_ids)]
     step.clear_unanswered_calls(unregistered)
     return tuple(restored), tuple(pending)
+
+
+def _restore(changes: Sequence[KeyChange], calls: RecordedCalls, step: "Step") -> None:
+    accepted = frozenset(calls.restore(changes, step).accepted)
+    step.restoring_answered(touched for touched, _ in changes if touched.resource in accepted)
 
 
 def _change_of(touched: TouchedKey, configs: Configs) -> ConfigChange | None:
