@@ -31,18 +31,15 @@ from counterpoise.model.request import PLANNED_GOALS, Goal, PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
 from counterpoise.planning.explanation import explain
-from counterpoise.planning.goals import PlanningGoal
-from counterpoise.planning.goals.emptying import RemoveBrokers, Repair
-from counterpoise.planning.goals.evening import AddBrokers, Rebalance
-from counterpoise.planning.goals.leaders import DemoteBrokers, Leaders
-from counterpoise.planning.goals.replication_factor import ReplicationFactor
+from counterpoise.planning.goals import GOALS
+from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.kept_part import (
     is_worth_copying,
     is_worth_moving,
     keep_changes_within,
     keep_copies_within,
 )
-from counterpoise.planning.leading import with_leaders
+from counterpoise.planning.leader_choice import with_leaders
 from counterpoise.planning.placement import CopyBound, Placement, Roles
 from counterpoise.planning.placing.traffic import even_traffic
 from counterpoise.planning.planning_result import (
@@ -54,15 +51,6 @@ from counterpoise.planning.planning_result import (
 )
 from counterpoise.planning.request_checks import check_request, refuse_impossible_constraints
 
-_GOALS: Final[tuple[PlanningGoal, ...]] = (
-    AddBrokers(),
-    RemoveBrokers(),
-    DemoteBrokers(),
-    Leaders(),
-    Rebalance(),
-    ReplicationFactor(),
-    Repair(),
-)
 _MAX_TURNS: Final = 20  # of the goal and of traffic
 
 Wanted: TypeAlias = Mapping[TopicPartition, tuple[int, ...]]
@@ -117,7 +105,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
 
 def _goal_named(name: Goal) -> PlanningGoal:
     """Return the goal of that name; raise InputError for one that cannot be planned."""
-    for goal in _GOALS:
+    for goal in GOALS:
         if goal.name is name:
             return goal
     goals = ", ".join(PLANNED_GOALS)

@@ -41,7 +41,7 @@ from counterpoise.planning.placing.topics import leaders_lacking
 from counterpoise.planning.placing.traffic import traffic_band
 
 if TYPE_CHECKING:
-    from counterpoise.planning.goals import PlanningGoal
+    from counterpoise.planning.goals.goal import PlanningGoal
 
 _IS_LEFT_TO_REPAIR = "left to goal repair: with a replica on a dead broker no copy could end"
 Within = Callable[[Roles, ClusterArrays, Flags], Roles]

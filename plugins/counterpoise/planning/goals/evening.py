@@ -34,7 +34,7 @@ from counterpoise.planning.fair_shares import (
     bytes_outside_band,
     count_targets,
 )
-from counterpoise.planning.goals import PlanningGoal, evening_bound, reached_bound
+from counterpoise.planning.goals.goal import PlanningGoal, evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain

@@ -16,7 +16,7 @@ from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import join_names, pluralize
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.goals import (
+from counterpoise.planning.goals.goal import (
     HAS_NO_DESTINATION,
     IS_LEADERLESS,
     IS_MOVING,

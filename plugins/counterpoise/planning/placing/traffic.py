@@ -282,7 +282,7 @@ def _keeps_topics(going: _Choices, returning: _Choices) -> Flags:
     return np.asarray(is_harmless | is_same_topic)
 
 
-# -- also for the exchange of leaders (`leading/leader_traffic`)
+# -- also for the exchange of leaders (`leader_traffic`)
 
 
 def min_gain_of(band: ByteBand) -> int:

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.planning.leader_candidates import Candidates
 
 _SmallInts: TypeAlias = NDArray[np.int32]  # where there is a cell per topic or broker and broker
 _LeaderChange: TypeAlias = tuple[int, int]  # a partition, and its new leader

@@ -1,4 +1,4 @@
-"""Leading: who leads each partition, over the replica sets that were found.
+"""The choice of leaders: who leads each partition, over the replica sets that were found.
 
     assignment = with_leaders(result)             # for each broker set by itself:
     candidates = Candidates.of(placement, is_eligible, may_change, elects=True)
@@ -7,17 +7,17 @@
 By number (the default):
     1. `leader_flow`: the most even counts per broker that the replica sets allow, with the fewest
        changes of leader; an exact optimum.
-    2. `topic_leaders`: brokers exchange leadership, each keeping its count, until no topic can be
+    2. `leader_topics`: brokers exchange leadership, each keeping its count, until no topic can be
        led more evenly that way.
     3. `leader_traffic`, where rates are known and the goal evens traffic: exchanges that bring
        bytes-in within the tolerance, and leave counts and topics as they are.
-By bytes-in: `weighed_leaders` starts from the same flow and evens out the bytes from producers per
+By bytes-in: `leader_bytes_in` starts from the same flow and evens out the bytes from producers per
 broker, then the counts; a local optimum, since the exact one is NP-hard.
 Constraints come after that: the leaders of topics that a broker leads too little of are chosen
 (`leader_flow`), and the others are evened around them; then brokers are brought below what they may
 lead (`leader_traffic`).
 
-Limits: replicas that are out of sync are not chosen (`candidates`); what is promised holds for the
+Limits: replicas that are out of sync are not chosen (`leader_candidates`); what is promised holds for the
 others. Choosing again once the chosen leaders lead changes nothing.
 """
 
@@ -28,21 +28,19 @@ import numpy as np
 
 from counterpoise.model.columns import Flags, Ints, rank_within
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
-from counterpoise.planning.leading.candidates import Candidates
-from counterpoise.planning.leading.leader_flow import even_leaders, lead_topic
-from counterpoise.planning.leading.leader_traffic import (
+from counterpoise.planning.leader_bytes_in import even_bytes_in
+from counterpoise.planning.leader_candidates import Candidates
+from counterpoise.planning.leader_flow import even_leaders, lead_topic
+from counterpoise.planning.leader_topics import even_topics
+from counterpoise.planning.leader_traffic import (
     bytes_above,
     even_leader_traffic,
     keep_below,
 )
-from counterpoise.planning.leading.topic_leaders import even_topics
-from counterpoise.planning.leading.weighed_leaders import even_bytes_in
 from counterpoise.planning.placing.topics import leaders_lacking
 from counterpoise.planning.planning_result import FinalAssignment, PlanningResult
 
 _MAX_TURNS: Final = 20
-
-__all__ = ["Candidates", "choose_leaders", "with_leaders"]
 
 
 def with_leaders(result: PlanningResult) -> FinalAssignment:

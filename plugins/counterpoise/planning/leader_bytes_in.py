@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.planning.fair_shares import highest_level
-from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.planning.leader_candidates import Candidates
 
 _Floats: TypeAlias = NDArray[np.float64]
 _LeaderChange: TypeAlias = tuple[int, int]  # a partition, and its new leader

@@ -41,7 +41,7 @@ import numpy as np
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.fair_shares import fill
-from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.planning.leader_candidates import Candidates
 from counterpoise.planning.placing.swaps import improve_worst, pairs_with
 from counterpoise.planning.placing.traffic import (
     AIM_PERCENT,

@@ -47,7 +47,7 @@ import numpy as np
 
 from counterpoise.model.columns import NOBODY, Ints, count_within
 from counterpoise.planning.fair_shares import fill
-from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.planning.leader_candidates import Candidates
 
 _FIRST_IN_SORT = NOBODY - 1
 

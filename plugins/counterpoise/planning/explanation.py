@@ -3,7 +3,7 @@
     plan = explain(result)
 
     moves with their reasons, or why there are none; every broker before, after and at best; and
-    what the person who approves should know (`warnings`)
+    what the person who approves should know (`plan_warnings`)
 
 Best means in the figures: what no plan could do better, whatever it moved. Where racks have
 different numbers of brokers it is uneven itself.
@@ -47,8 +47,8 @@ from counterpoise.model.plan import BrokerFigure, Move, MoveReason, RebalancePla
 from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
-from counterpoise.planning.explanation.warnings import warnings_of
 from counterpoise.planning.fair_shares import fill
+from counterpoise.planning.plan_warnings import warnings_of
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes
 

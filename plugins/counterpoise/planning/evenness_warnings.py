@@ -1,7 +1,7 @@
 """Warnings about what will not be even: racks, counts, bytes, traffic and leaders.
 
-Each is a sentence, "" where it does not apply; `warnings` shows them in the order of the tuple at
-the end.
+Each is a sentence, "" where it does not apply; `plan_warnings` shows them in the order of the tuple
+at the end.
 """
 
 from collections.abc import Callable
