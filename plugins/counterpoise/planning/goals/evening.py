@@ -16,6 +16,7 @@ after the first round.
 """
 
 from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -36,8 +37,8 @@ from counterpoise.planning.fair_shares import (
 )
 from counterpoise.planning.goals.goal import PlanningGoal, evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.drain import drain
+from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import (
     best_counts,
     is_affordable,
@@ -77,9 +78,11 @@ class EveningGoal(PlanningGoal):
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         def choose(start: Placement) -> ReplicaChoice:
-            max_counts = self.max_counts(start, roles)
-            topic_limits = self.topic_limits(start, roles, request)
-            return ReplicaChoice.to_even(start, roles, max_counts, topic_limits)
+            return replace(
+                ReplicaChoice.to_even(start, roles),
+                max_counts=self.max_counts(start, roles),
+                topic_limits=self.topic_limits(start, roles, request),
+            )
 
         def find_band(after: Placement) -> ByteBand:
             return byte_band(after, roles, request.policy.bytes_tolerance_percent)

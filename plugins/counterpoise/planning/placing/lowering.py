@@ -31,7 +31,6 @@ from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement, Replicas, Roles
-from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.free_replicas import (
     BYTES_FIRST,
     TOLERANCE_PERCENT,
@@ -41,6 +40,7 @@ from counterpoise.planning.placing.free_replicas import (
     per_broker,
     whole_shares,
 )
+from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import is_affordable, make_counts_best
 
 

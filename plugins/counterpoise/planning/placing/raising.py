@@ -29,7 +29,6 @@ from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.fair_shares import byte_band
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.free_replicas import (
     BYTES_FIRST,
     TOLERANCE_PERCENT,
@@ -40,6 +39,7 @@ from counterpoise.planning.placing.free_replicas import (
     per_broker,
     whole_shares,
 )
+from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import place_best
 
 # Level above the share of the topic, then bytes and replicas or the reverse, then the broker.

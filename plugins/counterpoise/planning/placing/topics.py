@@ -7,7 +7,7 @@ Limits: replicas are chosen by topic among those that move anyway. None moves fo
 topic alone: on clusters of thousands of topics that would move a large part of the data for little
 (docs/decisions/0008). Exceptions: what the policy asks for (`topics_max_above_share`), and topics
 of which every broker has to lead some (`min_topic_leaders`); in small clusters the flow brings
-these at least cost (`flow`), in larger ones `bring_topics`.
+these at least cost (`replica_choice`), in larger ones `bring_topics`.
 """
 
 from collections.abc import Callable
