@@ -17,8 +17,8 @@ Constraints come after that: the leaders of topics that a broker leads too littl
 (`leader_flow`), and the others are evened around them; then brokers are brought below what they may
 lead (`leader_traffic`).
 
-Limits: replicas that are out of sync are not chosen (`leader_candidates`); what is promised holds for the
-others. Choosing again once the chosen leaders lead changes nothing.
+Limits: replicas that are out of sync are not chosen (`leader_candidates`); what is promised holds
+for the others. Choosing again once the chosen leaders lead changes nothing.
 """
 
 from dataclasses import replace

@@ -42,10 +42,10 @@ from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.fair_shares import fill
 from counterpoise.planning.leader_candidates import Candidates
-from counterpoise.planning.placing.swaps import improve_worst, pairs_with
-from counterpoise.planning.placing.traffic import (
+from counterpoise.planning.placing.exchanges import (
     AIM_PERCENT,
-    MAX_PARTNERS,
+    best_with,
+    improve_worst,
     min_gain_of,
     sample_by_rate,
 )
@@ -72,20 +72,12 @@ class _Search:
 
     def exchange(self, broker: int) -> bool:
         """Exchange two leaders of a broker and another; False where that brings neither nearer."""
-        exchange = self.best_exchange(broker)
+        above_fair = self.loads - self.band.fair
+        eligible = self.candidates.eligible_brokers
+        exchange = best_with(broker, eligible, above_fair, self.best_of_pair)
         if exchange is not None:
             self.take(exchange)
         return exchange is not None
-
-    def best_exchange(self, broker: int) -> _Exchange | None:
-        above = self.loads - self.band.fair
-        eligible = self.candidates.eligible_brokers
-        found = [
-            self.best_of_pair(heavy, light)
-            for heavy, light in pairs_with(broker, eligible, above, MAX_PARTNERS)
-            if above[heavy] > above[light]
-        ]
-        return max(filter(None, found), key=lambda exchange: exchange.score, default=None)
 
     def best_of_pair(self, heavy: int, light: int) -> _Exchange | None:
         going, returning = self.led(heavy, light), self.led(light, heavy)

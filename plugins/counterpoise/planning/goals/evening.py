@@ -3,7 +3,7 @@
 rebalance evens out all live brokers. add-brokers brings new brokers to their fair share; old ones
 receive nothing. Both repeat their steps for as long as they make the cluster strictly more even:
 
-    repeat: one round (racks, then counts and bytes up to the targets, then swaps)
+    repeat: one round (racks, then counts and bytes up to the targets, then exchanges)
         more even than before: keep it
         else: take it back
             if partitions were touched: all are free again, try once more
@@ -38,6 +38,11 @@ from counterpoise.planning.fair_shares import (
 from counterpoise.planning.goals.goal import PlanningGoal, evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.drain import drain
+from counterpoise.planning.placing.exchanges import (
+    exchange_bytes,
+    level_counts,
+    trade_arrivals,
+)
 from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import (
     best_counts,
@@ -46,11 +51,6 @@ from counterpoise.planning.placing.small import (
     solve,
 )
 from counterpoise.planning.placing.spread import repair_racks, spread
-from counterpoise.planning.placing.swaps import (
-    exchange_bytes,
-    level_counts,
-    trade_arrivals,
-)
 from counterpoise.planning.placing.topics import bring_topics, exchange_topics, topics_above
 from counterpoise.planning.planning_result import PlanningResult, as_range
 from counterpoise.planning.request_checks import brokers_are

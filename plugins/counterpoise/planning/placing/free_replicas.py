@@ -19,7 +19,7 @@ replicas go over each link, and each broker holds 4.
 When no chain is left, no other choice has a smaller maximum or a larger minimum: a chain is an
 augmenting path of the flow whose cost at each broker is convex, and without one the flow is
 optimal. A broker that has no chain will not get one later, since chains start at the fullest.
-`even_bytes` then exchanges two replicas of different size at a time, as in `swaps`: not exact.
+`even_bytes` then exchanges two replicas of different size at a time, as in `exchanges`: not exact.
 """
 
 from itertools import pairwise
@@ -32,10 +32,10 @@ from counterpoise.model.columns import NOBODY, Flags, Ints, rank_within
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.fair_shares import bounds_of_partition
 from counterpoise.planning.placement import Placement, Replicas
-from counterpoise.planning.placing.swaps import (
-    MAX_SWAPS_PER_BROKER,
+from counterpoise.planning.placing.exchanges import (
+    MAX_EXCHANGES_PER_BROKER,
+    improve_worst,
     pairs_with,
-    wanted_shift,
 )
 
 BYTES_FIRST: Final = 0.9  # this part of all bytes is placed before the number of replicas decides
@@ -214,17 +214,19 @@ def even_bytes(
 ) -> None:
     """Exchange large replicas for small ones until all able brokers are in the band."""
     able = np.flatnonzero(is_able)
-    is_hopeless = ~is_able
-    for _ in range(MAX_SWAPS_PER_BROKER * len(able)):
-        outside = np.where(is_hopeless, 0, band.bytes_outside(placement.bytes_held))
-        broker = int(np.argmax(outside))
-        if outside[broker] <= 0:
-            return
+
+    def exchange(broker: int) -> bool:
         above_fair = placement.bytes_held - band.fair
         pairs = pairs_with(broker, able, above_fair, _MAX_PARTNERS)
-        is_hopeless[broker] = not any(
-            _exchange_free(placement, free, band, heavy, light) for heavy, light in pairs
-        )
+        return any(_exchange_free(placement, free, band, heavy, light) for heavy, light in pairs)
+
+    improve_worst(
+        is_able,
+        lambda: band.bytes_outside(placement.bytes_held),
+        exchange,
+        max_steps=MAX_EXCHANGES_PER_BROKER * len(able),
+        tries_again=False,
+    )
 
 
 def _exchange_free(
@@ -232,7 +234,7 @@ def _exchange_free(
 ) -> bool:
     """Exchange one replica for a smaller one; False when no such pair helps."""
     sizes = placement.cluster.size_bytes
-    wanted, max_shift = wanted_shift(placement, band, heavy, light)
+    wanted, max_shift = band.wanted_shift(placement.bytes_held, heavy, light)
     if max_shift <= 0:
         return False
     going = _smallest_first(placement, free.choices(heavy, light))
