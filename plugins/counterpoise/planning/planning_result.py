@@ -34,11 +34,16 @@ from counterpoise.model.plan import Deferred, LowerBound
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
-from counterpoise.planning.fair_shares import byte_band, count_targets, fill_racks, spread_bounds
+from counterpoise.planning.fair_shares import (
+    byte_band,
+    count_targets,
+    fill_racks,
+    spread_bounds,
+    traffic_band,
+)
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.small import best_counts
 from counterpoise.planning.placing.topics import leaders_lacking
-from counterpoise.planning.placing.traffic import traffic_band
 
 if TYPE_CHECKING:
     from counterpoise.planning.goals.goal import PlanningGoal
@@ -386,10 +391,9 @@ def _ideal_counts(result: PlanningResult) -> Ints:
     rack_sizes = result.cluster.rack_sizes(result.roles.staying)
     one_each = everything.astype(np.int64)
     return fill_racks(
-        total=int(counts.sum()),
+        loads=counts,
         lower=np.where(sharing, 0, counts),
         upper=np.where(sharing, UNBOUNDED, counts),
-        loads=counts,
         racks=result.cluster.racks,
         rack_bounds=spread_bounds(result.after.replica_counts, everything, one_each, rack_sizes),
     )

@@ -62,6 +62,7 @@ from counterpoise.model.plan import LowerBound, MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.fair_shares import (
+    RackBounds,
     Weights,
     disk_weights,
     fill,
@@ -288,17 +289,10 @@ def _units_to_copy(
     missing = []
     for rack_bounds in _possible_rack_bounds(result, units, can_move):
         shares = fill_racks(
-            int(loads.sum()),
-            lower,
-            upper,
-            loads,
-            cluster.racks,
-            rack_bounds,
-            weights,
-            rounds_down=True,
+            loads, lower, upper, cluster.racks, rack_bounds, weights, rounds_down=True
         )
-        is_closed = bool((rack_bounds[0] == rack_bounds[1]).all())
-        missing.append(_missing_units(result, loads, shares, tolerance_percent, per_rack=is_closed))
+        per_rack = rack_bounds.is_closed
+        missing.append(_missing_units(result, loads, shares, tolerance_percent, per_rack=per_rack))
     may_go = np.minimum(free_destinations, before.count_on(roles.sources))
     at_most = int((may_go * units)[can_move].sum())
     if len({len(per_group) for per_group in missing}) == 1:
@@ -347,7 +341,7 @@ def _has_peer_with_one_more(result: "PlanningResult", shares: Ints) -> Flags:
 
 def _possible_rack_bounds(
     result: "PlanningResult", units: Ints, can_move: Flags
-) -> Iterator[tuple[Ints, Ints]]:
+) -> Iterator[RackBounds]:
     """Yield the least and the most units per rack: where stacked partitions stay, and where not.
 
     Partitions with a replica that cannot leave its broker are treated like stacked ones.
@@ -363,13 +357,13 @@ def _possible_rack_bounds(
     fixed = _units_per_rack(before, ~can_move, units, len(rack_sizes))
     lowest, highest = fixed + regular_low, fixed + regular_high
     if not is_uncertain.any():
-        yield lowest, highest
+        yield RackBounds(lowest, highest)
         return
     staying = _units_per_rack(before, is_uncertain, units, len(rack_sizes))
-    yield lowest + staying, highest + staying
+    yield RackBounds(lowest + staying, highest + staying)
     bound = _units_per_rack(before, is_uncertain & is_bound, units, len(rack_sizes))
     bound_high = bound + int(units[is_uncertain & is_bound].sum())
-    yield lowest + spread_low, highest + spread_high + bound_high
+    yield RackBounds(lowest + spread_low, highest + spread_high + bound_high)
 
 
 def _units_per_rack(before: Placement, is_counted: Flags, units: Ints, rack_count: int) -> Ints:

@@ -33,7 +33,7 @@ from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.fair_shares import TopicShares, byte_band, fill_racks, rack_bounds
+from counterpoise.planning.fair_shares import TopicShares, byte_band, traffic_band
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
 from counterpoise.planning.placing.exchanges import (
     AIM_PERCENT,
@@ -46,22 +46,6 @@ from counterpoise.planning.placing.exchanges import (
 
 _MAX_PARTNERS_FOR_ARRIVALS: Final = 4
 _MAX_EXCHANGES_PER_BROKER: Final = 50
-
-
-def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
-    """Return each broker's fair share of the traffic, as even as the racks allow, and the band."""
-    cluster, traffic = placement.cluster, placement.traffic
-    fixed = placement.fixed_load(cluster.bytes_in)
-    bounds = rack_bounds(placement, roles, cluster.bytes_in)
-    fair = fill_racks(
-        total=int(traffic.sum()),
-        lower=np.where(roles.sharing, fixed, traffic),
-        upper=np.where(roles.sharing, UNBOUNDED, traffic),
-        loads=traffic,
-        racks=cluster.racks,
-        rack_bounds=(bounds.lowest, bounds.highest),
-    )
-    return ByteBand.around(fair, tolerance_percent)
 
 
 def even_traffic(
