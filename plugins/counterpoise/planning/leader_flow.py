@@ -1,9 +1,8 @@
 """The exact choice: counts of leaders as even as the replica sets allow, with the fewest changes.
 
     leaders = even_leaders(candidates)              # a broker per partition
-    leaders[rows] = lead_topic(candidates, rows)    # of one topic, so many on every broker
 
-The first is a minimum-cost flow: every leadership starts at the broker that has it now and flows to
+It is a minimum-cost flow: every leadership starts at the broker that has it now and flows to
 the sink.
 
     node per broker, and one sink
@@ -28,17 +27,6 @@ of its arcs, which the flow does not know. So its cost is a lower bound, reached
 finds enough partitions. If not, it is solved again with each partition on one arc only, where all
 find enough; and if that costs more than the bound, with every partition in a node. So the choice is
 exact in any case.
-
-The second brings every broker that may lead at least so many leaders of a topic
-(`min_topic_leaders`). Partitions of one topic are few, so each is a node:
-
-    partition -> a broker that may lead it -> sink
-    cost: first the leaders that a broker lacks, then 2k + 1 for its leader number k + 1 (so the
-    topic is led evenly), then changes (`Candidates.cost`)
-
-Worked example: orders-0, -1 and -2 may all be led by brokers 1, 2 and 3, and broker 1 leads them.
-With a minimum of 1 leader each, brokers 2 and 3 get one of them. A broker without a replica of the
-topic cannot lead any: `placing.topics` brings it some, where the goal may move replicas.
 """
 
 from dataclasses import dataclass
@@ -324,46 +312,3 @@ def _assign_one(arc: int, arcs: _Arcs, arc_of: dict[int, int]) -> bool:
                 following.append((arc_of[partition], partition))
         queue = following
     return False
-
-
-# -- a minimum of leaders of a topic
-
-
-def lead_topic(candidates: Candidates, rows: Ints) -> Ints:
-    """Return the leader of each of the rows: the free partitions of one topic."""
-    from ortools.graph.python import min_cost_flow
-
-    topic = int(candidates.topic_numbers[rows[0]])
-    numbers, columns = np.nonzero(candidates.replicas[rows] >= 0)
-    brokers = candidates.replicas[rows[numbers], columns]
-    costs = candidates.cost(rows[numbers], brokers)
-    fixed_rows = np.flatnonzero((candidates.topic_numbers == topic) & ~candidates.is_free)
-    fixed = candidates.counts(candidates.leaders_now[fixed_rows])
-
-    further = np.bincount(brokers, minlength=candidates.broker_count)
-    heads = np.repeat(np.arange(candidates.broker_count), further)
-    counts_before = fixed[heads] + count_within(further)
-    per_count = 8 * (len(rows) + 1)
-    per_lacking = per_count * (2 * len(rows) + 2)
-    is_lacking = counts_before < candidates.min_topic_leaders[topic]
-    sink = candidates.broker_count
-    first_row = sink + 1
-    solver = min_cost_flow.SimpleMinCostFlow()
-    arcs = solver.add_arcs_with_capacity_and_unit_cost(
-        first_row + numbers, brokers, np.ones_like(numbers), costs
-    )
-    solver.add_arcs_with_capacity_and_unit_cost(
-        heads,
-        np.full_like(heads, sink),
-        np.ones_like(heads),
-        (2 * counts_before + 1) * per_count - is_lacking * per_lacking,
-    )
-    solver.set_nodes_supplies(first_row + np.arange(len(rows)), np.ones_like(rows))
-    solver.set_nodes_supplies(np.array([sink]), np.array([-len(rows)]))
-    status = solver.solve()
-    if status != solver.OPTIMAL:
-        raise AssertionError(f"each partition has a leader, but the solver says {status}")
-    is_chosen = solver.flows(arcs) > 0
-    leaders = np.empty_like(rows)
-    leaders[numbers[is_chosen]] = brokers[is_chosen]
-    return leaders

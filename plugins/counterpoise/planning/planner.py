@@ -39,7 +39,8 @@ from counterpoise.planning.kept_part import (
     keep_changes_within,
     keep_copies_within,
 )
-from counterpoise.planning.leader_choice import with_leaders
+from counterpoise.planning.leader_candidates import Candidates
+from counterpoise.planning.leader_choice import choose_leaders
 from counterpoise.planning.placement import CopyBound, Placement, Roles
 from counterpoise.planning.placing.traffic import even_traffic
 from counterpoise.planning.planning_result import (
@@ -96,7 +97,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         placement = before.copy()
         result = replace(unchanged, after=placement)
     deferred = keep_copies_within(placement, before, request.budget)
-    result = replace(result, assignment=with_leaders(result), deferred=deferred)
+    result = replace(result, assignment=_with_leaders(result), deferred=deferred)
     result = keep_changes_within(result)
     if is_worth_moving(result):
         return explain(result)
@@ -199,6 +200,49 @@ def _place(
         traffic_gains |= gains
         placement.reset_to(again.replicas)
     return traffic_gains
+
+
+def _with_leaders(result: PlanningResult) -> FinalAssignment:
+    """Return the replicas that were placed, with the leaders that are chosen over them.
+
+    Each broker set is led by itself; what a broker has to lead in others counts for its limit.
+    """
+    cluster, goal = result.cluster, result.goal
+    leaders = result.after.replicas[:, 0].copy()
+    is_free = np.zeros(cluster.partition_count, dtype=np.bool_)
+    for part, of_part, candidates in zip(
+        result.parts, result.results_by_part, _candidates_by_part(result), strict=True
+    ):
+        evens_traffic = of_part.evens_traffic and goal.copies_for_traffic
+        leaders[part.rows] = choose_leaders(
+            candidates, result.request.policy, evens_traffic=evens_traffic
+        )
+        is_free[part.rows] = candidates.is_free
+    return FinalAssignment.of(
+        result.after, leaders, is_free, result.roles.is_demoted, elects=goal.elects
+    )
+
+
+def _candidates_by_part(result: PlanningResult) -> list[Candidates]:
+    """Return the candidates of each broker set."""
+    goal = result.goal
+    candidates = [
+        Candidates.of(
+            part.after,
+            part.roles.leading,
+            goal.may_change_leader(part.cluster, part.roles),
+            elects=goal.elects,
+        )
+        for part in result.results_by_part
+    ]
+    if len(candidates) == 1:
+        return candidates
+    fixed_bytes = [of_part.fixed_bytes for of_part in candidates]
+    total_bytes = np.sum(fixed_bytes, axis=0)
+    return [
+        replace(of_part, max_led_bytes=np.maximum(0, of_part.max_led_bytes - (total_bytes - own)))
+        for of_part, own in zip(candidates, fixed_bytes, strict=True)
+    ]
 
 
 # -- a plan that somebody else made

@@ -41,9 +41,9 @@ from counterpoise.planning.fair_shares import (
     spread_bounds,
     traffic_band,
 )
+from counterpoise.planning.leader_candidates import leaders_lacking
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.small import best_counts
-from counterpoise.planning.placing.topics import leaders_lacking
 
 if TYPE_CHECKING:
     from counterpoise.planning.goals.goal import PlanningGoal

@@ -24,21 +24,6 @@ _MAX_TOPIC_PARTNERS = 8
 # -- replicas of a topic for every broker that has to lead some of it
 
 
-def leaders_lacking(
-    topics: Ints, leaders: Ints, min_topic_leaders: Ints, is_counted: Flags
-) -> Ints:
-    """Return, per topic, the leaders that the counted brokers lack, of which each has to lead some.
-
-    `topics` and `leaders` have one entry per partition, `min_topic_leaders` one per topic.
-    """
-    lacking = np.zeros_like(min_topic_leaders)
-    for topic in np.flatnonzero(min_topic_leaders).tolist():
-        of_topic = leaders[(topics == topic) & (leaders >= 0)]
-        counts = np.bincount(of_topic, minlength=len(is_counted))[is_counted]
-        lacking[topic] = np.maximum(0, min_topic_leaders[topic] - counts).sum()
-    return lacking
-
-
 def bring_topics(placement: Placement, roles: Roles, lacking: list[tuple[int, int]]) -> None:
     """Exchange replicas until no broker lacks one of a topic, or no exchange is left.
 
