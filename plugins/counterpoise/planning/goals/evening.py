@@ -17,6 +17,7 @@ after the first round.
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -37,12 +38,12 @@ from counterpoise.planning.fair_shares import (
 )
 from counterpoise.planning.goals.goal import PlanningGoal, evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.drain import drain
 from counterpoise.planning.placing.exchanges import (
     exchange_bytes,
     level_counts,
     trade_arrivals,
 )
+from counterpoise.planning.placing.new_replicas import drain
 from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import (
     best_counts,
@@ -84,9 +85,8 @@ class EveningGoal(PlanningGoal):
                 topic_limits=self.topic_limits(start, roles, request),
             )
 
-        def find_band(after: Placement) -> ByteBand:
-            return byte_band(after, roles, request.policy.bytes_tolerance_percent)
-
+        percent = request.policy.bytes_tolerance_percent
+        find_band = partial(byte_band, roles=roles, tolerance_percent=percent)
         solved = Placement.of(placement.cluster)
         is_solved = placement.is_small() and solve(solved, choose, find_band, roles.sharing)
         if is_solved and (solved.bound is None or solved.bound.is_reached or placement.is_usual):

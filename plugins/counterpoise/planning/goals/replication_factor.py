@@ -24,7 +24,7 @@ from counterpoise.planning.goals.goal import (
 )
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.lowering import drop_surplus
-from counterpoise.planning.placing.raising import add_missing
+from counterpoise.planning.placing.new_replicas import add_missing
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.planning.request_checks import name_cluster
 

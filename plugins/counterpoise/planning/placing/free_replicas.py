@@ -2,12 +2,11 @@
 
     per_broker(2, rack_sizes=[2, 1, 1])        # [0.5, 0.5, 0.5]: the share of a topic, by rack
     free = FreeReplicas(placement, roles.destinations, is_free)
-    even_counts(placement, roles.destinations, free)
-    even_bytes(placement, roles.destinations, free, band)
+    even_free_replicas(placement, roles.destinations, free, find_band)
 
-A plan that has to place replicas anyway may put them where it likes, at no further cost. `drain`,
-`raising` and `lowering` choose a broker for each, by its share of the topic among others; what that
-leaves uneven is settled here. `even_counts` makes the counts exact, as far as these replicas allow:
+A plan that has to place replicas anyway may put them where it likes, at no further cost.
+`new_replicas` and `lowering` choose a broker for each, by its share of the topic among others; what
+that leaves uneven is settled here. Counts become exact, as far as these replicas allow:
 
     from the fullest broker down, find the shortest chain of brokers to one with two or more
     replicas fewer; move the same number of replicas over each link of it
@@ -19,9 +18,10 @@ replicas go over each link, and each broker holds 4.
 When no chain is left, no other choice has a smaller maximum or a larger minimum: a chain is an
 augmenting path of the flow whose cost at each broker is convex, and without one the flow is
 optimal. A broker that has no chain will not get one later, since chains start at the fullest.
-`even_bytes` then exchanges two replicas of different size at a time, as in `exchanges`: not exact.
+Two replicas of different size at a time are then exchanged for bytes, as in `exchanges`: not exact.
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -107,10 +107,21 @@ class FreeReplicas:
         return np.column_stack([self._placement.suits(replicas, rack) for rack in racks])
 
 
+def even_free_replicas(
+    placement: Placement,
+    is_able: Flags,
+    free: ChoosableReplicas,
+    find_band: Callable[[Placement], ByteBand],
+) -> None:
+    """Even the able brokers out in counts, then in bytes: to the band of that placement."""
+    _even_counts(placement, is_able, free)
+    _even_bytes(placement, is_able, free, find_band(placement))
+
+
 # -- counts
 
 
-def even_counts(placement: Placement, is_able: Flags, free: ChoosableReplicas) -> None:
+def _even_counts(placement: Placement, is_able: Flags, free: ChoosableReplicas) -> None:
     """Move replicas between the able brokers until their counts are as even as they can be."""
     able = np.flatnonzero(is_able)
     finished: set[int] = set()
@@ -209,7 +220,7 @@ def _best_first(placement: Placement, source: int, destination: int, partitions:
 # -- bytes
 
 
-def even_bytes(
+def _even_bytes(
     placement: Placement, is_able: Flags, free: ChoosableReplicas, band: ByteBand
 ) -> None:
     """Exchange large replicas for small ones until all able brokers are in the band."""
