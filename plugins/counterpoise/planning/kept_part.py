@@ -44,7 +44,7 @@ from counterpoise.model.plan import Deferred
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Budget
 from counterpoise.planning.fair_shares import TopicShares, bytes_outside_band
-from counterpoise.planning.leader_candidates import bytes_above
+from counterpoise.planning.leader_constraints import bytes_above
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.planning_result import PlanningResult
 

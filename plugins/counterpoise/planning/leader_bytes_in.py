@@ -6,7 +6,7 @@
 To share given rates out evenly is number partitioning, which is NP-hard, so both are local. The
 first is for the policy that weighs leaders by bytes-in. Bytes come before counts and topics:
 
-    start from the exact choice by count (`leader_flow`)
+    start from the exact choice by count (`even_leaders`)
     for each broker, the one that is farthest from the target level first:
         exchange leaders with another broker where that helps (all counts stay as they are)
     when no exchange helps: pass single partitions on, or take them over

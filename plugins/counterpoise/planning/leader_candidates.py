@@ -152,11 +152,6 @@ class Candidates:
         """Return bytes-in that each broker leads of partitions without a choice."""
         return self.led_bytes(np.where(self.is_free, NOBODY, self.leaders_now))
 
-    def topic_leaders_lacking(self, leaders: Ints) -> Ints:
-        """Return, per topic, how many leaders the eligible brokers lack."""
-        topics, min_topic_leaders = self.topic_numbers, self.min_topic_leaders
-        return leaders_lacking(topics, leaders, min_topic_leaders, self.is_eligible)
-
     def of_broker(self, broker: int) -> Ints:
         """Return the partitions that a broker may lead, in order."""
         return self._partitions_at(self._by_broker, broker)
@@ -220,29 +215,6 @@ def _may_lead(placement: Placement, is_eligible: Flags) -> Flags:
     same_broker = replicas[concerned][:, :, None] == lagging[concerned][:, None, :]
     may_be_chosen[concerned] &= ~same_broker.any(axis=2)
     return np.asarray(may_be_chosen)
-
-
-# -- what constraints say of leaders
-
-
-def leaders_lacking(
-    topics: Ints, leaders: Ints, min_topic_leaders: Ints, is_counted: Flags
-) -> Ints:
-    """Return, per topic, the leaders that the counted brokers lack, of which each has to lead some.
-
-    `topics` and `leaders` have one entry per partition, `min_topic_leaders` one per topic.
-    """
-    lacking = np.zeros_like(min_topic_leaders)
-    for topic in np.flatnonzero(min_topic_leaders).tolist():
-        of_topic = leaders[(topics == topic) & (leaders >= 0)]
-        counts = np.bincount(of_topic, minlength=len(is_counted))[is_counted]
-        lacking[topic] = np.maximum(0, min_topic_leaders[topic] - counts).sum()
-    return lacking
-
-
-def bytes_above(led_bytes: Ints, max_led_bytes: Ints, is_counted: Flags) -> int:
-    """Return the bytes per second that the counted brokers lead above what they may."""
-    return int(np.maximum(0, led_bytes - max_led_bytes)[is_counted].sum())
 
 
 # -- while leaders are being changed

@@ -4,64 +4,61 @@
     leaders = choose_leaders(candidates, policy)
 
 By number (the default):
-    1. `leader_flow`: the most even counts per broker that the replica sets allow, with the fewest
+    1. `even_leaders`: the most even counts per broker that the replica sets allow, with the fewest
        changes of leader; an exact optimum.
     2. `leader_topics`: brokers exchange leadership, each keeping its count, until no topic can be
        led more evenly that way.
     3. `leader_bytes_in`, where rates are known and the goal evens traffic: exchanges that bring
        bytes-in within the tolerance, and leave counts and topics as they are.
-By bytes-in: `leader_bytes_in` starts from the same flow and evens out the bytes from producers per
-broker, then the counts; a local optimum, since the exact one is NP-hard.
+By bytes-in: `leader_bytes_in` starts from the same choice, evens out the bytes from producers per
+broker, then the counts. Constraints come after that (`leader_constraints`).
 
-Constraints come after that. Where a broker leads too little of a topic (`min_topic_leaders`), the
-leaders of that topic are chosen anew, and the others are evened around them. Partitions of one
-topic are few, so each is a node of a flow:
+The exact choice is a minimum-cost flow: every leadership starts at the broker that has it now and
+flows to the sink.
 
-    partition -> a broker that may lead it -> sink
-    cost: first the leaders that a broker lacks, then 2k + 1 for its leader number k + 1 (so the
-    topic is led evenly), then changes (`Candidates.cost`)
+    node per broker, and one sink
+    arc broker -> broker   capacity: partitions that could change so; cost: one change of leader
+    arc broker -> sink     one more partition led; each further one costs more than the last
+    cost = unevenness, then changes of leader, then changes of order (lexicographic)
 
-Worked example: orders-0, -1 and -2 may all be led by brokers 1, 2 and 3, and broker 1 leads them.
-With a minimum of 1 leader each, brokers 2 and 3 get one of them. A broker without a replica of the
-topic cannot lead any: `placing.topics` brings it some, where the goal may move replicas.
+Since each further unit costs more, no other choice has a smaller maximum or a larger minimum.
+Weights of about twice the number of brokers keep the parts of the cost apart, since an improving
+cycle of the flow passes each broker at most once.
 
-Then brokers are brought below what they may lead (`max_leader_bytes_in_per_second`):
+Worked example: brokers 0, 1 and 2; partitions with the candidates [0, 1], [0, 1] and [0, 2], all
+led by broker 0. Three units start at broker 0; arc 0 -> 1 has capacity 2, arc 0 -> 2 capacity 1.
+One unit each at the sink is cheapest, so one unit flows along each arc and one stays: two changes
+of leader. Only partition 2 can take arc 0 -> 2, and partition 0 is the first that can take 0 -> 1:
+the leaders are [1, 0, 2].
 
-    for the broker that is furthest above the limit:
-        another broker leads one of its partitions instead, for a lower rate of its own: the counts
-        of leaders stay; else it just gives one away
-        of these what leaves least above the limit on both brokers, an exchange before a gift
-    until none is above, or nothing helps
-
-Worked example: the limit is 50 MB/s; brokers 1 and 2 lead 40 + 20 and 15 + 10 MB/s. Broker 1 gives
-the 20 for the 10: 50 and 35 MB/s, and each leads two partitions as before.
+Partitions are not nodes, or a million of them would be too many: an arc stands for all partitions
+that could take it. Only those whose present leader may not stay are nodes, one for all that have
+the same candidates and the same preferred replica. The price of that: a partition can take only one
+of its arcs, which the flow does not know. So its cost is a lower bound, reached when every arc
+finds enough partitions. If not, it is solved again with each partition on one arc only, where all
+find enough; and if that costs more than the bound, with every partition in a node. So the choice is
+exact in any case.
 
 Limits: replicas that are out of sync are not chosen (`leader_candidates`); what is promised holds
-for the others. Of the limit: exchanges of two only. A broker alone with a partition that has one
-replica keeps it, and a partition whose own rate is above the limit stays so: a warning says.
-Choosing again once the chosen leaders lead changes nothing.
+for the others. Choosing again once the chosen leaders lead changes nothing.
 """
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 import numpy as np
 
-from counterpoise.model.columns import Flags, Ints, count_within, rank_within
+from counterpoise.model.columns import NOBODY, Ints, count_within
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
+from counterpoise.planning.fair_shares import fill
 from counterpoise.planning.leader_bytes_in import even_bytes_in, even_leader_traffic
-from counterpoise.planning.leader_candidates import (
-    Candidates,
-    LeaderChange,
-    Leadership,
-    bytes_above,
-)
-from counterpoise.planning.leader_flow import even_leaders
+from counterpoise.planning.leader_candidates import Candidates
+from counterpoise.planning.leader_constraints import keep_constraints
 from counterpoise.planning.leader_topics import even_topics
-from counterpoise.planning.placing.exchanges import improve_worst
 
 _MAX_TURNS: Final = 20
-_MAX_CHANGES_PER_PARTITION: Final = 4
+_FIRST_IN_SORT: Final = NOBODY - 1
 
 
 def choose_leaders(
@@ -75,58 +72,11 @@ def choose_leaders(
     """
     if not len(candidates.free_partitions):
         return candidates.preferred
-    leaders = _constrained(candidates, policy, evens_traffic=evens_traffic)
-    if policy.constraints.max_leader_bytes_in_per_second is not None:
-        leaders = _better_or_present(candidates, leaders)
+    choose = partial(_choose, policy=policy, evens_traffic=evens_traffic)
+    leaders = choose(candidates)
     if policy.constraints.limits_leaders:
-        leaders = _search_on(candidates, leaders, policy, evens_traffic=evens_traffic)
+        leaders = keep_constraints(candidates, leaders, choose, policy.constraints)
     return np.where(candidates.is_free, leaders, candidates.preferred)
-
-
-def _better_or_present(candidates: Candidates, leaders: Ints) -> Ints:
-    """Return chosen leaders if they are better than those of now."""
-    may_stay = (candidates.replicas == candidates.leaders_now[:, None]).any(axis=1)
-    present = np.where(may_stay, candidates.leaders_now, leaders)
-    return present if _badness(candidates, present) <= _badness(candidates, leaders) else leaders
-
-
-def _search_on(
-    candidates: Candidates, leaders: Ints, policy: BalancePolicy, *, evens_traffic: bool
-) -> Ints:
-    """Return leaders chosen again from each result for as long as they get better.
-
-    So another plan would change nothing.
-
-    Example: orders is led evenly with 2, 1, 1 and 2 leaders, and brokers 3 and 4 lead 2 and 1 of
-    other topics. Chosen again, broker 2 leads two of orders and broker 4 one: 2, 2, 3 and 2 in all.
-    """
-    for _ in range(_MAX_TURNS):
-        again = candidates.led_by(leaders)
-        found = _constrained(again, policy, evens_traffic=evens_traffic)
-        if _badness(candidates, found) >= _badness(candidates, leaders):
-            break
-        leaders = found
-    return leaders
-
-
-def _badness(candidates: Candidates, leaders: Ints) -> tuple[int, int, int]:
-    """Return bytes above the limits, leaders that topics lack, and unevenness by number."""
-    leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
-    led_bytes, is_eligible = candidates.led_bytes(leaders), candidates.is_eligible
-    excess = bytes_above(led_bytes, candidates.max_led_bytes, is_eligible)
-    lacking = int(candidates.topic_leaders_lacking(leaders).sum())
-    counts = candidates.counts(leaders)[is_eligible]
-    return excess, lacking, int((counts * counts).sum())
-
-
-def _constrained(candidates: Candidates, policy: BalancePolicy, *, evens_traffic: bool) -> Ints:
-    """Return leaders that are even, and keep what constraints say of leaders."""
-    leaders = _choose(candidates, policy, evens_traffic=evens_traffic)
-    if candidates.min_topic_leaders.any():
-        leaders = _with_topics_led(candidates, leaders, policy, evens_traffic=evens_traffic)
-    if policy.constraints.max_leader_bytes_in_per_second is not None:
-        leaders = _keep_below(candidates, leaders)
-    return leaders
 
 
 def _choose(candidates: Candidates, policy: BalancePolicy, *, evens_traffic: bool) -> Ints:
@@ -150,160 +100,278 @@ def _with_even_traffic(candidates: Candidates, leaders: Ints, tolerance_percent:
     return leaders
 
 
-# -- a minimum of leaders of a topic
+# -- the exact choice by number
 
 
-def _with_topics_led(
-    candidates: Candidates, leaders: Ints, policy: BalancePolicy, *, evens_traffic: bool
-) -> Ints:
-    """Return leaders chosen for topics that a broker leads too little of, and others around."""
-    below = np.flatnonzero(candidates.topic_leaders_lacking(leaders))
-    if not len(below):
-        return leaders
-    rows = np.flatnonzero(candidates.is_free & np.isin(candidates.topic_numbers, below))
-    for topic in below.tolist():
-        of_topic = rows[candidates.topic_numbers[rows] == topic]
-        if len(of_topic):
-            leaders[of_topic] = _lead_topic(candidates, of_topic)
-    rows = rows[_is_needed(candidates, rows, leaders)]
-    others = candidates.with_leaders(rows, leaders[rows])
-    if not len(others.free_partitions):
-        return leaders
-    chosen = _choose(others, policy, evens_traffic=evens_traffic)
-    return np.where(others.is_free, chosen, leaders)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Groups:
+    """Partitions that are alike to the flow: one node each, and one row or entry in each field."""
+
+    partitions: Ints  # of all groups, in the order given
+    group_of: Ints  # the group of each of `partitions`
+    replicas: Ints  # candidates; the preferred replica in column 0, NOBODY there if it is none
+    leaders_now: Ints  # NOBODY if the leader is no candidate
+    sizes: Ints
 
 
-def _is_needed(candidates: Candidates, rows: Ints, leaders: Ints) -> Flags:
-    """Return which of the rows a broker has to lead, so that it leads as many as it should.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Arcs:
+    """Arcs between brokers, for the partitions whose leader may stay."""
 
-    Of more than that the first count, and partitions without a choice before all. Example: with 1
-    as the least, one of the two that broker 1 leads is needed, the other may be led elsewhere.
+    partitions: Ints  # those that could take each arc, arc by arc
+    starts: Ints  # where each arc begins in `partitions`, and the end
+    tails: Ints  # the broker that leads
+    heads: Ints  # the broker that would lead
+    reorders: Ints  # changes of order compared to staying: -1, 0 or 1
+    supplies: Ints  # per broker: partitions that start there
+
+    @property
+    def capacities(self) -> Ints:
+        return np.diff(self.starts)
+
+    def partitions_of(self, arc: int) -> list[int]:
+        start, end = int(self.starts[arc]), int(self.starts[arc + 1])
+        return list(self.partitions[start:end].tolist())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SinkArcs:
+    """Arcs from brokers to the sink: what each further partition led costs in unevenness."""
+
+    brokers: Ints
+    capacities: Ints
+    unevenness: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Solution:
+    leaders: Ints  # per partition
+    cost: int
+    arrivals: Ints  # per broker: units that reach the sink from it
+    changes: dict[int, int]  # by partition: the broker to which an arc has brought it
+    is_realizable: bool  # every arc found as many partitions as flow along it
+
+
+def even_leaders(candidates: Candidates) -> Ints:
+    """Return the leader of each partition; the present one (or NOBODY) where it cannot be chosen.
+
+    At least one partition has to be free.
     """
-    is_counted = np.isin(candidates.topic_numbers, candidates.topic_numbers[rows]) & (leaders >= 0)
-    counted = np.flatnonzero(is_counted)
-    cells = candidates.topic_numbers[counted] * candidates.broker_count + leaders[counted]
-    fixed_first = np.lexsort((counted, candidates.is_free[counted]))
-    ranks = np.empty(len(candidates.topic_numbers), dtype=np.int64)
-    ranks[counted] = rank_within(cells, fixed_first)
-    return np.asarray(ranks[rows] < candidates.min_topic_leaders[candidates.topic_numbers[rows]])
+    leads_now = candidates.replicas == candidates.leaders_now[:, None]
+    may_stay = (leads_now & (candidates.replicas >= 0)).any(axis=1)
+    staying = np.flatnonzero(may_stay)
+    leaving = np.flatnonzero(candidates.is_free & ~may_stay)
+    arcs, groups = _arcs(candidates, staying), _groups(candidates, leaving)
+    sink_arcs, solution = _solve(candidates, arcs, groups)
+    if solution.is_realizable:
+        return solution.leaders
+    lower_bound = solution.cost
+    arcs = _arcs(candidates, staying, one_each=solution.changes)
+    solution = _flow(candidates, arcs, groups, sink_arcs)
+    if solution.cost <= lower_bound:
+        return solution.leaders
+    arcs, groups = _arcs(candidates, staying[:0]), _groups(candidates, candidates.free_partitions)
+    _, solution = _solve(candidates, arcs, groups)
+    return solution.leaders
 
 
-def _lead_topic(candidates: Candidates, rows: Ints) -> Ints:
-    """Return the leader of each of the rows: the free partitions of one topic."""
+def _solve(candidates: Candidates, arcs: _Arcs, groups: _Groups) -> tuple[_SinkArcs, _Solution]:
+    """Return the cheapest solution, and the arcs to the sink that it took to find it.
+
+    A few arcs per broker mostly do; one per unit, which are many more, always do.
+    """
+    brokers = candidates.eligible_brokers
+    fixed = candidates.leaders_now[~candidates.is_free]
+    lower = candidates.counts(fixed)[brokers]
+    upper = lower + candidates.counts(candidates.replicas)[brokers]
+    total = len(candidates.free_partitions) + int(lower.sum())
+    shares = fill(total, lower, upper, lower)
+    sink_arcs = _level_sink_arcs(brokers, lower, upper, shares)
+    solution = _flow(candidates, arcs, groups, sink_arcs)
+    counts = lower + solution.arrivals[brokers]
+    if (np.sort(counts) != np.sort(shares)).any():
+        sink_arcs = _unit_sink_arcs(brokers, lower, upper)
+        solution = _flow(candidates, arcs, groups, sink_arcs)
+    return sink_arcs, solution
+
+
+def _level_sink_arcs(brokers: Ints, lower: Ints, upper: Ints, shares: Ints) -> _SinkArcs:
+    """Return three arcs per broker: up to a common level, one unit more, any more.
+
+    They find the optimum when only the number of partitions that brokers can lead, or have to
+    lead, keeps them from that level. Nothing could be more even than such shares.
+    """
+    level = int(shares[shares < upper].min(initial=int(shares.max())))
+    up_to_level = np.maximum(0, level - lower)
+    one_more = lower <= level
+    any_more = upper - lower
+    capacities = np.concatenate([up_to_level, one_more, any_more]).astype(np.int64)
+    unevenness = np.repeat(np.arange(3), len(brokers))
+    return _SinkArcs(np.tile(brokers, 3), capacities, unevenness)
+
+
+def _unit_sink_arcs(brokers: Ints, lower: Ints, upper: Ints) -> _SinkArcs:
+    """Return one arc for each partition that a broker could lead more, each dearer than the last.
+
+    A broker with lower 2 and upper 5 has three arcs, with the unevenness 2, 3 and 4.
+    """
+    units = upper - lower
+    unevenness = np.repeat(lower, units) + count_within(units)
+    return _SinkArcs(np.repeat(brokers, units), np.ones_like(unevenness), unevenness)
+
+
+def _arcs(
+    candidates: Candidates, partitions: Ints, one_each: dict[int, int] | None = None
+) -> _Arcs:
+    """Return all arcs of partitions that may stay; with `one_each`, one arc of each partition.
+
+    That one leads to the broker that `one_each` has for the partition; where it has none, to any,
+    so that all of them are used about as often.
+    """
+    leaders_now = candidates.leaders_now[partitions]
+    rows, heads = candidates.alternatives(partitions, leaders_now)
+    tails, on_arc = leaders_now[rows], partitions[rows]
+    if one_each is not None:
+        _, starts, counts = np.unique(rows, return_index=True, return_counts=True)
+        first = on_arc[starts]
+        chosen_heads = np.full(len(candidates.replicas), NOBODY)
+        chosen_heads[first] = heads[starts + first % counts]
+        chosen_heads[list(one_each)] = list(one_each.values())
+        is_kept = heads == chosen_heads[on_arc]
+        heads, tails, on_arc = heads[is_kept], tails[is_kept], on_arc[is_kept]
+    preferred = candidates.preferred[on_arc]
+    reorders = (heads != preferred).astype(np.int64) - (tails != preferred)
+    arc_keys = (tails * candidates.broker_count + heads) * 3 + reorders + 1
+    order = np.argsort(arc_keys, kind="stable")
+    keys, starts = np.unique(arc_keys[order], return_index=True)
+    arc_tails, arc_heads = np.divmod(keys // 3, candidates.broker_count)
+    return _Arcs(
+        partitions=on_arc[order],
+        starts=np.append(starts, len(order)),
+        tails=arc_tails,
+        heads=arc_heads,
+        reorders=keys % 3 - 1,
+        supplies=candidates.counts(leaders_now),
+    )
+
+
+def _groups(candidates: Candidates, partitions: Ints) -> _Groups:
+    """Return groups of partitions with the same candidates, preferred replica and leader."""
+    replicas = candidates.replicas[partitions]
+    preferred = candidates.preferred[partitions]
+    leaders_now = candidates.leaders_now[partitions]
+    leaders_now = np.where((replicas == leaders_now[:, None]).any(axis=1), leaders_now, NOBODY)
+    is_preferred = replicas == preferred[:, None]
+    first_column = np.where(is_preferred.any(axis=1), preferred, NOBODY)
+    others = np.sort(np.where(is_preferred, _FIRST_IN_SORT, replicas), axis=1)
+    others[others == _FIRST_IN_SORT] = NOBODY
+    table = np.column_stack([first_column, leaders_now, others])
+    order = np.lexsort(table.T[::-1])
+    ordered = table[order]
+    is_new_group = np.ones(len(order), dtype=np.bool_)
+    is_new_group[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    group_of = np.empty(len(order), dtype=np.int64)
+    group_of[order] = np.cumsum(is_new_group) - 1
+    unique = ordered[is_new_group]
+    return _Groups(
+        partitions=partitions,
+        group_of=group_of,
+        replicas=np.column_stack([unique[:, 0], unique[:, 2:]]),
+        leaders_now=unique[:, 1],
+        sizes=np.bincount(group_of, minlength=len(unique)),
+    )
+
+
+def _flow(candidates: Candidates, arcs: _Arcs, groups: _Groups, sink_arcs: _SinkArcs) -> _Solution:
+    """Return the leaders to which the cheapest flow leads.
+
+    Nodes: the brokers, the sink, the groups.
+    """
     from ortools.graph.python import min_cost_flow
 
-    topic = int(candidates.topic_numbers[rows[0]])
-    numbers, columns = np.nonzero(candidates.replicas[rows] >= 0)
-    brokers = candidates.replicas[rows[numbers], columns]
-    costs = candidates.cost(rows[numbers], brokers)
-    fixed_rows = np.flatnonzero((candidates.topic_numbers == topic) & ~candidates.is_free)
-    fixed = candidates.counts(candidates.leaders_now[fixed_rows])
+    sink, group_count = candidates.broker_count, len(groups.sizes)
+    cost_per_change = 2 * sink + 1
+    cost_per_unevenness = 2 * sink * (cost_per_change + 1) + 1
+    rows, columns = np.nonzero(groups.replicas >= 0)
+    heads = groups.replicas[rows, columns]
+    is_change, is_reorder = heads != groups.leaders_now[rows], columns != 0
 
-    further = np.bincount(brokers, minlength=candidates.broker_count)
-    heads = np.repeat(np.arange(candidates.broker_count), further)
-    counts_before = fixed[heads] + count_within(further)
-    per_count = 8 * (len(rows) + 1)
-    per_lacking = per_count * (2 * len(rows) + 2)
-    is_lacking = counts_before < candidates.min_topic_leaders[topic]
-    sink = candidates.broker_count
-    first_row = sink + 1
     solver = min_cost_flow.SimpleMinCostFlow()
-    arcs = solver.add_arcs_with_capacity_and_unit_cost(
-        first_row + numbers, brokers, np.ones_like(numbers), costs
-    )
-    solver.add_arcs_with_capacity_and_unit_cost(
-        heads,
-        np.full_like(heads, sink),
-        np.ones_like(heads),
-        (2 * counts_before + 1) * per_count - is_lacking * per_lacking,
-    )
-    solver.set_nodes_supplies(first_row + np.arange(len(rows)), np.ones_like(rows))
-    solver.set_nodes_supplies(np.array([sink]), np.array([-len(rows)]))
+    add_arcs = solver.add_arcs_with_capacity_and_unit_cost
+    arc_costs = cost_per_change + arcs.reorders
+    between_brokers = add_arcs(arcs.tails, arcs.heads, arcs.capacities, arc_costs)
+    group_costs = cost_per_change * is_change + is_reorder
+    from_groups = add_arcs(sink + 1 + rows, heads, groups.sizes[rows], group_costs)
+    sinks = np.full(len(sink_arcs.brokers), sink)
+    sink_costs = sink_arcs.unevenness * cost_per_unevenness
+    to_sink = add_arcs(sink_arcs.brokers, sinks, sink_arcs.capacities, sink_costs)
+    demand = [-len(candidates.free_partitions)]
+    supplies = np.concatenate([arcs.supplies, demand, groups.sizes])
+    solver.set_nodes_supplies(np.arange(sink + 1 + group_count), supplies)
     status = solver.solve()
     if status != solver.OPTIMAL:
-        raise AssertionError(f"each partition has a leader, but the solver says {status}")
-    is_chosen = solver.flows(arcs) > 0
-    leaders = np.empty_like(rows)
-    leaders[numbers[is_chosen]] = brokers[is_chosen]
-    return leaders
+        raise AssertionError(f"the leader flow always has a solution, but the solver says {status}")
+
+    group_flows = np.zeros(groups.replicas.shape, dtype=np.int64)
+    group_flows[rows, columns] = solver.flows(from_groups)
+    changes, is_realizable = _assign_arcs(arcs, solver.flows(between_brokers))
+    leaders = candidates.leaders_now.copy()
+    leaders[groups.partitions] = _assign_groups(groups, group_flows)
+    leaders[list(changes)] = list(changes.values())
+    arrivals = np.zeros(candidates.broker_count, dtype=np.int64)
+    np.add.at(arrivals, sink_arcs.brokers, solver.flows(to_sink))
+    return _Solution(leaders, solver.optimal_cost(), arrivals, changes, is_realizable)
 
 
-# -- a limit of bytes-in
+def _assign_groups(groups: _Groups, flows: Ints) -> Ints:
+    """Return a leader for each partition of the groups; those that keep their leader come first."""
+    by_group = np.argsort(groups.group_of, kind="stable")
+    is_leader_now = groups.replicas == groups.leaders_now[:, None]
+    columns = np.argsort(~is_leader_now, axis=1, kind="stable")
+    leaders = np.take_along_axis(groups.replicas, columns, axis=1)
+    counts = np.take_along_axis(flows, columns, axis=1)
+    chosen = np.empty(len(by_group), dtype=np.int64)
+    chosen[by_group] = np.repeat(leaders.ravel(), counts.ravel())
+    return chosen
 
 
-class _Option(NamedTuple):
-    changes: list[LeaderChange]  # a gift; in an exchange also what comes back
-    key: tuple[int, int, int, int]  # the smallest is the best
+def _assign_arcs(arcs: _Arcs, flows: Ints) -> tuple[dict[int, int], bool]:
+    """Return the new leader of each partition that takes an arc, and whether all units found one.
 
-
-def _keep_below(candidates: Candidates, leaders: Ints) -> Ints:
-    """Return leaders with as little above the limits of brokers as the search finds.
-
-    `leaders` have one broker per partition; those that are not free stay.
+    Arcs with the least choice of partitions come first.
     """
-    leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
-    leadership = Leadership.of(candidates, leaders)
-
-    def improve(broker: int) -> bool:
-        changes = _best_changes(leadership, broker)
-        leadership.take(changes)
-        return bool(changes)
-
-    improve_worst(
-        candidates.is_eligible,
-        lambda: leadership.loads - candidates.max_led_bytes,
-        improve,
-        max_steps=_MAX_CHANGES_PER_PARTITION * len(leaders),
-    )
-    return leadership.leaders
+    arc_of: dict[int, int] = {}
+    used = np.flatnonzero(flows)
+    spare_partitions = arcs.capacities[used] - flows[used]
+    is_realizable = True
+    for arc in used[np.argsort(spare_partitions, kind="stable")].tolist():
+        for _ in range(int(flows[arc])):
+            is_realizable &= _assign_one(arc, arcs, arc_of)
+    changes = {partition: int(arcs.heads[arc]) for partition, arc in arc_of.items()}
+    return changes, is_realizable
 
 
-def _best_changes(leadership: Leadership, broker: int) -> list[LeaderChange]:
-    """Return the changes that take most off what two brokers lead above the limit; maybe none."""
-    usable = (
-        option
-        for destination in leadership.candidates.eligible_brokers.tolist()
-        for option in _options(leadership, broker, destination)
-        if _keeps_topics(leadership, option.changes)
-    )
-    best = min(usable, key=lambda option: option.key, default=None)
-    return [] if best is None else best.changes
+def _assign_one(arc: int, arcs: _Arcs, arc_of: dict[int, int]) -> bool:
+    """Assign one more partition to an arc; return whether there is one.
 
-
-def _options(leadership: Leadership, source: int, destination: int) -> Iterator[_Option]:
-    """Yield the best exchange and the best gift from one broker to another, if any helps."""
-    loads, limits = leadership.loads, leadership.candidates.max_led_bytes
-    going = leadership.passable(source, destination)
-    returning = leadership.passable(destination, source)
-    rates = leadership.candidates.bytes_in
-    shifts = np.subtract.outer(rates[going], np.append(rates[returning], 0))
-
-    def above_limits(shifts: Ints | int) -> Ints:
-        source_above = np.maximum(0, loads[source] - shifts - limits[source])
-        destination_above = np.maximum(0, loads[destination] + shifts - limits[destination])
-        return np.asarray(source_above + destination_above)
-
-    further = above_limits(shifts) - above_limits(0)
-    exchanges, gifts = slice(0, len(returning)), slice(len(returning), None)
-    for is_gift, columns in ((False, exchanges), (True, gifts)):
-        rows, numbers = np.nonzero(further[:, columns] < 0)
-        if not len(rows):
-            continue
-        above, shift = further[:, columns][rows, numbers], shifts[:, columns][rows, numbers]
-        best = int(np.lexsort((numbers, rows, shift, above))[0])
-        partition = int(going[rows[best]])
-        changes = [(partition, destination)]
-        if not is_gift:
-            changes.append((int(returning[numbers[best]]), source))
-        yield _Option(changes, (int(above[best]), int(is_gift), partition, destination))
-
-
-def _keeps_topics(leadership: Leadership, changes: list[LeaderChange]) -> bool:
-    """Return whether who gives a leader up keeps the leaders of its topic that it has to have."""
-    for partition, _ in changes:
-        topic = leadership.candidates.topic_numbers[partition]
-        min_count = leadership.candidates.min_topic_leaders[topic]
-        count = leadership.topic_counts[topic, leadership.leaders[partition]]
-        if min_count and count <= min_count:
-            return False
-    return True
+    If all of its partitions have an arc already, the shortest chain of them changes arcs
+    (augmenting paths for matchings in bipartite graphs, Kuhn 1955). Example: only partition 1 could
+    take arc B, but it has arc A. Partition 2 could take A and has none yet: it takes A from
+    partition 1, which takes B.
+    """
+    taken_from: dict[int, tuple[int, int]] = {}  # partition: its new arc, who leaves that arc to it
+    queue = [(arc, NOBODY)]
+    while queue:
+        following = []
+        for wanted_arc, leaving_partition in queue:
+            for partition in arcs.partitions_of(wanted_arc):
+                if partition in taken_from:
+                    continue
+                taken_from[partition] = wanted_arc, leaving_partition
+                if partition not in arc_of:
+                    while partition != NOBODY:
+                        arc_of[partition], partition = taken_from[partition]
+                    return True
+                following.append((arc_of[partition], partition))
+        queue = following
+    return False

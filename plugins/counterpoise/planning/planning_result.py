@@ -41,7 +41,7 @@ from counterpoise.planning.fair_shares import (
     spread_bounds,
     traffic_band,
 )
-from counterpoise.planning.leader_candidates import leaders_lacking
+from counterpoise.planning.leader_constraints import leaders_lacking
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.small import best_counts
 
