@@ -14,7 +14,7 @@ import numpy as np
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.words import list_brokers, name_brokers, pluralize, verb
-from counterpoise.planning.evenness_warnings import EVENNESS_WARNINGS
+from counterpoise.planning.evenness import EVENNESS_WARNINGS
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes, format_rate
 

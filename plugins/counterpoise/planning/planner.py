@@ -3,7 +3,7 @@
     make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
 
     check the request -> read the snapshot into arrays -> place replicas -> even traffic
-    -> choose leaders -> keep within the budget -> keep only what is worth it -> explain
+    -> keep within the budget -> choose leaders -> keep only what is worth it -> explain
 
 Replicas come first (racks, counts, bytes), leaders last, over the final replica sets: leaders can
 be exact for any sets, and the other way round they could not. Nothing here reads a clock or a file.
@@ -27,18 +27,14 @@ from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.model.evenness import best_max_minus_min
 from counterpoise.model.plan import LowerBound, MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.request import PLANNED_GOALS, Goal, PlanRequest
+from counterpoise.model.request import PLANNED_GOALS, Budget, Goal, PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
+from counterpoise.planning.budget import keep_changes_within, keep_copies_within
+from counterpoise.planning.evenness import is_worth_copying, is_worth_moving
 from counterpoise.planning.explanation import explain
 from counterpoise.planning.goals import GOALS
 from counterpoise.planning.goals.goal import PlanningGoal
-from counterpoise.planning.kept_part import (
-    is_worth_copying,
-    is_worth_moving,
-    keep_changes_within,
-    keep_copies_within,
-)
 from counterpoise.planning.leader_candidates import Candidates
 from counterpoise.planning.leader_choice import choose_leaders
 from counterpoise.planning.placement import CopyBound, Placement, Roles
@@ -96,9 +92,12 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     if not is_worth_copying(result):
         placement = before.copy()
         result = replace(unchanged, after=placement)
-    deferred = keep_copies_within(placement, before, request.budget)
-    result = replace(result, assignment=_with_leaders(result), deferred=deferred)
-    result = keep_changes_within(result)
+    if request.budget == Budget():
+        result = replace(result, assignment=_with_leaders(result))
+    else:
+        deferred = keep_copies_within(placement, before, request.budget)
+        result = replace(result, assignment=_with_leaders(result), deferred=deferred)
+        result = keep_changes_within(result)
     if is_worth_moving(result):
         return explain(result)
     return explain(unchanged)
