@@ -143,17 +143,12 @@ def even_topics(candidates: Candidates, leaders: Ints) -> Ints:
     leadership = _Leadership.start(candidates, leaders)
     is_improved = True
     while is_improved:
-        improved = [_improve_shortly(leadership, topic) for topic in leadership.uneven_topics()]
-        is_improved = any(improved) or _improve_at_any_length(leadership)
+        is_improved = False
+        for topic in leadership.uneven_topics():
+            while _take_short_cycles(leadership, topic):
+                is_improved = True
+        is_improved = is_improved or _take_long_cycles(leadership)
     return leadership.leaders
-
-
-def _improve_shortly(leadership: _Leadership, topic: int) -> bool:
-    """Take cycles with short ways back while there are any; return whether there was one."""
-    is_improved = False
-    while _take_short_cycles(leadership, topic):
-        is_improved = True
-    return is_improved
 
 
 def _take_short_cycles(leadership: _Leadership, topic: int) -> bool:
@@ -230,23 +225,18 @@ def _short_way_back(
     return None if direct is None else [direct]
 
 
-def _improve_at_any_length(leadership: _Leadership) -> bool:
-    """Take cycles however long, topic by topic; return whether there was one."""
+def _take_long_cycles(leadership: _Leadership) -> bool:
+    """Take cycles however long, topic by topic, none back by the topic; return whether any was."""
     uneven_topics = leadership.uneven_topics()
     if not uneven_topics:
         return False
-    ways_back = _WaysBack.of(leadership)
-    improved = [_take_long_cycles(leadership, ways_back, topic) for topic in uneven_topics]
-    return any(improved)
-
-
-def _take_long_cycles(leadership: _Leadership, ways_back: "_WaysBack", topic: int) -> bool:
-    """Take cycles while there are any, none back by the topic; return whether there were any."""
     is_improved = False
-    ways_back.count(leadership.arcs_of(topic), -1)
-    while _take_long_cycle(leadership, ways_back, topic):
-        is_improved = True
-    ways_back.count(leadership.arcs_of(topic), 1)
+    ways_back = _WaysBack.of(leadership)
+    for topic in uneven_topics:
+        ways_back.count(leadership.arcs_of(topic), -1)
+        while _take_long_cycle(leadership, ways_back, topic):
+            is_improved = True
+        ways_back.count(leadership.arcs_of(topic), 1)
     return is_improved
 
 

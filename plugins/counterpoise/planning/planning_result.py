@@ -20,7 +20,7 @@ Limits: where brokers are full (`max_replicas_per_broker`) and replicas are outs
 what one set may do depends on what leaves for another; the result is then not proven.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -240,24 +240,13 @@ class PlanningResult:
 
     def by_broker(self, measure: Callable[["PlanningResult"], Ints]) -> Ints:
         """Return one entry per broker: that of its broker set's own result."""
-        return self._of_own_sets([measure(result) for result in self.results_by_part])
-
-    def _of_own_sets(self, columns: Sequence[Ints]) -> Ints:
-        """Return the entry of each broker in the column of its broker set."""
+        columns = [measure(result) for result in self.results_by_part]
         if not self.has_sets:
             return columns[0]
         total = np.zeros(self.cluster.broker_count, dtype=np.int64)
         for part, column in zip(self.parts, columns, strict=True):
             total[part.brokers] = column[part.brokers]
         return total
-
-    def _band_by_broker(self, find_band: Callable[["PlanningResult"], ByteBand]) -> ByteBand:
-        bands = [find_band(result) for result in self.results_by_part]
-        return ByteBand(
-            fair=self._of_own_sets([band.fair for band in bands]),
-            lowest=self._of_own_sets([band.lowest for band in bands]),
-            highest=self._of_own_sets([band.highest for band in bands]),
-        )
 
     def racks_missing(self, placement: Placement) -> Ints:
         """Return, per partition, on how many more racks the brokers of its set would allow it."""
@@ -288,7 +277,8 @@ class PlanningResult:
     @cached_property
     def band(self) -> ByteBand:
         percent = self.request.policy.bytes_tolerance_percent
-        return self._band_by_broker(lambda part: byte_band(part.after, part.roles, percent))
+        fair = self.by_broker(lambda part: byte_band(part.after, part.roles, percent).fair)
+        return ByteBand.around(fair, percent)
 
     @cached_property
     def out_of_band(self) -> Ints:
@@ -303,7 +293,8 @@ class PlanningResult:
     @cached_property
     def traffic_band(self) -> ByteBand:
         percent = self.request.policy.bytes_in_tolerance_percent
-        return self._band_by_broker(lambda part: traffic_band(part.after, part.roles, percent))
+        fair = self.by_broker(lambda part: traffic_band(part.after, part.roles, percent).fair)
+        return ByteBand.around(fair, percent)
 
     @cached_property
     def out_of_traffic_band(self) -> Ints:

@@ -247,23 +247,17 @@ class AddBrokers(EveningGoal):
         return roles.but(sources=roles.sources & brokers)
 
     def max_counts(self, placement: Placement, roles: Roles) -> Ints:
-        return np.minimum(_fair_counts(placement, roles), placement.cluster.max_counts)
+        """Return what is fair for each broker: the mean of its rack, rounded up.
 
-
-def _fair_counts(placement: Placement, roles: Roles) -> Ints:
-    """Return the most replicas that are fair for each broker: the mean of its rack, rounded up.
-
-    A goal that cannot cure all racks may need more of a broker than is most even once they are as
-    good as can be, which is known exactly in small clusters.
-
-    New brokers stop here even where old ones hold more for lack of moves among themselves; those
-    are for goal rebalance.
-    """
-    even = count_targets(placement, roles.unrestricted)
-    if placement.is_small():
-        even = np.maximum(even, best_counts(placement, roles))
-    has_peer_with_one_more = np.isin(even + 1, even[roles.sharing])
-    return even + has_peer_with_one_more
+        A goal that cannot cure all racks may need more of a broker than is most even once they are
+        as good as can be, which is known exactly in small clusters. New brokers stop here even
+        where old ones hold more for lack of moves among themselves; those are for goal rebalance.
+        """
+        even = count_targets(placement, roles.unrestricted)
+        if placement.is_small():
+            even = np.maximum(even, best_counts(placement, roles))
+        has_peer_with_one_more = np.isin(even + 1, even[roles.sharing])
+        return np.minimum(even + has_peer_with_one_more, placement.cluster.max_counts)
 
 
 # -- one round

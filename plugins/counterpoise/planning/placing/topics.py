@@ -163,9 +163,11 @@ def _exchange(
     returning = movable_replicas.receivable(destination, source)
     is_other = returning.partitions != partition
     returning = returning.only(is_other & may_return(returning.partitions, destination))
-    returned = placement.nearest_in_size(returning, partition)
-    if returned is None:
+    if not len(returning.partitions):
         return False
+    sizes = placement.cluster.size_bytes
+    distances = np.abs(sizes[returning.partitions] - sizes[partition])
+    nearest = int(np.lexsort((returning.partitions, distances))[0])
     placement.give(partition, position, destination)
-    placement.give(*returned, source)
+    placement.give(*returning.one(nearest), source)
     return True
