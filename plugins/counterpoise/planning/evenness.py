@@ -162,27 +162,19 @@ def _not_preferred(replicas: Ints, leaders: Ints) -> int:
 
 
 def _racks_not_repaired(result: PlanningResult) -> str:
-    end = "though the racks would allow better"
+    sentence = "{has} more replicas in one rack than needed, though the racks would allow better"
     if result.request.goal is not Goal.REBALANCE:
-        end += "; goal rebalance can repair that"
-    return result.name_partitions(
-        np.flatnonzero(result.racks_missing(result.after)),
-        f"has more replicas in one rack than needed, {end}",
-        f"have more replicas in one rack than needed, {end}",
-    )
+        sentence += "; goal rebalance can repair that"
+    return result.name_partitions(result.racks_missing(result.after) > 0, sentence)
 
 
 def _racks_lost(result: PlanningResult) -> str:
     """Return a warning of partitions that the plan itself takes to fewer racks."""
     is_lost = result.racks_missing(result.after) > result.racks_missing(result.before)
-    why = (
-        "since no broker of another rack has room for a replica, is in scope, and may have it; add "
-        "brokers or disk there, or widen the scope"
-    )
     return result.name_partitions(
-        np.flatnonzero(is_lost & result.assignment.is_in_plan),
-        f"will be on fewer racks than now, {why}",
-        f"will be on fewer racks than now, {why}",
+        is_lost & result.assignment.is_in_plan,
+        "will be on fewer racks than now, since no broker of another rack has room for a replica, "
+        "is in scope, and may have it; add brokers or disk there, or widen the scope",
     )
 
 

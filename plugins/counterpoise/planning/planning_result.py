@@ -32,7 +32,7 @@ from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.plan import Deferred, LowerBound
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.model.words import list_brokers, pluralize
+from counterpoise.model.words import agree, list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.fair_shares import (
     byte_band,
@@ -341,12 +341,16 @@ class PlanningResult:
         """Return a list of some brokers for a sentence: how many, and the first few ids."""
         return list_brokers(self.cluster.broker_ids[positions].tolist())
 
-    def name_partitions(self, partitions: Ints, singular: str, plural: str) -> str:
-        """Return a sentence that names the first few partitions; "" when there are none."""
+    def name_partitions(self, is_concerned: Flags, sentence: str) -> str:
+        """Return a sentence that names the first few partitions; "" when there are none.
+
+        It goes on after the noun: "{has} no leader" as in "2 partitions have no leader: a-0, a-1".
+        """
+        partitions = np.flatnonzero(is_concerned)
         if not len(partitions):
             return ""
-        count = pluralize(len(partitions), f"partition {singular}", f"partitions {plural}")
-        return f"{count}: {self.cluster.names(partitions)}"
+        sentence = agree(len(partitions), f"{pluralize(len(partitions), 'partition')} {sentence}")
+        return f"{sentence}: {self.cluster.names(partitions)}"
 
     def list_undone(self, *kinds: tuple[Flags, str]) -> str:
         """Return which partitions are left and why, for each kind that has any; "" for none."""

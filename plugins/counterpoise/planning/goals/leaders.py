@@ -92,7 +92,6 @@ class DemoteBrokers(Leaders):
         """Return what demoted brokers still lead."""
         is_led_by_demoted = result.roles.is_demoted[result.assignment.leaders]
         return result.name_partitions(
-            np.flatnonzero(is_led_by_demoted),
-            "is still led by a demoted broker: no other live replica may lead it",
-            "are still led by a demoted broker: no other live replica may lead them",
+            is_led_by_demoted,
+            "{is} still led by a demoted broker: no other live replica may lead {them}",
         )
