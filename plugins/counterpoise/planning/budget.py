@@ -49,7 +49,12 @@ def keep_copies_within(placement: Placement, before: Placement, budget: Budget) 
         copied_bytes=copied_bytes,
         racks_gained=racks_gained[changed],
     )
-    is_kept = _fitting(order, copied_bytes, budget)
+    is_kept = np.zeros(len(order), dtype=np.bool_)
+    allowance = _Allowance.beside(copied_bytes[is_kept], budget)
+    for item, size_bytes in zip(order.tolist(), copied_bytes[order].tolist(), strict=True):
+        if allowance.fits(size_bytes):
+            is_kept[item] = True
+            allowance.take(size_bytes)
     if is_kept.all():
         return Deferred()
     max_counts = np.maximum(cluster.max_counts, before.counts)
@@ -166,35 +171,32 @@ def _keep_within_counts(
             if brokers.comes_to_one_over(item):
                 is_kept[item] = False
                 brokers.take_back(item)
-    used_bytes, count = int(copied_bytes[is_kept].sum()), int(is_kept.sum())
-    max_bytes, max_count = _limits(budget)
+    allowance = _Allowance.beside(copied_bytes[is_kept], budget)
     for item in order[~is_kept[order]].tolist():
         size_bytes = int(copied_bytes[item])
-        has_budget = count < max_count and used_bytes + size_bytes <= max_bytes
-        if has_budget and brokers.has_room(item):
+        if allowance.fits(size_bytes) and brokers.has_room(item):
             is_kept[item] = True
+            allowance.take(size_bytes)
             brokers.keep(item)
-            used_bytes += size_bytes
-            count += 1
 
 
-def _limits(budget: Budget) -> tuple[float, float]:
-    """Return the most bytes and partitions of a budget."""
-    max_bytes = np.inf if budget.max_bytes is None else budget.max_bytes
-    max_count = np.inf if budget.max_partitions is None else budget.max_partitions
-    return max_bytes, max_count
+@dataclass(slots=True)
+class _Allowance:
+    """What a budget has left."""
 
+    bytes: float
+    partitions: float
 
-def _fitting(order: Ints, copied_bytes: Ints, budget: Budget) -> Flags:
-    """Return which items fit into the budget, tried in order."""
-    is_kept = np.zeros(len(order), dtype=np.bool_)
-    max_bytes, max_count = _limits(budget)
-    bytes_used, count = 0, 0
-    for item, size_bytes in zip(order.tolist(), copied_bytes[order].tolist(), strict=True):
-        if count >= max_count:
-            break
-        if bytes_used + size_bytes <= max_bytes:
-            is_kept[item] = True
-            bytes_used += size_bytes
-            count += 1
-    return is_kept
+    @classmethod
+    def beside(cls, copied_bytes: Ints, budget: Budget) -> "_Allowance":
+        """Return what the budget allows beside what is copied of the partitions that are kept."""
+        max_bytes = np.inf if budget.max_bytes is None else budget.max_bytes
+        max_count = np.inf if budget.max_partitions is None else budget.max_partitions
+        return cls(max_bytes - int(copied_bytes.sum()), max_count - len(copied_bytes))
+
+    def fits(self, size_bytes: int) -> bool:
+        return self.partitions >= 1 and size_bytes <= self.bytes
+
+    def take(self, size_bytes: int) -> None:
+        self.bytes -= size_bytes
+        self.partitions -= 1

@@ -86,16 +86,6 @@ class _Choices(NamedTuple):
     topics: Ints
     is_harmless: Flags  # to the shares of its topic
 
-    def only(self, chosen: Ints | Flags) -> "_Choices":
-        return _Choices(
-            self.replicas.only(chosen),
-            self.rates[chosen],
-            self.sizes[chosen],
-            self.copied[chosen],
-            self.topics[chosen],
-            self.is_harmless[chosen],
-        )
-
 
 class _Exchange(NamedTuple):
     source: int
@@ -200,17 +190,16 @@ class _Search:
         is_usable &= ~would_arrive | (
             roles.destinations[destination] & placement.has_room(replicas, destination)
         )
-        sizes = cluster.size_bytes[replicas.partitions]
-        copied = sizes * (would_arrive.astype(np.int64) - has_arrived)
-        choices = _Choices(
-            replicas,
-            cluster.bytes_in[replicas.partitions],
-            sizes,
-            copied,
-            cluster.topic_numbers[replicas.partitions],
-            self.shares.harm(placement, replicas.partitions, source, destination) == 0,
+        replicas, partitions = replicas.only(is_usable), replicas.partitions[is_usable]
+        copies = would_arrive[is_usable].astype(np.int64) - has_arrived[is_usable]
+        return _Choices(
+            replicas=replicas,
+            rates=cluster.bytes_in[partitions],
+            sizes=cluster.size_bytes[partitions],
+            copied=cluster.size_bytes[partitions] * copies,
+            topics=cluster.topic_numbers[partitions],
+            is_harmless=self.shares.harm(placement, partitions, source, destination) == 0,
         )
-        return choices.only(is_usable)
 
     def sample(self, source: int) -> Replicas:
         """Return what a broker may give by rate, from the lowest to the highest, in even steps."""
