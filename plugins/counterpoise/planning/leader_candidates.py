@@ -245,14 +245,10 @@ class Leadership:
             **fields,
         )
 
-    def led_by(self, broker: int) -> Ints:
-        """Return the partitions that a broker leads, of those that it may lead, in order."""
-        partitions = self.candidates.of_broker(broker)
-        return np.asarray(partitions[self.leaders[partitions] == broker])
-
     def given_by(self, broker: int) -> tuple[Ints, Ints]:
         """Return each partition that a broker leads with each other broker that may lead it."""
-        partitions = self.led_by(broker)
+        partitions = self.candidates.of_broker(broker)
+        partitions = partitions[self.leaders[partitions] == broker]
         rows, others = self.candidates.alternatives(partitions, broker)
         return partitions[rows], others
 
