@@ -18,8 +18,8 @@ from counterpoise.model.document import from_document_text
 from counterpoise.model.policy import BalancePolicy, LeaderWeight
 from counterpoise.model.tables import PARTITIONS
 from counterpoise.planning.arrays import read_cluster
-from counterpoise.planning.leading import Candidates, choose_leaders
-from counterpoise.planning.leading.leader_flow import even_leaders
+from counterpoise.planning.leader_candidates import Candidates
+from counterpoise.planning.leader_choice import choose_leaders, even_leaders
 from counterpoise.planning.placement import Placement
 from tests.support.examples import examples
 

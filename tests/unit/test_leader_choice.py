@@ -13,7 +13,8 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.tables import PARTITIONS
 from counterpoise.planning import make_plan
 from counterpoise.planning.arrays import read_cluster
-from counterpoise.planning.leading import Candidates, choose_leaders
+from counterpoise.planning.leader_candidates import Candidates
+from counterpoise.planning.leader_choice import choose_leaders
 from counterpoise.planning.placement import Placement
 from tests.support.goal_judge import executed, judge
 from tests.support.pictures import cluster

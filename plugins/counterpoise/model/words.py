@@ -6,6 +6,7 @@
     list_brokers([7, 8])                       # the same, cut after the first 12
     pluralize(2000, "partition")               # "2,000 partitions"
     pluralize(2, "address", "addresses")
+    agree(1, "need{s} as many as {they} {has}")    # "needs as many as it has"
     f"{count} of 8 brokers {verb(count, 'is', 'are')} fenced"
 
 Pure; what comes from clusters is escaped where it is shown.
@@ -49,6 +50,32 @@ def pluralize(count: int, singular: str, plural: str = "") -> str:
 def verb(count: int, one: str, more: str) -> str:
     """Return the form of a verb (`has` or `have`) that follows `count` things."""
     return one if count == 1 else more
+
+
+_FORMS_FOR_ONE: Final = {
+    "is": "is",
+    "has": "has",
+    "s": "s",
+    "they": "it",
+    "them": "it",
+    "their": "its",
+}
+_FORMS_FOR_SEVERAL: Final = {
+    "is": "are",
+    "has": "have",
+    "s": "",
+    "they": "they",
+    "them": "them",
+    "their": "their",
+}
+
+
+def agree(count: int, sentence: str) -> str:
+    """Return a sentence about `count` things in their number.
+
+    "need{s} as many as {they} {has}" is "needs as many as it has" of one.
+    """
+    return sentence.format(**(_FORMS_FOR_ONE if count == 1 else _FORMS_FOR_SEVERAL))
 
 
 def _first(values: Sequence[object], max_shown: int, count: int) -> str:

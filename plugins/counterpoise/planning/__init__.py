@@ -7,8 +7,16 @@
     make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
     plan_to_reach(snapshot, wanted, policy)              # a plan that somebody else made
 
-Pure: no I/O, no clock, no chance. `planner.py` has the order of work, `goals/` what each goal may
-do.
+Pure: no I/O, no clock, no chance. In the order of work, which `planner.py` has:
+
+    request_checks, goals/            what cannot be asked, and what each goal may do
+    arrays, placement, fair_shares    the cluster, its replicas, what each broker should have
+    placing/                          replicas find their brokers
+    leader_choice                     leaders are chosen of the leader_candidates: by number, by
+                                      leader_topics, leader_bytes_in, and leader_constraints
+    budget, evenness                  what fits, and whether it is worth a move
+    planning_result, explanation      all of it as one result, and the plan written from it,
+                                      with its plan_warnings
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What is fair: how many replicas and bytes each rack and each broker should hold in the end.
+"""What is fair: the replicas, bytes and traffic that racks and brokers should have in the end.
 
     fill(10, lower=[0, 0, 0], upper=[2, 9, 9], loads=[2, 7, 1])    # [2, 4, 4]
     wanted = count_targets(placement, roles)
@@ -39,7 +39,7 @@ plan leaves alone stay where they are and are part of each count.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +50,6 @@ from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement, Roles
 
 Weights: TypeAlias = NDArray[np.float64]
-
-_MIN_WEIGHT = 1e-6
 
 
 def fill(total: int, lower: Ints, upper: Ints, loads: Ints, weights: Weights | None = None) -> Ints:
@@ -65,10 +63,7 @@ def fill(total: int, lower: Ints, upper: Ints, loads: Ints, weights: Weights | N
     def shares_at(level: int) -> Ints:
         return _clip_level(level, lower, upper, weights)
 
-    def total_at(level: int) -> int:
-        return _exact_sum(shares_at(level))
-
-    level = _max_level(total_at, total, lower, weights)
+    level = _max_level(lambda level: _exact_sum(shares_at(level)), total, lower, weights)
     shares = shares_at(level)
     leftover = max(0, total - int(shares.sum()))
     rising = np.flatnonzero(shares_at(level + 1) > shares)
@@ -78,28 +73,27 @@ def fill(total: int, lower: Ints, upper: Ints, loads: Ints, weights: Weights | N
 
 
 def fill_racks(
-    total: int,
+    loads: Ints,
     lower: Ints,
     upper: Ints,
-    loads: Ints,
     racks: Ints,
-    rack_bounds: tuple[Ints, Ints],
+    rack_bounds: "RackBounds",
     weights: Weights | None = None,
     *,
     rounds_down: bool = False,
 ) -> Ints:
-    """Return shares as `fill` does, where the sum over each rack is bounded as well.
+    """Return all loads shared out as `fill` does, where the sum over each rack is bounded as well.
 
     `racks` has the rack of each broker, `rack_bounds` the smallest and the largest sum per rack.
     First the racks are filled to a common level, then each rack shares its total out among its
     brokers. With `rounds_down` no rack gets a unit of the leftover, so the shares sum to less.
 
-    Worked example: total 9, brokers 0 and 1 in rack 0, broker 2 in rack 1, nothing else bounded but
-    rack 1, which may have 2 units at most. Level 3 takes (3 + 3) + 2 = 8 units, level 4 would take
-    10, so one unit is left over; it goes to rack 0, which then shares 7 units out: [4, 3, 2].
+    Worked example: 9 units in all, brokers 0 and 1 in rack 0, broker 2 in rack 1, nothing else
+    bounded but rack 1, which may have 2 units at most. Level 3 takes (3 + 3) + 2 = 8 units, level 4
+    would take 10, so one is left over; it goes to rack 0, which then shares 7 out: [4, 3, 2].
     """
-    upper = np.maximum(lower, upper)
-    brokers_of_rack = [np.flatnonzero(racks == rack) for rack in range(len(rack_bounds[0]))]
+    total, upper = int(loads.sum()), np.maximum(lower, upper)
+    brokers_of_rack = [np.flatnonzero(racks == rack) for rack in range(len(rack_bounds.lowest))]
     min_totals, max_totals = _reachable_bounds(brokers_of_rack, lower, upper, rack_bounds)
 
     def shares_at(level: int) -> Ints:
@@ -129,14 +123,6 @@ def fill_racks(
     return shares
 
 
-def relative(fair_shares: Ints) -> Weights | None:
-    """Return fair shares as weights for `fill`; None where nothing is to be shared."""
-    largest = int(fair_shares.max(initial=0))
-    if not largest:
-        return None
-    return np.maximum(fair_shares / largest, _MIN_WEIGHT)
-
-
 def highest_level(total_at: Callable[[int], int], total: int, low: int, high: int) -> int:
     """Return the highest level from `low` to `high` whose total is at most `total`, by bisection.
 
@@ -162,13 +148,13 @@ def _leftover_per_rack(receiving_racks: Ints, rack_rise: Ints, leftover: int) ->
 
 
 def _reachable_bounds(
-    brokers_of_rack: list[Ints], lower: Ints, upper: Ints, rack_bounds: tuple[Ints, Ints]
+    brokers_of_rack: list[Ints], lower: Ints, upper: Ints, rack_bounds: "RackBounds"
 ) -> tuple[Ints, Ints]:
     """Return the bounds per rack, widened where the bounds of its brokers contradict them."""
     lower_sums = np.array([lower[brokers].sum() for brokers in brokers_of_rack], dtype=np.int64)
     upper_sums = _sum_per_rack(brokers_of_rack, upper)
-    min_totals = np.minimum(np.maximum(rack_bounds[0], lower_sums), upper_sums)
-    max_totals = np.maximum(rack_bounds[1], min_totals)
+    min_totals = np.minimum(np.maximum(rack_bounds.lowest, lower_sums), upper_sums)
+    max_totals = np.maximum(rack_bounds.highest, min_totals)
     return min_totals, max_totals
 
 
@@ -206,8 +192,7 @@ def _largest_first(brokers: Ints, loads: Ints) -> Ints:
 # -- racks
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RackBounds:
+class RackBounds(NamedTuple):
     """The least and the most that each rack holds when partitions are spread as they should be."""
 
     lowest: Ints
@@ -219,13 +204,13 @@ class RackBounds:
         return bool((self.lowest == self.highest).all())
 
 
-def bounds_of_partition(replication_factor: int, rack_sizes: Ints) -> tuple[Ints, Ints]:
+def bounds_of_partition(replication_factor: int, rack_sizes: Ints) -> RackBounds:
     """Return the least and the most replicas of one partition, per rack: as even as can be."""
     height = _stack_height(replication_factor, rack_sizes)
     highest = np.minimum(rack_sizes, height)
     has_room_to_spare = highest.sum() > replication_factor
     may_hold_one_less = (highest == height) & has_room_to_spare
-    return highest - may_hold_one_less, highest
+    return RackBounds(highest - may_hold_one_less, highest)
 
 
 def _stack_height(replication_factor: int, rack_sizes: Ints) -> int:
@@ -260,7 +245,7 @@ def rack_bounds(placement: Placement, roles: Roles, weights: Ints | None = None)
 
 def spread_bounds(
     replica_counts: Ints, is_counted: Flags, weights: Ints, rack_sizes: Ints
-) -> tuple[Ints, Ints]:
+) -> RackBounds:
     """Return the least and the most weight per rack of partitions on as many racks as can be.
 
     All but `rack_sizes` have one entry per partition.
@@ -271,7 +256,7 @@ def spread_bounds(
         lowest_of_one, highest_of_one = bounds_of_partition(factor, rack_sizes)
         lowest += lowest_of_one * total
         highest += highest_of_one * total
-    return lowest, highest
+    return RackBounds(lowest, highest)
 
 
 def min_stacked_pairs(replica_counts: Ints, rack_sizes: Ints) -> Ints:
@@ -290,7 +275,7 @@ def min_stacked_pairs(replica_counts: Ints, rack_sizes: Ints) -> Ints:
     return min_pairs[replica_counts]
 
 
-# -- counts and bytes per broker
+# -- counts, bytes and traffic per broker
 
 
 def count_targets(placement: Placement, roles: Roles, max_counts: Ints | None = None) -> Ints:
@@ -300,14 +285,12 @@ def count_targets(placement: Placement, roles: Roles, max_counts: Ints | None = 
     upper = np.where(roles.destinations, highest, counts)
     fixed = placement.fixed_load()
     lower = np.where(roles.sources, fixed, counts)
-    bounds = rack_bounds(placement, roles)
     return fill_racks(
-        total=int(counts.sum()),
+        loads=counts,
         lower=np.where(roles.leaving, fixed, lower),
         upper=np.where(roles.leaving, fixed, upper),
-        loads=counts,
         racks=placement.cluster.racks,
-        rack_bounds=(bounds.lowest, bounds.highest),
+        rack_bounds=rack_bounds(placement, roles),
     )
 
 
@@ -317,18 +300,29 @@ def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> Byt
     Shares are as even as the racks allow, and follow the disk sizes (KIP-827) where every broker
     that shares reports its own.
     """
-    bytes_held = placement.bytes_held
-    staying = placement.fixed_load(placement.cluster.size_bytes)
+    cluster, bytes_held = placement.cluster, placement.bytes_held
+    staying = placement.fixed_load(cluster.size_bytes)
     fixed = np.where(roles.leaving, staying, bytes_held)  # of brokers that do not share
-    bounds = rack_bounds(placement, roles, placement.cluster.size_bytes)
     fair = fill_racks(
-        total=int(bytes_held.sum()),
+        loads=bytes_held,
         lower=np.where(roles.sharing, 0, fixed),
         upper=np.where(roles.sharing, UNBOUNDED, fixed),
-        loads=bytes_held,
-        racks=placement.cluster.racks,
-        rack_bounds=(bounds.lowest, bounds.highest),
-        weights=disk_weights(placement.cluster, roles),
+        racks=cluster.racks,
+        rack_bounds=rack_bounds(placement, roles, cluster.size_bytes),
+        weights=disk_weights(cluster, roles),
+    )
+    return ByteBand.around(fair, tolerance_percent)
+
+
+def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
+    """Return each broker's fair share of the traffic, as even as the racks allow, and the band."""
+    cluster, traffic = placement.cluster, placement.traffic
+    fair = fill_racks(
+        loads=traffic,
+        lower=np.where(roles.sharing, placement.fixed_load(cluster.bytes_in), traffic),
+        upper=np.where(roles.sharing, UNBOUNDED, traffic),
+        racks=cluster.racks,
+        rack_bounds=rack_bounds(placement, roles, cluster.bytes_in),
     )
     return ByteBand.around(fair, tolerance_percent)
 

@@ -271,13 +271,11 @@ class Placement:
         self.touched[:] = False
         self.bound = None
 
-    def holds(self, broker: int, partitions: Ints) -> Flags:
-        return np.asarray((self.replicas[partitions] == broker).any(axis=1))
-
     def may_receive(self, replicas: Replicas, destination: int) -> Flags:
         """Return whether a broker may get each replica: its rack suits, and it has none of it."""
         suits_rack = self.suits(replicas, int(self.cluster.racks[destination]))
-        return suits_rack & ~self.holds(destination, replicas.partitions)
+        has_one = (self.replicas[replicas.partitions] == destination).any(axis=1)
+        return np.asarray(suits_rack & ~has_one)
 
     def has_room(self, replicas: Replicas, destination: int) -> Flags:
         sizes = self.cluster.size_bytes[replicas.partitions]
@@ -297,14 +295,6 @@ class Placement:
             neighbours_now = (racks == own_racks[:, None]).sum(axis=1) - 1
             is_suitable |= (racks == rack).sum(axis=1) <= neighbours_now
         return np.asarray(is_suitable)
-
-    def nearest_in_size(self, replicas: Replicas, partition: int) -> tuple[int, int] | None:
-        """Return, of some replicas, the one nearest in size to a partition's; None of none."""
-        if not len(replicas.partitions):
-            return None
-        sizes = self.cluster.size_bytes
-        distances = np.abs(sizes[replicas.partitions] - sizes[partition])
-        return replicas.one(int(np.lexsort((replicas.partitions, distances))[0]))
 
     def count_on(self, is_counted: Flags) -> Ints:
         """Return, per partition, how many of its replicas are on the given brokers."""

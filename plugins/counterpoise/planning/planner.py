@@ -3,7 +3,7 @@
     make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
 
     check the request -> read the snapshot into arrays -> place replicas -> even traffic
-    -> choose leaders -> keep within the budget -> keep only what is worth it -> explain
+    -> keep within the budget -> choose leaders -> keep only what is worth it -> explain
 
 Replicas come first (racks, counts, bytes), leaders last, over the final replica sets: leaders can
 be exact for any sets, and the other way round they could not. Nothing here reads a clock or a file.
@@ -27,22 +27,16 @@ from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.model.evenness import best_max_minus_min
 from counterpoise.model.plan import LowerBound, MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.request import PLANNED_GOALS, Goal, PlanRequest
+from counterpoise.model.request import PLANNED_GOALS, Budget, Goal, PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
+from counterpoise.planning.budget import keep_changes_within, keep_copies_within
+from counterpoise.planning.evenness import is_worth_copying, is_worth_moving
 from counterpoise.planning.explanation import explain
-from counterpoise.planning.goals import PlanningGoal
-from counterpoise.planning.goals.emptying import RemoveBrokers, Repair
-from counterpoise.planning.goals.evening import AddBrokers, Rebalance
-from counterpoise.planning.goals.leaders import DemoteBrokers, Leaders
-from counterpoise.planning.goals.replication_factor import ReplicationFactor
-from counterpoise.planning.kept_part import (
-    is_worth_copying,
-    is_worth_moving,
-    keep_changes_within,
-    keep_copies_within,
-)
-from counterpoise.planning.leading import with_leaders
+from counterpoise.planning.goals import GOALS
+from counterpoise.planning.goals.goal import PlanningGoal
+from counterpoise.planning.leader_candidates import Candidates
+from counterpoise.planning.leader_choice import choose_leaders
 from counterpoise.planning.placement import CopyBound, Placement, Roles
 from counterpoise.planning.placing.traffic import even_traffic
 from counterpoise.planning.planning_result import (
@@ -54,15 +48,6 @@ from counterpoise.planning.planning_result import (
 )
 from counterpoise.planning.request_checks import check_request, refuse_impossible_constraints
 
-_GOALS: Final[tuple[PlanningGoal, ...]] = (
-    AddBrokers(),
-    RemoveBrokers(),
-    DemoteBrokers(),
-    Leaders(),
-    Rebalance(),
-    ReplicationFactor(),
-    Repair(),
-)
 _MAX_TURNS: Final = 20  # of the goal and of traffic
 
 Wanted: TypeAlias = Mapping[TopicPartition, tuple[int, ...]]
@@ -107,9 +92,12 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     if not is_worth_copying(result):
         placement = before.copy()
         result = replace(unchanged, after=placement)
-    deferred = keep_copies_within(placement, before, request.budget)
-    result = replace(result, assignment=with_leaders(result), deferred=deferred)
-    result = keep_changes_within(result)
+    if request.budget == Budget():
+        result = replace(result, assignment=_with_leaders(result))
+    else:
+        deferred = keep_copies_within(placement, before, request.budget)
+        result = replace(result, assignment=_with_leaders(result), deferred=deferred)
+        result = keep_changes_within(result)
     if is_worth_moving(result):
         return explain(result)
     return explain(unchanged)
@@ -117,7 +105,7 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
 
 def _goal_named(name: Goal) -> PlanningGoal:
     """Return the goal of that name; raise InputError for one that cannot be planned."""
-    for goal in _GOALS:
+    for goal in GOALS:
         if goal.name is name:
             return goal
     goals = ", ".join(PLANNED_GOALS)
@@ -211,6 +199,49 @@ def _place(
         traffic_gains |= gains
         placement.reset_to(again.replicas)
     return traffic_gains
+
+
+def _with_leaders(result: PlanningResult) -> FinalAssignment:
+    """Return the replicas that were placed, with the leaders that are chosen over them.
+
+    Each broker set is led by itself; what a broker has to lead in others counts for its limit.
+    """
+    cluster, goal = result.cluster, result.goal
+    leaders = result.after.replicas[:, 0].copy()
+    is_free = np.zeros(cluster.partition_count, dtype=np.bool_)
+    for part, of_part, candidates in zip(
+        result.parts, result.results_by_part, _candidates_by_part(result), strict=True
+    ):
+        evens_traffic = of_part.evens_traffic and goal.copies_for_traffic
+        leaders[part.rows] = choose_leaders(
+            candidates, result.request.policy, evens_traffic=evens_traffic
+        )
+        is_free[part.rows] = candidates.is_free
+    return FinalAssignment.of(
+        result.after, leaders, is_free, result.roles.is_demoted, elects=goal.elects
+    )
+
+
+def _candidates_by_part(result: PlanningResult) -> list[Candidates]:
+    """Return the candidates of each broker set."""
+    goal = result.goal
+    candidates = [
+        Candidates.of(
+            part.after,
+            part.roles.leading,
+            goal.may_change_leader(part.cluster, part.roles),
+            elects=goal.elects,
+        )
+        for part in result.results_by_part
+    ]
+    if len(candidates) == 1:
+        return candidates
+    fixed_bytes = [of_part.fixed_bytes for of_part in candidates]
+    total_bytes = np.sum(fixed_bytes, axis=0)
+    return [
+        replace(of_part, max_led_bytes=np.maximum(0, of_part.max_led_bytes - (total_bytes - own)))
+        for of_part, own in zip(candidates, fixed_bytes, strict=True)
+    ]
 
 
 # -- a plan that somebody else made

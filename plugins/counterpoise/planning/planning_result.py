@@ -20,7 +20,7 @@ Limits: where brokers are full (`max_replicas_per_broker`) and replicas are outs
 what one set may do depends on what leaves for another; the result is then not proven.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -32,16 +32,21 @@ from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.plan import Deferred, LowerBound
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.model.words import list_brokers, pluralize
+from counterpoise.model.words import agree, list_brokers, pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
-from counterpoise.planning.fair_shares import byte_band, count_targets, fill_racks, spread_bounds
+from counterpoise.planning.fair_shares import (
+    byte_band,
+    count_targets,
+    fill_racks,
+    spread_bounds,
+    traffic_band,
+)
+from counterpoise.planning.leader_constraints import leaders_lacking
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.small import best_counts
-from counterpoise.planning.placing.topics import leaders_lacking
-from counterpoise.planning.placing.traffic import traffic_band
 
 if TYPE_CHECKING:
-    from counterpoise.planning.goals import PlanningGoal
+    from counterpoise.planning.goals.goal import PlanningGoal
 
 _IS_LEFT_TO_REPAIR = "left to goal repair: with a replica on a dead broker no copy could end"
 Within = Callable[[Roles, ClusterArrays, Flags], Roles]
@@ -235,24 +240,13 @@ class PlanningResult:
 
     def by_broker(self, measure: Callable[["PlanningResult"], Ints]) -> Ints:
         """Return one entry per broker: that of its broker set's own result."""
-        return self._of_own_sets([measure(result) for result in self.results_by_part])
-
-    def _of_own_sets(self, columns: Sequence[Ints]) -> Ints:
-        """Return the entry of each broker in the column of its broker set."""
+        columns = [measure(result) for result in self.results_by_part]
         if not self.has_sets:
             return columns[0]
         total = np.zeros(self.cluster.broker_count, dtype=np.int64)
         for part, column in zip(self.parts, columns, strict=True):
             total[part.brokers] = column[part.brokers]
         return total
-
-    def _band_by_broker(self, find_band: Callable[["PlanningResult"], ByteBand]) -> ByteBand:
-        bands = [find_band(result) for result in self.results_by_part]
-        return ByteBand(
-            fair=self._of_own_sets([band.fair for band in bands]),
-            lowest=self._of_own_sets([band.lowest for band in bands]),
-            highest=self._of_own_sets([band.highest for band in bands]),
-        )
 
     def racks_missing(self, placement: Placement) -> Ints:
         """Return, per partition, on how many more racks the brokers of its set would allow it."""
@@ -283,7 +277,8 @@ class PlanningResult:
     @cached_property
     def band(self) -> ByteBand:
         percent = self.request.policy.bytes_tolerance_percent
-        return self._band_by_broker(lambda part: byte_band(part.after, part.roles, percent))
+        fair = self.by_broker(lambda part: byte_band(part.after, part.roles, percent).fair)
+        return ByteBand.around(fair, percent)
 
     @cached_property
     def out_of_band(self) -> Ints:
@@ -298,7 +293,8 @@ class PlanningResult:
     @cached_property
     def traffic_band(self) -> ByteBand:
         percent = self.request.policy.bytes_in_tolerance_percent
-        return self._band_by_broker(lambda part: traffic_band(part.after, part.roles, percent))
+        fair = self.by_broker(lambda part: traffic_band(part.after, part.roles, percent).fair)
+        return ByteBand.around(fair, percent)
 
     @cached_property
     def out_of_traffic_band(self) -> Ints:
@@ -345,12 +341,16 @@ class PlanningResult:
         """Return a list of some brokers for a sentence: how many, and the first few ids."""
         return list_brokers(self.cluster.broker_ids[positions].tolist())
 
-    def name_partitions(self, partitions: Ints, singular: str, plural: str) -> str:
-        """Return a sentence that names the first few partitions; "" when there are none."""
+    def name_partitions(self, is_concerned: Flags, sentence: str) -> str:
+        """Return a sentence that names the first few partitions; "" when there are none.
+
+        It goes on after the noun: "{has} no leader" as in "2 partitions have no leader: a-0, a-1".
+        """
+        partitions = np.flatnonzero(is_concerned)
         if not len(partitions):
             return ""
-        count = pluralize(len(partitions), f"partition {singular}", f"partitions {plural}")
-        return f"{count}: {self.cluster.names(partitions)}"
+        sentence = agree(len(partitions), f"{pluralize(len(partitions), 'partition')} {sentence}")
+        return f"{sentence}: {self.cluster.names(partitions)}"
 
     def list_undone(self, *kinds: tuple[Flags, str]) -> str:
         """Return which partitions are left and why, for each kind that has any; "" for none."""
@@ -386,10 +386,9 @@ def _ideal_counts(result: PlanningResult) -> Ints:
     rack_sizes = result.cluster.rack_sizes(result.roles.staying)
     one_each = everything.astype(np.int64)
     return fill_racks(
-        total=int(counts.sum()),
+        loads=counts,
         lower=np.where(sharing, 0, counts),
         upper=np.where(sharing, UNBOUNDED, counts),
-        loads=counts,
         racks=result.cluster.racks,
         rack_bounds=spread_bounds(result.after.replica_counts, everything, one_each, rack_sizes),
     )

@@ -25,7 +25,7 @@ from counterpoise.planning.arrays import all_topics
 from counterpoise.planning.planning_result import BrokerSetPart, PlanningResult
 
 if TYPE_CHECKING:
-    from counterpoise.planning.goals import PlanningGoal
+    from counterpoise.planning.goals.goal import PlanningGoal
 
 _EMPTYING: Final = (Goal.REMOVE_BROKERS, Goal.REPAIR)  # these say themselves what fits nowhere
 

@@ -6,27 +6,27 @@ goals leave undone is a warning. repair: replicas on dead brokers are copied ane
 """
 
 from collections.abc import Sequence, Set
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.model.evenness import ByteBand
 from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.fair_shares import byte_band
-from counterpoise.planning.goals import (
+from counterpoise.planning.goals.goal import (
     HAS_NO_DESTINATION,
     IS_LEADERLESS,
     IS_MOVING,
     PlanningGoal,
 )
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.choice import ReplicaChoice
-from counterpoise.planning.placing.drain import drain
+from counterpoise.planning.placing.new_replicas import drain
+from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import place_best
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.planning.request_checks import brokers_are, name_cluster
@@ -60,10 +60,8 @@ class DrainingGoal(PlanningGoal):
         self, placement: Placement, roles: Roles, request: PlanRequest, is_movable: Flags
     ) -> None:
         """Copy the replicas that leave to other brokers, of movable partitions."""
-
-        def find_band(after: Placement) -> ByteBand:
-            return byte_band(after, roles, request.policy.bytes_tolerance_percent)
-
+        percent = request.policy.bytes_tolerance_percent
+        find_band = partial(byte_band, roles=roles, tolerance_percent=percent)
         is_chosen = is_movable & (placement.count_on(roles.leaving) > 0)
         if placement.is_small(is_chosen):
             choice = ReplicaChoice.to_empty(placement, roles, is_chosen)

@@ -3,7 +3,7 @@
 rebalance evens out all live brokers. add-brokers brings new brokers to their fair share; old ones
 receive nothing. Both repeat their steps for as long as they make the cluster strictly more even:
 
-    repeat: one round (racks, then counts and bytes up to the targets, then swaps)
+    repeat: one round (racks, then counts and bytes up to the targets, then exchanges)
         more even than before: keep it
         else: take it back
             if partitions were touched: all are free again, try once more
@@ -16,6 +16,8 @@ after the first round.
 """
 
 from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -34,10 +36,15 @@ from counterpoise.planning.fair_shares import (
     bytes_outside_band,
     count_targets,
 )
-from counterpoise.planning.goals import PlanningGoal, evening_bound, reached_bound
+from counterpoise.planning.goals.goal import PlanningGoal, evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
-from counterpoise.planning.placing.choice import ReplicaChoice
-from counterpoise.planning.placing.drain import drain
+from counterpoise.planning.placing.exchanges import (
+    exchange_bytes,
+    level_counts,
+    trade_arrivals,
+)
+from counterpoise.planning.placing.new_replicas import drain
+from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import (
     best_counts,
     is_affordable,
@@ -45,11 +52,6 @@ from counterpoise.planning.placing.small import (
     solve,
 )
 from counterpoise.planning.placing.spread import repair_racks, spread
-from counterpoise.planning.placing.swaps import (
-    exchange_bytes,
-    level_counts,
-    trade_arrivals,
-)
 from counterpoise.planning.placing.topics import bring_topics, exchange_topics, topics_above
 from counterpoise.planning.planning_result import PlanningResult, as_range
 from counterpoise.planning.request_checks import brokers_are
@@ -77,13 +79,14 @@ class EveningGoal(PlanningGoal):
 
     def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         def choose(start: Placement) -> ReplicaChoice:
-            max_counts = self.max_counts(start, roles)
-            topic_limits = self.topic_limits(start, roles, request)
-            return ReplicaChoice.to_even(start, roles, max_counts, topic_limits)
+            return replace(
+                ReplicaChoice.to_even(start, roles),
+                max_counts=self.max_counts(start, roles),
+                topic_limits=self.topic_limits(start, roles, request),
+            )
 
-        def find_band(after: Placement) -> ByteBand:
-            return byte_band(after, roles, request.policy.bytes_tolerance_percent)
-
+        percent = request.policy.bytes_tolerance_percent
+        find_band = partial(byte_band, roles=roles, tolerance_percent=percent)
         solved = Placement.of(placement.cluster)
         is_solved = placement.is_small() and solve(solved, choose, find_band, roles.sharing)
         if is_solved and (solved.bound is None or solved.bound.is_reached or placement.is_usual):
@@ -244,23 +247,17 @@ class AddBrokers(EveningGoal):
         return roles.but(sources=roles.sources & brokers)
 
     def max_counts(self, placement: Placement, roles: Roles) -> Ints:
-        return np.minimum(_fair_counts(placement, roles), placement.cluster.max_counts)
+        """Return what is fair for each broker: the mean of its rack, rounded up.
 
-
-def _fair_counts(placement: Placement, roles: Roles) -> Ints:
-    """Return the most replicas that are fair for each broker: the mean of its rack, rounded up.
-
-    A goal that cannot cure all racks may need more of a broker than is most even once they are as
-    good as can be, which is known exactly in small clusters.
-
-    New brokers stop here even where old ones hold more for lack of moves among themselves; those
-    are for goal rebalance.
-    """
-    even = count_targets(placement, roles.unrestricted)
-    if placement.is_small():
-        even = np.maximum(even, best_counts(placement, roles))
-    has_peer_with_one_more = np.isin(even + 1, even[roles.sharing])
-    return even + has_peer_with_one_more
+        A goal that cannot cure all racks may need more of a broker than is most even once they are
+        as good as can be, which is known exactly in small clusters. New brokers stop here even
+        where old ones hold more for lack of moves among themselves; those are for goal rebalance.
+        """
+        even = count_targets(placement, roles.unrestricted)
+        if placement.is_small():
+            even = np.maximum(even, best_counts(placement, roles))
+        has_peer_with_one_more = np.isin(even + 1, even[roles.sharing])
+        return np.minimum(even + has_peer_with_one_more, placement.cluster.max_counts)
 
 
 # -- one round

@@ -15,7 +15,7 @@ from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.goals import PlanningGoal
+from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Roles
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.planning.request_checks import brokers_are
@@ -92,7 +92,6 @@ class DemoteBrokers(Leaders):
         """Return what demoted brokers still lead."""
         is_led_by_demoted = result.roles.is_demoted[result.assignment.leaders]
         return result.name_partitions(
-            np.flatnonzero(is_led_by_demoted),
-            "is still led by a demoted broker: no other live replica may lead it",
-            "are still led by a demoted broker: no other live replica may lead them",
+            is_led_by_demoted,
+            "{is} still led by a demoted broker: no other live replica may lead {them}",
         )

@@ -2,9 +2,9 @@
 
 The steps change a `Placement`, which is the one mutable thing, and know nothing of leaders.
 
-    choice, flow, small         small clusters are solved, and racks and counts of larger ones
+    replica_choice, small       small clusters are solved, and racks and counts of larger ones
     transfers, spread           brokers above their target count give replicas to those below it
-    swaps, topics, traffic      two brokers exchange replicas: for bytes, for a topic, for traffic
-    drain, raising, lowering    replicas that leave their broker, are added, or are dropped
-    free_replicas               what these three leave uneven
+    exchanges, topics, traffic  two brokers exchange replicas: for bytes, for a topic, for traffic
+    new_replicas, lowering      replicas are drained or added, or dropped
+    free_replicas               what these two leave uneven
 """

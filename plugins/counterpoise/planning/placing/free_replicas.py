@@ -2,12 +2,11 @@
 
     per_broker(2, rack_sizes=[2, 1, 1])        # [0.5, 0.5, 0.5]: the share of a topic, by rack
     free = FreeReplicas(placement, roles.destinations, is_free)
-    even_counts(placement, roles.destinations, free)
-    even_bytes(placement, roles.destinations, free, band)
+    even_free_replicas(placement, roles.destinations, free, find_band)
 
-A plan that has to place replicas anyway may put them where it likes, at no further cost. `drain`,
-`raising` and `lowering` choose a broker for each, by its share of the topic among others; what that
-leaves uneven is settled here. `even_counts` makes the counts exact, as far as these replicas allow:
+A plan that has to place replicas anyway may put them where it likes, at no further cost.
+`new_replicas` and `lowering` choose a broker for each, by its share of the topic among others; what
+that leaves uneven is settled here. Counts become exact, as far as these replicas allow:
 
     from the fullest broker down, find the shortest chain of brokers to one with two or more
     replicas fewer; move the same number of replicas over each link of it
@@ -19,9 +18,10 @@ replicas go over each link, and each broker holds 4.
 When no chain is left, no other choice has a smaller maximum or a larger minimum: a chain is an
 augmenting path of the flow whose cost at each broker is convex, and without one the flow is
 optimal. A broker that has no chain will not get one later, since chains start at the fullest.
-`even_bytes` then exchanges two replicas of different size at a time, as in `swaps`: not exact.
+Two replicas of different size at a time are then exchanged for bytes, as in `exchanges`: not exact.
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -32,10 +32,10 @@ from counterpoise.model.columns import NOBODY, Flags, Ints, rank_within
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.fair_shares import bounds_of_partition
 from counterpoise.planning.placement import Placement, Replicas
-from counterpoise.planning.placing.swaps import (
-    MAX_SWAPS_PER_BROKER,
+from counterpoise.planning.placing.exchanges import (
+    MAX_EXCHANGES_PER_BROKER,
+    improve_worst,
     pairs_with,
-    wanted_shift,
 )
 
 BYTES_FIRST: Final = 0.9  # this part of all bytes is placed before the number of replicas decides
@@ -107,10 +107,21 @@ class FreeReplicas:
         return np.column_stack([self._placement.suits(replicas, rack) for rack in racks])
 
 
+def even_free_replicas(
+    placement: Placement,
+    is_able: Flags,
+    free: ChoosableReplicas,
+    find_band: Callable[[Placement], ByteBand],
+) -> None:
+    """Even the able brokers out in counts, then in bytes: to the band of that placement."""
+    _even_counts(placement, is_able, free)
+    _even_bytes(placement, is_able, free, find_band(placement))
+
+
 # -- counts
 
 
-def even_counts(placement: Placement, is_able: Flags, free: ChoosableReplicas) -> None:
+def _even_counts(placement: Placement, is_able: Flags, free: ChoosableReplicas) -> None:
     """Move replicas between the able brokers until their counts are as even as they can be."""
     able = np.flatnonzero(is_able)
     finished: set[int] = set()
@@ -209,22 +220,24 @@ def _best_first(placement: Placement, source: int, destination: int, partitions:
 # -- bytes
 
 
-def even_bytes(
+def _even_bytes(
     placement: Placement, is_able: Flags, free: ChoosableReplicas, band: ByteBand
 ) -> None:
     """Exchange large replicas for small ones until all able brokers are in the band."""
     able = np.flatnonzero(is_able)
-    is_hopeless = ~is_able
-    for _ in range(MAX_SWAPS_PER_BROKER * len(able)):
-        outside = np.where(is_hopeless, 0, band.bytes_outside(placement.bytes_held))
-        broker = int(np.argmax(outside))
-        if outside[broker] <= 0:
-            return
+
+    def exchange(broker: int) -> bool:
         above_fair = placement.bytes_held - band.fair
         pairs = pairs_with(broker, able, above_fair, _MAX_PARTNERS)
-        is_hopeless[broker] = not any(
-            _exchange_free(placement, free, band, heavy, light) for heavy, light in pairs
-        )
+        return any(_exchange_free(placement, free, band, heavy, light) for heavy, light in pairs)
+
+    improve_worst(
+        is_able,
+        lambda: band.bytes_outside(placement.bytes_held),
+        exchange,
+        max_steps=MAX_EXCHANGES_PER_BROKER * len(able),
+        tries_again=False,
+    )
 
 
 def _exchange_free(
@@ -232,7 +245,7 @@ def _exchange_free(
 ) -> bool:
     """Exchange one replica for a smaller one; False when no such pair helps."""
     sizes = placement.cluster.size_bytes
-    wanted, max_shift = wanted_shift(placement, band, heavy, light)
+    wanted, max_shift = band.wanted_shift(placement.bytes_held, heavy, light)
     if max_shift <= 0:
         return False
     going = _smallest_first(placement, free.choices(heavy, light))

@@ -8,7 +8,7 @@ where counts per broker allow it.
         one is ranked lowest: drop it
         several: drop the one on the broker with most replicas of the topic, measured by its share;
                  then with most replicas and bytes
-    settle what is uneven by keeping another replica of a partition (`even_counts`)
+    settle what is uneven by keeping another replica of a partition (`even_free_replicas`)
 
 Worked example, from 3 replicas to 2: replicas on brokers 1 (rack a, leads), 2 (rack a) and 3
 (rack b), all in sync. The replicas on 1 and 2 share a rack, and 1 leads: broker 2's goes. If broker
@@ -31,16 +31,15 @@ from counterpoise.model.columns import NOBODY, Flags, Ints, missing_from
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.placement import Placement, Replicas, Roles
-from counterpoise.planning.placing.choice import ReplicaChoice
 from counterpoise.planning.placing.free_replicas import (
     BYTES_FIRST,
     TOLERANCE_PERCENT,
-    even_bytes,
-    even_counts,
+    even_free_replicas,
     largest_topics_first,
     per_broker,
     whole_shares,
 )
+from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import is_affordable, make_counts_best
 
 
@@ -62,18 +61,17 @@ def drop_surplus(placement: Placement, roles: Roles, factor: int) -> None:
         _drop_from_fullest(rows, too_long[~is_decided], is_lowest[~is_decided], shares)
     has_rows = np.diff(rows.starts) > 0
     involved = cluster.is_in_scope & has_rows
-    even_counts(placement, involved, rows)
-    even_bytes(placement, involved, rows, _band(placement, involved))
+
+    def find_band(after: Placement) -> ByteBand:
+        # Around the mean of the brokers involved: the others lose nothing here.
+        mean = int(after.bytes_held[involved].mean())
+        return ByteBand.around(np.full(len(involved), mean), TOLERANCE_PERCENT)
+
+    even_free_replicas(placement, involved, rows, find_band)
     rows.restore_order()
     if is_affordable(placement, roles):
         kept = rows.wanted, rows.may_stay, rows.must_stay
         make_counts_best(placement, ReplicaChoice.to_drop(start, roles, surplus, *kept))
-
-
-def _band(placement: Placement, involved: Flags) -> ByteBand:
-    """Return the band around the mean of the brokers involved: the others lose nothing here."""
-    mean = int(placement.bytes_held[involved].mean())
-    return ByteBand.around(np.full(len(involved), mean), TOLERANCE_PERCENT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
     is_placed = place_best(placement, choice, find_band, is_counted)
     make_counts_best(placement, choice)
 
-    1. racks, counts and least bytes by a flow (`flow`)
+    1. racks, counts and least bytes by a flow (`replica_choice`)
     2. if that leaves bytes outside the band: an integer program, with a variable per partition and
        broker; racks and counts as good as the flow's
            first:  least bytes outside the band, over all brokers that count
@@ -39,12 +39,12 @@ import numpy as np
 from counterpoise.model.columns import Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.placement import CopyBound, Placement, Roles
-from counterpoise.planning.placing.choice import ReplicaChoice, stands_of
-from counterpoise.planning.placing.flow import (
+from counterpoise.planning.placing.replica_choice import (
+    ReplicaChoice,
     are_costs_exact,
     copy_fewest_bytes,
-    copy_fewest_replicas,
     nearest_to,
+    stands_of,
 )
 
 if TYPE_CHECKING:
@@ -79,8 +79,9 @@ def place_best(
     chosen = copy_fewest_bytes(choice)
     if not choice.has_room_for(chosen):
         return False
-    fewest = int((copy_fewest_replicas(choice) & ~choice.stands).sum())
-    bound = CopyBound(fewest, choice.copied_bytes(chosen), is_reached=True)
+    fewest = int((nearest_to(choice, choice.stands) & ~choice.stands).sum())
+    copied_bytes = int((choice.sizes @ (chosen & ~choice.stands)).sum())
+    bound = CopyBound(fewest, copied_bytes, is_reached=True)
     after = placement.copy()
     choice.apply(after, chosen)
     band = find_band(after)
@@ -168,7 +169,7 @@ def best_counts(placement: Placement, roles: Roles) -> Ints:
     The cluster has to be small.
     """
     choice = ReplicaChoice.to_even(placement, roles.unrestricted)
-    return choice.counts_of(copy_fewest_replicas(choice))
+    return choice.counts_of(nearest_to(choice, choice.stands))
 
 
 # -- bytes within the band, by an integer program
@@ -216,7 +217,7 @@ class _Program:
         self._model = cp_model.CpModel()
         self._cells: dict[tuple[int, int], cp_model.IntVar] = {
             (row, broker): self._model.new_bool_var("")
-            for row, broker in np.argwhere(choice.may_stand & ~choice.must_stand).tolist()
+            for row, broker in np.argwhere(choice.is_open).tolist()
         }
         self._variables: list[list[cp_model.IntVar | int]] = [
             [self._cells.get((row, broker), is_fixed) for broker, is_fixed in enumerate(fixed)]
@@ -239,12 +240,14 @@ class _Program:
         limits = np.maximum(self._choice.stack_limits, rack_counts).tolist()
         brokers_of_rack = [np.flatnonzero(is_in_rack).tolist() for is_in_rack in in_rack]
         racks_held = (rack_counts > 0).sum(axis=1)
-        racks_possible = (((self._choice.may_stand & ~self._choice.leaving) @ in_rack.T) > 0).sum(1)
+        racks_possible = (
+            ((self._choice.may_stand & ~self._choice.roles.leaving) @ in_rack.T) > 0
+        ).sum(1)
         reaches_all = bool((racks_held >= np.minimum(racks_possible, factors)).all())
         all_covered: list[cp_model.IntVar] = []
         for row, variables in enumerate(self._variables):
             self._model.add(sum(variables) == factors[row])
-            for broker in np.flatnonzero(self._choice.leaving & ~self._flow[row]).tolist():
+            for broker in np.flatnonzero(self._choice.roles.leaving & ~self._flow[row]).tolist():
                 self._model.add(variables[broker] == 0)
             covered = []
             for rack, brokers in enumerate(brokers_of_rack):
@@ -261,7 +264,8 @@ class _Program:
 
     def _add_topics(self) -> None:
         """Keep topics as little concentrated as the limits say, or as in the flow's answer."""
-        topics = self._choice.start.cluster.topic_numbers[self._choice.partitions]
+        cluster = self._choice.start.cluster
+        topics = cluster.topic_numbers[self._choice.partitions]
         for topic in np.unique(topics).tolist():
             rows = np.flatnonzero(topics == topic).tolist()
             others = self._choice.start.topic_counts[topic] - self._choice.stands[rows].sum(axis=0)
@@ -269,7 +273,7 @@ class _Program:
             limits = np.maximum(limits, self._flow[rows].sum(axis=0))
             for broker in np.flatnonzero(limits < len(rows)).tolist():
                 self._model.add(sum(self._on(broker, rows)) <= int(limits[broker]))
-            needed = self._choice.min_topic_counts[topic] - others
+            needed = cluster.min_topic_leaders[topic] - others
             needed = np.minimum(needed, self._flow[rows].sum(axis=0))
             for broker in np.flatnonzero(needed > 0).tolist():
                 self._model.add(sum(self._on(broker, rows)) >= int(needed[broker]))

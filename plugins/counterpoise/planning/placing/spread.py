@@ -18,7 +18,7 @@ then filled up to 35 GB each keeps the same: broker 1 gives 25 GB, broker 2 give
 
 Limits: a partition gives at most one replica in `spread`, so that it keeps its others as they are.
 It reaches its targets wherever racks are regular. What it could not do (small clusters, mixed
-replication factors, partitions that already gave a replica) is for single moves (`swaps`).
+replication factors, partitions that already gave a replica) is for single moves (`exchanges`).
 """
 
 import heapq
@@ -32,7 +32,7 @@ import numpy as np
 from counterpoise.model.columns import Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.fair_shares import TopicShares, fill, relative
+from counterpoise.planning.fair_shares import TopicShares, Weights, fill
 from counterpoise.planning.placement import Placement, Replicas, Roles
 from counterpoise.planning.placing.transfers import (
     TopicQuotas,
@@ -42,6 +42,7 @@ from counterpoise.planning.placing.transfers import (
 )
 
 _MAX_COMPARED = 3
+_MIN_WEIGHT = 1e-6
 
 _Entry: TypeAlias = tuple[int, int]  # (-missing bytes, broker): the smallest comes first in a heap
 
@@ -158,7 +159,7 @@ def _share_out(
     columns = list(zip(sorted_sizes, [quota.count for quota in quotas], strict=True))
     smallest = np.array([own_sizes[:count].sum() for own_sizes, count in columns])
     largest = np.array([own_sizes[-count:].sum() for own_sizes, count in columns])
-    weights = relative(band.fair[[quota.source for quota in quotas]])
+    weights = _weights_of(band.fair[[quota.source for quota in quotas]])
     total = int(bytes_held.sum()) - wanted
     kept = fill(total, bytes_held - largest, bytes_held - smallest, bytes_held, weights)
     given = bytes_held - kept
@@ -202,8 +203,16 @@ def _missing_bytes(
     bytes_held = placement.bytes_held[destinations]
     total = int(bytes_held.sum()) + arriving_bytes
     upper = np.full(len(destinations), UNBOUNDED)
-    even = fill(total, bytes_held, upper, bytes_held, relative(band.fair[destinations]))
+    even = fill(total, bytes_held, upper, bytes_held, _weights_of(band.fair[destinations]))
     return even - bytes_held
+
+
+def _weights_of(fair_shares: Ints) -> Weights | None:
+    """Return fair shares as weights for `fill`; None where nothing is to be shared."""
+    largest = int(fair_shares.max(initial=0))
+    if not largest:
+        return None
+    return np.maximum(fair_shares / largest, _MIN_WEIGHT)
 
 
 # -- who gets them

@@ -7,7 +7,7 @@ Limits: replicas are chosen by topic among those that move anyway. None moves fo
 topic alone: on clusters of thousands of topics that would move a large part of the data for little
 (docs/decisions/0008). Exceptions: what the policy asks for (`topics_max_above_share`), and topics
 of which every broker has to lead some (`min_topic_leaders`); in small clusters the flow brings
-these at least cost (`flow`), in larger ones `bring_topics`.
+these at least cost (`replica_choice`), in larger ones `bring_topics`.
 """
 
 from collections.abc import Callable
@@ -22,21 +22,6 @@ _MAX_TOPIC_PARTNERS = 8
 
 
 # -- replicas of a topic for every broker that has to lead some of it
-
-
-def leaders_lacking(
-    topics: Ints, leaders: Ints, min_topic_leaders: Ints, is_counted: Flags
-) -> Ints:
-    """Return, per topic, the leaders that the counted brokers lack, of which each has to lead some.
-
-    `topics` and `leaders` have one entry per partition, `min_topic_leaders` one per topic.
-    """
-    lacking = np.zeros_like(min_topic_leaders)
-    for topic in np.flatnonzero(min_topic_leaders).tolist():
-        of_topic = leaders[(topics == topic) & (leaders >= 0)]
-        counts = np.bincount(of_topic, minlength=len(is_counted))[is_counted]
-        lacking[topic] = np.maximum(0, min_topic_leaders[topic] - counts).sum()
-    return lacking
 
 
 def bring_topics(placement: Placement, roles: Roles, lacking: list[tuple[int, int]]) -> None:
@@ -178,9 +163,11 @@ def _exchange(
     returning = movable_replicas.receivable(destination, source)
     is_other = returning.partitions != partition
     returning = returning.only(is_other & may_return(returning.partitions, destination))
-    returned = placement.nearest_in_size(returning, partition)
-    if returned is None:
+    if not len(returning.partitions):
         return False
+    sizes = placement.cluster.size_bytes
+    distances = np.abs(sizes[returning.partitions] - sizes[partition])
+    nearest = int(np.lexsort((returning.partitions, distances))[0])
     placement.give(partition, position, destination)
-    placement.give(*returned, source)
+    placement.give(*returning.one(nearest), source)
     return True

@@ -24,7 +24,7 @@ Limits: a local search, so chains of three moves could do better; of a broker wi
 looks at those whose rates lie evenly between the lowest and the highest.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -33,32 +33,19 @@ from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.arrays import UNBOUNDED
-from counterpoise.planning.fair_shares import TopicShares, byte_band, fill_racks, rack_bounds
+from counterpoise.planning.fair_shares import TopicShares, byte_band, traffic_band
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
-from counterpoise.planning.placing.swaps import pairs_with
+from counterpoise.planning.placing.exchanges import (
+    AIM_PERCENT,
+    MAX_PARTNERS,
+    best_with,
+    improve_worst,
+    min_gain_of,
+    sample_by_rate,
+)
 
-AIM_PERCENT: Final = 75  # of the tolerance, so that slightly other rates start nothing new
-MAX_PARTNERS: Final = 12
-_MAX_SAMPLE: Final = 200
-_MIN_GAINS_IN_MEAN: Final = 2000
 _MAX_PARTNERS_FOR_ARRIVALS: Final = 4
 _MAX_EXCHANGES_PER_BROKER: Final = 50
-
-
-def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> ByteBand:
-    """Return each broker's fair share of the traffic, as even as the racks allow, and the band."""
-    cluster, traffic = placement.cluster, placement.traffic
-    fixed = placement.fixed_load(cluster.bytes_in)
-    bounds = rack_bounds(placement, roles, cluster.bytes_in)
-    fair = fill_racks(
-        total=int(traffic.sum()),
-        lower=np.where(roles.sharing, fixed, traffic),
-        upper=np.where(roles.sharing, UNBOUNDED, traffic),
-        loads=traffic,
-        racks=cluster.racks,
-        rack_bounds=(bounds.lowest, bounds.highest),
-    )
-    return ByteBand.around(fair, tolerance_percent)
 
 
 def even_traffic(
@@ -74,21 +61,19 @@ def even_traffic(
     traffic = placement.traffic
     if not band.bytes_outside(traffic)[roles.sharing].any():
         return {}
-    search = _Search(
-        placement=placement,
-        roles=roles,
-        shares=TopicShares.of(placement, roles, placement.counts),
-        bytes=byte_band(placement, roles, policy.bytes_tolerance_percent),
-        band=band.narrowed(AIM_PERCENT),
-        traffic=traffic,
-        may_copy=may_copy,
-        gains={},
-        samples={},
-    )
-    while search.exchange_all() or search.may_do_more():
-        if not may_copy:
-            break
-    return search.gains
+    aim = band.narrowed(AIM_PERCENT)
+    shares = TopicShares.of(placement, roles, placement.counts)
+    bytes_band = byte_band(placement, roles, policy.bytes_tolerance_percent)
+    gains: dict[int, int] = {}
+    while True:
+        placement.touched[:] = False  # each search takes a partition once
+        movable_replicas = MovableReplicas.of_sources(placement, roles.sharing)
+        search = _Search(
+            placement, roles, shares, bytes_band, aim, traffic, may_copy, gains, movable_replicas
+        )
+        may_go_on = search.exchange_all() or search.may_do_more()
+        if not may_go_on or not may_copy:
+            return gains
 
 
 class _Choices(NamedTuple):
@@ -100,16 +85,6 @@ class _Choices(NamedTuple):
     copied: Ints  # bytes more that the plan copies; below 0 where a replica goes back
     topics: Ints
     is_harmless: Flags  # to the shares of its topic
-
-    def only(self, chosen: Ints | Flags) -> "_Choices":
-        return _Choices(
-            self.replicas.only(chosen),
-            self.rates[chosen],
-            self.sizes[chosen],
-            self.copied[chosen],
-            self.topics[chosen],
-            self.is_harmless[chosen],
-        )
 
 
 class _Exchange(NamedTuple):
@@ -132,28 +107,21 @@ class _Search:
     traffic: Ints  # per broker
     may_copy: bool
     gains: dict[int, int]
-    samples: dict[int, Replicas]  # by broker, anew whenever all partitions are free again
+    movable_replicas: MovableReplicas
+    samples: dict[int, Replicas] = field(default_factory=dict)  # by broker
 
     def exchange_all(self) -> bool:
         """Exchange replicas, each partition once; False when nothing was found."""
-        self.placement.touched[:] = False
-        self.samples.clear()
-        movable_replicas = MovableReplicas.of_sources(self.placement, self.roles.sharing)
-        is_hopeless, has_changed = ~self.roles.sharing, False
+        may_improve = self.roles.sharing
         if not self.may_copy:
-            is_hopeless |= self.placement.arriving == 0
-        for _ in range(_MAX_EXCHANGES_PER_BROKER * self.placement.cluster.broker_count):
-            outside = np.where(is_hopeless, 0, self.band.bytes_outside(self.traffic))
-            broker = int(np.argmax(outside))
-            if outside[broker] <= 0:
-                break
-            exchange = self.best_exchange(movable_replicas, broker)
-            if exchange is None:
-                is_hopeless[broker] = True
-            else:
-                self.take(exchange)
-                has_changed = True
-        return has_changed
+            may_improve = may_improve & (self.placement.arriving != 0)
+        return improve_worst(
+            may_improve,
+            lambda: self.band.bytes_outside(self.traffic),
+            self.exchange,
+            max_steps=_MAX_EXCHANGES_PER_BROKER * self.placement.cluster.broker_count,
+            tries_again=False,
+        )
 
     def may_do_more(self) -> bool:
         """Allow partitions to give their last old replica; False where that changes nothing."""
@@ -163,26 +131,22 @@ class _Search:
         self.placement.may_replace_all = True
         return True
 
-    def best_exchange(self, movable_replicas: MovableReplicas, broker: int) -> _Exchange | None:
-        """Return what gains most per byte copied between a broker and some at the other end."""
+    def exchange(self, broker: int) -> bool:
+        """Take what gains most per byte copied between a broker and some at the other end."""
         above_fair = self.traffic - self.band.fair
         sharing = np.flatnonzero(self.roles.sharing)
         max_partners = MAX_PARTNERS if self.may_copy else _MAX_PARTNERS_FOR_ARRIVALS
-        found = [
-            self.best_of_pair(movable_replicas, heavy, light)
-            for heavy, light in pairs_with(broker, sharing, above_fair, max_partners)
-            if above_fair[heavy] > above_fair[light]
-        ]
-        return max(filter(None, found), key=lambda exchange: exchange.score, default=None)
+        exchange = best_with(broker, sharing, above_fair, self.best_of_pair, max_partners)
+        if exchange is not None:
+            self.take(exchange)
+        return exchange is not None
 
-    def best_of_pair(
-        self, movable_replicas: MovableReplicas, heavy: int, light: int
-    ) -> _Exchange | None:
+    def best_of_pair(self, heavy: int, light: int) -> _Exchange | None:
         """Return the best exchange of two brokers, or move from the first to the second."""
-        going = self.choices(movable_replicas, heavy, light)
+        going = self.choices(heavy, light)
         if not len(going.rates):
             return None
-        returning = self.choices(movable_replicas, light, heavy)
+        returning = self.choices(light, heavy)
         counts = self.placement.counts
         may_move = bool(counts[heavy] > counts[light])
         may_move &= bool(counts[light] < self.placement.cluster.max_counts[light])
@@ -214,10 +178,10 @@ class _Search:
             float(scores[row, column]),
         )
 
-    def choices(self, movable_replicas: MovableReplicas, source: int, destination: int) -> _Choices:
+    def choices(self, source: int, destination: int) -> _Choices:
         """Return what a broker may give another one in this plan, by rate."""
         placement, roles, cluster = self.placement, self.roles, self.placement.cluster
-        replicas = self.sample(movable_replicas, source)
+        replicas = self.sample(source)
         original = placement.original[replicas.partitions]
         has_arrived = ~(original == source).any(axis=1)
         would_arrive = ~(original == destination).any(axis=1)
@@ -226,22 +190,21 @@ class _Search:
         is_usable &= ~would_arrive | (
             roles.destinations[destination] & placement.has_room(replicas, destination)
         )
-        sizes = cluster.size_bytes[replicas.partitions]
-        copied = sizes * (would_arrive.astype(np.int64) - has_arrived)
-        choices = _Choices(
-            replicas,
-            cluster.bytes_in[replicas.partitions],
-            sizes,
-            copied,
-            cluster.topic_numbers[replicas.partitions],
-            self.shares.harm(placement, replicas.partitions, source, destination) == 0,
+        replicas, partitions = replicas.only(is_usable), replicas.partitions[is_usable]
+        copies = would_arrive[is_usable].astype(np.int64) - has_arrived[is_usable]
+        return _Choices(
+            replicas=replicas,
+            rates=cluster.bytes_in[partitions],
+            sizes=cluster.size_bytes[partitions],
+            copied=cluster.size_bytes[partitions] * copies,
+            topics=cluster.topic_numbers[partitions],
+            is_harmless=self.shares.harm(placement, partitions, source, destination) == 0,
         )
-        return choices.only(is_usable)
 
-    def sample(self, movable_replicas: MovableReplicas, source: int) -> Replicas:
+    def sample(self, source: int) -> Replicas:
         """Return what a broker may give by rate, from the lowest to the highest, in even steps."""
         if source not in self.samples:
-            replicas = movable_replicas.of(source)
+            replicas = self.movable_replicas.of(source)
             order = sample_by_rate(replicas.partitions, self.placement.cluster.bytes_in)
             self.samples[source] = replicas.only(order)
         replicas = self.samples[source]
@@ -280,22 +243,3 @@ def _keeps_topics(going: _Choices, returning: _Choices) -> Flags:
     is_harmless = going.is_harmless[:, None] & np.append(returning.is_harmless, True)[None, :]
     is_same_topic = going.topics[:, None] == np.append(returning.topics, NOBODY)[None, :]
     return np.asarray(is_harmless | is_same_topic)
-
-
-# -- also for the exchange of leaders (`leading/leader_traffic`)
-
-
-def min_gain_of(band: ByteBand) -> int:
-    """Return the bytes per second below which a gain is not worth a change."""
-    return max(1, int(band.fair.max(initial=0)) // _MIN_GAINS_IN_MEAN)
-
-
-def sample_by_rate(partitions: Ints, rates: Ints) -> Ints:
-    """Return rows of `partitions` from the lowest rate to the highest, in even steps.
-
-    `rates` has one for each partition of the cluster.
-    """
-    order = np.lexsort((partitions, rates[partitions]))
-    if len(order) <= _MAX_SAMPLE:
-        return order
-    return np.asarray(order[np.linspace(0, len(order) - 1, _MAX_SAMPLE).astype(np.int64)])

@@ -51,13 +51,6 @@ class TransferQuota:
     wanted_bytes: int = 0  # `spread` fills it in
 
 
-@dataclass(frozen=True, slots=True)
-class _RackTransfer:
-    from_rack: int
-    to_rack: int
-    count: int
-
-
 def make_transfer_quotas(
     placement: Placement, surplus: Ints, missing: Ints
 ) -> dict[int, list[TransferQuota]]:
@@ -69,15 +62,15 @@ def make_transfer_quotas(
     movable_replicas = MovableReplicas.of_sources(placement, surplus > 0)
     remaining = surplus.copy()
     quotas: dict[int, list[TransferQuota]] = {}
-    for transfer in _rack_transfers(placement, surplus, missing):
-        sources = np.flatnonzero((racks == transfer.from_rack) & (remaining > 0))
-        counts = _proportional_parts(transfer.count, remaining[sources])
+    for from_rack, to_rack, rack_count in _rack_transfers(placement, surplus, missing):
+        sources = np.flatnonzero((racks == from_rack) & (remaining > 0))
+        counts = _proportional_parts(rack_count, remaining[sources])
         remaining[sources] -= counts
-        rack_quotas = quotas.setdefault(transfer.to_rack, [])
+        rack_quotas = quotas.setdefault(to_rack, [])
         for source, count in zip(sources.tolist(), counts.tolist(), strict=True):
             if count:
                 replicas = movable_replicas.of(source)
-                is_suitable = placement.suits(replicas, transfer.to_rack)
+                is_suitable = placement.suits(replicas, to_rack)
                 rack_quotas.append(TransferQuota(source, count, replicas.only(is_suitable)))
     return {
         rack: sorted(quotas[rack], key=lambda quota: (quota.count, quota.source))
@@ -87,8 +80,8 @@ def make_transfer_quotas(
 
 def _rack_transfers(
     placement: Placement, surplus: Ints, missing: Ints
-) -> tuple[_RackTransfer, ...]:
-    """Return how many replicas go from rack to rack, those inside a rack first.
+) -> list[tuple[int, int, int]]:
+    """Return (from rack, to rack, replicas), those inside a rack first.
 
     Between racks, the one that has most suitable replicas gives first.
     """
@@ -97,9 +90,7 @@ def _rack_transfers(
     offered = np.bincount(racks, weights=surplus, minlength=rack_count).astype(np.int64)
     needed = np.bincount(racks, weights=missing, minlength=rack_count).astype(np.int64)
     inside = np.minimum(offered, needed)
-    transfers = [
-        _RackTransfer(rack, rack, int(inside[rack])) for rack in np.flatnonzero(inside).tolist()
-    ]
+    transfers = [(rack, rack, int(inside[rack])) for rack in np.flatnonzero(inside).tolist()]
     offered, needed = offered - inside, needed - inside
     suitable = _suitable_counts(placement, surplus, offered, needed)
     for to_rack in np.flatnonzero(needed).tolist():
@@ -109,10 +100,10 @@ def _rack_transfers(
             limits = offered[from_rack], needed[to_rack], suitable[from_rack, to_rack]
             count = int(min(limits))
             if count:
-                transfers.append(_RackTransfer(from_rack, to_rack, count))
+                transfers.append((from_rack, to_rack, count))
                 offered[from_rack] -= count
                 needed[to_rack] -= count
-    return tuple(transfers)
+    return transfers
 
 
 def _suitable_counts(placement: Placement, surplus: Ints, offered: Ints, needed: Ints) -> Ints:
@@ -251,9 +242,6 @@ class _ByteGoal:
         """Return the bytes that may be given for the sake of topics alone."""
         return self.wanted + (self.highest - self.wanted) // _REQUIRED_SHARE_OF_TOLERANCE
 
-    def is_met(self, given_bytes: int) -> bool:
-        return self.lowest <= given_bytes <= self.highest
-
 
 def choose_of_all(
     placement: Placement,
@@ -314,7 +302,7 @@ def _choose(
             continue
         rest_bytes = goal.wanted - int(sizes[first].sum())
         chosen = np.concatenate([first, rest[_nearest_sum(sizes[rest], rest_count, rest_bytes)]])
-        if goal.is_met(int(sizes[chosen].sum())):
+        if goal.lowest <= int(sizes[chosen].sum()) <= goal.highest:
             break
     topic_quotas.take(topics[chosen])
     return chosen

@@ -1,10 +1,20 @@
-"""The exact choice: counts of leaders as even as the replica sets allow, with the fewest changes.
+"""The choice of leaders: who leads each partition, over the replica sets that were found.
 
-    leaders = even_leaders(candidates)              # a broker per partition
-    leaders[rows] = lead_topic(candidates, rows)    # of one topic, so many on every broker
+    candidates = Candidates.of(placement, is_eligible, may_change, elects=True)
+    leaders = choose_leaders(candidates, policy)
 
-The first is a minimum-cost flow: every leadership starts at the broker that has it now and flows to
-the sink.
+By number (the default):
+    1. `even_leaders`: the most even counts per broker that the replica sets allow, with the fewest
+       changes of leader; an exact optimum.
+    2. `leader_topics`: brokers exchange leadership, each keeping its count, until no topic can be
+       led more evenly that way.
+    3. `leader_bytes_in`, where rates are known and the goal evens traffic: exchanges that bring
+       bytes-in within the tolerance, and leave counts and topics as they are.
+By bytes-in: `leader_bytes_in` starts from the same choice, evens out the bytes from producers per
+broker, then the counts. Constraints come after that (`leader_constraints`).
+
+The exact choice is a minimum-cost flow: every leadership starts at the broker that has it now and
+flows to the sink.
 
     node per broker, and one sink
     arc broker -> broker   capacity: partitions that could change so; cost: one change of leader
@@ -29,27 +39,68 @@ finds enough partitions. If not, it is solved again with each partition on one a
 find enough; and if that costs more than the bound, with every partition in a node. So the choice is
 exact in any case.
 
-The second brings every broker that may lead at least so many leaders of a topic
-(`min_topic_leaders`). Partitions of one topic are few, so each is a node:
-
-    partition -> a broker that may lead it -> sink
-    cost: first the leaders that a broker lacks, then 2k + 1 for its leader number k + 1 (so the
-    topic is led evenly), then changes (`Candidates.cost`)
-
-Worked example: orders-0, -1 and -2 may all be led by brokers 1, 2 and 3, and broker 1 leads them.
-With a minimum of 1 leader each, brokers 2 and 3 get one of them. A broker without a replica of the
-topic cannot lead any: `placing.topics` brings it some, where the goal may move replicas.
+Limits: replicas that are out of sync are not chosen (`leader_candidates`); what is promised holds
+for the others. Choosing again once the chosen leaders lead changes nothing.
 """
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Ints, count_within
+from counterpoise.model.policy import BalancePolicy, LeaderWeight
 from counterpoise.planning.fair_shares import fill
-from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.planning.leader_bytes_in import even_bytes_in, even_leader_traffic
+from counterpoise.planning.leader_candidates import Candidates
+from counterpoise.planning.leader_constraints import keep_constraints
+from counterpoise.planning.leader_topics import even_topics
 
-_FIRST_IN_SORT = NOBODY - 1
+_MAX_TURNS: Final = 20
+_FIRST_IN_SORT: Final = NOBODY - 1
+
+
+def choose_leaders(
+    candidates: Candidates, policy: BalancePolicy, *, evens_traffic: bool = False
+) -> Ints:
+    """Return the broker that is to be the first replica of each partition.
+
+    Partitions that are not free keep their first replica, and count for the broker that leads them.
+    With `evens_traffic`, leaders chosen by number bring bytes-in within the tolerance, too.
+    When no rate of bytes-in is known, leaders are chosen by number, whatever the policy says.
+    """
+    if not len(candidates.free_partitions):
+        return candidates.preferred
+    choose = partial(_choose, policy=policy, evens_traffic=evens_traffic)
+    leaders = choose(candidates)
+    if policy.constraints.limits_leaders:
+        leaders = keep_constraints(candidates, leaders, choose, policy.constraints)
+    return np.where(candidates.is_free, leaders, candidates.preferred)
+
+
+def _choose(candidates: Candidates, policy: BalancePolicy, *, evens_traffic: bool) -> Ints:
+    """Return leaders that are even by what the policy says; one partition or more is free."""
+    leaders = even_leaders(candidates)
+    if policy.leader_weight is LeaderWeight.BYTES_IN and candidates.knows_rates:
+        return even_bytes_in(candidates, leaders, policy.ignorable_permille)
+    leaders = even_topics(candidates, leaders)
+    if evens_traffic:
+        leaders = _with_even_traffic(candidates, leaders, policy.bytes_in_tolerance_percent)
+    return leaders
+
+
+def _with_even_traffic(candidates: Candidates, leaders: Ints, tolerance_percent: int) -> Ints:
+    """Return leaders exchanged for traffic, then for topics, until neither changes any."""
+    for _ in range(_MAX_TURNS):
+        evened = even_leader_traffic(candidates, leaders, tolerance_percent)
+        if (evened == leaders)[candidates.is_free].all():
+            break
+        leaders = even_topics(candidates, evened)
+    return leaders
+
+
+# -- the exact choice by number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -324,46 +375,3 @@ def _assign_one(arc: int, arcs: _Arcs, arc_of: dict[int, int]) -> bool:
                 following.append((arc_of[partition], partition))
         queue = following
     return False
-
-
-# -- a minimum of leaders of a topic
-
-
-def lead_topic(candidates: Candidates, rows: Ints) -> Ints:
-    """Return the leader of each of the rows: the free partitions of one topic."""
-    from ortools.graph.python import min_cost_flow
-
-    topic = int(candidates.topic_numbers[rows[0]])
-    numbers, columns = np.nonzero(candidates.replicas[rows] >= 0)
-    brokers = candidates.replicas[rows[numbers], columns]
-    costs = candidates.cost(rows[numbers], brokers)
-    fixed_rows = np.flatnonzero((candidates.topic_numbers == topic) & ~candidates.is_free)
-    fixed = candidates.counts(candidates.leaders_now[fixed_rows])
-
-    further = np.bincount(brokers, minlength=candidates.broker_count)
-    heads = np.repeat(np.arange(candidates.broker_count), further)
-    counts_before = fixed[heads] + count_within(further)
-    per_count = 8 * (len(rows) + 1)
-    per_lacking = per_count * (2 * len(rows) + 2)
-    is_lacking = counts_before < candidates.min_topic_leaders[topic]
-    sink = candidates.broker_count
-    first_row = sink + 1
-    solver = min_cost_flow.SimpleMinCostFlow()
-    arcs = solver.add_arcs_with_capacity_and_unit_cost(
-        first_row + numbers, brokers, np.ones_like(numbers), costs
-    )
-    solver.add_arcs_with_capacity_and_unit_cost(
-        heads,
-        np.full_like(heads, sink),
-        np.ones_like(heads),
-        (2 * counts_before + 1) * per_count - is_lacking * per_lacking,
-    )
-    solver.set_nodes_supplies(first_row + np.arange(len(rows)), np.ones_like(rows))
-    solver.set_nodes_supplies(np.array([sink]), np.array([-len(rows)]))
-    status = solver.solve()
-    if status != solver.OPTIMAL:
-        raise AssertionError(f"each partition has a leader, but the solver says {status}")
-    is_chosen = solver.flows(arcs) > 0
-    leaders = np.empty_like(rows)
-    leaders[numbers[is_chosen]] = brokers[is_chosen]
-    return leaders

@@ -14,7 +14,7 @@ import numpy as np
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.words import list_brokers, name_brokers, pluralize, verb
-from counterpoise.planning.explanation.evenness_warnings import EVENNESS_WARNINGS
+from counterpoise.planning.evenness import EVENNESS_WARNINGS
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes, format_rate
 
@@ -36,9 +36,8 @@ def warnings_of(result: PlanningResult) -> tuple[str, ...]:
 
 
 def _under_reassignment(result: PlanningResult) -> str:
-    moving = np.flatnonzero(result.cluster.is_moving)
-    left_alone = "being reassigned already and left alone"
-    return result.name_partitions(moving, f"is {left_alone}", f"are {left_alone}")
+    sentence = "{is} being reassigned already and left alone"
+    return result.name_partitions(result.cluster.is_moving, sentence)
 
 
 def _without_leader(result: PlanningResult) -> str:
@@ -48,11 +47,8 @@ def _without_leader(result: PlanningResult) -> str:
             "the snapshot has no leaders; each partition's first replica is taken to be its "
             "leader; take a new snapshot, or give the leaders in the cluster document"
         )
-    return result.name_partitions(
-        np.flatnonzero(cluster.is_leaderless),
-        "has no leader; bring one of its brokers back",
-        "have no leader; bring one of their brokers back",
-    )
+    sentence = "{has} no leader; bring one of {their} brokers back"
+    return result.name_partitions(cluster.is_leaderless, sentence)
 
 
 def _excluded(result: PlanningResult) -> str:
@@ -80,26 +76,23 @@ def _on_dead_brokers(result: PlanningResult) -> str:
 
 def _few_replicas(result: PlanningResult) -> str:
     return result.name_partitions(
-        np.flatnonzero(result.after.replica_counts < _USUAL_REPLICATION_FACTOR),
-        "has fewer than 3 replicas; the loss of one broker may stop it; goal replication-factor "
-        "adds some",
-        "have fewer than 3 replicas; the loss of one broker may stop them; goal replication-factor "
-        "adds some",
+        result.after.replica_counts < _USUAL_REPLICATION_FACTOR,
+        "{has} fewer than 3 replicas; the loss of one broker may stop {them}; goal "
+        "replication-factor adds some",
     )
 
 
 def _unknown_sizes(result: PlanningResult) -> str:
-    unknown = np.flatnonzero(~result.cluster.is_size_known)
-    if len(unknown) and len(unknown) == result.cluster.partition_count:
+    is_unknown = ~result.cluster.is_size_known
+    if len(is_unknown) and is_unknown.all():
         return (
             "no partition size is known; bytes count as 0, so the plan goes by counts alone; allow "
             "snapshots to describe log dirs, or give sizes in the cluster document"
         )
-    help_ = "bring offline log dirs back and take another snapshot"
     return result.name_partitions(
-        unknown,
-        f"has no known size and counts as 0 bytes; {help_}",
-        f"have no known size and count as 0 bytes; {help_}",
+        is_unknown,
+        "{has} no known size and count{s} as 0 bytes; bring offline log dirs back and take another "
+        "snapshot",
     )
 
 
@@ -143,9 +136,8 @@ def _tiered(result: PlanningResult) -> str:
     is_tiered = np.array([name in tiered for name in cluster.topic_names], dtype=np.bool_)
     is_copied = result.assignment.is_added.any(axis=1) & is_tiered[cluster.topic_numbers]
     return result.name_partitions(
-        np.flatnonzero(is_copied),
-        "has tiered storage: bytes, time and disks are of what is local, the rest stays remote",
-        "have tiered storage: bytes, time and disks are of what is local, the rest stays remote",
+        is_copied,
+        "{has} tiered storage: bytes, time and disks are of what is local, the rest stays remote",
     )
 
 
@@ -181,15 +173,13 @@ def _not_proven(result: PlanningResult) -> str:
 
 
 def _min_insync_is_all(result: PlanningResult) -> str:
-    cluster, help_ = result.cluster, "lower it, or raise the replication factor first"
+    cluster = result.cluster
     min_insync = cluster.min_insync_replicas[cluster.topic_numbers]
     has_none_to_spare = (min_insync >= result.after.replica_counts) & (min_insync > 1)
     return result.name_partitions(
-        np.flatnonzero(result.assignment.is_in_plan & has_none_to_spare),
-        "of the plan needs as many in-sync replicas as it has (min.insync.replicas); "
-        f"one slow broker stops its producers; {help_}",
-        "of the plan need as many in-sync replicas as they have (min.insync.replicas); "
-        f"one slow broker stops their producers; {help_}",
+        result.assignment.is_in_plan & has_none_to_spare,
+        "of the plan need{s} as many in-sync replicas as {they} {has} (min.insync.replicas); one "
+        "slow broker stops {their} producers; lower it, or raise the replication factor first",
     )
 
 
@@ -227,12 +217,8 @@ def _unknown_brokers(result: PlanningResult) -> str:
 def _topics_outside_sets(result: PlanningResult) -> str:
     """Return a warning of partitions with replicas outside of their broker set."""
     help_ = "" if result.request.goal is Goal.REBALANCE else "; goal rebalance moves them"
-    why = f"outside of the broker set of their topic{help_}"
-    return result.name_partitions(
-        np.flatnonzero(result.after.outside_sets),
-        f"has replicas {why}",
-        f"have replicas {why}",
-    )
+    sentence = "{has} replicas outside of the broker set of their topic" + help_
+    return result.name_partitions(result.after.outside_sets > 0, sentence)
 
 
 def _no_new_replicas(result: PlanningResult) -> str:

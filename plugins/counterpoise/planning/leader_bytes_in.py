@@ -1,10 +1,12 @@
-"""Leaders weighed by bytes-in: first the bytes from producers per broker, then the counts.
+"""Leaders by bytes-in: brokers exchange what they lead until it is even, by one of two searches.
 
     leaders = even_bytes_in(candidates, even_leaders(candidates), ignorable_permille=2)
+    leaders = even_leader_traffic(candidates, even_topics(candidates, leaders), 10)
 
-To share given rates out evenly is number partitioning, which is NP-hard, so this is a local search:
+To share given rates out evenly is number partitioning, which is NP-hard, so both are local. The
+first is for the policy that weighs leaders by bytes-in. Bytes come before counts and topics:
 
-    start from the exact choice by count (`leader_flow`)
+    start from the exact choice by count (`even_leaders`)
     for each broker, the one that is farthest from the target level first:
         exchange leaders with another broker where that helps (all counts stay as they are)
     when no exchange helps: pass single partitions on, or take them over
@@ -21,28 +23,51 @@ the partition that comes first decides: 50 goes for 20. No exchange gains anythi
 
 Promised: in the end no exchange of two leaders and no single change of leader would lower the sum
 of the squares of what brokers are off by more than the square of the band, and no single change
-that does not raise this sum would make counts more even. Limits: longer chains of changes could do
-better, and topics are not led evenly. Leaders that are even enough, or that no change makes more
-even, stay, so choosing again changes nothing.
+that does not raise this sum would make counts more even. Leaders that are even enough, or that no
+change makes more even, stay, so choosing again changes nothing.
+
+The second is for leaders that are even in number, and keeps counts and topics:
+
+    fair share of each broker = water filling between what it has to lead and what it may lead
+    every broker within the tolerance of its share: nothing changes
+    for the broker that is farthest outside of a narrower band, and some at the other end:
+        exchange two leaders so that the brokers come nearer to it, at the best gain for its cost
+    until no exchange does
+
+A leader goes to a broker that leads less of its topic, or comes back for one of the same topic.
+
+Worked example: brokers 0 and 1 lead partitions with 50 and 30 MB/s, and with 10 and 10; each may be
+led by both. The shares are 50 and 50. To exchange 50 for 10 leaves 40 and 60, to exchange 30 for 10
+leaves 60 and 40: both bring each broker from 30 MB/s outside to 5 outside, where the band is 5.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.model.columns import NOBODY, Ints
-from counterpoise.planning.fair_shares import highest_level
-from counterpoise.planning.leading.candidates import Candidates
+from counterpoise.model.columns import NOBODY, Flags, Ints
+from counterpoise.model.evenness import ByteBand
+from counterpoise.planning.fair_shares import fill, highest_level
+from counterpoise.planning.leader_candidates import Candidates, LeaderChange, Leadership
+from counterpoise.planning.placing.exchanges import (
+    AIM_PERCENT,
+    best_with,
+    improve_worst,
+    min_gain_of,
+    sample_by_rate,
+)
 
 _Floats: TypeAlias = NDArray[np.float64]
-_LeaderChange: TypeAlias = tuple[int, int]  # a partition, and its new leader
 
-_BANDS_IN_MEAN = 2000
-_MAX_COST = 14  # of two new leaders; the lowest is as far below 0
-_MAX_AT_ONCE = 8
+_BANDS_IN_MEAN: Final = 2000
+_MAX_COST: Final = 15  # of two new leaders is below it, and above its negative
+_MAX_AT_ONCE: Final = 8
+
+
+# -- weighed by bytes-in
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +83,11 @@ class _Target:
 
     @classmethod
     def of(cls, candidates: Candidates) -> "_Target":
-        brokers, rates = candidates.eligible_brokers, candidates.bytes_in
-        fixed_leaders = np.where(candidates.is_free, NOBODY, candidates.leaders_now)
-        lower = candidates.led_bytes(fixed_leaders)
-        upper = lower.copy()
-        partitions, columns = np.nonzero(candidates.replicas >= 0)
-        np.add.at(upper, candidates.replicas[partitions, columns], rates[partitions])
-        free_rates = rates[candidates.free_partitions]
-        total = int(free_rates.sum() + lower[brokers].sum())
-        level = _water_level(total, lower[brokers], upper[brokers], free_rates)
+        brokers = candidates.eligible_brokers
+        lower, upper = candidates.fixed_bytes[brokers], candidates.max_bytes[brokers]
+        free_rates = candidates.bytes_in[candidates.free_partitions]
+        total = int(free_rates.sum() + lower.sum())
+        level = _water_level(total, lower, upper, free_rates)
         return cls(level, total // len(brokers))
 
 
@@ -103,19 +124,10 @@ class _Exchanges:
 
 
 @dataclass(slots=True, eq=False)
-class _Leadership:
-    """Who leads what while leaders are being changed, and how much that makes per broker."""
+class _Weighed(Leadership):
+    """Leadership on its way to the target."""
 
-    candidates: Candidates
     target: _Target
-    leaders: Ints  # per partition
-    loads: Ints  # per broker, bytes per second
-    counts: Ints  # per broker
-
-    @classmethod
-    def of(cls, candidates: Candidates, target: _Target, leaders: Ints) -> "_Leadership":
-        loads, counts = candidates.led_bytes(leaders), candidates.counts(leaders)
-        return cls(candidates, target, leaders.copy(), loads, counts)
 
     def bytes_off(self, loads: Ints) -> _Floats:
         """Return by how much loads are outside the band around the level."""
@@ -146,29 +158,6 @@ class _Leadership:
         other_load = int(self.loads[other])
         return square(load) + square(other_load) - square(load - shift) - square(other_load + shift)
 
-    def given_by(self, broker: int) -> tuple[Ints, Ints]:
-        """Return each partition that a broker leads with each other broker that may lead it."""
-        partitions = self.candidates.of_broker(broker)
-        partitions = partitions[self.leaders[partitions] == broker]
-        rows, others = self.candidates.alternatives(partitions, broker)
-        return partitions[rows], others
-
-    def received_by(self, broker: int) -> tuple[Ints, Ints]:
-        """Return the partitions that a broker may lead and others do, with these brokers."""
-        partitions = self.candidates.of_broker(broker)
-        partitions = partitions[self.leaders[partitions] != broker]
-        return partitions, self.leaders[partitions]
-
-    def further_cost(self, partitions: Ints, leaders: Ints | int) -> Ints:
-        return self.candidates.further_cost(partitions, leaders, self.leaders[partitions])
-
-    def take(self, changes: list[_LeaderChange]) -> None:
-        for partition, head in changes:
-            rate, tail = self.candidates.bytes_in[partition], self.leaders[partition]
-            self.loads[[tail, head]] += (-rate, rate)
-            self.counts[[tail, head]] += (-1, 1)
-            self.leaders[partition] = head
-
 
 def even_bytes_in(candidates: Candidates, leaders: Ints, ignorable_permille: int) -> Ints:
     """Return the leader of each partition; the present one (or NOBODY) where it cannot be chosen.
@@ -180,16 +169,16 @@ def even_bytes_in(candidates: Candidates, leaders: Ints, ignorable_permille: int
     free = candidates.free_partitions
     is_candidate = candidates.replicas[free] == candidates.leaders_now[free, None]
     if is_candidate.any(axis=1).all():
-        present = _Leadership.of(candidates, target, candidates.leaders_now)
+        present = _Weighed.of(candidates, candidates.leaders_now, target=target)
         if _is_even(present, ignorable_permille) or next(_improvements(present), None) is None:
             return present.leaders
-    leadership = _Leadership.of(candidates, target, leaders)
+    leadership = _Weighed.of(candidates, leaders, target=target)
     for changes in _improvements(leadership):
         leadership.take(changes)
     return leadership.leaders
 
 
-def _is_even(leadership: _Leadership, ignorable_permille: int) -> bool:
+def _is_even(leadership: _Weighed, ignorable_permille: int) -> bool:
     brokers, target = leadership.candidates.eligible_brokers, leadership.target
     counts = leadership.counts[brokers]
     distances = np.abs(leadership.loads[brokers] - target.level)
@@ -198,7 +187,7 @@ def _is_even(leadership: _Leadership, ignorable_permille: int) -> bool:
     return int(np.ptp(counts)) <= allowed_count and int(distances.max()) <= allowed_bytes
 
 
-def _improvements(leadership: _Leadership) -> Iterator[list[_LeaderChange]]:
+def _improvements(leadership: _Weighed) -> Iterator[list[LeaderChange]]:
     """Yield changes for as long as there are any; the caller takes each before the next one."""
     brokers = leadership.candidates.eligible_brokers
     is_improved = True
@@ -216,7 +205,7 @@ def _improvements(leadership: _Leadership) -> Iterator[list[_LeaderChange]]:
                 break
 
 
-def _exchange(leadership: _Leadership, broker: int) -> list[_LeaderChange]:
+def _exchange(leadership: _Weighed, broker: int) -> list[LeaderChange]:
     """Return exchanges of leaders with other brokers that make bytes more even; maybe none.
 
     for each partition that the broker could give, and each other broker that may lead it:
@@ -253,7 +242,7 @@ def _exchange(leadership: _Leadership, broker: int) -> list[_LeaderChange]:
     return _best(leadership, broker, _Exchanges(destinations, shifts, given, received))
 
 
-def _change(leadership: _Leadership, broker: int) -> list[_LeaderChange]:
+def _change(leadership: _Weighed, broker: int) -> list[LeaderChange]:
     """Return single changes from or to the broker that make bytes more even; maybe none."""
     if not leadership.is_off(broker):
         return []
@@ -269,7 +258,7 @@ def _change(leadership: _Leadership, broker: int) -> list[_LeaderChange]:
     return _best(leadership, broker, exchanges)
 
 
-def _best(leadership: _Leadership, broker: int, exchanges: _Exchanges) -> list[_LeaderChange]:
+def _best(leadership: _Weighed, broker: int, exchanges: _Exchanges) -> list[LeaderChange]:
     """Return the changes of the exchanges that gain at least half of the most.
 
     Those that gain most for their cost come first; at most one for each other broker, and only
@@ -281,40 +270,35 @@ def _best(leadership: _Leadership, broker: int, exchanges: _Exchanges) -> list[_
         return []
     enough = max(band_square, gains.max() / 2)
     good = np.flatnonzero(gains >= enough)
-    costs = _costs(leadership, broker, exchanges, good)
-    gain_per_cost = gains[good] / (_MAX_COST + 1 + costs)
+    given, received = exchanges.given[good], exchanges.received[good]
+    giving = leadership.further_cost(given, exchanges.others[good])
+    receiving = leadership.further_cost(received, broker)
+    costs = np.where(given == NOBODY, 0, giving) + np.where(received == NOBODY, 0, receiving)
+    gain_per_cost = gains[good] / (_MAX_COST + costs)
     good = good[np.argsort(-gain_per_cost, kind="stable")][:_MAX_AT_ONCE]
-    changes: list[_LeaderChange] = []
+    changes: list[LeaderChange] = []
     used_brokers: set[int] = set()
     used_partitions: set[int] = set()
     load = int(leadership.loads[broker])
     for exchange in good.tolist():
         other, shift = int(exchanges.others[exchange]), int(exchanges.shifts[exchange])
-        given, received = int(exchanges.given[exchange]), int(exchanges.received[exchange])
-        partitions = {given, received} - {NOBODY}
+        going, coming = int(exchanges.given[exchange]), int(exchanges.received[exchange])
+        partitions = {going, coming} - {NOBODY}
         if other in used_brokers or not used_partitions.isdisjoint(partitions):
             continue
         if leadership.gain(load, other, shift) < enough:
             continue
-        if given != NOBODY:
-            changes.append((given, other))
-        if received != NOBODY:
-            changes.append((received, broker))
+        if going != NOBODY:
+            changes.append((going, other))
+        if coming != NOBODY:
+            changes.append((coming, broker))
         used_brokers.add(other)
         used_partitions |= partitions
         load -= shift
     return changes
 
 
-def _costs(leadership: _Leadership, broker: int, exchanges: _Exchanges, chosen: Ints) -> Ints:
-    """Return what the chosen exchanges cost more than to leave the leaders as they are."""
-    given, received = exchanges.given[chosen], exchanges.received[chosen]
-    giving = leadership.further_cost(given, exchanges.others[chosen])
-    receiving = leadership.further_cost(received, broker)
-    return np.where(given == NOBODY, 0, giving) + np.where(received == NOBODY, 0, receiving)
-
-
-def _even_count(leadership: _Leadership, broker: int) -> list[_LeaderChange]:
+def _even_count(leadership: _Weighed, broker: int) -> list[LeaderChange]:
     """Return a change to a broker that leads two or more fewer, at no loss in bytes; maybe none."""
     given, destinations = leadership.given_by(broker)
     is_fewer = leadership.counts[destinations] <= leadership.counts[broker] - 2
@@ -326,3 +310,81 @@ def _even_count(leadership: _Leadership, broker: int) -> list[_LeaderChange]:
         if gains[best] >= 0:
             return [(int(given[best]), int(destinations[best]))]
     return []
+
+
+# -- within the tolerance, at the same counts and topics
+
+
+class _Exchange(NamedTuple):
+    changes: list[LeaderChange]
+    score: float
+
+
+@dataclass(slots=True, eq=False)
+class _Banded(Leadership):
+    """Leadership on its way into a band around each broker's fair share."""
+
+    band: ByteBand
+
+    def exchange(self, broker: int) -> bool:
+        """Exchange two leaders of a broker and another; False where that brings neither nearer."""
+        above_fair = self.loads - self.band.fair
+        eligible = self.candidates.eligible_brokers
+        exchange = best_with(broker, eligible, above_fair, self.best_of_pair)
+        if exchange is not None:
+            self.take(exchange.changes)
+        return exchange is not None
+
+    def best_of_pair(self, heavy: int, light: int) -> _Exchange | None:
+        going, returning = self.sample(heavy, light), self.sample(light, heavy)
+        if not len(going) or not len(returning):
+            return None
+        rates = self.candidates.bytes_in
+        shifts = np.subtract.outer(rates[going], rates[returning])
+        gains = self.band.gains_of_two(self.loads, heavy, light, shifts)
+        is_usable = gains >= min_gain_of(self.band)
+        is_usable &= self.keeps_topics(going, returning, heavy, light)
+        if not is_usable.any():
+            return None
+        costs = np.add.outer(self.further_cost(going, light), self.further_cost(returning, heavy))
+        scores = gains / (_MAX_COST + costs)
+        best = int(np.argmax(np.where(is_usable, scores, -1.0)))
+        row, column = divmod(best, len(returning))
+        changes = [(int(going[row]), light), (int(returning[column]), heavy)]
+        return _Exchange(changes, float(scores[row, column]))
+
+    def sample(self, tail: int, head: int) -> Ints:
+        """Return what a broker leads and another one may lead, by rate, in even steps."""
+        partitions = self.passable(tail, head)
+        return np.asarray(partitions[sample_by_rate(partitions, self.candidates.bytes_in)])
+
+    def keeps_topics(self, going: Ints, returning: Ints, heavy: int, light: int) -> Flags:
+        """Return whether each pair leaves all topics as even as they are."""
+        counts, topics = self.topic_counts, self.candidates.topic_numbers
+        topics_going, topics_returning = topics[going], topics[returning]
+        may_go = counts[topics_going, light] < counts[topics_going, heavy]
+        may_return = counts[topics_returning, heavy] < counts[topics_returning, light]
+        is_same_topic = topics_going[:, None] == topics_returning[None, :]
+        return np.asarray(is_same_topic | (may_go[:, None] & may_return[None, :]))
+
+
+def even_leader_traffic(candidates: Candidates, leaders: Ints, tolerance_percent: int) -> Ints:
+    """Return leaders whose bytes-in are within the tolerance, or as near as exchanges bring it.
+
+    `leaders` have one broker per partition; those that are not free stay.
+    """
+    leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
+    loads, brokers = candidates.led_bytes(leaders), candidates.eligible_brokers
+    choices = (candidates.replicas >= 0).sum(axis=1)
+    only_choice = np.where(choices == 1, candidates.replicas.max(axis=1), NOBODY)
+    lower = candidates.fixed_bytes + candidates.led_bytes(only_choice)
+    upper, total = candidates.max_bytes, int(loads[brokers].sum())
+    fair = loads.copy()
+    fair[brokers] = fill(total, lower[brokers], upper[brokers], loads[brokers])
+    band, eligible = ByteBand.around(fair, tolerance_percent), candidates.is_eligible
+    if not band.bytes_outside(loads)[eligible].any():
+        return leaders
+    aim = band.narrowed(AIM_PERCENT)
+    search = _Banded.of(candidates, leaders, band=aim)
+    improve_worst(eligible, lambda: aim.bytes_outside(search.loads), search.exchange)
+    return search.leaders

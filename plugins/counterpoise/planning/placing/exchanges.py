@@ -1,14 +1,16 @@
-"""Single moves, for what counts still lack; and swaps: two brokers exchange replicas, so that bytes
-get more even and counts stay.
+"""Exchanges: two brokers exchange replicas, so that bytes get more even and counts stay. Before
+them single moves, for what counts still lack.
 
     level_counts(placement, roles, band, shares, max_counts)
     trade_arrivals(placement, roles, band)             # copies no more replicas than before
     exchange_bytes(placement, roles, band)             # copies two more
 
+Searches for traffic and for leaders go the same way (`improve_worst`, `best_with`):
+
     for the broker that is farthest out of its band, and each broker at the other end:
         wanted, most = the bytes that should go from the heavy to the light one, and that may go
         give a large replica for a small one whose difference is near `wanted`, below `most`
-    until all are in the band, or no swap helps
+    until all are in the band, or no exchange helps
 
 Worked example: brokers 1 and 2 hold 3 replicas each, of 9 + 2 + 1 and 1 + 1 + 1 GB, and the band
 reaches from 6.5 to 8.5 GB. Broker 1 holds 12 GB, 3.5 too many, broker 2 holds 3 GB, 3.5 too few.
@@ -16,11 +18,11 @@ The smallest of broker 2 (1 GB) comes back, and broker 1 gives the smallest repl
 difference of 3.5 GB or more, but no more than 5.5 (or else it would leave the band itself): 9 - 1
 is 8 and too much, so it is the largest below, 2 - 1 = 1 GB. The next exchange starts from there.
 
-Limits: bytes are a matter of swaps, and not exact.
+Limits: local searches of exchanges of two, so bytes are not exact.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -30,20 +32,24 @@ from counterpoise.planning.arrays import UNBOUNDED
 from counterpoise.planning.fair_shares import TopicShares, rack_bounds
 from counterpoise.planning.placement import MovableReplicas, Placement, Replicas, Roles
 
-MAX_SWAPS_PER_BROKER: Final = 20
+MAX_EXCHANGES_PER_BROKER: Final = 20
+MAX_PARTNERS: Final = 12
+AIM_PERCENT: Final = 75  # of the tolerance, so that slightly other rates start nothing new
+_MAX_SAMPLE: Final = 200
+_MIN_GAINS_IN_MEAN: Final = 2000
 
 
-def wanted_shift(placement: Placement, band: ByteBand, heavy: int, light: int) -> tuple[int, int]:
-    """Return how many bytes should go from `heavy` to `light`, and how many may go at most.
+# -- what all searches by exchange share, of replicas and of leaders
 
-    As many as bring the worse of the two into its band, and never so many that one leaves it at the
-    other end.
-    """
-    heavy_bytes, light_bytes = placement.bytes_held[[heavy, light]].tolist()
-    lowest, highest = band.lowest[[heavy, light]].tolist(), band.highest[[heavy, light]].tolist()
-    helpful = max(heavy_bytes - highest[0], lowest[1] - light_bytes, 1)
-    max_shift = min(heavy_bytes - lowest[0], highest[1] - light_bytes)
-    return min(helpful, max_shift), max_shift
+
+class Scored(Protocol):
+    """An exchange that has been weighed against others."""
+
+    @property
+    def score(self) -> float: ...
+
+
+_Exchange = TypeVar("_Exchange", bound=Scored)
 
 
 def improve_worst(
@@ -52,24 +58,28 @@ def improve_worst(
     improve: Callable[[int], bool],
     *,
     max_steps: int = UNBOUNDED,
-) -> None:
+    tries_again: bool = True,
+) -> bool:
     """Improve the counted broker that is farthest outside, until none can be improved.
 
     A broker that cannot be (`improve` returns False) is passed over. When no other is outside, what
-    has changed since may have made it possible: all are tried again.
+    has changed since may have made it possible: with `tries_again` all are tried again. Return
+    whether any was improved.
     """
-    is_hopeless, has_changed = ~is_counted, False
+    is_hopeless = ~is_counted
+    has_changed = was_improved = False
     for _ in range(max_steps):
         outside = np.where(is_hopeless, 0, find_outside())
         worst = int(np.argmax(outside))
         if outside[worst] > 0:
             is_improved = improve(worst)
-            has_changed |= is_improved
             is_hopeless[worst] = not is_improved
-        elif has_changed:
-            is_hopeless, has_changed = ~is_counted, False
+            has_changed |= is_improved
+        elif has_changed and tries_again:
+            is_hopeless, has_changed, was_improved = ~is_counted, False, True
         else:
-            return
+            break
+    return has_changed or was_improved
 
 
 def pairs_with(
@@ -86,6 +96,38 @@ def pairs_with(
     return [(broker, other) if is_heavy else (other, broker) for other in partners]
 
 
+def best_with(
+    broker: int,
+    able: Ints,
+    above_fair: Ints,
+    best_of_pair: Callable[[int, int], _Exchange | None],
+    max_partners: int = MAX_PARTNERS,
+) -> _Exchange | None:
+    """Return the exchange with the highest score of a broker and one at the other end; or None."""
+    found = [
+        best_of_pair(heavy, light)
+        for heavy, light in pairs_with(broker, able, above_fair, max_partners)
+        if above_fair[heavy] > above_fair[light]
+    ]
+    return max(filter(None, found), key=lambda exchange: exchange.score, default=None)
+
+
+def min_gain_of(band: ByteBand) -> int:
+    """Return the bytes per second below which a gain is not worth a change."""
+    return max(1, int(band.fair.max(initial=0)) // _MIN_GAINS_IN_MEAN)
+
+
+def sample_by_rate(partitions: Ints, rates: Ints) -> Ints:
+    """Return rows of `partitions` from the lowest rate to the highest, in even steps.
+
+    `rates` has one for each partition of the cluster.
+    """
+    order = np.lexsort((partitions, rates[partitions]))
+    if len(order) <= _MAX_SAMPLE:
+        return order
+    return np.asarray(order[np.linspace(0, len(order) - 1, _MAX_SAMPLE).astype(np.int64)])
+
+
 # -- bytes, where all brokers may give and receive
 
 
@@ -99,7 +141,7 @@ def exchange_bytes(placement: Placement, roles: Roles, band: ByteBand) -> None:
     if not len(able):
         return
     movable_replicas = MovableReplicas.of_sources(placement, roles.sources)
-    for _ in range(MAX_SWAPS_PER_BROKER * placement.cluster.broker_count):
+    for _ in range(MAX_EXCHANGES_PER_BROKER * placement.cluster.broker_count):
         bytes_held = placement.bytes_held
         above, below = bytes_held[able] - band.highest[able], band.lowest[able] - bytes_held[able]
         outside = above if above.max() >= below.max() else below
@@ -115,7 +157,7 @@ def _exchange(movable_replicas: MovableReplicas, band: ByteBand, heavy: int, lig
     """Shift bytes from one broker to another; False when no move or exchange helps both."""
     placement = movable_replicas.placement
     sizes = placement.cluster.size_bytes
-    wanted, max_shift = wanted_shift(placement, band, heavy, light)
+    wanted, max_shift = band.wanted_shift(placement.bytes_held, heavy, light)
     if max_shift <= 0:
         return False
     going = movable_replicas.receivable(heavy, light)
@@ -170,7 +212,7 @@ def trade_arrivals(placement: Placement, roles: Roles, band: ByteBand) -> None:
         roles.sharing,
         lambda: band.bytes_outside(placement.bytes_held),
         lambda broker: _trade(movable_replicas, band.inner, broker),
-        max_steps=MAX_SWAPS_PER_BROKER * placement.cluster.broker_count,
+        max_steps=MAX_EXCHANGES_PER_BROKER * placement.cluster.broker_count,
     )
 
 

@@ -3,7 +3,7 @@
     plan = explain(result)
 
     moves with their reasons, or why there are none; every broker before, after and at best; and
-    what the person who approves should know (`warnings`)
+    what the person who approves should know (`plan_warnings`)
 
 Best means in the figures: what no plan could do better, whatever it moved. Where racks have
 different numbers of brokers it is uneven itself.
@@ -47,8 +47,8 @@ from counterpoise.model.plan import BrokerFigure, Move, MoveReason, RebalancePla
 from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
-from counterpoise.planning.explanation.warnings import warnings_of
 from counterpoise.planning.fair_shares import fill
+from counterpoise.planning.plan_warnings import warnings_of
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes
 
@@ -93,7 +93,8 @@ def _moves_of(result: PlanningResult) -> tuple[Move, ...]:
     planned = np.flatnonzero(assignment.is_in_plan)
     broker_ids = np.append(cluster.broker_ids, -1)
     rates = np.where(cluster.is_rate_known[planned], cluster.bytes_in[planned], -1)
-    columns = (
+    gains = result.traffic_gains
+    rows = zip(
         cluster.topics.take(planned).to_pylist(),
         cluster.numbers[planned].tolist(),
         _broker_ids_of(cluster, assignment.before[planned]),
@@ -103,32 +104,22 @@ def _moves_of(result: PlanningResult) -> tuple[Move, ...]:
         rates.tolist(),
         _reasons(result, planned),
         planned.tolist(),
+        strict=True,
     )
-    gains = result.traffic_gains
     return tuple(
         Move(
             topic=topic,
             partition=number,
             topic_id=topic_ids.get(topic) or "",
-            replicas_before=replicas_before,
-            replicas_after=replicas_after,
+            replicas_before=before,
+            replicas_after=after,
             leader_before=leader,
             size_bytes=size_bytes,
             bytes_in_per_second=rate if rate >= 0 else None,
             why=reason,
             traffic_gain=gains.get(row) if reason is MoveReason.TRAFFIC else None,
         )
-        for (
-            topic,
-            number,
-            replicas_before,
-            replicas_after,
-            leader,
-            size_bytes,
-            rate,
-            reason,
-            row,
-        ) in zip(*columns, strict=True)
+        for topic, number, before, after, leader, size_bytes, rate, reason, row in rows
     )
 
 
@@ -175,7 +166,7 @@ def _reasons(result: PlanningResult, planned: Ints) -> list[MoveReason]:
     reasons = np.where(is_leader_change, leaders, preferred).astype(object)
     is_copy = assignment.is_added[planned].any(axis=1)
     if copy_reason is None:
-        reasons[is_copy] = [reason.value for reason in _evening_reasons(result, planned[is_copy])]
+        reasons[is_copy] = _evening_reasons(result, planned[is_copy])
     else:
         counts_before = (assignment.before[planned] >= 0).sum(axis=1)
         counts_after = (assignment.replicas[planned] >= 0).sum(axis=1)
@@ -186,8 +177,8 @@ def _reasons(result: PlanningResult, planned: Ints) -> list[MoveReason]:
 # -- what each copy of a plan that evens out is for
 
 
-def _evening_reasons(result: PlanningResult, copied: Ints) -> list[MoveReason]:
-    """Return the reason of each partition that is copied."""
+def _evening_reasons(result: PlanningResult, copied: Ints) -> list[str]:
+    """Return the reason (its value) of each partition that is copied."""
     assignment = result.assignment
     racks_gained = result.racks_missing(result.before) - result.racks_missing(result.after)
     is_for_racks = racks_gained[copied] > 0
@@ -203,16 +194,11 @@ def _evening_reasons(result: PlanningResult, copied: Ints) -> list[MoveReason]:
     is_for_counts = _serve_counts(counts, sources, destinations, ~of_racks)
     serves_counts = np.zeros(len(copied), dtype=np.bool_)
     serves_counts[rows[is_for_counts]] = True
-    reasons = []
-    flags = zip(is_for_racks.tolist(), serves_counts.tolist(), is_for_traffic.tolist(), strict=True)
-    for for_racks, for_counts, for_traffic in flags:
-        if for_racks:
-            reasons.append(MoveReason.RACKS)
-        elif for_traffic:
-            reasons.append(MoveReason.TRAFFIC)
-        else:
-            reasons.append(MoveReason.REPLICAS if for_counts else MoveReason.BYTES)
-    return reasons
+    kinds = (MoveReason.RACKS.value, MoveReason.TRAFFIC.value, MoveReason.REPLICAS.value)
+    reasons = np.select(
+        [is_for_racks, is_for_traffic, serves_counts], kinds, MoveReason.BYTES.value
+    )
+    return list(reasons.tolist())
 
 
 def _serve_counts(counts: Ints, sources: Ints, destinations: Ints, is_open: Flags) -> Flags:

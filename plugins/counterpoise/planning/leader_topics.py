@@ -24,16 +24,16 @@ Time: about 0.2 ms per cycle.
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints
-from counterpoise.planning.leading.candidates import Candidates
-
-_SmallInts: TypeAlias = NDArray[np.int32]  # where there is a cell per topic or broker and broker
-_LeaderChange: TypeAlias = tuple[int, int]  # a partition, and its new leader
+from counterpoise.planning.leader_candidates import (
+    Candidates,
+    LeaderChange,
+    Leadership,
+    SmallInts,
+)
 
 _PRICE_PER_CHANGE = 64  # in arcs: of paths with as many changes of leader the shortest is cheapest
 _MAX_PATH_ARCS = 128
@@ -51,35 +51,33 @@ class _Arcs:
     heads: Ints  # would lead
     changes: Ints  # changes of leader in the plan, compared to now: 1, 0 or -1
 
-    def leader_changes(self, path: list[int]) -> list[_LeaderChange]:
+    def leader_changes(self, path: list[int]) -> list[LeaderChange]:
         return [(int(self.partitions[arc]), int(self.heads[arc])) for arc in path]
 
 
 @dataclass(slots=True, eq=False)
-class _Leadership:
-    """Who leads what while leaders are being changed."""
+class _Leadership(Leadership):
+    """Who leads what, and which ways of passing leadership on there are."""
 
-    candidates: Candidates
-    leaders: Ints  # per partition
-    topic_counts: _SmallInts  # by topic and broker
     by_topic: Ints  # the free partitions
     starts: Ints  # where those of each topic begin in `by_topic`, and the end
-    changed_arcs: _SmallInts  # by broker and broker: arcs of partitions that change leaders anyway
+    changed_arcs: SmallInts  # by broker and broker: arcs of partitions that change leaders anyway
 
     @classmethod
-    def of(cls, candidates: Candidates, leaders: Ints) -> "_Leadership":
-        broker_count, topic_count = candidates.broker_count, candidates.topic_count
-        free = candidates.free_partitions
-        topic_counts = np.zeros((topic_count, broker_count), dtype=np.int32)
-        has_leader = leaders >= 0
-        np.add.at(topic_counts, (candidates.topic_numbers[has_leader], leaders[has_leader]), 1)
+    def start(cls, candidates: Candidates, leaders: Ints) -> "_Leadership":
+        broker_count, free = candidates.broker_count, candidates.free_partitions
         by_topic = free[np.argsort(candidates.topic_numbers[free], kind="stable")]
-        starts = np.searchsorted(candidates.topic_numbers[by_topic], np.arange(topic_count + 1))
-        changed_arcs = np.zeros((broker_count, broker_count), dtype=np.int32)
-        leadership = cls(candidates, leaders.copy(), topic_counts, by_topic, starts, changed_arcs)
+        topics = np.arange(candidates.topic_count + 1)
+        leadership = cls.of(
+            candidates,
+            leaders,
+            by_topic=by_topic,
+            starts=np.searchsorted(candidates.topic_numbers[by_topic], topics),
+            changed_arcs=np.zeros((broker_count, broker_count), dtype=np.int32),
+        )
         is_changed = candidates.leaders_now[free] != leaders[free]
         arcs = leadership.arcs(free[is_changed])
-        np.add.at(changed_arcs, (arcs.tails, arcs.heads), 1)
+        np.add.at(leadership.changed_arcs, (arcs.tails, arcs.heads), 1)
         return leadership
 
     def uneven_topics(self) -> list[int]:
@@ -112,14 +110,13 @@ class _Leadership:
 
     def harmless_change(
         self, tail: int, head: int, but_topic: int, *, only_changed: bool = False
-    ) -> _LeaderChange | None:
+    ) -> LeaderChange | None:
         """Return the cheapest harmless change from one broker to another, of other topics.
 
         With `only_changed` it has to be a partition that changes its leader anyway.
         """
         candidates = self.candidates
-        partitions = candidates.shared_by(tail, head)
-        partitions = partitions[self.leaders[partitions] == tail]
+        partitions = self.passable(tail, head)
         if only_changed:
             partitions = partitions[candidates.leaders_now[partitions] != tail]
         topics = candidates.topic_numbers[partitions]
@@ -127,38 +124,31 @@ class _Leadership:
         partitions = partitions[is_harmless & (topics != but_topic)]
         if not len(partitions):
             return None
-        further_costs = candidates.further_cost(partitions, head, tail)
+        further_costs = self.further_cost(partitions, head)
         return int(partitions[further_costs.argmin()]), head
 
-    def take(self, change: _LeaderChange) -> None:
-        partition, head = change
-        tail, topic = self.leaders[partition], self.candidates.topic_numbers[partition]
-        leader_now = self.candidates.leaders_now[partition]
-        replicas = self.candidates.replicas[partition]
-        may_lead = replicas[replicas >= 0]
-        self.changed_arcs[tail, may_lead] -= leader_now != tail
-        self.changed_arcs[head, may_lead] += leader_now != head
-        self.topic_counts[topic, tail] -= 1
-        self.topic_counts[topic, head] += 1
-        self.leaders[partition] = head
+    def pass_on(self, changes: list[LeaderChange]) -> None:
+        """Take the changes, and count the arcs of partitions that change leaders anyway."""
+        for partition, head in changes:
+            tail, leader_now = self.leaders[partition], self.candidates.leaders_now[partition]
+            replicas = self.candidates.replicas[partition]
+            may_lead = replicas[replicas >= 0]
+            self.changed_arcs[tail, may_lead] -= leader_now != tail
+            self.changed_arcs[head, may_lead] += leader_now != head
+            self.take([(partition, head)])
 
 
 def even_topics(candidates: Candidates, leaders: Ints) -> Ints:
     """Return leaders that are as even per topic as found, with as many per broker as `leaders`."""
-    leadership = _Leadership.of(candidates, leaders)
+    leadership = _Leadership.start(candidates, leaders)
     is_improved = True
     while is_improved:
-        improved = [_improve_shortly(leadership, topic) for topic in leadership.uneven_topics()]
-        is_improved = any(improved) or _improve_at_any_length(leadership)
+        is_improved = False
+        for topic in leadership.uneven_topics():
+            while _take_short_cycles(leadership, topic):
+                is_improved = True
+        is_improved = is_improved or _take_long_cycles(leadership)
     return leadership.leaders
-
-
-def _improve_shortly(leadership: _Leadership, topic: int) -> bool:
-    """Take cycles with short ways back while there are any; return whether there was one."""
-    is_improved = False
-    while _take_short_cycles(leadership, topic):
-        is_improved = True
-    return is_improved
 
 
 def _take_short_cycles(leadership: _Leadership, topic: int) -> bool:
@@ -172,7 +162,7 @@ def _take_short_cycles(leadership: _Leadership, topic: int) -> bool:
     return False
 
 
-def _levels(leadership: _Leadership, arcs: _Arcs, counts: _SmallInts) -> list[tuple[int, Ints]]:
+def _levels(leadership: _Leadership, arcs: _Arcs, counts: SmallInts) -> list[tuple[int, Ints]]:
     """Return counts from the top, each with the brokers that have so many and can pass one on."""
     can_pass_on = np.zeros(len(counts), dtype=np.bool_)
     can_pass_on[arcs.tails] = True
@@ -209,15 +199,14 @@ def _take_disjoint_cycles(
         way_back = _short_way_back(leadership, light, start, topic)
         if not way_back:
             continue
-        for change in [*arcs.leader_changes(path), *way_back]:
-            leadership.take(change)
+        leadership.pass_on([*arcs.leader_changes(path), *way_back])
         used |= brokers
     return bool(used)
 
 
 def _short_way_back(
     leadership: _Leadership, tail: int, head: int, topic: int
-) -> list[_LeaderChange] | None:
+) -> list[LeaderChange] | None:
     """Return the direct way, or one over a middle broker where that saves a change of leader."""
     leaders_now = leadership.candidates.leaders_now
     direct = leadership.harmless_change(tail, head, topic)
@@ -236,23 +225,18 @@ def _short_way_back(
     return None if direct is None else [direct]
 
 
-def _improve_at_any_length(leadership: _Leadership) -> bool:
-    """Take cycles however long, topic by topic; return whether there was one."""
+def _take_long_cycles(leadership: _Leadership) -> bool:
+    """Take cycles however long, topic by topic, none back by the topic; return whether any was."""
     uneven_topics = leadership.uneven_topics()
     if not uneven_topics:
         return False
-    ways_back = _WaysBack.of(leadership)
-    improved = [_take_long_cycles(leadership, ways_back, topic) for topic in uneven_topics]
-    return any(improved)
-
-
-def _take_long_cycles(leadership: _Leadership, ways_back: "_WaysBack", topic: int) -> bool:
-    """Take cycles while there are any, none back by the topic; return whether there were any."""
     is_improved = False
-    ways_back.count(leadership.arcs_of(topic), -1)
-    while _take_long_cycle(leadership, ways_back, topic):
-        is_improved = True
-    ways_back.count(leadership.arcs_of(topic), 1)
+    ways_back = _WaysBack.of(leadership)
+    for topic in uneven_topics:
+        ways_back.count(leadership.arcs_of(topic), -1)
+        while _take_long_cycle(leadership, ways_back, topic):
+            is_improved = True
+        ways_back.count(leadership.arcs_of(topic), 1)
     return is_improved
 
 
@@ -270,8 +254,7 @@ def _take_long_cycle(leadership: _Leadership, ways_back: "_WaysBack", topic: int
             path = None if way_back is None else paths.to(way_back[0], arcs)
             if way_back is None or path is None:
                 continue
-            for change in arcs.leader_changes(path):
-                leadership.take(change)
+            leadership.pass_on(arcs.leader_changes(path))
             for tail, head in pairwise(way_back):
                 ways_back.take(tail, head, topic)
             return True
@@ -283,7 +266,7 @@ class _WaysBack:
     """Between which brokers leadership can be passed on without harm to any topic."""
 
     leadership: _Leadership
-    counts: _SmallInts  # harmless arcs, by broker and broker
+    counts: SmallInts  # harmless arcs, by broker and broker
 
     @classmethod
     def of(cls, leadership: _Leadership) -> "_WaysBack":
@@ -305,7 +288,7 @@ class _WaysBack:
             )
         topic = int(self.leadership.candidates.topic_numbers[change[0]])
         self.count(self.leadership.arcs_of(topic), -1)
-        self.leadership.take(change)
+        self.leadership.pass_on([change])
         self.count(self.leadership.arcs_of(topic), 1)
 
     def shortest(self, tails: Ints, head: int) -> list[int] | None:

@@ -1,0 +1,376 @@
+"""A goal: who gives, receives and leads, how replicas move, what cannot be asked, and why.
+
+    class Leaders(PlanningGoal):
+        name = Goal.LEADERS
+
+The planner asks a goal in this order; what a goal does not say itself stands here.
+
+    check_brokers, check, lacking      what is wrong with a request, before anything is computed
+    roles, left_to_repair              which brokers and partitions take part
+    refuse_impossible                  what must be left alone stands in the way
+    place, refuse_unplaced             replicas move; only a goal worth nothing half done is refused
+    may_change_leader                  leaders are then chosen for all goals in the same way
+    copies, lower_bound                the least that has to be copied
+    reason, undone                     why nothing moves, and what is left undone
+
+The lower bound is what any plan that reaches the goal within its scope has to copy, and how even
+leaders can be at best. Goals that copy certain replicas (drain, repair, a higher factor, a plan
+that is imported) copy these and nothing else; goals about leaders copy nothing. For goals that even
+the cluster out:
+
+    shares     = water filling of all replicas over racks and brokers, within what may move
+    a destination misses at least its share - what it holds
+    a source has to give at least what it holds - its share rounded up, as far as there is room
+    bound      = the larger of the sums of the two, in each rack if replicas cannot cross racks
+
+Worked example: brokers 1, 2 and 3 (new) hold 6, 6 and 0 replicas. The shares are 4, 4 and 4: broker
+3 misses 4, the others have 2 + 2 too many, so at least 4 replicas are copied.
+
+Why no plan does with less:
+
+- Counts. The sum over a rack is bounded: a partition on as many racks as it can be on stays so, so
+  each rack has the least to the most of it that `bounds_of_partition` gives; one that must be left
+  alone, or of which every destination has a replica, has what it has. On a broker there is at least
+  what may not leave it, and at most one replica of each partition. Under such nested bounds the
+  most even counts are unique, except for the leftover units; where those stay with the brokers that
+  hold most now, the fewest have to arrive. So each destination misses at least what it has less
+  than there.
+- Surplus. A broker that holds more than that has to give it, as far as the destinations have room
+  below their share, rounded up. Where each rack holds a fixed number of each partition, no replica
+  crosses racks, and all this holds rack by rack.
+- Stacked partitions may be spread or stay as they are. Both ways are counted, and per rack the
+  smaller one.
+- Bytes. The same with sizes for units; a destination has to reach (1 - tolerance) of its share, and
+  a broker that holds more than (1 + tolerance) has to give the rest. Whole partitions only make it
+  more.
+- Leaders. Partitions whose leader has to stay are fixed; the others are filled on top. With nothing
+  fixed that is the mean, rounded down and up.
+- Racks. Each copy takes a partition to one more rack at most.
+
+A plan below these bounds stopped before the goal was reached; `reached_bound` is for what it does.
+"""
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+
+from counterpoise.errors import RefusedError
+from counterpoise.model.columns import NOBODY, Flags, Ints
+from counterpoise.model.plan import LowerBound, MoveReason
+from counterpoise.model.request import Goal, PlanRequest
+from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.planning.fair_shares import (
+    RackBounds,
+    Weights,
+    disk_weights,
+    fill,
+    fill_racks,
+    min_stacked_pairs,
+    spread_bounds,
+)
+from counterpoise.planning.placement import Placement, Roles
+
+if TYPE_CHECKING:
+    from counterpoise.planning.planning_result import PlanningResult
+
+IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
+IS_LEADERLESS: Final = "without a leader to copy from; bring a broker back"
+HAS_NO_DESTINATION: Final = (
+    "for which no other live broker in scope has room and no constraint is against it; add brokers "
+    "or disk, widen the scope, or raise disk_limit_percent"
+)
+
+
+class PlanningGoal:
+    name: ClassVar[Goal]
+    which_brokers: ClassVar[str] = ""  # that the request has to name; "" where it names none
+    # Are partitions in the plan too whose only change is the election of their preferred leader?
+    elects: ClassVar[bool] = True
+    evens_replicas: ClassVar[bool] = False  # also where it does so only with what it moves anyway
+    copies_for_traffic: ClassVar[bool] = False  # also what nothing else asks for
+    moves_replicas: ClassVar[bool] = True
+    shares_scope: ClassVar[bool] = False  # even are the topics of the request, not the cluster
+    copy_reason: ClassVar[MoveReason | None] = None  # of every copy; None where it is evenness
+
+    def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
+        """Raise InputError for brokers of the request, dead and alive, that the goal cannot take.
+
+        `live` are all live brokers of the cluster.
+        """
+
+    def check(self, request: PlanRequest) -> None:
+        """Raise InputError for what else the goal lacks in the request."""
+
+    def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
+        """Return what the scope leaves too few of; `others` in scope are not named by the request.
+
+        Both are live brokers.
+        """
+        return "" if len(in_scope) > 1 else "fewer than two live brokers to even out"
+
+    def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
+        """Return which brokers give, receive and lead; `named` has the brokers of the request."""
+        able = cluster.is_live & cluster.is_in_scope
+        return Roles(
+            destinations=cluster.takes_replicas,
+            sources=able,
+            leaving=np.zeros_like(able),
+            staying=cluster.is_live,
+            sharing=able,
+            leading=able,
+        )
+
+    def within(self, roles: Roles, part: ClusterArrays, brokers: Flags) -> Roles:
+        """Return what brokers do for the partitions of one broker set, which has `brokers`.
+
+        `part` has these partitions. Replicas on other brokers stay, as far as the goal is not about
+        them.
+        """
+        return roles.but(
+            destinations=roles.destinations & brokers,
+            staying=roles.staying & brokers,
+            sharing=roles.sharing & brokers,
+            leading=roles.leading & brokers,
+        )
+
+    def left_to_repair(self, cluster: ClusterArrays, request: PlanRequest) -> Flags:
+        """Return, per partition, whether it would keep a replica on a dead broker beside a new one.
+
+        Kafka ends a reassignment when every replica of its target is in sync, so a run would halt
+        at such a partition.
+        """
+        return np.zeros(cluster.partition_count, dtype=np.bool_)
+
+    def refuse_impossible(self, result: "PlanningResult") -> None:
+        """Raise RefusedError when what must be left alone stands in the way of the goal.
+
+        Raise InputError when there are too few brokers to take the replicas.
+        """
+        cluster = result.cluster
+        if cluster.partition_count and not cluster.may_reorder.any():
+            raise RefusedError(
+                f"nothing can be planned: all {cluster.partition_count} partitions are excluded by "
+                "the policy or the request, being reassigned or without a leader; change what is "
+                "excluded, wait, or bring the brokers back"
+            )
+
+    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
+        """Move replicas until the goal is reached, as far as it can be."""
+
+    def refuse_unplaced(self, result: "PlanningResult") -> None:
+        """Raise RefusedError when too little could be moved to be worth anything."""
+
+    def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
+        """Return, per partition, whether the goal may give it another leader."""
+        return cluster.may_reorder
+
+    def copies(self, result: "PlanningResult") -> Ints:
+        """Return, per partition, how many replicas any plan for the goal has to copy."""
+        return np.zeros(result.cluster.partition_count, dtype=np.int64)
+
+    def lower_bound(self, result: "PlanningResult") -> LowerBound:
+        """Return the least that any plan copies, and how even leaders can be at best."""
+        copies = self.copies(result)
+        copied_bytes = int((copies * result.cluster.size_bytes).sum())
+        return LowerBound(int(copies.sum()), copied_bytes, min_leader_range(result))
+
+    def bounds(self, result: "PlanningResult") -> tuple[LowerBound, LowerBound | None]:
+        """Return the bound for what the plan reaches, and that of the whole goal if it is more."""
+        return self.lower_bound(result), None
+
+    def reason(self, result: "PlanningResult") -> str:
+        """Return one sentence that says why nothing moves, and what would help."""
+        raise NotImplementedError
+
+    def undone(self, result: "PlanningResult") -> str:
+        """Return a warning of what a plan for the goal leaves undone; "" when nothing."""
+        return ""
+
+
+# -- lower bounds
+
+
+def reached_bound(result: "PlanningResult", needed: LowerBound) -> LowerBound:
+    """Return what any plan copies that gets as far as this one.
+
+    `needed` is what the whole goal takes. What the plan takes is known exactly where it is the best
+    there is. Else, where counts or bytes are less even than they could be, it is what arrives at
+    each broker more than leaves it. The plan itself shows that no more than it copies is needed.
+    """
+    after, before = result.after, result.before
+    if after.bound is not None:
+        # The program's sizes are rounded: a plan in the band takes what the whole goal takes.
+        known_bytes = 0 if len(result.out_of_band) else needed.bytes
+        copied_bytes = max(after.bound.bytes, known_bytes)
+        return replace(needed, replicas=after.bound.replicas, bytes=copied_bytes)
+    sharing = result.roles.sharing
+    best, counts = result.best_counts[sharing], after.counts[sharing]
+    sizes = result.cluster.size_bytes
+    is_even = int((counts * counts).sum()) <= int((best * best).sum())
+    more_counts = int(np.maximum(0, after.counts - before.counts).sum())
+    more_bytes = int(np.maximum(0, after.bytes_held - before.bytes_held).sum())
+    racks_gained = _racks_missing(result, before) - _racks_missing(result, after)
+    cures = np.maximum(0, racks_gained)
+    replicas = needed.replicas if is_even else more_counts
+    copied_bytes = more_bytes if len(result.out_of_band) else needed.bytes
+    copied = result.assignment.is_added.sum(axis=1)
+    return replace(
+        needed,
+        replicas=min(int(copied.sum()), max(replicas, int(cures.sum()))),
+        bytes=min(int((copied * sizes).sum()), max(copied_bytes, int((cures * sizes).sum()))),
+    )
+
+
+def _racks_missing(result: "PlanningResult", placement: Placement) -> Ints:
+    """Return, per partition that may change, on how many more racks it could be."""
+    return result.racks_missing(placement) * result.cluster.may_change
+
+
+def evening_bound(result: "PlanningResult") -> LowerBound:
+    """Return the bounds for goals about evenness; of all broker sets together."""
+    bounds = [_evening_bound(part) for part in result.results_by_part]
+    return LowerBound(
+        replicas=sum(bound.replicas for bound in bounds),
+        bytes=sum(bound.bytes for bound in bounds),
+        leaders_max_minus_min=min_leader_range(result),
+    )
+
+
+def min_leader_range(result: "PlanningResult") -> int:
+    """Return the least that the largest and the smallest count of leaders can differ by."""
+    counts = np.concatenate([_even_leader_counts(part) for part in result.results_by_part])
+    return int(np.ptp(counts)) if len(counts) else 0
+
+
+def _even_leader_counts(result: "PlanningResult") -> Ints:
+    """Return leaders of the brokers that may lead, as even as any replica sets would allow."""
+    cluster, roles, leaders_now = result.cluster, result.roles, result.cluster.leaders_now
+    is_led_in_scope = (leaders_now >= 0) & np.append(cluster.is_in_scope, False)[leaders_now]
+    is_free = result.goal.may_change_leader(cluster, roles) & is_led_in_scope
+    if not result.goal.moves_replicas:
+        is_free &= result.before.count_on(roles.leading) > 0
+    fixed = cluster.leader_load(np.where(is_free, NOBODY, leaders_now))[roles.leading]
+    if not len(fixed):
+        return fixed
+    total = int(fixed.sum() + is_free.sum())
+    return fill(total, fixed, np.full(len(fixed), UNBOUNDED), fixed)
+
+
+def _evening_bound(result: "PlanningResult") -> LowerBound:
+    """Return the bounds of one broker set: of counts and bytes, or of rack cures."""
+    cures = _racks_missing(result, result.before)
+    sizes, percent = result.cluster.size_bytes, result.request.policy.bytes_tolerance_percent
+    weights = disk_weights(result.cluster, result.roles)
+    return LowerBound(
+        replicas=max(int(cures.sum()), _units_to_copy(result, np.ones_like(sizes), None, 0)),
+        bytes=max(int((cures * sizes).sum()), _units_to_copy(result, sizes, weights, percent)),
+        leaders_max_minus_min=min_leader_range(result),
+    )
+
+
+def _units_to_copy(
+    result: "PlanningResult", units: Ints, weights: Weights | None, tolerance_percent: int
+) -> int:
+    """Return the units that have to arrive until the brokers that share are even.
+
+    `units` has one, or the bytes, of each partition.
+    """
+    cluster, before, roles = result.cluster, result.before, result.roles
+    if not roles.sharing.any():
+        return 0
+    free_destinations = result.free_destinations
+    can_move = cluster.may_change & (free_destinations > 0)
+    loads = cluster.load(before.replicas, units)
+    movable = cluster.load(np.where(can_move[:, None], before.replicas, NOBODY), units)
+    lower = np.where(roles.sharing & roles.sources, loads - movable, loads)
+    upper = np.where(roles.sharing, loads - movable + int(units[can_move].sum()), loads)
+    missing = []
+    for rack_bounds in _possible_rack_bounds(result, units, can_move):
+        shares = fill_racks(
+            loads, lower, upper, cluster.racks, rack_bounds, weights, rounds_down=True
+        )
+        per_rack = rack_bounds.is_closed
+        missing.append(_missing_units(result, loads, shares, tolerance_percent, per_rack=per_rack))
+    may_go = np.minimum(free_destinations, before.count_on(roles.sources))
+    at_most = int((may_go * units)[can_move].sum())
+    if len({len(per_group) for per_group in missing}) == 1:
+        return min(at_most, int(np.minimum.reduce(missing).sum()))
+    return min(at_most, *(int(per_group.sum()) for per_group in missing))
+
+
+def _missing_units(
+    result: "PlanningResult", loads: Ints, shares: Ints, tolerance_percent: int, *, per_rack: bool
+) -> Ints:
+    """Return what destinations miss, or others have to give as far as there is room.
+
+    One entry per rack, or one in all.
+    """
+    cluster, roles = result.cluster, result.roles
+    lowest = shares - shares * tolerance_percent // 100
+    has_no_leftover = not tolerance_percent and (per_rack or shares.sum() == loads.sum())
+    round_up = _has_peer_with_one_more(result, shares) if has_no_leftover else 1
+    rounded_up = shares + round_up
+    highest = rounded_up + rounded_up * tolerance_percent // 100
+    groups = cluster.racks if per_rack else np.zeros_like(cluster.racks)
+
+    def sum_above_zero(values: Ints, is_counted: Flags) -> Ints:
+        sums = np.zeros(int(groups.max()) + 1, dtype=np.int64)
+        np.add.at(sums, groups[is_counted], np.maximum(0, values[is_counted]))
+        return sums
+
+    everywhere = np.ones_like(roles.sharing)
+    missing = sum_above_zero(lowest - loads, roles.destinations)
+    room = sum_above_zero(highest - loads, roles.destinations)
+    held_in_all = sum_above_zero(loads, everywhere)
+    shares_in_all = sum_above_zero(shares, everywhere)
+    leaves_group = np.maximum(0, held_in_all - shares_in_all)
+    surplus = sum_above_zero(loads - highest, roles.sharing & roles.sources) - leaves_group
+    return np.asarray(np.maximum(missing, np.minimum(surplus, room)))
+
+
+def _has_peer_with_one_more(result: "PlanningResult", shares: Ints) -> Flags:
+    """Return whether another broker of the rack has a share that is one more.
+
+    Then this one is rounded down, and that one up.
+    """
+    keys = result.cluster.racks * (int(shares.max()) + 2) + shares
+    return np.isin(keys + 1, keys[result.roles.sharing])
+
+
+def _possible_rack_bounds(
+    result: "PlanningResult", units: Ints, can_move: Flags
+) -> Iterator[RackBounds]:
+    """Yield the least and the most units per rack: where stacked partitions stay, and where not.
+
+    Partitions with a replica that cannot leave its broker are treated like stacked ones.
+    """
+    before, counts = result.before, result.before.replica_counts
+    rack_sizes = result.cluster.rack_sizes(result.roles.staying)
+    is_bound = ~np.append(result.roles.sharing, True)[before.replicas].all(axis=1)
+    is_spread = before.stacked_pairs <= min_stacked_pairs(counts, rack_sizes)
+    is_regular = can_move & is_spread & ~is_bound
+    is_uncertain = can_move & ~is_regular
+    regular_low, regular_high = spread_bounds(counts, is_regular, units, rack_sizes)
+    spread_low, spread_high = spread_bounds(counts, is_uncertain & ~is_bound, units, rack_sizes)
+    fixed = _units_per_rack(before, ~can_move, units, len(rack_sizes))
+    lowest, highest = fixed + regular_low, fixed + regular_high
+    if not is_uncertain.any():
+        yield RackBounds(lowest, highest)
+        return
+    staying = _units_per_rack(before, is_uncertain, units, len(rack_sizes))
+    yield RackBounds(lowest + staying, highest + staying)
+    bound = _units_per_rack(before, is_uncertain & is_bound, units, len(rack_sizes))
+    bound_high = bound + int(units[is_uncertain & is_bound].sum())
+    yield RackBounds(lowest + spread_low, highest + spread_high + bound_high)
+
+
+def _units_per_rack(before: Placement, is_counted: Flags, units: Ints, rack_count: int) -> Ints:
+    """Return the units per rack of the given partitions, where they are now."""
+    racks = before.racks_by_position[before.replicas[is_counted]]
+    units_of_replicas = np.broadcast_to(units[is_counted][:, None], racks.shape)
+    is_held = racks >= 0
+    total = np.zeros(rack_count, dtype=np.int64)
+    np.add.at(total, racks[is_held], units_of_replicas[is_held])
+    return total
