@@ -36,9 +36,11 @@ _Parts: TypeAlias = NDArray[np.float64]
 def keep_copies_within(placement: Placement, before: Placement, budget: Budget) -> Deferred:
     """Take copies (and removals) back until the rest fits; return what was taken back."""
     changed = np.flatnonzero((placement.replicas != placement.original).any(axis=1))
-    cluster, original = placement.cluster, placement.original[changed]
+    cluster = placement.cluster
+    original = placement.original[changed]
     replicas = placement.replicas[changed]
-    is_added, is_removed = missing_from(original, replicas), missing_from(replicas, original)
+    is_added = missing_from(original, replicas)
+    is_removed = missing_from(replicas, original)
     copies = is_added.sum(axis=1)
     copied_bytes = copies * cluster.size_bytes[changed]
     racks_gained = before.racks_missing(cluster.is_live) - placement.racks_missing(cluster.is_live)
@@ -63,7 +65,8 @@ def keep_copies_within(placement: Placement, before: Placement, budget: Budget) 
     replicas = placement.replicas.copy()
     replicas[changed[~is_kept]] = original[~is_kept]
     placement.reset_to(replicas)
-    deferred_copies, deferred_bytes = copies[~is_kept].sum(), copied_bytes[~is_kept].sum()
+    deferred_copies = copies[~is_kept].sum()
+    deferred_bytes = copied_bytes[~is_kept].sum()
     return Deferred(int((~is_kept).sum()), int(deferred_copies), int(deferred_bytes))
 
 
@@ -73,19 +76,23 @@ def keep_changes_within(result: PlanningResult) -> PlanningResult:
     Partitions whose replicas change stay in the plan; of the others those that move leaders from
     the brokers that lead most to those that lead least.
     """
-    cluster, assignment, deferred = result.cluster, result.assignment, result.deferred
+    cluster = result.cluster
+    assignment = result.assignment
+    deferred = result.deferred
     max_count = result.request.budget.max_partitions
     planned = np.flatnonzero(assignment.is_in_plan)
     if max_count is None or len(planned) <= max_count:
         return result
     counts = cluster.leader_load(cluster.leaders_now)
     counts = np.append(counts, counts.max(initial=0))  # without a leader: most in need of one
-    before, after = assignment.before[planned], assignment.replicas[planned]
+    before = assignment.before[planned]
+    after = assignment.replicas[planned]
     gains = counts[cluster.leaders_now[planned]] - counts[after[:, 0]]
     has_other_replicas = (np.sort(after, axis=1) != np.sort(before, axis=1)).any(axis=1)
     order = np.lexsort((planned, -gains, ~has_other_replicas))
     dropped = planned[order[max_count:]]
-    replicas, is_in_plan = assignment.replicas.copy(), assignment.is_in_plan.copy()
+    replicas = assignment.replicas.copy()
+    is_in_plan = assignment.is_in_plan.copy()
     replicas[dropped] = assignment.before[dropped]
     is_in_plan[dropped] = False
     return replace(

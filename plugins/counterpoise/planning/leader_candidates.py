@@ -78,7 +78,8 @@ class Candidates:
 
     def with_leaders(self, partitions: Ints, leaders: Ints) -> "Candidates":
         """Return candidates in which these brokers lead these partitions, without a choice."""
-        replicas, leaders_now = self.replicas.copy(), self.leaders_now.copy()
+        replicas = self.replicas.copy()
+        leaders_now = self.leaders_now.copy()
         replicas[partitions], leaders_now[partitions] = NOBODY, leaders
         return replace(self, replicas=replicas, leaders_now=leaders_now)
 
@@ -183,14 +184,16 @@ class Candidates:
         """
         parts = [np.empty(0, dtype=np.int64)]
         for column, other_column in combinations(range(self.replicas.shape[1]), 2):
-            brokers, others = self.replicas[:, column], self.replicas[:, other_column]
+            brokers = self.replicas[:, column]
+            others = self.replicas[:, other_column]
             partitions = np.flatnonzero((brokers >= 0) & (others >= 0))
             pairs = self._pair_number(brokers[partitions], others[partitions])
             parts.append(pairs * len(self.replicas) + partitions)
         return np.sort(np.concatenate(parts))
 
     def _pair_number(self, brokers: Ints | int, others: Ints | int) -> Ints:
-        lower, higher = np.minimum(brokers, others), np.maximum(brokers, others)
+        lower = np.minimum(brokers, others)
+        higher = np.maximum(brokers, others)
         return np.asarray(lower * self.broker_count + higher)
 
     def cost(self, partitions: Ints, leaders: Ints | int) -> Ints:
@@ -207,7 +210,8 @@ class Candidates:
 
 def _may_lead(placement: Placement, is_eligible: Flags) -> Flags:
     """Return, in the shape of `placement.replicas`, which replicas may be chosen as leader."""
-    cluster, replicas = placement.cluster, placement.replicas
+    cluster = placement.cluster
+    replicas = placement.replicas
     may_be_chosen = np.append(is_eligible, False)[replicas]
     is_leader = cluster.replicas == cluster.leaders[:, None]
     lagging = np.where(cluster.is_in_sync | is_leader, NOBODY, cluster.replicas)
@@ -270,7 +274,8 @@ class Leadership:
 
     def take(self, changes: list[LeaderChange]) -> None:
         for partition, head in changes:
-            tail, topic = self.leaders[partition], self.candidates.topic_numbers[partition]
+            tail = self.leaders[partition]
+            topic = self.candidates.topic_numbers[partition]
             rate = self.candidates.bytes_in[partition]
             self.loads[[tail, head]] += (-rate, rate)
             self.counts[[tail, head]] += (-1, 1)

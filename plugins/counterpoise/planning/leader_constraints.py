@@ -105,7 +105,8 @@ def _better_or_present(candidates: Candidates, leaders: Ints) -> Ints:
 def _badness(candidates: Candidates, leaders: Ints) -> tuple[int, int, int]:
     """Return bytes above the limits, leaders that topics lack, and unevenness by number."""
     leaders = np.where(candidates.is_free, leaders, candidates.leaders_now)
-    led_bytes, is_eligible = candidates.led_bytes(leaders), candidates.is_eligible
+    led_bytes = candidates.led_bytes(leaders)
+    is_eligible = candidates.is_eligible
     excess = bytes_above(led_bytes, candidates.max_led_bytes, is_eligible)
     lacking = int(_lacking_by_topic(candidates, leaders).sum())
     counts = candidates.counts(leaders)[is_eligible]
@@ -134,7 +135,8 @@ def _with_topics_led(candidates: Candidates, leaders: Ints, choose: _Choose) -> 
 
 def _lacking_by_topic(candidates: Candidates, leaders: Ints) -> Ints:
     """Return, per topic, how many leaders the eligible brokers lack."""
-    topics, min_topic_leaders = candidates.topic_numbers, candidates.min_topic_leaders
+    topics = candidates.topic_numbers
+    min_topic_leaders = candidates.min_topic_leaders
     return leaders_lacking(topics, leaders, min_topic_leaders, candidates.is_eligible)
 
 
@@ -237,7 +239,8 @@ def _best_changes(leadership: Leadership, broker: int) -> list[LeaderChange]:
 
 def _options(leadership: Leadership, source: int, destination: int) -> Iterator[_Option]:
     """Yield the best exchange and the best gift from one broker to another, if any helps."""
-    loads, limits = leadership.loads, leadership.candidates.max_led_bytes
+    loads = leadership.loads
+    limits = leadership.candidates.max_led_bytes
     going = leadership.passable(source, destination)
     returning = leadership.passable(destination, source)
     rates = leadership.candidates.bytes_in
@@ -249,12 +252,14 @@ def _options(leadership: Leadership, source: int, destination: int) -> Iterator[
         return np.asarray(source_above + destination_above)
 
     further = above_limits(shifts) - above_limits(0)
-    exchanges, gifts = slice(0, len(returning)), slice(len(returning), None)
+    exchanges = slice(0, len(returning))
+    gifts = slice(len(returning), None)
     for is_gift, columns in ((False, exchanges), (True, gifts)):
         rows, numbers = np.nonzero(further[:, columns] < 0)
         if not len(rows):
             continue
-        above, shift = further[:, columns][rows, numbers], shifts[:, columns][rows, numbers]
+        above = further[:, columns][rows, numbers]
+        shift = shifts[:, columns][rows, numbers]
         best = int(np.lexsort((numbers, rows, shift, above))[0])
         partition = int(going[rows[best]])
         changes = [(partition, destination)]

@@ -65,7 +65,8 @@ class _Leadership(Leadership):
 
     @classmethod
     def start(cls, candidates: Candidates, leaders: Ints) -> "_Leadership":
-        broker_count, free = candidates.broker_count, candidates.free_partitions
+        broker_count = candidates.broker_count
+        free = candidates.free_partitions
         by_topic = free[np.argsort(candidates.topic_numbers[free], kind="stable")]
         topics = np.arange(candidates.topic_count + 1)
         leadership = cls.of(
@@ -96,7 +97,8 @@ class _Leadership(Leadership):
     def arcs(self, partitions: Ints) -> _Arcs:
         leaders = self.leaders[partitions]
         rows, heads = self.candidates.alternatives(partitions, leaders)
-        on_arc, tails = partitions[rows], leaders[rows]
+        on_arc = partitions[rows]
+        tails = leaders[rows]
         leaders_now = self.candidates.leaders_now[on_arc]
         changes = (leaders_now != heads).astype(np.int64) - (leaders_now != tails)
         return _Arcs(on_arc, tails, heads, changes)
@@ -130,7 +132,8 @@ class _Leadership(Leadership):
     def pass_on(self, changes: list[LeaderChange]) -> None:
         """Take the changes, and count the arcs of partitions that change leaders anyway."""
         for partition, head in changes:
-            tail, leader_now = self.leaders[partition], self.candidates.leaders_now[partition]
+            tail = self.leaders[partition]
+            leader_now = self.candidates.leaders_now[partition]
             replicas = self.candidates.replicas[partition]
             may_lead = replicas[replicas >= 0]
             self.changed_arcs[tail, may_lead] -= leader_now != tail
@@ -153,7 +156,8 @@ def even_topics(candidates: Candidates, leaders: Ints) -> Ints:
 
 def _take_short_cycles(leadership: _Leadership, topic: int) -> bool:
     """Take the cycles of the highest count that has any; return whether there was one."""
-    arcs, counts = leadership.arcs_of(topic), leadership.topic_counts[topic]
+    arcs = leadership.arcs_of(topic)
+    counts = leadership.topic_counts[topic]
     for count, heavy_brokers in _levels(leadership, arcs, counts):
         paths = _Paths.cheapest(arcs, heavy_brokers, len(counts))
         light_brokers = paths.reached(counts <= count - 2)
@@ -242,7 +246,8 @@ def _take_long_cycles(leadership: _Leadership) -> bool:
 
 def _take_long_cycle(leadership: _Leadership, ways_back: "_WaysBack", topic: int) -> bool:
     """Take one cycle from any broker; False when there is none."""
-    arcs, counts = leadership.arcs_of(topic), leadership.topic_counts[topic]
+    arcs = leadership.arcs_of(topic)
+    counts = leadership.topic_counts[topic]
     arcs = _Arcs(arcs.partitions, arcs.tails, arcs.heads, np.zeros_like(arcs.changes))
     for count, heavy_brokers in _levels(leadership, arcs, counts):
         is_light = counts <= count - 2

@@ -206,7 +206,8 @@ def _with_leaders(result: PlanningResult) -> FinalAssignment:
 
     Each broker set is led by itself; what a broker has to lead in others counts for its limit.
     """
-    cluster, goal = result.cluster, result.goal
+    cluster = result.cluster
+    goal = result.goal
     leaders = result.after.replicas[:, 0].copy()
     is_free = np.zeros(cluster.partition_count, dtype=np.bool_)
     for part, of_part, candidates in zip(
@@ -257,7 +258,8 @@ class _Imported(PlanningGoal):
         return np.asarray(result.assignment.is_added.sum(axis=1))
 
     def lower_bound(self, result: PlanningResult) -> LowerBound:
-        cluster, leader_count = result.cluster, int(result.roles.leading.sum())
+        cluster = result.cluster
+        leader_count = int(result.roles.leading.sum())
         leader_range = best_max_minus_min(cluster.partition_count, leader_count)
         return replace(super().lower_bound(result), leaders_max_minus_min=leader_range)
 

@@ -46,7 +46,8 @@ def bring_topics(placement: Placement, roles: Roles, lacking: list[tuple[int, in
 
 def _bring_one(movable_replicas: MovableReplicas, topic: int, broker: int) -> None:
     placement = movable_replicas.placement
-    counts, min_count = placement.topic_counts[topic], placement.cluster.min_topic_leaders[topic]
+    counts = placement.topic_counts[topic]
+    min_count = placement.cluster.min_topic_leaders[topic]
     largest_first = np.lexsort((np.arange(len(counts)), -counts))
 
     def can_spare(partitions: Ints, holder: int) -> Flags:
@@ -142,7 +143,8 @@ def _of_topic(
     movable_replicas: MovableReplicas, topic: int, source: int, destination: int
 ) -> Replicas:
     """Return the replicas of a topic that may go from source to destination, smallest first."""
-    placement, replicas = movable_replicas.placement, movable_replicas.of(source)
+    placement = movable_replicas.placement
+    replicas = movable_replicas.of(source)
     replicas = replicas.only(placement.cluster.topic_numbers[replicas.partitions] == topic)
     is_usable = placement.may_receive(replicas, destination)
     return replicas.only(is_usable & placement.has_room(replicas, destination))

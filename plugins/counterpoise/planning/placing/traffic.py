@@ -180,7 +180,9 @@ class _Search:
 
     def choices(self, source: int, destination: int) -> _Choices:
         """Return what a broker may give another one in this plan, by rate."""
-        placement, roles, cluster = self.placement, self.roles, self.placement.cluster
+        placement = self.placement
+        roles = self.roles
+        cluster = self.placement.cluster
         replicas = self.sample(source)
         original = placement.original[replicas.partitions]
         has_arrived = ~(original == source).any(axis=1)
@@ -211,7 +213,8 @@ class _Search:
         return replicas.only(~self.placement.touched[replicas.partitions])
 
     def take(self, exchange: _Exchange) -> None:
-        source, destination = exchange.source, exchange.destination
+        source = exchange.source
+        destination = exchange.destination
         is_for_traffic = exchange.copied > 0  # else the plan copies as much for another reason
         if is_for_traffic:
             self.note(exchange.going[0], exchange.gain)
