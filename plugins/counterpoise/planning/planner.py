@@ -96,7 +96,9 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
         result = replace(result, assignment=_with_leaders(result))
     else:
         deferred = keep_copies_within(placement, before, request.budget)
-        result = replace(result, assignment=_with_leaders(result), deferred=deferred)
+        # Made anew, since what is known of each broker set was found before copies were taken back.
+        result = replace(result, deferred=deferred)
+        result = replace(result, assignment=_with_leaders(result))
         result = keep_changes_within(result)
     if is_worth_moving(result):
         return explain(result)
