@@ -463,7 +463,7 @@ def test_a_restore_of_the_watch_that_nobody_answered_is_on_record_until_all_brok
     (rate,) = (key for key in journal.touched() if key.key == FOLLOWER_RATE)
     change_late(kafka, [rate], ConfigOperation.SET)
     with journal.step() as step:
-        step.reopen_keys()
+        step.reopen_keys([rate])
 
     def held_back(changes: Any, **_: Any) -> Any:
         return CallResults((), {change.resource: NO_RESPONSE for change in changes})
