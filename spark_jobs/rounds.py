@@ -41,7 +41,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what every Spark program 
 from pyspark.sql import types as T  # noqa: N812
 from schemas import spark_schema
 from sessions import NoWorkersError, open_session
-from snapshots import Snapshots
+from snapshots import NUMBER, Snapshots
 
 from counterpoise.model.result_tables import CLUSTER_FOLDER
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
@@ -80,12 +80,23 @@ _SETTINGS: Final = {
     "spark.sql.maxConcurrentOutputFileWriters": "2",
     # Rows that lie together by a part of a join's key need no other shuffle for it.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    # Both sides of a comparison come from one shuffle as long as neither reads less of it.
+    "spark.sql.optimizer.expression.nestedPruning.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.files.maxPartitionBytes": _READ_PER_TASK,
     # A join of shuffled rows may build a hash table of a task's share up to this size; where one is
     # larger, all of it is sorted and merged, which spills.
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
 }
+
+# Which rows of which file are of which snapshot.
+_ORIGINS: Final = pa.schema(
+    [
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("id_in_file", pa.string(), nullable=False),
+        NUMBER,
+    ]
+)
 
 # How Spark's message about a file that cannot be read begins, and ours about a missing value.
 _UNUSABLE_FILE: Final = re.compile(
@@ -278,7 +289,7 @@ def read_table(
     schema = spark_schema(SNAPSHOT_TABLES[name])
     paths = {n: path for n, row in manifests.items() if (path := _path_of(row, name)) is not None}
     if not paths:
-        number = T.StructField("snapshot", T.IntegerType())
+        number = T.StructField("snapshot", T.IntegerType(), nullable=False)
         return spark.createDataFrame([], T.StructType([*schema, number]))
     held = T.StructType([*schema, T.StructField("snapshot_id", T.StringType())])
     files = [f"{store}/{path}" for path in sorted(set(paths.values()))]
@@ -331,12 +342,8 @@ def _origins(
     sharing = Counter(files.values())
     rows = [(file, manifests[number]["snapshot_id"], number) for number, file in files.items()]
     rows += [(file, "", number) for number, file in files.items() if sharing[file] == 1]
-    return pa.table(
-        {
-            "file": [file for file, _, _ in rows],
-            "id_in_file": [id_in_file for _, id_in_file, _ in rows],
-            "snapshot": pa.array([number for _, _, number in rows], pa.int32()),
-        }
+    return pa.Table.from_pylist(
+        [dict(zip(_ORIGINS.names, row, strict=True)) for row in rows], schema=_ORIGINS
     )
 
 
