@@ -84,9 +84,10 @@ _SETTINGS: Final = {
     "spark.sql.optimizer.expression.nestedPruning.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.files.maxPartitionBytes": _READ_PER_TASK,
-    # A join of shuffled rows may build a hash table of a task's share up to this size; where one is
-    # larger, all of it is sorted and merged, which spills.
-    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
+    # A join of shuffled rows may build a hash table of a task's share up to this size, which is of
+    # compressed rows; the table needs some eight times the memory, and cannot spill. Where one is
+    # larger, all of it is sorted and merged, which spills. An even share has some 6 MB.
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "32m",
 }
 
 # Which rows of which file are of which snapshot.
