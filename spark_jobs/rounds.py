@@ -150,16 +150,24 @@ class Round:
         """Keep the rows once they are computed, in memory and on disk, until Spark stops."""
         return table.persist()
 
+    def in_few_tasks(self, table: DataFrame) -> DataFrame:
+        """Return the rows in as many tasks as a large table of results has files.
+
+        What is counted by broker comes from few tasks, too: each task shuffles a row for every
+        broker of every snapshot.
+        """
+        files = _share_count(self.manifests, _ROWS_PER_FILE)
+        return table.coalesce(max(files, self.spark.sparkContext.defaultParallelism))
+
     def write(self, results: Tables) -> None:
         """Write each table, a folder for each cluster; replaces what an earlier attempt wrote."""
         for table, made in results.items():
             rows = made.withColumn(CLUSTER_FOLDER, F.col("cluster"))
-            if self._is_of_many:  # else each task would write a file for each cluster
-                rows = rows.repartition(CLUSTER_FOLDER)
-            else:
-                files = _share_count(self.manifests, _ROWS_PER_FILE)
-                rows = rows.coalesce(max(files, self.spark.sparkContext.defaultParallelism))
-            writer = rows.write.mode("overwrite").partitionBy(CLUSTER_FOLDER)
+            # Of many clusters, each task would write a file for each.
+            shared = (
+                rows.repartition(CLUSTER_FOLDER) if self._is_of_many else self.in_few_tasks(rows)
+            )
+            writer = shared.write.mode("overwrite").partitionBy(CLUSTER_FOLDER)
             writer.parquet(self.path(table))
 
     @cached_property
