@@ -35,6 +35,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
@@ -147,8 +148,11 @@ class Round:
         return self._tables[table, wanted]
 
     def keep(self, table: DataFrame) -> DataFrame:
-        """Keep the rows once they are computed, in memory and on disk, until Spark stops."""
-        return table.persist()
+        """Keep the rows once they are computed, on disk, until Spark stops.
+
+        In memory, the process of a large round would need half as much memory again.
+        """
+        return table.persist(StorageLevel.DISK_ONLY)
 
     def in_few_tasks(self, table: DataFrame) -> DataFrame:
         """Return the rows in as many tasks as a large table of results has files.
