@@ -87,8 +87,9 @@ _SETTINGS: Final = {
     "spark.sql.files.maxPartitionBytes": _READ_PER_TASK,
     # A join of shuffled rows may build a hash table of a task's share up to this size, which is of
     # compressed rows; the table needs some eight times the memory, and cannot spill. Where one is
-    # larger, all of it is sorted and merged, which spills. An even share has some 6 MB.
-    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "32m",
+    # larger, all of it is sorted and merged, which spills. An even share has some 6 MB. Below 64m,
+    # Spark's advisory size of a task, there would be no hash table at all.
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
 }
 
 # Which rows of which file are of which snapshot.

@@ -201,7 +201,7 @@ def test_topics_of_one_hash_are_told_apart(found: Rows) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hash_table", "join"), [("0", "SortMergeJoin"), ("32m", "ShuffledHashJoin")]
+    ("hash_table", "join"), [("0", "SortMergeJoin"), ("64m", "ShuffledHashJoin")]
 )
 def test_the_size_of_a_task_decides_how_partitions_are_joined(
     spark: SparkSession, tmp_path: Path, hash_table: str, join: str
