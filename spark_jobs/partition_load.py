@@ -200,7 +200,7 @@ def load_tables(round_: Round, loads: DataFrame) -> Tables:
     return {
         "partition_load": build_partition_load(snapshots, loads),
         "topic_load": build_topic_load(snapshots, loads),
-        "broker_load": build_broker_load(snapshots, brokers, loads),
+        "broker_load": build_broker_load(snapshots, brokers, round_.in_few_tasks(loads)),
     }
 
 

@@ -35,13 +35,14 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from pyspark.sql import types as T  # noqa: N812
 from schemas import spark_schema
 from sessions import NoWorkersError, open_session
-from snapshots import Snapshots
+from snapshots import NUMBER, Snapshots
 
 from counterpoise.model.result_tables import CLUSTER_FOLDER
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
@@ -80,12 +81,25 @@ _SETTINGS: Final = {
     "spark.sql.maxConcurrentOutputFileWriters": "2",
     # Rows that lie together by a part of a join's key need no other shuffle for it.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    # Both sides of a comparison come from one shuffle as long as neither reads less of it.
+    "spark.sql.optimizer.expression.nestedPruning.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.files.maxPartitionBytes": _READ_PER_TASK,
-    # A join of shuffled rows may build a hash table of a task's share up to this size; where one is
-    # larger, all of it is sorted and merged, which spills.
-    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
+    # A join of shuffled rows may build a hash table of a task's share up to this size, which is of
+    # compressed rows; the table needs some eight times the memory, and cannot spill. Where one is
+    # larger, all of it is sorted and merged, which spills. An even share has some 6 MB. Below 64m,
+    # Spark's advisory size of a task, there would be no hash table at all.
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
 }
+
+# Which rows of which file are of which snapshot.
+_ORIGINS: Final = pa.schema(
+    [
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("id_in_file", pa.string(), nullable=False),
+        NUMBER,
+    ]
+)
 
 # How Spark's message about a file that cannot be read begins, and ours about a missing value.
 _UNUSABLE_FILE: Final = re.compile(
@@ -135,19 +149,30 @@ class Round:
         return self._tables[table, wanted]
 
     def keep(self, table: DataFrame) -> DataFrame:
-        """Keep the rows once they are computed, in memory and on disk, until Spark stops."""
-        return table.persist()
+        """Keep the rows once they are computed, on disk, until Spark stops.
+
+        In memory, the process of a large round would need half as much memory again.
+        """
+        return table.persist(StorageLevel.DISK_ONLY)
+
+    def in_few_tasks(self, table: DataFrame) -> DataFrame:
+        """Return the rows in as many tasks as a large table of results has files.
+
+        What is counted by broker comes from few tasks, too: each task shuffles a row for every
+        broker of every snapshot.
+        """
+        files = _share_count(self.manifests, _ROWS_PER_FILE)
+        return table.coalesce(max(files, self.spark.sparkContext.defaultParallelism))
 
     def write(self, results: Tables) -> None:
         """Write each table, a folder for each cluster; replaces what an earlier attempt wrote."""
         for table, made in results.items():
             rows = made.withColumn(CLUSTER_FOLDER, F.col("cluster"))
-            if self._is_of_many:  # else each task would write a file for each cluster
-                rows = rows.repartition(CLUSTER_FOLDER)
-            else:
-                files = _share_count(self.manifests, _ROWS_PER_FILE)
-                rows = rows.coalesce(max(files, self.spark.sparkContext.defaultParallelism))
-            writer = rows.write.mode("overwrite").partitionBy(CLUSTER_FOLDER)
+            # Of many clusters, each task would write a file for each.
+            shared = (
+                rows.repartition(CLUSTER_FOLDER) if self._is_of_many else self.in_few_tasks(rows)
+            )
+            writer = shared.write.mode("overwrite").partitionBy(CLUSTER_FOLDER)
             writer.parquet(self.path(table))
 
     @cached_property
@@ -278,7 +303,7 @@ def read_table(
     schema = spark_schema(SNAPSHOT_TABLES[name])
     paths = {n: path for n, row in manifests.items() if (path := _path_of(row, name)) is not None}
     if not paths:
-        number = T.StructField("snapshot", T.IntegerType())
+        number = T.StructField("snapshot", T.IntegerType(), nullable=False)
         return spark.createDataFrame([], T.StructType([*schema, number]))
     held = T.StructType([*schema, T.StructField("snapshot_id", T.StringType())])
     files = [f"{store}/{path}" for path in sorted(set(paths.values()))]
@@ -331,12 +356,8 @@ def _origins(
     sharing = Counter(files.values())
     rows = [(file, manifests[number]["snapshot_id"], number) for number, file in files.items()]
     rows += [(file, "", number) for number, file in files.items() if sharing[file] == 1]
-    return pa.table(
-        {
-            "file": [file for file, _, _ in rows],
-            "id_in_file": [id_in_file for _, id_in_file, _ in rows],
-            "snapshot": pa.array([number for _, _, number in rows], pa.int32()),
-        }
+    return pa.Table.from_pylist(
+        [dict(zip(_ORIGINS.names, row, strict=True)) for row in rows], schema=_ORIGINS
     )
 
 

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what every Spark program 
 
 from counterpoise.model.intervals import MAX_SECONDS
 
+NUMBER: Final = pa.field("snapshot", pa.int32(), nullable=False)
 # The columns of a snapshot, with Spark's type of each.
 _TYPES: Final[Mapping[str, str]] = {
     "snapshot_id": "string",
@@ -29,7 +30,6 @@ _TYPES: Final[Mapping[str, str]] = {
     "observed_at": "bigint",  # microseconds; a timestamp in `Snapshots.column`
     "is_rebuilt": "boolean",
     "compared_with": "int",
-    "compared_by": "array<int>",
     "seconds": "double",
     "max_seconds": "double",
 }
@@ -45,8 +45,7 @@ class Snapshots:
     """The values of each column of `_TYPES`, one for each snapshot, by its number.
 
     `compared_with` is the number of the snapshot before. It is null where there is none, and where
-    that one is of another cluster of the same name (`is_rebuilt`). `compared_by` are the numbers of
-    the snapshots that are compared with this one, one as a rule. `seconds` have passed since the
+    that one is of another cluster of the same name (`is_rebuilt`). `seconds` have passed since the
     snapshot before, also where the two are not compared; after more than `max_seconds` no rate is
     told.
     """
@@ -72,11 +71,6 @@ class Snapshots:
             None if rebuilt else before
             for before, rebuilt in zip(previous, is_rebuilt, strict=True)
         ]
-        compared_by: list[list[int]] = [[] for _ in manifests]
-        for number, before in enumerate(values["compared_with"]):
-            if before is not None:
-                compared_by[before].append(number)
-        values["compared_by"] = compared_by
         values["seconds"] = [
             None if before is None else (time - times[before]).total_seconds()
             for time, before in zip(times, previous, strict=True)
@@ -112,4 +106,4 @@ class Snapshots:
             number for number, is_context in enumerate(self.values["is_context"]) if not is_context
         ]
         # Through Arrow: a list of rows would start Python workers, for a table of a few rows.
-        return spark.createDataFrame(pa.table({"snapshot": pa.array(numbers, pa.int32())}))
+        return spark.createDataFrame(pa.table({"snapshot": numbers}, schema=pa.schema([NUMBER])))

@@ -4,7 +4,7 @@ round.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ import partition_load
 import pyarrow.parquet as pq
 import pytest
 from analysis_round import write_analysis
+from leader_balance import write_leader_balance
 from pairs import read_pairs
-from pyspark.sql import SparkSession
+from partition_load import write_partition_load
+from pyspark.sql import DataFrame, SparkSession
 from rounds import Round, load_manifests, open_round
 
 from counterpoise.model.result_tables import RESULT_TABLES
@@ -199,7 +201,7 @@ def test_topics_of_one_hash_are_told_apart(found: Rows) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hash_table", "join"), [("0", "SortMergeJoin"), ("128m", "ShuffledHashJoin")]
+    ("hash_table", "join"), [("0", "SortMergeJoin"), ("64m", "ShuffledHashJoin")]
 )
 def test_the_size_of_a_task_decides_how_partitions_are_joined(
     spark: SparkSession, tmp_path: Path, hash_table: str, join: str
@@ -223,6 +225,37 @@ def test_the_size_of_a_task_decides_how_partitions_are_joined(
     }
     assert found == _paired(DRAWN[:4])
     assert re.search(rf"Final Plan.*{join}.*Initial Plan", plan, re.DOTALL), plan
+
+
+@pytest.mark.parametrize("is_from_scratch", [True, False])
+@pytest.mark.parametrize(
+    "write_results", [write_leader_balance, write_partition_load, write_analysis]
+)
+def test_both_sides_of_the_comparison_come_from_one_shuffle(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    write_results: Callable[[Round], None],
+    *,
+    is_from_scratch: bool,
+) -> None:
+    first, *later = write_history(tmp_path, DRAWN[:3])
+    listed = [first if is_from_scratch else as_context(first), *later]
+    kept: list[DataFrame] = []
+
+    def keep(_: Round, table: DataFrame) -> DataFrame:
+        kept.append(table)
+        return table
+
+    monkeypatch.setattr(Round, "keep", keep)
+    monkeypatch.setattr(Round, "write", lambda *_: None)
+    write_results(a_round(spark, tmp_path, "r", listed))
+    compared = kept[0]
+    compared.collect()
+    plan = compared._jdf.queryExecution().executedPlan().toString()
+    final_plan = plan.partition("Initial Plan")[0]
+    shuffles = re.findall(r"(\w*Exchange) .*hashpartitioning\(topic", final_plan)
+    assert sorted(shuffles) == ["Exchange", "ReusedExchange"], plan
 
 
 def test_what_is_special_about_topics_is_sent_to_every_task_only_where_that_is_little(
