@@ -9,7 +9,7 @@ by their order.
 
 Partitions are joined by snapshot, topic and partition, exactly. The rows of all snapshots are read
 and shuffled once, and both sides of the join come from that one shuffle; with a shuffle for each
-side, `leader_balance` from scratch took 16 percent more CPU time. Spark chooses how to join: while
+side, `leader_balance` from scratch took 8 percent more CPU time. Spark chooses how to join: while
 the query runs, it takes a hash join where each task's share of one side is small, else it sorts and
 merges, which spills to disk.
 
