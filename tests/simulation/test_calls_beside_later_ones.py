@@ -10,7 +10,7 @@ from counterpoise.model.control import Control
 from counterpoise.model.plan import Move
 from counterpoise.model.run import RunState
 from tests.support.plans import move
-from tests.support.runs import FOUR_BROKERS, SimulatedRun, own_configs
+from tests.support.runs import FOUR_BROKERS, SimulatedRun, own_configs, times_submitted
 
 SIZE = 3_000_000
 LARGE = 30_000_000_000  # five minutes without a throttle
@@ -82,8 +82,13 @@ def test_the_first_of_two_calls_that_comes_late_is_not_said_to_be_somebody_elses
     assert partition.replicas == (4, 5, 3)
     driver.step()
     run.cluster.thaw_broker(6)
+    submitted_before = times_submitted(run.cluster)
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE, run.run.reason
+    assert partition.replicas == (4, 5, 3)
+    submitted = times_submitted(run.cluster) - submitted_before
+    of_partition = {target for tp, target in submitted if tp == TWO_STEPS.topic_partition}
+    assert of_partition == {(4, 5, 3)}, "nothing but its order is restored"
 
 
 def executed_again_beside_a_held_order(folder: Path) -> SimulatedRun:

@@ -225,6 +225,7 @@ def test_a_cluster_is_frozen_and_the_freeze_ended_from_its_page(pages: Pages) ->
         page = browser.get("/clusters/demo").text
         assert "The cluster is frozen until 2026-11-22 20:00 UTC by oscar" in page
         assert 'href="/clusters/demo/requests/unfreeze"' in page
+        assert 'href="/clusters/demo/requests/freeze"' in page, "somebody else may need longer"
         hostile.check_html(page)
         assert send(browser, "unfreeze", reason="done").status_code == 303
         assert "The cluster is frozen" not in browser.get("/clusters/demo").text

@@ -170,7 +170,8 @@ def _add_plan(commands: Commands) -> None:
         dest="cordons_brokers",
         action="store_true",
         help="with goal remove-brokers: cordon the log dirs of these brokers while the plan runs "
-        "(Kafka 4.3, KIP-1066), so that no new topic is placed there; restored as throttles are",
+        "(Kafka 4.3, KIP-1066), so that no new topic is placed there; restored when no move is "
+        "left",
     )
     parser.add_argument(
         COMMAND_LINE_OPTIONS["is_thorough"],

@@ -223,8 +223,10 @@ def _cordoned_text(broker_ids: Sequence[int]) -> str:
     return (
         f"{name_brokers(broker_ids)} {verb(len(broker_ids), 'stays', 'stay')} cordoned "
         f"({CORDONED_LOG_DIRS}=*): what was cordoned before stands in the ledger alone. When it is "
-        "back, `counterpoise settle PLAN` restores that; without it, `kafka-configs.sh --alter "
-        f"--entity-type brokers --entity-name {broker_ids[0]} --delete-config {CORDONED_LOG_DIRS}`"
+        "back, `counterpoise settle PLAN` restores that; without it, and if nothing was cordoned "
+        "before, `kafka-configs.sh --alter --entity-type brokers --entity-name "
+        f"{broker_ids[0]} --delete-config {CORDONED_LOG_DIRS}`"
+        f"{', and so for each of the others' if len(broker_ids) > 1 else ''}"
     )
 
 

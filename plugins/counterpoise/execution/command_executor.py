@@ -39,7 +39,7 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import CallResults, ConfigResource
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.model.run import LateCall, TouchedKey
+from counterpoise.model.run import LateCall, RunState, TouchedKey
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
@@ -120,20 +120,25 @@ class CommandExecutor:
 
     def record_once(self, kind: str, text: str, step: "Step") -> None:
         """Record an event unless this run has recorded the same before."""
-        if not self.has_recorded(kind, text):
+        if not self._has_recorded(kind, text):
             self.record_event(kind, text, step)
 
-    def has_recorded(self, kind: str, text: str | None = None) -> bool:
-        """Return whether this run has recorded an event of this kind, with this text."""
-        events = (event for event in self._journal.events() if event.kind == kind)
-        return any(text in (None, event.text) for event in events)
+    def was_done_last(self) -> bool:
+        """Return whether this run was done when it ended last, and has not been executed since."""
+        kinds = [event.kind for event in self._journal.events()]
+        begun_or_done = [kind for kind in kinds if kind in (RunState.RUNNING, RunState.DONE)]
+        return begun_or_done[-1:] == [RunState.DONE]
+
+    def _has_recorded(self, kind: str, text: str) -> bool:
+        events = self._journal.events()
+        return any(event.kind == kind and event.text == text for event in events)
 
     def reopen_keys(self, late: LateCall, step: "Step") -> None:
         """Let every key that was restored before a late call be restored again: once for each call,
         since a late move may be copied for hours, and keys that it does not need go back at once.
         """
         text = f"a {late.call} was made late (call {late.call_id}): every key is restored again"
-        if not self.has_recorded("late call", text):
+        if not self._has_recorded("late call", text):
             step.reopen_keys()
             self.record_event("late call", text, step)
 

@@ -16,7 +16,7 @@ harmless.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
@@ -38,11 +38,7 @@ from counterpoise.execution.commands import (
     Throttle,
     Wait,
 )
-from counterpoise.execution.decision_inputs import (
-    CANCELS_SENT,
-    QUIET_SECONDS,
-    DecisionInputs,
-)
+from counterpoise.execution.decision_inputs import QUIET_SECONDS, DecisionInputs
 from counterpoise.execution.halting import (
     reason_to_halt,
     reason_to_hold,
@@ -54,6 +50,7 @@ from counterpoise.execution.observation import MoveState
 from counterpoise.execution.throttling.next_change import throttle_command, with_listed_first
 from counterpoise.execution.throttling.restore import restore_all_keys
 from counterpoise.execution.waits import (
+    CANCELS_SENT,
     EXECUTE_AGAIN,
     FleetIsFull,
     Moving,
@@ -77,6 +74,7 @@ from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
 from counterpoise.model.words import join_names, pluralize
 
 MAX_ELECTION_ATTEMPTS: Final = 10
+_TRIED_AGAIN_AFTER: Final = timedelta(seconds=30)
 _SHOWS_WITHIN_SECONDS: Final = 2.0  # a busy broker's metadata was seen to be behind for 1 s
 _CANCELS_ALL: Final = (
     "the run was cancelled, its halt demands it, or the policy has on_halt: cancel"
@@ -263,8 +261,8 @@ def _cancels_all(inputs: DecisionInputs) -> bool:
 def _in_turn(inputs: DecisionInputs, own: Cancel | None) -> CancelLate | Cancel | None:
     """Return the next cancel: of what earlier runs left, or of moves of this run.
 
-    The former comes first. Where it has no effect, as Kafka refuses it, each of the latter is tried
-    before it is sent again.
+    What earlier runs left comes first. Where Kafka refuses to cancel that, this run's own are tried
+    at once, and again every 30 s.
     """
     late = _cancel_late(inputs)
     if late is None or own is None:
@@ -272,8 +270,9 @@ def _in_turn(inputs: DecisionInputs, own: Cancel | None) -> CancelLate | Cancel 
     without_effect_since = inputs.run_progress.conditions_since.get(CANCELS_SENT)
     if without_effect_since is None:
         return late
-    tried_at = _tried_at(inputs, own.moves[0])
-    return own if tried_at < without_effect_since else late
+    tried_again_at = inputs.observation.observed_at - _TRIED_AGAIN_AFTER
+    is_own_turn = _tried_at(inputs, own.moves[0]) < max(without_effect_since, tried_again_at)
+    return own if is_own_turn else late
 
 
 def _cancel_late(inputs: DecisionInputs) -> CancelLate | None:

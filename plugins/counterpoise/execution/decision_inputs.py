@@ -17,8 +17,8 @@ from counterpoise.execution.throttling.targets import (
     wanted_throttles,
 )
 from counterpoise.execution.waits import (
+    CANCELS_SENT,
     DECIDED,
-    NO_CANCEL_EFFECT,
     NO_EFFECT,
     NO_RUN_PROGRESS,
     WaitReason,
@@ -34,7 +34,6 @@ from counterpoise.model.run_progress import RunProgress
 # A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends
 # after 9 s by default.
 QUIET_SECONDS: Final = 30.0
-CANCELS_SENT: Final = f"{DECIDED}{NO_CANCEL_EFFECT}"
 _TO_COME: Final = (MoveState.PENDING, MoveState.CANCELLED)
 # Of one change after another, without a wait.
 _OF_CHANGES: Final = (f"{DECIDED}{NO_EFFECT}", CANCELS_SENT)

@@ -377,9 +377,11 @@ class Driver:
         unrestored = [t for t in observation.touched_keys if t.restored_at is None]
         restored = [touched for touched in unrestored if touched not in pending_restores]
         pending = self._journal.pending_restores()
-        was_done = self._executor.has_recorded(RunState.DONE)
-        halted = self._run().reason
-        state, reason = end_state(self._plan, observation, halted, finish, was_done=was_done)
+        was_done = self._executor.was_done_last()
+        reason_of_halt = self._run().reason
+        state, reason = end_state(
+            self._plan, observation, reason_of_halt, finish, was_done=was_done
+        )
         with step.together():
             configs, topic_ids = observation.configs, observation.topic_ids
             mark_restored(step, restored, configs, topic_ids, pending)

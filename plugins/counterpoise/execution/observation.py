@@ -143,14 +143,14 @@ class Observation:
     def order_to_restore(self, move: Move) -> tuple[int, ...] | None:
         """Return, in their right order, the replicas that the partition has in any order now.
 
-        None when they are neither those of before nor those of a reassignment of the move; where it
-        had arrived, those of the plan count alone.
+        None when they are neither those of before nor those of a reassignment of the move; those of
+        the plan count where it had arrived.
         """
         present = set(self.partitions[move.topic_partition].description.replicas)
         submission = self.submissions.get(move.topic_partition)
-        known_replicas = (move.replicas_before, *reassignment_targets(move)[:-1])
-        if submission is not None and submission.done_at is not None:
-            known_replicas = (move.replicas_after,)
+        had_arrived = submission is not None and submission.done_at is not None
+        targets = reassignment_targets(move)
+        known_replicas = (move.replicas_before, *(targets if had_arrived else targets[:-1]))
         return next((replicas for replicas in known_replicas if set(replicas) == present), None)
 
     def next_target(self, move: Move) -> tuple[int, ...]:
@@ -168,7 +168,9 @@ class Observation:
         if len(targets) == 1:
             return targets[0]
         present = self.order_to_restore(move)
-        remaining = targets[targets.index(present) + 1 :] if present in targets[:-1] else targets
+        remaining = targets
+        if present in targets:
+            remaining = targets[targets.index(present) + 1 :] or targets[-1:]
         removing = set(move.removing)
 
         def can_end(target: tuple[int, ...]) -> bool:

@@ -31,8 +31,8 @@ from counterpoise.execution.throttling.targets import (
     without_own_rates,
 )
 from counterpoise.execution.waits import (
+    CANCELS_SENT,
     DECIDED,
-    NO_CANCEL_EFFECT,
     NO_PROGRESS,
     NO_RUN_PROGRESS,
     UNTHROTTLED,
@@ -175,9 +175,8 @@ def _without_progress(
     now = run_progress.observed_at
     if has_progressed(previous.readings.best, run_progress.readings.best):
         are_fewer = run_progress.progress.moves_in_flight < previous.progress.moves_in_flight
-        cancels = f"{DECIDED}{NO_CANCEL_EFFECT}"
-        still_sent = cancels in previous.conditions_since and not are_fewer
-        return since(previous, [cancels], now) if still_sent else {}
+        still_sent = CANCELS_SENT in previous.conditions_since and not are_fewer
+        return since(previous, [CANCELS_SENT], now) if still_sent else {}
     decided = [name for name in previous.conditions_since if name.startswith(DECIDED)]
     lasting = since(previous, [*decided, NO_RUN_PROGRESS], now)
     is_copying = any(

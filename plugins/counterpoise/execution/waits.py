@@ -29,6 +29,7 @@ NO_PROGRESS: Final = "nothing moves"
 NO_RUN_PROGRESS: Final = "the run makes no progress"
 NO_EFFECT: Final = "changes have no effect"
 NO_CANCEL_EFFECT: Final = "cancels have no effect"  # whatever else goes on meanwhile
+CANCELS_SENT: Final = f"{DECIDED}{NO_CANCEL_EFFECT}"  # as the ledger keeps it
 UNTHROTTLED: Final = "copies lack their throttle"
 _PAUSED_AT: Final = "paused at "
 _FROZEN_AT: Final = "frozen at "

@@ -7,10 +7,10 @@
         lock.check_current(connection)  # StepExpiredError: nobody did, but its time has run out
     lock.release()
 
-Where that clock is set back, the lock of a dead process would hold for as long: one that seems to
-have a minute left, or more, is free. If its holder lives, two processes work at once until the
-holder's next write. Set back by less, the lock only lasts longer, and nobody waits more than a
-minute for it.
+Where that clock is set back, the lock of a dead process would hold for as long. As none lasts for
+more than 30 s, one that seems to have a minute left, or more, is free. If its holder lives, two
+processes work at once until the holder's next write. Set back by less, the lock only lasts longer,
+and nobody waits more than a minute for it.
 
 The lock of a run, which workers before schema 0004 know alone, is held as well.
 """

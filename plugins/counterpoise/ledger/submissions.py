@@ -99,7 +99,8 @@ def record_submissions(
     asked, target_before = moves.c.asked_broker_id, moves.c.target
     new_target = sa.bindparam("new_target", type_=sa.Text)
     has_no_answer = moves.c.answered_at.is_(None) & asked.is_(None)
-    is_open = (has_no_answer | asked.is_not(None)) & (target_before != "")
+    is_open = has_no_answer | asked.is_not(None)
+    is_another = (target_before != "") & (new_target != target_before)
     with_target_before = sa.func.coalesce(moves.c.open_targets + ";", "") + target_before
     update = _update_of_a_move(
         run_id,
@@ -110,8 +111,9 @@ def record_submissions(
         asked_broker_id=sa.case((has_no_answer, ANY_BROKER), else_=asked),
         target=sa.func.coalesce(new_target, target_before),
         open_targets=sa.case(
-            (is_open & (new_target != target_before), with_target_before),
-            else_=moves.c.open_targets,
+            (is_open & is_another, with_target_before),
+            (is_open, moves.c.open_targets),
+            else_=sa.null(),
         ),
     )
     new_rows = []

@@ -172,7 +172,8 @@ def _waiting(installation: Installation, viewing: Viewing, run: Run, now: dateti
     asked = people_asked(settings, run, approvals)
     may_answer = not why_not_approve(settings, run, viewing.person, approvals)
     is_mine = viewing.viewer.may_change and may_answer
-    return WaitingRun(run, now - run.opened_at, is_mine, asked.names, asked.why_nobody)
+    waited_for = max(now - run.opened_at, timedelta(0))
+    return WaitingRun(run, waited_for, is_mine, asked.names, asked.why_nobody)
 
 
 def _fleet_document(installation: Installation) -> FleetDocument | None:

@@ -19,6 +19,7 @@ from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.execution.waits import (
     NO_PROGRESS,
     NO_RUN_PROGRESS,
+    UNTHROTTLED,
     Frozen,
     Paused,
     is_freeze,
@@ -358,7 +359,7 @@ def _waits(
         if is_freeze(name)
         else Waiting(words_of(name), since, since + patience_of(name, limits))
         for name, since in sorted(run_progress.conditions_since.items())
-        if name not in (NO_PROGRESS, NO_RUN_PROGRESS)
+        if name not in (NO_PROGRESS, NO_RUN_PROGRESS, UNTHROTTLED)
     )
 
 

@@ -161,7 +161,7 @@ def _is_of_use(details: RunDetails, control: Control) -> bool:
         case Control.CANCEL | Control.UNDO:
             return details.is_under_way and active.cancelled is None
         case Control.FREEZE:
-            return active.frozen is None
+            return True  # also for longer than another one
         case Control.UNFREEZE:
             return active.frozen is not None
 

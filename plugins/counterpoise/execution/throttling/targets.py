@@ -236,7 +236,9 @@ def without_own_rates(
 def removed_by_others(
     changes: Iterable[ConfigChange], touched_keys: Iterable[TouchedKey], configs: Configs
 ) -> tuple[ConfigChange, ...]:
-    """Return those of the missing changes that were in force before: somebody else removed them."""
+    """Return those of the missing changes of throttles that were in force before: somebody else
+    removed them.
+    """
     were_in_force = {
         touched.resource_key: touched
         for touched in touched_keys
@@ -245,7 +247,7 @@ def removed_by_others(
     removed = []
     for change in changes:
         touched = were_in_force.get(change.resource_key)
-        if touched is None:
+        if touched is None or change.key == CORDONED_LOG_DIRS:
             continue
         written_entries = set(list_entries(touched.written_value))
         if change.key in RATE_KEYS:
