@@ -338,17 +338,16 @@ def _state_of_reassignment(
     """
     if submission is None:
         return MoveState.FOREIGN
-    is_late = submission.may_have_asked_for(reassignment.target)
-    if submission.is_over:
-        return MoveState.STUCK if is_late else MoveState.FOREIGN
-    targets = reassignment_targets(move)
-    if not set(reassignment.adding) & set(reassignment.removing):
-        if reassignment.target in targets:
+    is_ours = submission.may_have_asked_for(reassignment.target)
+    if not submission.is_over:
+        targets = reassignment_targets(move)
+        if set(reassignment.adding) & set(reassignment.removing):
+            # Rows of earlier releases do not tell the target.
+            own_targets = (*targets, submission.target or move.replicas_before)
+            is_ours = is_ours or reassignment.target in own_targets
+        elif reassignment.target in targets:
             return MoveState.MOVING
-        return MoveState.STUCK if is_late else MoveState.FOREIGN
-    # Rows of earlier releases do not tell the target.
-    is_ours = reassignment.target in (*targets, submission.target or move.replicas_before)
-    return MoveState.STUCK if is_ours or is_late else MoveState.FOREIGN
+    return MoveState.STUCK if is_ours else MoveState.FOREIGN
 
 
 def _state_after_arrival(

@@ -91,7 +91,7 @@ def update_progress(
         unthrottled_observations=base.unthrottled_observations + 1 if is_unthrottled else 0,
         is_cancelling=base.is_cancelling,
         conditions_since=find_conditions(base, by_state, observation)
-        | since(base, [UNTHROTTLED] * is_unthrottled, observation.observed_at),
+        | since(base, [UNTHROTTLED] if is_unthrottled else [], observation.observed_at),
         under_replicated_at_start=base.under_replicated_at_start,
         unavailable_at_start=base.unavailable_at_start,
         readings=replace(kept_readings(observation), best=best, counted_copies=counted_copies),
@@ -117,7 +117,7 @@ def _lacks_throttle(
     throttles = wanted_throttles(moving, rate_bytes_per_second)
     missing = missing_changes(throttles, configs, touched_keys)
     unthrottled = without_own_rates(missing, touched_keys, configs)
-    return bool(unthrottled), bool(removed_by_others(unthrottled, touched_keys, configs))
+    return bool(unthrottled), bool(removed_by_others(missing, touched_keys, configs))
 
 
 def _without_unobserved_time(previous: RunProgress, now: datetime) -> RunProgress:

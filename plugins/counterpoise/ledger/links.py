@@ -222,9 +222,14 @@ def append_pending(connection: sa.Connection, cluster: str, now: datetime) -> No
 def read_rows_by_id(
     connection: sa.Connection, table: sa.Table, ids: Sequence[int]
 ) -> Iterator[ChainedRow]:
-    for begin in range(0, len(ids), _BATCH_ROWS):
-        batch = ids[begin : begin + _BATCH_ROWS]
+    for batch in in_batches(ids):
         yield from read_rows(connection, table, table.c.id.in_(batch))
+
+
+def in_batches(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield the ids, as many at a time as one statement names."""
+    for begin in range(0, len(ids), _BATCH_ROWS):
+        yield ids[begin : begin + _BATCH_ROWS]
 
 
 def read_rows_of(

@@ -30,7 +30,6 @@ from counterpoise.ledger.schema import (
 from counterpoise.model.control import Control, ControlRequest, find_active_requests
 from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES, RunState
 
-_BATCH_LINKS: Final = 500
 _ABOUT_FREEZES: Final = (Control.FREEZE, Control.UNFREEZE)
 
 
@@ -88,8 +87,7 @@ def delete_old_rows(connection: sa.Connection, cluster: str, gone: Sequence[Link
     """
     for name, table in CHAINED_TABLES.items():
         ids = [link.row_id for link in gone if link.table == name]
-        for begin in range(0, len(ids), _BATCH_LINKS):
-            batch = ids[begin : begin + _BATCH_LINKS]
+        for batch in links.in_batches(ids):
             connection.execute(table.delete().where(table.c.id.in_(batch)))
     is_gone = chain.c.sequence <= gone[-1].sequence
     connection.execute(chain.delete().where(chain.c.cluster == cluster, is_gone))

@@ -17,7 +17,7 @@ the last one: then it can come back by somebody's hand alone, or be shown by a b
 is behind, so that it is never taken for a value of before. Where nobody answered a call, all are.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -218,7 +218,7 @@ def _is_right_rate(value: str | None, rate: int, touched: TouchedKey | None) -> 
 
 
 def without_own_rates(
-    changes: Iterable[ConfigChange], touched_keys: Iterable[TouchedKey], configs: Configs
+    changes: Iterable[ConfigChange], touched_keys: Sequence[TouchedKey], configs: Configs
 ) -> tuple[ConfigChange, ...]:
     """Return the missing changes but for rates that follow others of this run: copies are throttled
     by the former one until a broker shows the new one.
@@ -234,7 +234,7 @@ def without_own_rates(
 
 
 def removed_by_others(
-    changes: Iterable[ConfigChange], touched_keys: Iterable[TouchedKey], configs: Configs
+    changes: Iterable[ConfigChange], touched_keys: Sequence[TouchedKey], configs: Configs
 ) -> tuple[ConfigChange, ...]:
     """Return those of the missing changes of throttles that were in force before: somebody else
     removed them.
@@ -244,19 +244,15 @@ def removed_by_others(
         for touched in touched_keys
         if touched.restored_at is None and touched.during_value is not None
     }
-    removed = []
-    for change in changes:
+
+    def was_removed(change: ConfigChange) -> bool:
         touched = were_in_force.get(change.resource_key)
         if touched is None or change.key == CORDONED_LOG_DIRS:
-            continue
-        written_entries = set(list_entries(touched.written_value))
-        if change.key in RATE_KEYS:
-            is_removed = dynamic_value(configs, *change.resource_key) not in written_entries
-        else:
-            is_removed = bool(written_entries & set(list_entries(change.value)))
-        if is_removed:
-            removed.append(change)
-    return tuple(removed)
+            return False
+        absent = set(list_entries(change.value))
+        return change.key in RATE_KEYS or not absent.isdisjoint(list_entries(touched.written_value))
+
+    return tuple(filter(was_removed, without_own_rates(changes, touched_keys, configs)))
 
 
 def is_in_force(touched: TouchedKey, configs: Configs) -> bool:
