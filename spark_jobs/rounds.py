@@ -303,8 +303,8 @@ def read_table(
     schema = spark_schema(SNAPSHOT_TABLES[name])
     paths = {n: path for n, row in manifests.items() if (path := _path_of(row, name)) is not None}
     if not paths:
-        number = T.StructField("snapshot", T.IntegerType(), nullable=False)
-        return spark.createDataFrame([], T.StructType([*schema, number]))
+        numbered = T.StructType([*schema, *spark_schema(pa.schema([NUMBER]))])
+        return spark.createDataFrame([], numbered)
     held = T.StructType([*schema, T.StructField("snapshot_id", T.StringType())])
     files = [f"{store}/{path}" for path in sorted(set(paths.values()))]
     read = spark.read.schema(held).parquet(*files)
@@ -356,8 +356,13 @@ def _origins(
     sharing = Counter(files.values())
     rows = [(file, manifests[number]["snapshot_id"], number) for number, file in files.items()]
     rows += [(file, "", number) for number, file in files.items() if sharing[file] == 1]
-    return pa.Table.from_pylist(
-        [dict(zip(_ORIGINS.names, row, strict=True)) for row in rows], schema=_ORIGINS
+    return pa.table(
+        {
+            "file": [file for file, _, _ in rows],
+            "id_in_file": [id_in_file for _, id_in_file, _ in rows],
+            "snapshot": [number for _, _, number in rows],
+        },
+        schema=_ORIGINS,
     )
 
 
