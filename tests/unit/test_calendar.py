@@ -59,6 +59,24 @@ def test_a_window_opens_when_it_said_it_would_also_when_clocks_change(night: str
 
 
 @pytest.mark.parametrize(
+    ("starts", "first", "last"),
+    [
+        ("2026-03-28T21:00", "2026-03-29T00:30", "2026-03-29T02:59"),  # 22:00 to 05:00
+        ("2026-10-24T20:00", "2026-10-24T20:00", "2026-10-25T01:59"),  # 22:00 to 03:00
+    ],
+    ids=["an hour is left out", "an hour comes twice"],
+)
+def test_a_window_is_as_long_when_clocks_change_as_in_any_other_night(
+    starts: str, first: str, last: str
+) -> None:
+    policy = in_berlin(MaintenanceWindow("0 22 * * *", timedelta(hours=6)))
+    assert opens_at(policy, at(starts) - timedelta(minutes=1)) == at(starts)
+    assert opens_at(policy, at(first)) is None
+    assert opens_at(policy, at(last)) is None
+    assert opens_at(policy, at(last) + timedelta(minutes=1)) is not None
+
+
+@pytest.mark.parametrize(
     ("starts", "says"),
     [
         ("0 0 30 2 *", "never comes true"),

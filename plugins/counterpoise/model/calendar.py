@@ -4,10 +4,10 @@
     rate_at(policy, now)         # the lowest daily rate in force; None: no daily rate is
 
 Windows are cron expressions with a length, in the policy's time zone; daily rates are times of day
-in the same zone.
+in the same zone. A window is as long in a night in which clocks change as in any other.
 """
 
-from datetime import datetime, time
+from datetime import UTC, datetime, time
 from zoneinfo import ZoneInfo
 
 from croniter import CroniterBadCronError, CroniterBadDateError, croniter
@@ -64,7 +64,8 @@ def _is_open(window: MaintenanceWindow, local: datetime) -> bool:
     this_minute = local.replace(second=0, microsecond=0)
     if croniter.match(window.starts, this_minute):
         latest_start = this_minute
-    return bool(local - latest_start < window.lasts)
+    # Two times of one zone would be subtracted as the clock on the wall shows them.
+    return bool(local.astimezone(UTC) - latest_start.astimezone(UTC) < window.lasts)
 
 
 def _is_between(starts: time, local: time, until: time) -> bool:
