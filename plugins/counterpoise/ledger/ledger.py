@@ -353,9 +353,9 @@ class Ledger:
             return read_submitted_by_ended_runs(connection, cluster, targets, self._clock())
 
     def moved_after(self, run: Run) -> dict[TopicPartition, str]:
-        """Return the partitions that later runs of the cluster moved, each with the run's id."""
+        """Return what `read_moved_after` does."""
         with self._transactions.reading() as connection:
-            return read_moved_after(connection, run.cluster, run.opened_at)
+            return read_moved_after(connection, run.cluster, run.run_id)
 
     def journal(self, run_id: str) -> Journal:
         return Journal(run_id, self._transactions, self._clock)

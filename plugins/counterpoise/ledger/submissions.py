@@ -2,31 +2,93 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from counterpoise.ledger.schema import moves, runs
+from counterpoise.ledger.schema import events, moves, runs
 from counterpoise.ledger.statements import NOT_OVER, named
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.run import ANY_BROKER, LOOKED_AFTER_STATES, Submission
+from counterpoise.model.run import ANY_BROKER, LOOKED_AFTER_STATES, RunState, Submission
 
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]  # None: cancelled
 
 
 def read_moved_after(
-    connection: sa.Connection, cluster: str, opened_at: datetime
+    connection: sa.Connection, cluster: str, run_id: str
 ) -> dict[TopicPartition, str]:
-    """Return the partitions submitted by runs that were opened later, each with the oldest run."""
-    query = (
-        sa.select(moves.c.topic, moves.c.partition, moves.c.run_id)
-        .join(runs, runs.c.run_id == moves.c.run_id)
-        .where(runs.c.cluster == cluster, runs.c.opened_at > opened_at)
-        .order_by(runs.c.opened_at.desc())
-    )
-    return {
-        TopicPartition(row.topic, row.partition): row.run_id for row in connection.execute(query)
+    """Return the partitions that another run has submitted after this one did, each with the first
+    run that did.
+
+    What came later goes by the order of the ledger's rows, since clocks of workers differ: only one
+    run of a cluster is under way at a time, so what a run submits after a start comes after all
+    that others have submitted before it. A run that has halted may start again after a newer one.
+    """
+    starts_by_run = _read_starts(connection, cluster)
+    own_starts = starts_by_run.pop(run_id, [])
+    own_submitted = {
+        tp: _start_before(submitted_at, own_starts)
+        for tp, submitted_at in _read_submitted_at(connection, run_id).items()
     }
+    earliest = min(own_submitted.values(), default=0)
+    first_after: dict[TopicPartition, tuple[int, str]] = {}
+    for other_id, starts in starts_by_run.items():
+        if starts[-1].event_id <= earliest:
+            continue
+        for tp, submitted_at in _read_submitted_at(connection, other_id).items():
+            other = (_start_before(submitted_at, starts), other_id)
+            if tp in own_submitted and other[0] > own_submitted[tp]:
+                first_after[tp] = min(other, first_after.get(tp, other))
+    return {tp: other_id for tp, (_, other_id) in first_after.items()}
+
+
+class _Start(NamedTuple):
+    """When a run became RUNNING, by the ledger's order of events."""
+
+    event_id: int
+    halted_before_at: datetime | None  # None: it had never halted before
+
+
+def _read_starts(connection: sa.Connection, cluster: str) -> dict[str, list[_Start]]:
+    """Return the starts of each run of a cluster, in their order."""
+    kinds = (RunState.RUNNING, RunState.HALTED)
+    query = (
+        sa.select(events.c.id, events.c.run_id, events.c.kind, events.c.at)
+        .join(runs, runs.c.run_id == events.c.run_id)
+        .where(runs.c.cluster == cluster, events.c.kind.in_(kinds))
+        .order_by(events.c.id)
+    )
+    starts: dict[str, list[_Start]] = {}
+    halted_at: dict[str, datetime] = {}
+    for row in connection.execute(query):
+        if row.kind == RunState.HALTED:
+            halted_at[row.run_id] = row.at
+        else:
+            start = _Start(row.id, halted_at.get(row.run_id))
+            starts.setdefault(row.run_id, []).append(start)
+    return starts
+
+
+def _start_before(submitted_at: datetime, starts: Iterable[_Start]) -> int:
+    """Return after which start of its run a partition was submitted; 0 where none is known.
+
+    The clocks of one run decide between its starts: not before it had halted the time before.
+    """
+    return max(
+        (
+            start.event_id
+            for start in starts
+            if start.halted_before_at is None or start.halted_before_at <= submitted_at
+        ),
+        default=0,
+    )
+
+
+def _read_submitted_at(connection: sa.Connection, run_id: str) -> dict[TopicPartition, datetime]:
+    """Return when a run submitted each partition the last time."""
+    columns = (moves.c.topic, moves.c.partition, moves.c.submitted_at)
+    rows = connection.execute(sa.select(*columns).where(moves.c.run_id == run_id))
+    return {TopicPartition(row.topic, row.partition): row.submitted_at for row in rows}
 
 
 def read_submitted_by_ended_runs(
