@@ -1,12 +1,18 @@
 """The way back: what a run moved, and nothing that a later run or somebody else has moved since."""
 
 import json
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
 
+from counterpoise import controls, installation
+from counterpoise.errors import CounterpoiseError
+from counterpoise.installation import open_installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.person import Person
 from tests.support.command_line import (
     CommandLine,
     Typed,
@@ -76,6 +82,107 @@ def undone(shell: CommandLine, path: Path, *words: str) -> tuple[Typed, dict[int
     return typed, {move["partition"]: move["replicas_after"] for move in moves}
 
 
+def move_by_hand(kafka: SimulatedCluster, partition: TopicPartition, *replicas: int) -> None:
+    kafka.alter_reassignments({partition: replicas})
+    kafka.advance(3600)
+    assert kafka.partitions[partition].replicas == replicas
+
+
+# -- what somebody else has moved since
+
+
+def test_undo_leaves_and_names_what_somebody_has_moved_on_since(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    move_by_hand(kafka, SECOND, 3, 4)
+    typed, back = undone(shell, path)
+    assert back == {0: [1, 2]}
+    shown = " ".join(typed.out.split())
+    assert "1 partition stays where it is, since somebody has moved it after run" in shown
+    assert typed.code == 0
+
+
+def test_undo_leaves_an_order_of_replicas_that_somebody_has_set_since(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    move_by_hand(kafka, SECOND, 2, 3)
+    _, back = undone(shell, path)
+    assert back == {0: [1, 2]}
+
+
+def test_undo_is_refused_where_somebody_has_moved_everything_since(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = executed(shell, imported(shell, "a", {0: (3, 2)}))
+    move_by_hand(kafka, FIRST, 3, 4)
+    typed, back = undone(shell, path)
+    assert (typed.code, back) == (1, {})
+    assert "nothing is left to undo. Make a new plan" in " ".join(typed.err.split())
+
+
+def test_undo_leaves_what_somebody_redirected_before_it_arrived(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = interrupted(shell, kafka, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    assert SECOND in kafka.list_reassignments()
+    kafka.alter_reassignments({SECOND: (4, 2)})
+    ran = shell.type("execute", path)
+    assert "somebody else is reassigning" in ran.out + ran.err
+    kafka.advance(3600)
+    assert kafka.partitions[SECOND].replicas == (4, 2)
+    _, back = undone(shell, path)
+    assert back == {0: [1, 2]}
+
+
+# -- what the run itself has left
+
+
+def test_undo_takes_back_the_first_step_of_a_move_that_was_cancelled_in_the_second(
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = imported(shell, "a", {0: (3, 4)})
+    assert shell.type("approve", path, *YES).code == 0
+
+    def interrupt_in_the_second_step(seconds: float) -> None:
+        reassignment = kafka.list_reassignments().get(FIRST)
+        if reassignment is not None and reassignment.target == (3, 4):
+            raise KeyboardInterrupt
+        kafka.advance(seconds)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("counterpoise.cli.repeating.sleep", interrupt_in_the_second_step)
+        shell.type("execute", path)
+    cancelled(shell, path)
+    assert kafka.partitions[FIRST].replicas == (1, 4)
+    assert undone(shell, path)[1] == {0: [1, 2]}
+
+
+def test_a_cancelled_move_is_where_it_was_so_undo_moves_nothing(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = interrupted(shell, kafka, imported(shell, "a", {0: (3, 2)}))
+    cancelled(shell, path)
+    assert kafka.partitions[FIRST].replicas == (1, 2)
+    typed, back = undone(shell, path)
+    assert (typed.code, back) == (1, {})
+    assert "somebody" not in typed.out + typed.err
+
+
+# -- what another run has moved since
+
+
+def test_undo_names_the_later_run_and_with_rebase_what_it_leaves(shell: CommandLine) -> None:
+    first = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    executed(shell, imported(shell, "b", {0: (3, 4)}))
+    typed, _ = undone(shell, first)
+    assert typed.code == 1 and "moved again since" in " ".join(typed.err.split())
+    typed, back = undone(shell, first, "--rebase")
+    assert (typed.code, back) == (0, {1: [1, 2]})
+    assert "since later runs have moved it after run" in " ".join(typed.out.split())
+
+
 def test_a_run_that_was_executed_again_is_later_than_one_that_was_proposed_after_it(
     shell: CommandLine, kafka: SimulatedCluster
 ) -> None:
@@ -90,3 +197,68 @@ def test_a_run_that_was_executed_again_is_later_than_one_that_was_proposed_after
     refused, _ = undone(shell, second)
     assert refused.code == 1 and "moved again since" in " ".join(refused.err.split())
     assert undone(shell, first)[1] == {0: [1, 2]}
+
+
+# -- after a checkpoint of the ledger
+
+
+class TwoHoursLater(datetime):
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime.now(tz) + timedelta(hours=2)
+
+
+def let_two_hours_pass(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a time in between."""
+    monkeypatch.setattr(installation, "datetime", TwoHoursLater)
+    return (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+
+
+def run_ids(shell: CommandLine) -> list[str]:
+    """Return the ids of the runs, oldest first."""
+    return [run["run_id"] for run in json.loads(shell.type("status", "--json").out)][::-1]
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_undo_is_refused_where_the_rows_of_a_later_run_may_be_deleted(
+    shell: CommandLine,
+    kafka: SimulatedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    has_checkpoint: bool,
+) -> None:
+    """Somebody has moved the partition back meanwhile to where the first run had left it."""
+    first = executed(shell, imported(shell, "a", {0: (3, 2)}))
+    executed(shell, imported(shell, "b", {0: (3, 4)}))
+    move_by_hand(kafka, FIRST, 3, 2)
+    between = let_two_hours_pass(monkeypatch)
+    with shell._environment(), open_installation() as opened:
+        # A copy of the first run notes a call that came late; the watch settles that run once more.
+        opened.ledger.journal(run_ids(shell)[0]).note_late_call("config change")
+    watched = shell.type("watch", "--cluster", "demo")
+    assert "settled run" in watched.out, watched.out + watched.err
+    if has_checkpoint:
+        typed = shell.type("ledger", "checkpoint", "--cluster", "demo", "--before", between)
+        assert typed.code == 0, typed.out + typed.err
+    typed, back = undone(shell, first)
+    assert (typed.code, back) == (1, {})
+    why = "Make a new plan instead" if has_checkpoint else "moved again since"
+    assert why in " ".join(typed.err.split())
+
+
+def test_undo_of_a_run_whose_rows_are_deleted_says_so_also_where_somebody_has_answered_since(
+    shell: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = executed(shell, imported(shell, "a", {0: (3, 2)}))
+    between = let_two_hours_pass(monkeypatch)
+    typed = shell.type("ledger", "checkpoint", "--cluster", "demo", "--before", between)
+    assert typed.code == 0, typed.out + typed.err
+    with shell._environment(), open_installation() as opened:
+        (run,) = opened.ledger.runs()
+        answer = {"decision": Decision.GRANTED, "by": Person("bob"), "reason": "x", "rate": "1MB"}
+        with pytest.raises(CounterpoiseError):
+            controls.record_decision(opened, run.run_id, run.fingerprint, **answer)
+        (event,) = opened.ledger.journal(run.run_id).events()
+    assert event.kind == "answer refused"
+    typed, _ = undone(shell, path)
+    assert typed.code == 1 and "checkpoint of the ledger" in " ".join(typed.err.split())

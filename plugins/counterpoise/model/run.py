@@ -6,7 +6,7 @@ At most one run per cluster waits, and at most one is under way; a newer plan su
 nobody has started.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -227,6 +227,11 @@ class Event:
     at: datetime
     kind: str
     text: str
+
+
+def has_all_events(events: Sequence[Event]) -> bool:
+    """Return whether no checkpoint of the ledger has deleted events of a run: the oldest go first."""
+    return bool(events) and events[0].kind == RunState.PROPOSED
 
 
 def why_requested(events: Iterable[Event]) -> str:

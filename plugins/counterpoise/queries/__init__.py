@@ -19,7 +19,13 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action, ClusterPolicy
 from counterpoise.model.report import BrokerLoad
-from counterpoise.model.run import LOOKED_AFTER_STATES, UNDER_WAY_STATES, Run, TouchedKey
+from counterpoise.model.run import (
+    LOOKED_AFTER_STATES,
+    UNDER_WAY_STATES,
+    Run,
+    TouchedKey,
+    has_all_events,
+)
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.settings import Settings, read_settings
 
@@ -56,8 +62,8 @@ def run_status(installation: Installation, run_id: str) -> RunStatus:
     run_progress = journal.run_progress()
     moves_done = sum(submission.done_at is not None for submission in submissions)
     moves_submitted = len(submissions)
-    is_forgotten = not submissions and not journal.events()  # by a checkpoint of the ledger
-    if is_forgotten and run_progress is not None:
+    may_be_deleted = not submissions and not has_all_events(journal.events())
+    if may_be_deleted and run_progress is not None:
         moves_done = moves_submitted = run_progress.progress.moves_done
     approvals = installation.ledger.approvals_of(run_id)
     return RunStatus(

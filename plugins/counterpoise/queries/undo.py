@@ -25,8 +25,7 @@ def why_not_undo(installation: Installation, details: RunDetails) -> str:
         return f"the store does not have the plan of run {run.run_id} any more"
     moved, later = ledger.journal(run.run_id).submissions(), ledger.moved_after(run)
     try:
-        is_forgotten = not details.events
-        check_undoable(run, details.plan, moved, later, is_forgotten=is_forgotten, rebase=False)
+        check_undoable(run, details.plan, moved, later, details.events, rebase=False)
         _check_undo_can_be_approved(settings_of_pages(installation), details, moved)
     except RefusedError as error:
         return str(error)
