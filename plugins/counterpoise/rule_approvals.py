@@ -9,7 +9,7 @@ believed of an earlier check: a rule has to be in the settings, and to hold, eac
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from counterpoise.approval import find_rule, why_rule_does_not_hold
@@ -19,14 +19,13 @@ from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import find_active_requests
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import ApprovalRule
+from counterpoise.model.policy import RULE_APPROVALS_COUNT_FOR, ApprovalRule
 from counterpoise.model.run import Event, Run, RunState
 
 # The events of a plan that nothing speaks against, and of one that must not run; the last counts.
 VALIDATED: Final = "validated"
 NOT_VALIDATED: Final = "not validated"
 MUST_NOT_RUN: Final = "must not run"  # follows NOT_VALIDATED, and says why
-_DAY: Final = timedelta(days=1)
 
 
 def validated_at(run: Run, events: Sequence[Event]) -> datetime | None:
@@ -155,7 +154,7 @@ def _check_sizes(installation: Installation, plan: RebalancePlan) -> None:
 def _copied_within_a_day(installation: Installation, run: Run, rule: ApprovalRule) -> int:
     """Return the bytes of the other plans that a rule has approved within 24 h."""
     ledger = installation.ledger
-    since = installation.clock() - _DAY
+    since = installation.clock() - RULE_APPROVALS_COUNT_FOR
     account = Person.of_rule(rule.name).account
     run_ids = {
         approval.run_id

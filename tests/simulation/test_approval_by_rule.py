@@ -282,18 +282,30 @@ def test_a_rule_starts_a_run_once(ruled: Installation, run: PlannedRun) -> None:
     start(ruled, run)
 
 
-def test_plans_cut_into_slices_count_together(
-    under: Callable[[str], Installation],
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_plans_cut_into_slices_count_together_also_after_a_checkpoint(
+    under: Callable[[str], Installation], *, has_checkpoint: bool
 ) -> None:
-    ruled = under(f"by_rule: [{RULE.replace('1GB', '200MB')}]")
+    ruled = under(f"expires_after: 1h, by_rule: [{RULE.replace('1GB', '200MB')}]")
     run = planned(ruled)
     approve_by_rule(ruled, run)
     start(ruled, run)
     for state in (RunState.SETTLING, RunState.DONE):
         change_state(ruled.ledger, run["run_id"], state)
+    let_pass(ruled, timedelta(hours=23), has_checkpoint=has_checkpoint)
     again = planned(ruled)
     assert again["run_id"] != run["run_id"]
     check_people_decide(ruled, again, "approves up to 200")
+    let_pass(ruled, timedelta(hours=2), has_checkpoint=has_checkpoint)
+    assert pipeline.rule_that_approves(ruled, TASK) == SMALL, "a day later it may again"
+
+
+def let_pass(installation: Installation, time: timedelta, *, has_checkpoint: bool) -> None:
+    clock = installation.clock
+    installation.clock = lambda: clock() + time
+    if has_checkpoint:
+        now = installation.clock()
+        installation.ledger.chain().let_go("demo", before=now - timedelta(minutes=1), now=now)
 
 
 def test_a_plan_whose_sizes_nobody_knows_is_for_people(

@@ -3,9 +3,10 @@
     gone = list(old_links(connection, "demo", before, now))
     delete_old_rows(connection, "demo", gone)
 
-An entry still counts where it is of an open run, an approval or a freeze that has not ended, or a
-pause of a run that has halted: executed again, it would submit what somebody wanted to wait. The
-rate of such a run does not count: executing it takes another approval, which has one of its own.
+An entry still counts where it is of an open run, an approval or a freeze that has not ended, an
+approval by a rule of the policy within the last day (against what it may approve), or a pause of a
+run that has halted: executed again, it would submit what somebody wanted to wait. The rate of such
+a run does not count: executing it takes another approval, which has one of its own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from counterpoise.ledger import links
 from counterpoise.ledger.links import CHAINED_TABLES, ChainedRow, Link, time_text
 from counterpoise.ledger.rows import read_request
 from counterpoise.ledger.schema import (
+    approvals,
     chain,
     elections,
     events,
@@ -28,6 +30,8 @@ from counterpoise.ledger.schema import (
     touched_keys,
 )
 from counterpoise.model.control import Control, ControlRequest, find_active_requests
+from counterpoise.model.person import Person
+from counterpoise.model.policy import RULE_APPROVALS_COUNT_FOR
 from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES, RunState
 
 _ABOUT_FREEZES: Final = (Control.FREEZE, Control.UNFREEZE)
@@ -50,7 +54,7 @@ def old_links(
             return
         if row and row.document.get("run_id") in open_runs:
             return
-        if row and (_is_usable_approval(row, now) or _is_in_force(row, in_force)):
+        if row and (_does_approval_count(row, now) or _is_in_force(row, in_force)):
             return
         yield link
 
@@ -77,8 +81,17 @@ def _is_in_force(row: ChainedRow, in_force: frozenset[int]) -> bool:
     return row.table == requests.name and row.row_id in in_force
 
 
-def _is_usable_approval(row: ChainedRow, now: datetime) -> bool:
-    return str(row.document.get("expires_at") or "") > time_text(now)
+def _does_approval_count(row: ChainedRow, now: datetime) -> bool:
+    """Return whether it has not expired, or a rule of the policy gave it so lately that it counts
+    against what the rule may approve.
+    """
+    if row.table != approvals.name:
+        return False
+    if str(row.document.get("expires_at") or "") > time_text(now):
+        return True
+    account = row.document.get("account")
+    approver = Person.from_ledger(str(row.document["by"]), account and str(account))
+    return approver.is_rule and row.at >= time_text(now - RULE_APPROVALS_COUNT_FOR)
 
 
 def delete_old_rows(connection: sa.Connection, cluster: str, gone: Sequence[Link]) -> None:

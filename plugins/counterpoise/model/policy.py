@@ -184,6 +184,10 @@ class AccessPolicy:
     operate: Annotated[tuple[str, ...], Written.PEOPLE] = ()
 
 
+# What a rule has approved counts against its `copies_at_most` for so long.
+RULE_APPROVALS_COUNT_FOR: Final = timedelta(days=1)
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalRule:
     """Plans that no person has to approve: all that the rule says holds for them.

@@ -230,7 +230,7 @@ class Event:
 
 
 def has_all_events(events: Sequence[Event]) -> bool:
-    """Return whether no checkpoint of the ledger has deleted events of a run: the oldest go first."""
+    """Return whether no checkpoint has deleted events of a run; it deletes the oldest first."""
     return bool(events) and events[0].kind == RunState.PROPOSED
 
 
