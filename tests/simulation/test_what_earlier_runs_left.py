@@ -12,6 +12,7 @@ from counterpoise import controls, pipeline
 from counterpoise.errors import (
     HaltedError,
     NotApprovedError,
+    RefusedError,
     StalePlanError,
     UnknownOutcomeError,
 )
@@ -521,6 +522,25 @@ def test_a_restore_that_is_refused_each_time_is_recorded_once(
         assert journal.events() == recorded
     pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
+
+
+def test_a_run_that_is_refused_has_restored_what_earlier_runs_left_and_changed_nothing_else(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    """As the watch does, also while the cluster is frozen."""
+    run = halted_while_moving(installation, kafka)
+    journal, rate = rate_of_a_dead_call(installation, run)
+    change_late(kafka, [rate], ConfigOperation.SET)
+    assert journal.pending_restores() and own_configs(kafka)
+    newer = approved(installation)
+    controls.freeze(installation, "demo", by=Person("alice"), why="month end", until="2h")
+    calls = len(kafka.calls)
+    with pytest.raises(RefusedError, match="is frozen"):
+        pipeline.open_run(installation, *run_of(newer))
+    assert installation.ledger.run(newer["run_id"]).state is RunState.APPROVED
+    assert own_configs(kafka) == {}
+    changed = {c.name for c in kafka.calls[calls:]} & {"alter_configs", "alter_reassignments"}
+    assert changed == {"alter_configs"}
 
 
 def test_no_run_starts_while_a_restore_of_a_topic_may_still_come(

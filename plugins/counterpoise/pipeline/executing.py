@@ -70,7 +70,8 @@ def opened_run(
 
     `seen` is the run as the caller has judged it; one that has ended since is not started. Before
     anything has moved, the plan has to keep the rules, still. Raises NotApprovedError,
-    StalePlanError, RunConflictError, RefusedError; nothing has changed then.
+    StalePlanError, RunConflictError, RefusedError; nothing has changed then, but that config keys
+    which earlier runs left may be restored.
     """
     run, plan = installation.run_and_plan(run_id, fingerprint)
     if run.state is RunState.SUPERSEDED:
