@@ -90,7 +90,7 @@ def _does_approval_count(row: ChainedRow, now: datetime) -> bool:
     if str(row.document.get("expires_at") or "") > time_text(now):
         return True
     account = row.document.get("account")
-    approver = Person.from_ledger(str(row.document["by"]), account and str(account))
+    approver = Person.from_ledger(str(row.document["by"]), str(account) if account else None)
     return approver.is_rule and row.at >= time_text(now - RULE_APPROVALS_COUNT_FOR)
 
 
