@@ -71,8 +71,9 @@ def _not_from_here(run_id: str, state: str | None, to: RunState) -> str:
 def opening_time(connection: sa.Connection, cluster: str, now: datetime) -> datetime:
     """Return when a new run of a cluster is opened: now, and after all that it has.
 
-    Which of two runs came later goes by that time, and the clock of who proposed the earlier one
-    may be ahead. One that is ahead by more than a day would keep all later runs from their time.
+    Which of two runs is the newer one goes by that time, and the clock of who proposed the earlier
+    one may be ahead. One that is ahead by more than a day would keep all later runs from their
+    time.
     """
     newest = connection.scalar(
         sa.select(sa.func.max(runs.c.opened_at)).where(
