@@ -26,7 +26,7 @@ from counterpoise.cli.common import (
 from counterpoise.cli.following import Display
 from counterpoise.cli.output_files import add_output_argument, path_argument, write_text
 from counterpoise.cli.repeating import repeat
-from counterpoise.errors import CounterpoiseError, RefusedError
+from counterpoise.errors import CounterpoiseError, RefusedError, RunConflictError
 from counterpoise.installation import Installation, open_address, open_installation
 from counterpoise.model.kafka import CORDONED_LOG_DIRS
 from counterpoise.model.plan_view import PlanView
@@ -135,14 +135,25 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _settle_to_the_end(installation: Installation, run: Run, console: Console) -> None:
+    """Settle the execution that the run is in now. Raises RunConflictError where somebody executes
+    it again meanwhile.
+    """
+    may_halt = pipeline.in_present_execution(installation, run.run_id)
     with Display(console) as display:
 
         def step() -> float | None:
-            wait_seconds = pipeline.settle_step(installation, run.run_id, display.log)
+            wait_seconds = pipeline.settle_step(
+                installation, run.run_id, display.log, may_halt=may_halt
+            )
             display.show(*queries.run_progress_of(installation, run.run_id))
             return wait_seconds
 
         repeat(step, display.log)
+    if queries.run_status(installation, run.run_id).run.state is RunState.RUNNING:
+        raise RunConflictError(
+            f"run {run.run_id} has ended, and was executed again meanwhile: it goes on. Type "
+            "`counterpoise settle` again if it should end"
+        )
 
 
 def _add_stop(commands: Commands) -> None:

@@ -46,6 +46,7 @@ from counterpoise.execution.waits_for_cluster import (
 from counterpoise.model.calendar import opens_at
 from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import Link, RunProgress
 from counterpoise.model.words import join_names, list_brokers, pluralize, verb
@@ -257,6 +258,21 @@ def stall_text(link: Link, run_progress: RunProgress) -> str:
         f"broker {link.broker_id} has made no progress {direction} "
         f"{pluralize(link.moves, 'partition')} for {stalled_for} "
         f"({format_rate(link.bytes_per_second)} now)"
+    )
+
+
+def new_stalls_text(
+    previous: RunProgress, run_progress: RunProgress, limits: MovementPolicy
+) -> str:
+    """Return the links that stall since this observation, and what to do; "" for none."""
+    known = {link.name for link in stalled_links(previous, limits)}
+    stalled = stalled_links(run_progress, limits)
+    new = [stall_text(link, run_progress) for link in stalled if link.name not in known]
+    if not new:
+        return ""
+    return (
+        f"{join_names(new)}: check network and disk there, or raise the throttle "
+        "with `counterpoise rate`"
     )
 
 
