@@ -1,6 +1,6 @@
 """Carries out the commands of a run: each becomes one change of the cluster, recorded beforehand.
 
-    wait_seconds = CommandExecutor(admin, journal, plan, throttles, log).apply(
+    wait_seconds = CommandExecutor(admin, ledger, run_id, plan, throttles, log).apply(
         command, observation, rate_bytes_per_second, step
     )
 
@@ -44,7 +44,7 @@ from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
-    from counterpoise.ledger import Journal, Step
+    from counterpoise.ledger import Ledger, Step
 
 OBSERVE_AGAIN_SECONDS: Final = 2.0  # while partitions move
 # While the last partitions move: short enough for Airflow's operator to stay in its worker.
@@ -65,13 +65,16 @@ class CommandExecutor:
     def __init__(
         self,
         admin: ClusterAdmin,
-        journal: "Journal",
+        ledger: "Ledger",
+        run_id: str,
         plan: RebalancePlan,
         throttles: WantedThrottles,
         log: Callable[[str], None],
     ) -> None:
         """Prepare for one run; `throttles` are all that it may ever set."""
-        self._admin, self._journal, self._log = admin, journal, log
+        self._admin, self._ledger, self._log = admin, ledger, log
+        self._journal = journal = ledger.journal(run_id)
+        self._cluster = plan.cluster
         self._planned_lists = throttles.lists
         # Lifts the cluster's guard over the number of replicas (KIP-860).
         self._may_resize = plan.goal is Goal.REPLICATION_FACTOR
@@ -260,6 +263,9 @@ class CommandExecutor:
 
     def _cancel_late(self, reassignments: Mapping[TopicPartition, str], step: "Step") -> float:
         """Cancel what earlier runs left; after this run the watch settles them once more."""
+        reassignments = self._still_late(reassignments)
+        if not reassignments:
+            return READ_BACK_SECONDS
         partitions_by_run = grouped((run_id, tp) for tp, run_id in reassignments.items())
         with step.together(is_current=True):
             for run_id, partitions in partitions_by_run.items():
@@ -281,6 +287,20 @@ class CommandExecutor:
                 step.of_run(run_id).late_call_cancelled(accepted.intersection(partitions))
         _raise_if_refused("reassignment", results, harmless=_OVERTAKEN)
         return OBSERVE_AGAIN_SECONDS
+
+    def _still_late(
+        self, reassignments: Mapping[TopicPartition, str]
+    ) -> Mapping[TopicPartition, str]:
+        """Return those that still go where their run wanted it: somebody else may have ended some
+        of the others meanwhile, and begun their own.
+        """
+        present = self._admin.list_reassignments()
+        targets = {tp: present[tp].target for tp in reassignments if tp in present}
+        late = self._ledger.submitted_by_ended_runs(self._cluster, targets)
+        still_late = {tp: run for tp, run in reassignments.items() if late.get(tp) == run}
+        if changed := len(reassignments) - len(still_late):
+            self._log(f"{pluralize(changed, 'partition')} changed meanwhile: observing again")
+        return still_late
 
     def _elect(self, moves: tuple[Move, ...], step: "Step") -> None:
         partitions = [move.topic_partition for move in moves]

@@ -91,7 +91,7 @@ class Driver:
         self._scope = ObservationScope(
             options.run_id, plan, throttles.resources, options.disk_limit_percent
         )
-        self._executor = CommandExecutor(admin, self._journal, plan, throttles, log)
+        self._executor = CommandExecutor(admin, ledger, options.run_id, plan, throttles, log)
         self._execution = options.execution or self._journal.execution()
 
     def open(self, seen: Run | None = None) -> None:
@@ -377,7 +377,8 @@ class Driver:
         restored = [touched for touched in unrestored if touched not in pending_restores]
         pending = self._journal.pending_restores()
         was_done = self._executor.was_done_last()
-        reason_of_halt = self._run().reason
+        cancel = observation.active_requests.cancelled  # the executor may have died before it
+        reason_of_halt = self._run().reason or (str(cancel) if cancel else "")
         state, reason = end_state(
             self._plan, observation, reason_of_halt, finish, was_done=was_done
         )
@@ -393,5 +394,5 @@ class Driver:
             if late_calls:
                 step.settled_late_calls(late_calls[-1].call_id)
             # A cancel that came while it settled is done with it.
-            step.change_state(state, reason, done=observation.active_requests.cancelled)
+            step.change_state(state, reason, done=cancel)
         return None
