@@ -306,6 +306,7 @@ class Driver:
             step.outcomes_known(known)
         if read_back := keys_in_force(observation):
             step.read_back(read_back)
+        self._executor.record_lifted(observation, step)
         if unknown := unreadable_text(observation):
             self._executor.record_once("not readable", unknown, step)
 

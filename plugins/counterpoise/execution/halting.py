@@ -12,6 +12,7 @@ and the policy says for how long that may be.
 from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 
+from counterpoise.execution.cancelled_moves import cancelled_again
 from counterpoise.execution.commands import Finish, Halt
 from counterpoise.execution.conditions import (
     dead_brokers,
@@ -171,6 +172,12 @@ def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
         return Halt(
             f"somebody else moved {pluralize(len(drifted), 'partition')} of the plan: "
             f"{join_names(_names(drifted))}; make a new plan"
+        )
+    if again := cancelled_again(inputs.run_progress):
+        return Halt(
+            f"somebody else cancelled {join_names(again)} again, after it had been sent a second "
+            "time (`kafka-reassign-partitions.sh --cancel`, say, or an emergency stop); find out "
+            f"who, and stop that, then {EXECUTE_AGAIN}, or leave it as it is"
         )
     if inputs.run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
         return Halt(

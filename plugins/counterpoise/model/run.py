@@ -64,6 +64,10 @@ CHANGED_BY_SOMEBODY_ELSE: Final = "changed by somebody else; left as it is"
 # The outcome, until it is read back, of a key whose restoring change was answered.
 TAKEN_BACK: Final = "restored, not read back yet"
 
+# Outcomes, until the run ends, of what cordons log dirs.
+CORDONED_AGAIN: Final = "set again once: somebody else had lifted the cordon"
+CORDON_LEFT: Final = "lifted again by somebody else; left as it is"
+
 # How long a step lock lasts; longer than any one call to the cluster may take.
 STEP_LOCK_SECONDS: Final = 30
 
