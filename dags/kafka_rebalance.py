@@ -20,7 +20,12 @@ from counterpoise.orchestration.fresh_snapshot import FreshSnapshot
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import CLUSTER, PLAN, REPORT, RUN, with_links
 from counterpoise.orchestration.pools import pool_for
-from counterpoise.orchestration.stepping import StepUntilDone, execute_step, settle_step
+from counterpoise.orchestration.stepping import (
+    StepUntilDone,
+    begin_settling,
+    execute_step,
+    settle_step,
+)
 
 WORK = ("plan", "validate", "approve", "approve_second", "open_run", "execute", "verify")
 ENDS = ("settle", "report")
@@ -96,7 +101,7 @@ def kafka_rebalance() -> None:
 
     opened = open_run()
     execute = StepUntilDone(task_id="execute", step=execute_step, **STEP_RETRIES)
-    settle = StepUntilDone(task_id="settle", step=settle_step, **STEP_RETRIES)
+    settle = StepUntilDone(task_id="settle", step=settle_step, begin=begin_settling, **STEP_RETRIES)
     settle.as_teardown(setups=opened)
     approve = RecordedApproval(task_id="approve", retries=0)
     second = RecordedApproval(task_id="approve_second", is_second=True, retries=0)

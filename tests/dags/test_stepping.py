@@ -16,7 +16,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from counterpoise.orchestration.stepping import StepUntilDone
+from counterpoise.orchestration.stepping import StepUntilDone, begin_settling, settle_step
 from tests.support.decisions import grant
 from tests.support.runs import change_state
 
@@ -129,3 +129,28 @@ def test_progress_is_logged_once_a_minute_and_when_what_is_waited_for_changes(
     progress_lines = [line for line in lines if " % of " in line or " %: " in line]
     assert 3 <= len(progress_lines) <= 5, lines
     assert len(set(lines)) == len(lines), "no line is written twice"
+
+
+@pytest.mark.parametrize(("event", "begins"), [(None, 1), (FIRED, 0)], ids=["started", "deferred"])
+def test_a_task_begins_once_for_each_try(
+    run: pipeline.PlannedRun, installation: Installation, event: str | None, begins: int
+) -> None:
+    begun: list[str] = []
+    pipeline.adopt_run(installation, run["run_id"], "kafka_rebalance", "manual__1")
+    operator = StepUntilDone(
+        task_id="settle",
+        step=lambda *_: None,
+        begin=lambda _installation, run: begun.append(run["run_id"]),
+    )
+    operator.execute({"ti": Task("manual__1", {})}, event)
+    assert begun == [run["run_id"]] * begins
+
+
+def test_the_task_settle_halts_no_execution_that_began_after_it(
+    run: pipeline.PlannedRun, installation: Installation
+) -> None:
+    begin_settling(installation, run)
+    for state in (RunState.SETTLING, RunState.HALTED, RunState.RUNNING):
+        change_state(installation.ledger, run["run_id"], state)
+    assert settle_step(installation, run, print) is None
+    assert installation.ledger.run(run["run_id"]).state is RunState.RUNNING

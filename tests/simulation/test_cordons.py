@@ -86,6 +86,50 @@ def test_what_somebody_sets_meanwhile_stays(run: SimulatedRun) -> None:
     assert cordoned(run)[1] == "/data/1"
 
 
+def lift_cordon(run: SimulatedRun) -> None:
+    change = ConfigChange(at_broker(1), CORDONED_LOG_DIRS, ConfigOperation.DELETE, "")
+    assert run.cluster.configs.alter(at_broker(1), [change]) == ""
+
+
+def take_steps(run: SimulatedRun, steps: int) -> None:
+    for _ in range(steps):
+        run.cluster.advance(run.driver().step() or 0)
+
+
+def texts_of_gaps(run: SimulatedRun) -> list[str]:
+    events = run.ledger.journal(run.run_id).events()
+    return [event.text for event in events if event.kind == "cordon gap"]
+
+
+def test_a_cordon_that_somebody_lifts_is_set_again_once_and_then_stays_lifted(
+    run: SimulatedRun,
+) -> None:
+    run = one_at_a_time(run)
+    run.until_moving(run.driver())
+    lift_cordon(run)
+    take_steps(run, 2)
+    assert cordoned(run)[1] == "*"
+    (once,) = texts_of_gaps(run)
+    assert once.startswith("somebody else lifted the cordon of broker 1; it is set again once")
+    lift_cordon(run)
+    take_steps(run, 3)
+    assert cordoned(run)[1] is None
+    assert len(texts_of_gaps(run)) == 2
+    assert "again: it stays lifted" in texts_of_gaps(run)[1]
+    assert "throttle gap" not in run.event_kinds()
+
+
+def test_a_cordon_that_is_left_to_somebody_stays_as_they_set_it_then(run: SimulatedRun) -> None:
+    run = one_at_a_time(run)
+    run.until_moving(run.driver())
+    for _ in range(2):
+        lift_cordon(run)
+        take_steps(run, 2)
+    set_cordon(run, "*")
+    assert run.go() is RunState.DONE
+    assert own_configs(run.cluster) == {at_broker(1): {CORDONED_LOG_DIRS: "*"}}
+
+
 def one_at_a_time(run: SimulatedRun, **limits: Any) -> SimulatedRun:
     return replace(run, limits=MovementPolicy(max_moves_in_flight=1, **limits))
 

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from counterpoise.errors import ClusterError
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import RATE_KEYS
 from counterpoise.model.run import RunState
 from counterpoise.pipeline.emergency_stop import Stopped, stop_from_plan
 from tests.simulation.test_cordons import cordoned, draining, set_cordon
+from tests.simulation.test_whose_moves import FIRST, a_run, half_submitted
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, own_configs
 
@@ -69,3 +72,39 @@ def test_a_stop_leaves_the_cordon_to_the_ledger_which_knows_what_was_cordoned_be
     assert cordoned(run)[1] == "*"
     assert run.end(run.driver()) is RunState.HALTED
     assert cordoned(run)[1] == "/data/1"
+
+
+def test_a_stop_leaves_the_order_that_somebody_gave_a_partition_which_never_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, ours, theirs = half_submitted(tmp_path)
+    run.cluster.alter_reassignments({theirs: (3, 2, 1)})
+    stopped = stop(run, monkeypatch)
+    assert own_configs(run.cluster) == {}
+    assert run.cluster.partitions[theirs].replicas == (3, 2, 1)
+    assert run.cluster.partitions[ours].replicas == (1, 2, 3)
+    assert stopped.orders_before == {theirs: (1, 2, 3)}
+
+
+def test_a_stop_that_is_tried_again_restores_the_order_of_what_it_cancelled_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = a_run(tmp_path, FIRST)
+    run.until_moving(run.driver())
+    first, cancelled = FIRST.topic_partition, set[TopicPartition]()
+    monkeypatch.setattr("counterpoise.pipeline.emergency_stop.now_utc", run.clock)
+
+    def fail(_seconds: float) -> None:
+        raise ClusterError("the controller does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", fail)
+        with pytest.raises(ClusterError):
+            stop_from_plan(run.cluster, run.plan, run.log.append, cancelled=cancelled)
+    assert cancelled == {first}
+    run.cluster.advance(5)
+    run.cluster.partitions[first].replicas = (3, 1, 2)  # as some cancels leave it
+    monkeypatch.setattr(time, "sleep", run.cluster.advance)
+    stopped = stop_from_plan(run.cluster, run.plan, run.log.append, cancelled=cancelled)
+    assert run.cluster.partitions[first].replicas == (1, 2, 3)
+    assert stopped.orders_before == {}

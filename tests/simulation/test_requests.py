@@ -149,6 +149,15 @@ def test_a_daily_rate_lowers_what_was_approved_and_only_while_it_is_in_force(
     assert own_configs(run.cluster) == {}
 
 
+def test_a_cancel_that_a_settle_carries_out_is_why_the_run_ended(tmp_path: Path) -> None:
+    """The process that executed it was killed before it saw the cancel."""
+    run = SimulatedRun.make(tmp_path)
+    run.until_moving(run.driver())
+    run.ask(Control.CANCEL, why="wrong broker")
+    assert run.end(run.driver()) is RunState.HALTED
+    assert run.run.reason.startswith("cancel by bob: wrong broker; ")
+
+
 def test_a_cancel_that_comes_while_a_run_settles_does_not_halt_the_next_execution(
     tmp_path: Path,
 ) -> None:

@@ -435,3 +435,22 @@ def test_of_two_late_calls_both_are_cancelled(tmp_path: Path) -> None:
     beside_lost_calls(run, 3, 2)
     come_late(run)
     come_late(run)
+
+
+def test_a_late_move_that_somebody_has_replaced_right_before_its_cancel_is_theirs(
+    tmp_path: Path,
+) -> None:
+    run = replaced_by_a_late_move(tmp_path)
+    first, theirs = FIRST.topic_partition, (3, 2, 4)
+
+    def replace_it() -> None:
+        run.cluster.alter_reassignments({first: (1, 2, 3)})
+        run.cluster.alter_reassignments({first: None})
+        run.cluster.alter_reassignments({first: theirs})
+
+    stopped_after_observing(run.driver(), replace_it).step()
+    assert run.cluster.list_reassignments()[first].target == theirs
+    assert run.log[-1] == "1 partition changed meanwhile: observing again"
+    with pytest.raises(HaltedError, match="somebody else is reassigning 1 partition"):
+        run.driver().step()
+    assert run.cluster.list_reassignments()[first].target == theirs

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -26,8 +26,9 @@ from counterpoise.cli.common import (
 from counterpoise.cli.following import Display
 from counterpoise.cli.output_files import add_output_argument, path_argument, write_text
 from counterpoise.cli.repeating import repeat
-from counterpoise.errors import CounterpoiseError, RefusedError
+from counterpoise.errors import CounterpoiseError, RefusedError, RunConflictError
 from counterpoise.installation import Installation, open_address, open_installation
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CORDONED_LOG_DIRS
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action
@@ -135,14 +136,25 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _settle_to_the_end(installation: Installation, run: Run, console: Console) -> None:
+    """Settle the execution that the run is in now. Raises RunConflictError where somebody executes
+    it again meanwhile.
+    """
+    may_halt = pipeline.in_present_execution(installation, run.run_id)
     with Display(console) as display:
 
         def step() -> float | None:
-            wait_seconds = pipeline.settle_step(installation, run.run_id, display.log)
+            wait_seconds = pipeline.settle_step(
+                installation, run.run_id, display.log, may_halt=may_halt
+            )
             display.show(*queries.run_progress_of(installation, run.run_id))
             return wait_seconds
 
         repeat(step, display.log)
+    if queries.run_status(installation, run.run_id).run.state is RunState.RUNNING:
+        raise RunConflictError(
+            f"run {run.run_id} has ended, and was executed again meanwhile: it goes on. Type "
+            "`counterpoise settle` again if it should end"
+        )
 
 
 def _add_stop(commands: Commands) -> None:
@@ -173,6 +185,7 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
     else:
         installation, name = installation_for(arguments, plan)
     stopped: Stopped | None = None
+    cancelled: set[TopicPartition] = set()
 
     people = console_for_people(arguments, console)
 
@@ -184,7 +197,7 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
 
         def stop() -> None:
             nonlocal stopped
-            stopped = pipeline.stop_from_plan(admin, plan, log, provider)
+            stopped = pipeline.stop_from_plan(admin, plan, log, provider, cancelled)
 
         repeat(stop, log)
     assert stopped is not None
@@ -195,6 +208,8 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
         f"{_in_flight_text(stopped)}; {len(keys) - len(pending)} of {len(keys)} config keys hold "
         "nothing of the plan any more"
     )
+    if orders := stopped.orders_before:
+        log(_orders_text(orders))
     if cordoned := stopped.cordoned_broker_ids:
         log(_cordoned_text(cordoned))
     if arguments.json:
@@ -202,6 +217,7 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
             "cluster": name,
             "keys": [_key_summary(key) for key in keys],
             "in_flight": [str(move.topic_partition) for move in stopped.in_flight],
+            "orders_before": {str(tp): list(order) for tp, order in orders.items()},
             "cordoned_broker_ids": cordoned,
         }
         print_json(value)
@@ -216,6 +232,17 @@ def _in_flight_text(stopped: "Stopped") -> str:
     return (
         f"{are} still in flight, throttled as before: {names}; the cluster refused to cancel that. "
         "Correct the cause that is named above, then run the same command again"
+    )
+
+
+def _orders_text(orders: Mapping[TopicPartition, tuple[int, ...]]) -> str:
+    names = join_names([f"{tp} [{', '.join(map(str, order))}]" for tp, order in orders.items()])
+    have = pluralize(len(orders), "partition has its", "partitions have their")
+    return (
+        f"{have} replicas in another order than before, which was {names}: this stop has not "
+        "cancelled that, so it leaves the order as it is. If a cancel left it, `counterpoise "
+        "settle PLAN` restores it when the ledger is back; without it, "
+        "`kafka-reassign-partitions.sh --execute` with that order, which copies nothing"
     )
 
 

@@ -5,8 +5,9 @@
 the same as going on.
 """
 
-from counterpoise.execution.driver import Driver, ExecutionOptions
+from counterpoise.execution.driver import Driver
 from counterpoise.execution.leftovers import late_moves
+from counterpoise.execution.options import ExecutionOptions
 from counterpoise.execution.throttling.pending_restores import restore_pending
 from counterpoise.execution.throttling.restore import keys_to_restore
 

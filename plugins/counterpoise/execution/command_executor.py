@@ -1,6 +1,6 @@
 """Carries out the commands of a run: each becomes one change of the cluster, recorded beforehand.
 
-    wait_seconds = CommandExecutor(admin, journal, plan, throttles, log).apply(
+    wait_seconds = CommandExecutor(admin, ledger, run_id, plan, throttles, log).apply(
         command, observation, rate_bytes_per_second, step
     )
 
@@ -13,6 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, UnknownOutcomeError
+from counterpoise.execution.changes_by_others import (
+    cordons_set_again,
+    gap_events,
+    lifted_again_event,
+    sent_again_event,
+)
 from counterpoise.execution.commands import (
     Cancel,
     CancelLate,
@@ -32,19 +38,27 @@ from counterpoise.execution.recorded_calls import AnyResults, RecordedCalls, nam
 from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
 from counterpoise.execution.throttling.restore import keys_touched_by
-from counterpoise.execution.throttling.targets import WantedThrottles, default_rate, list_entries
+from counterpoise.execution.throttling.targets import (
+    WantedThrottles,
+    default_rate,
+    is_left_lifted,
+    list_entries,
+)
 from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_answer
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
-from counterpoise.model.kafka import CallResults, ConfigResource
+from counterpoise.model.kafka import (
+    CallResults,
+    ConfigResource,
+)
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.model.run import LateCall, RunState, TouchedKey
+from counterpoise.model.run import CORDON_LEFT, CORDONED_AGAIN, LateCall, RunState, TouchedKey
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
-    from counterpoise.ledger import Journal, Step
+    from counterpoise.ledger import Ledger, Step
 
 OBSERVE_AGAIN_SECONDS: Final = 2.0  # while partitions move
 # While the last partitions move: short enough for Airflow's operator to stay in its worker.
@@ -65,13 +79,16 @@ class CommandExecutor:
     def __init__(
         self,
         admin: ClusterAdmin,
-        journal: "Journal",
+        ledger: "Ledger",
+        run_id: str,
         plan: RebalancePlan,
         throttles: WantedThrottles,
         log: Callable[[str], None],
     ) -> None:
         """Prepare for one run; `throttles` are all that it may ever set."""
-        self._admin, self._journal, self._log = admin, journal, log
+        self._admin, self._ledger, self._log = admin, ledger, log
+        self._journal = journal = ledger.journal(run_id)
+        self._cluster = plan.cluster
         self._planned_lists = throttles.lists
         # Lifts the cluster's guard over the number of replicas (KIP-860).
         self._may_resize = plan.goal is Goal.REPLICATION_FACTOR
@@ -89,8 +106,8 @@ class CommandExecutor:
                 return READ_BACK_SECONDS if command.is_brief else OBSERVE_AGAIN_SECONDS
             case Throttle():
                 return self._throttle(command, observation, rate, step)
-            case Submit(moves):
-                return self._submit(moves, observation, rate, step)
+            case Submit():
+                return self._submit(command, observation, rate, step)
             case Elect(moves, is_last):
                 self._elect(moves, step)
                 return READ_BACK_SECONDS if is_last else ELECTION_PAUSE_SECONDS
@@ -156,16 +173,12 @@ class CommandExecutor:
         )
         taken_back = [*command.taken_back, *command.restored]
         with step.together(is_current=True):
-            if removed := command.removed_by_others:
-                they_are = "it is" if len(removed) == 1 else "they are"
-                step.event(
-                    "throttle gap",
-                    f"somebody else changed {pluralize(len(removed), 'throttle key')} of this run; "
-                    f"{they_are} set again once: find out who does it, or the run halts the next "
-                    "time",
-                )
+            for kind, text in gap_events(command.removed_by_others):
+                self.record_event(kind, text, step)
             if command.changes:
                 step.touching(touched_keys)
+            for touched in cordons_set_again(command, touched_keys, observation.touched_keys):
+                step.restore_later(touched, CORDONED_AGAIN)
             self._record_throttle(command, rate, default_rate(observation.configs), step)
             call = step.sending([*touched_keys, *(touched for touched, _ in taken_back)])
         # Taken back first: a list may have no room for the new entries beside the old ones.
@@ -187,6 +200,15 @@ class CommandExecutor:
         has_to_be_read_back = command.changes or not observation.is_anything_moving
         return READ_BACK_SECONDS if has_to_be_read_back else OBSERVE_AGAIN_SECONDS
 
+    def record_lifted(self, observation: Observation, step: "Step") -> None:
+        """Leave cordons to somebody else who has lifted them again."""
+        configs = observation.configs
+        for touched in observation.touched_keys:
+            if touched.outcome == CORDONED_AGAIN and is_left_lifted(touched, configs):
+                with step.together():
+                    step.restore_later(touched, CORDON_LEFT)
+                    self.record_event(*lifted_again_event(touched), step)
+
     def _record_throttle(
         self, command: Throttle, rate: int, default: int | None, step: "Step"
     ) -> None:
@@ -206,10 +228,8 @@ class CommandExecutor:
         kind = "throttling" if command.changes else "restoring"
         self.record_event(kind, "; ".join(texts), step)
 
-    def _submit(
-        self, moves: tuple[Move, ...], observation: Observation, rate: int, step: "Step"
-    ) -> float:
-        ready = throttled_moves(self._admin, moves, observation, rate)
+    def _submit(self, command: Submit, observation: Observation, rate: int, step: "Step") -> float:
+        ready = throttled_moves(self._admin, command.moves, observation, rate)
         if not ready:
             self._log("nothing is submitted yet: the throttle has not reached every broker")
             return READ_BACK_SECONDS
@@ -217,6 +237,9 @@ class CommandExecutor:
         if len(self._unchanged(ready, observation)) < len(ready):
             return READ_BACK_SECONDS
         targets = {move.topic_partition: observation.next_target(move) for move in ready}
+        if again := [str(m.topic_partition) for m in command.cancelled_by_others if m in ready]:
+            with step.together(is_current=True):
+                self.record_event(*sent_again_event(again), step)
         wait_seconds = self._reassign("moving", _count(ready), targets, step)
         is_copying = any(observation.adding_replicas(move) for move in ready)
         return wait_seconds if is_copying else READ_BACK_SECONDS
@@ -260,6 +283,9 @@ class CommandExecutor:
 
     def _cancel_late(self, reassignments: Mapping[TopicPartition, str], step: "Step") -> float:
         """Cancel what earlier runs left; after this run the watch settles them once more."""
+        reassignments = self._still_late(reassignments)
+        if not reassignments:
+            return READ_BACK_SECONDS
         partitions_by_run = grouped((run_id, tp) for tp, run_id in reassignments.items())
         with step.together(is_current=True):
             for run_id, partitions in partitions_by_run.items():
@@ -281,6 +307,20 @@ class CommandExecutor:
                 step.of_run(run_id).late_call_cancelled(accepted.intersection(partitions))
         _raise_if_refused("reassignment", results, harmless=_OVERTAKEN)
         return OBSERVE_AGAIN_SECONDS
+
+    def _still_late(
+        self, reassignments: Mapping[TopicPartition, str]
+    ) -> Mapping[TopicPartition, str]:
+        """Return those that still go where their run wanted it: somebody else may have ended some
+        of the others meanwhile, and begun their own.
+        """
+        present = self._admin.list_reassignments()
+        targets = {tp: present[tp].target for tp in reassignments if tp in present}
+        late = self._ledger.submitted_by_ended_runs(self._cluster, targets)
+        still_late = {tp: run for tp, run in reassignments.items() if late.get(tp) == run}
+        if changed := len(reassignments) - len(still_late):
+            self._log(f"{pluralize(changed, 'partition')} changed meanwhile: observing again")
+        return still_late
 
     def _elect(self, moves: tuple[Move, ...], step: "Step") -> None:
         partitions = [move.topic_partition for move in moves]

@@ -35,6 +35,8 @@ class Submit:
     """Reassign each partition to its next target replicas."""
 
     moves: tuple[Move, ...]
+    # Those that are sent again, since somebody else cancelled them.
+    cancelled_by_others: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import chain
 
+from counterpoise.execution.cancelled_moves import names_of_cancelled
 from counterpoise.execution.observation import (
     MovesByState,
     MoveState,
@@ -58,6 +59,7 @@ def _names(base: RunProgress, by_state: MovesByState, observation: Observation) 
     yield from _longest_lasting(_leaderless(not_moving, observation), base)
     yield from names_out_of_sync(moving, observation)
     yield from _longest_lasting(names_out_of_sync(not_moving, observation), base)
+    yield from names_of_cancelled(base, by_state, observation)
     leaders = _leaders_out_of_sync(by_state[MoveState.DONE], observation)
     yield from _longest_lasting(leaders, base)
 

@@ -25,6 +25,7 @@ from counterpoise.execution.batching import (
     next_batch,
     ready_moves,
 )
+from counterpoise.execution.cancelled_moves import cancelled_moves, may_only_seem_cancelled
 from counterpoise.execution.commands import (
     Cancel,
     CancelLate,
@@ -128,7 +129,7 @@ def _next_command(inputs: DecisionInputs) -> Command:
     if hold:
         return Wait(hold, moving=len(inputs.moving))
     if batch:
-        return Submit(batch)
+        return Submit(batch, cancelled_moves(inputs.run_progress, batch))
     return _wait_for_moves(inputs) or _next_election(inputs)
 
 
@@ -151,7 +152,7 @@ def _next_batch(inputs: DecisionInputs) -> tuple[Move, ...]:
 
 def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
     """Return the pending moves, without those that a late call could take back, and those that were
-    submitted just now.
+    submitted, or cancelled by somebody else, just now.
 
     Where a move has several reassignments, a late call about an earlier one would do that.
     """
@@ -164,7 +165,8 @@ def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
 
 
 def _may_not_show_yet(inputs: DecisionInputs, move: Move) -> bool:
-    return inputs.observation.may_not_show_yet(move, _SHOWS_WITHIN_SECONDS)
+    is_new = inputs.observation.may_not_show_yet(move, _SHOWS_WITHIN_SECONDS)
+    return is_new or may_only_seem_cancelled(inputs.run_progress, move)
 
 
 def settle_command(inputs: DecisionInputs) -> Command:

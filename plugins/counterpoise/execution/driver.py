@@ -11,7 +11,7 @@ do not have: kill it anywhere, make a new one, and it goes on.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -35,8 +35,12 @@ from counterpoise.execution.decision_inputs import (
     DecisionInputs,
     without_changes,
 )
-from counterpoise.execution.halting import back_off_text, end_state, stall_text, unreadable_text
-from counterpoise.execution.links import stalled_links
+from counterpoise.execution.halting import (
+    back_off_text,
+    end_state,
+    new_stalls_text,
+    unreadable_text,
+)
 from counterpoise.execution.observation import (
     MoveState,
     Observation,
@@ -44,6 +48,7 @@ from counterpoise.execution.observation import (
     partitions_in_order,
 )
 from counterpoise.execution.observe import STALE_READ_SECONDS, ObservationScope, observe
+from counterpoise.execution.options import ExecutionOptions
 from counterpoise.execution.progress_update import ends_soon, update_progress
 from counterpoise.execution.start_checks import check_drift, check_health
 from counterpoise.execution.throttling.pending_restores import mark_restored, why_pending
@@ -55,33 +60,14 @@ from counterpoise.execution.throttling.read_back import (
 from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.execution.waits_for_cluster import UnreportedConfigs
 from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import BalancePolicy, MovementPolicy
-from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
 from counterpoise.model.run import UNDER_WAY_STATES, LateCall, Run, RunState
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.model.words import join_names
 
 if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Ledger, Step
 
 # A busy broker's metadata was seen to be behind for longer than the usual time.
 _STALE_READ_PAUSES = tuple(STALE_READ_SECONDS * factor for factor in (1, 2, 4))
-
-
-@dataclass(frozen=True)
-class ExecutionOptions:
-    """The plan to carry out, and how approval and policy allow it."""
-
-    run_id: str
-    plan: RebalancePlan
-    rate_bytes_per_second: int
-    limits: MovementPolicy
-    disk_limit_percent: int = BalancePolicy().disk_limit_percent
-    fleet_max_moves_in_flight: int | None = None
-    max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL  # that the provider allows
-    max_rate_bytes_per_second: int | None = None  # that a request may set
-    sets_throttles: bool = True  # otherwise it only takes them back
 
 
 class Driver:
@@ -105,20 +91,27 @@ class Driver:
         self._scope = ObservationScope(
             options.run_id, plan, throttles.resources, options.disk_limit_percent
         )
-        self._executor = CommandExecutor(admin, self._journal, plan, throttles, log)
+        self._executor = CommandExecutor(admin, ledger, options.run_id, plan, throttles, log)
+        self._execution = options.execution or self._journal.execution()
 
     def open(self, seen: Run | None = None) -> None:
         """Make the run RUNNING. A run that was opened before goes on.
 
         `seen` is the run as it was when it was checked that it may start. Raises StalePlanError on
         drift, WrongClusterError when another cluster answers, RefusedError when the cluster is in
-        no state to move anything, RunConflictError when the run has ended since it was seen.
-        Nothing has changed then.
+        no state to move anything, RunConflictError when the run has ended since it was seen, or
+        was approved anew since the options were read. Nothing has changed then.
         """
         seen = seen or self._run()
         with self._journal.step() as step:
-            run = self._run()
+            run, execution = self._run(), self._journal.execution()
+            if execution.has_another_yes_than(self._execution):
+                raise RunConflictError(
+                    f"run {run.run_id} was approved anew while this process was about to start it: "
+                    "nothing was changed; execute it again"
+                )
             if run.state in UNDER_WAY_STATES:
+                self._execution = execution
                 return
             if (run.state, run.closed_at) != (seen.state, seen.closed_at):
                 raise RunConflictError(
@@ -131,16 +124,18 @@ class Driver:
             with step.together():
                 step.change_state(RunState.RUNNING)
                 step.update_progress(self._inputs(None, observation).run_progress)
+            self._execution = self._journal.execution()
 
     def step(self) -> float | None:
         """Observe once, and do what follows; return the seconds to wait.
 
         None when everything is moved and elected. Raises HaltedError when the run stops itself; it
-        is SETTLING then.
+        is SETTLING then; RunConflictError when it was executed again since this driver began.
         """
         with self._journal.step() as step:
             if self._run().state is not RunState.RUNNING:
                 return None
+            self._check_execution()
             inputs, command = self._decide(next_command, step)
             if isinstance(command, Finish):
                 return None
@@ -166,14 +161,16 @@ class Driver:
 
         First nothing of ours is in flight any more, then every throttle key is as it was. A run
         that is RUNNING goes on where `may_halt` says so: None as well. Nobody executes it between
-        that judgement and the step.
+        that judgement and the step. Raises RunConflictError as `step` does.
         """
         with self._journal.step() as step:
             run = self._run()
-            if run.state is RunState.RUNNING and may_halt(run):
-                self._begin_to_settle(step)
-            elif run.state is not RunState.SETTLING:
+            is_running = run.state is RunState.RUNNING
+            if run.state not in UNDER_WAY_STATES or (is_running and not may_halt(run)):
                 return None
+            self._check_execution()
+            if is_running:
+                self._begin_to_settle(step)
             if late_calls := self._journal.late_calls():
                 self._executor.reopen_keys(late_calls[-1], step)
             inputs, command = self._decide(settle_command, step)
@@ -189,6 +186,16 @@ class Driver:
                     raise
                 self._log(str(error))  # sent again, for as long as its patience
                 return OBSERVE_AGAIN_SECONDS
+
+    def _check_execution(self) -> None:
+        """Raise RunConflictError where another process has executed the run again: it may do so
+        under another approval, at another rate.
+        """
+        if self._journal.execution().began_after(self._execution):
+            raise RunConflictError(
+                f"run {self._options.run_id} ended and was executed again since this process began "
+                "with it: this one changes nothing any more, and leaves it to the other one"
+            )
 
     def _observe_again(self, error: StepExpiredError) -> float:
         self._log(f"{error}: nothing was sent; observing again")
@@ -299,6 +306,7 @@ class Driver:
             step.outcomes_known(known)
         if read_back := keys_in_force(observation):
             step.read_back(read_back)
+        self._executor.record_lifted(observation, step)
         if unknown := unreadable_text(observation):
             self._executor.record_once("not readable", unknown, step)
 
@@ -326,16 +334,8 @@ class Driver:
             return
         if previous.back_off_level != run_progress.back_off_level:
             self._executor.record_event("brake", back_off_text(previous, run_progress), step)
-        known = {link.name for link in stalled_links(previous, inputs.limits)}
-        stalled = stalled_links(run_progress, inputs.limits)
-        new = [stall_text(link, run_progress) for link in stalled if link.name not in known]
-        if new:
-            self._executor.record_event(
-                "stall",
-                f"{join_names(new)}: check network and disk there, or raise the throttle "
-                "with `counterpoise rate`",
-                step,
-            )
+        if new_stalls := new_stalls_text(previous, run_progress, inputs.limits):
+            self._executor.record_event("stall", new_stalls, step)
 
     # -- acting
 
@@ -378,7 +378,8 @@ class Driver:
         restored = [touched for touched in unrestored if touched not in pending_restores]
         pending = self._journal.pending_restores()
         was_done = self._executor.was_done_last()
-        reason_of_halt = self._run().reason
+        cancel = observation.active_requests.cancelled  # the executor may have died before it
+        reason_of_halt = self._run().reason or (str(cancel) if cancel else "")
         state, reason = end_state(
             self._plan, observation, reason_of_halt, finish, was_done=was_done
         )
@@ -394,5 +395,5 @@ class Driver:
             if late_calls:
                 step.settled_late_calls(late_calls[-1].call_id)
             # A cancel that came while it settled is done with it.
-            step.change_state(state, reason, done=observation.active_requests.cancelled)
+            step.change_state(state, reason, done=cancel)
         return None

@@ -12,6 +12,7 @@ and the policy says for how long that may be.
 from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 
+from counterpoise.execution.cancelled_moves import cancelled_again
 from counterpoise.execution.commands import Finish, Halt
 from counterpoise.execution.conditions import (
     dead_brokers,
@@ -46,6 +47,7 @@ from counterpoise.execution.waits_for_cluster import (
 from counterpoise.model.calendar import opens_at
 from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import Link, RunProgress
 from counterpoise.model.words import join_names, list_brokers, pluralize, verb
@@ -171,6 +173,12 @@ def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
             f"somebody else moved {pluralize(len(drifted), 'partition')} of the plan: "
             f"{join_names(_names(drifted))}; make a new plan"
         )
+    if again := cancelled_again(inputs.run_progress):
+        return Halt(
+            f"somebody else cancelled {join_names(again)} again, after it had been sent a second "
+            "time (`kafka-reassign-partitions.sh --cancel`, say, or an emergency stop); find out "
+            f"who, and stop that, then {EXECUTE_AGAIN}, or leave it as it is"
+        )
     if inputs.run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
         return Halt(
             "somebody else removed our throttle keys again, after they had been set a second time; "
@@ -257,6 +265,21 @@ def stall_text(link: Link, run_progress: RunProgress) -> str:
         f"broker {link.broker_id} has made no progress {direction} "
         f"{pluralize(link.moves, 'partition')} for {stalled_for} "
         f"({format_rate(link.bytes_per_second)} now)"
+    )
+
+
+def new_stalls_text(
+    previous: RunProgress, run_progress: RunProgress, limits: MovementPolicy
+) -> str:
+    """Return the links that stall since this observation, and what to do; "" for none."""
+    known = {link.name for link in stalled_links(previous, limits)}
+    stalled = stalled_links(run_progress, limits)
+    new = [stall_text(link, run_progress) for link in stalled if link.name not in known]
+    if not new:
+        return ""
+    return (
+        f"{join_names(new)}: check network and disk there, or raise the throttle "
+        "with `counterpoise rate`"
     )
 
 

@@ -31,6 +31,7 @@ NO_EFFECT: Final = "changes have no effect"
 NO_CANCEL_EFFECT: Final = "cancels have no effect"  # whatever else goes on meanwhile
 CANCELS_SENT: Final = f"{DECIDED}{NO_CANCEL_EFFECT}"  # as the ledger keeps it
 UNTHROTTLED: Final = "copies lack their throttle"
+CANCELLED_BY_OTHERS: Final = "somebody else cancelled "  # a partition
 _PAUSED_AT: Final = "paused at "
 _FROZEN_AT: Final = "frozen at "
 _DIFFERENT_VERSIONS: Final = "brokers speak different versions"
@@ -334,6 +335,7 @@ _OTHER_PATIENCES: Final[Mapping[str, str]] = {  # by a part of the name that the
     _FLEET_IS_FULL: "hold_patience",
 }
 _OF_WANTED_WAITS: Final = (_PAUSED_AT, _FROZEN_AT, _DIFFERENT_VERSIONS, _FLEET_IS_FULL)
+_OF_PEOPLE: Final = (*_OF_WANTED_WAITS, CANCELLED_BY_OTHERS)
 
 
 _OTHER_WORDS: Final[Mapping[str, str]] = {  # by the beginning of such a name
@@ -353,7 +355,7 @@ def words_of(name: str) -> str:
 
 def is_wanted(name: str) -> bool:
     """Return whether people, the calendar or other clusters are what the ledger keeps so."""
-    return any(part in name for part in _OF_WANTED_WAITS)
+    return any(part in name for part in _OF_PEOPLE)
 
 
 def is_freeze(name: str) -> bool:

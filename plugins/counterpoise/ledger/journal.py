@@ -23,8 +23,16 @@ from counterpoise.ledger.step_lock import database_seconds
 from counterpoise.ledger.submissions import read_submission
 from counterpoise.ledger.touched import read_pending_restores, read_touched_keys
 from counterpoise.ledger.transactions import Transactions
+from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.run import Event, LateCall, Submission, TouchedKey
+from counterpoise.model.run import (
+    Event,
+    Execution,
+    LateCall,
+    RunState,
+    Submission,
+    TouchedKey,
+)
 from counterpoise.model.run_progress import Readings, RunProgress
 
 
@@ -123,6 +131,21 @@ class Journal:
         query = sa.select(events).where(events.c.run_id == self.run_id).order_by(events.c.id)
         with self._transactions.reading() as connection:
             return tuple(Event(r.at, r.kind, r.text) for r in connection.execute(query))
+
+    def newest_event_id(self, kind: str) -> int:
+        """Return the id of the newest event of a kind; 0 where there is none."""
+        query = sa.select(sa.func.max(events.c.id)).where(
+            events.c.run_id == self.run_id, events.c.kind == kind
+        )
+        with self._transactions.reading() as connection:
+            return connection.scalar(query) or 0
+
+    def execution(self) -> Execution:
+        """Return which execution of the run is the newest: one that begins now, if it has ended."""
+        return Execution(
+            approval_id=self.newest_event_id(Decision.GRANTED),
+            start_id=self.newest_event_id(RunState.RUNNING),
+        )
 
     def note_late_call(self, call: str) -> None:
         """Note a call that was made after the step had gone to another copy of the run.

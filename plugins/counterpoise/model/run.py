@@ -64,6 +64,10 @@ CHANGED_BY_SOMEBODY_ELSE: Final = "changed by somebody else; left as it is"
 # The outcome, until it is read back, of a key whose restoring change was answered.
 TAKEN_BACK: Final = "restored, not read back yet"
 
+# Outcomes, until the run ends, of what cordons log dirs.
+CORDONED_AGAIN: Final = "set again once: somebody else had lifted the cordon"
+CORDON_LEFT: Final = "lifted again by somebody else; left as it is"
+
 # How long a step lock lasts; longer than any one call to the cluster may take.
 STEP_LOCK_SECONDS: Final = 30
 
@@ -86,6 +90,23 @@ class Run:
     @property
     def requester(self) -> Person:
         return Person.from_ledger(self.requested_by, self.requester_account)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One execution of a run, by the ids of the newest events when it began; 0 where there is none.
+
+    A run that has halted may be approved at another rate, and is executed again.
+    """
+
+    approval_id: int  # of the yes
+    start_id: int  # of the change to RUNNING
+
+    def has_another_yes_than(self, earlier: "Execution") -> bool:
+        return self.approval_id > earlier.approval_id
+
+    def began_after(self, earlier: "Execution") -> bool:
+        return self.start_id > earlier.start_id
 
 
 @dataclass(frozen=True, slots=True)

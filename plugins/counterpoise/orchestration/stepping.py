@@ -40,6 +40,7 @@ MAX_SHORT_WAITS: Final = 60
 MAX_FAILED_STEPS: Final = 60
 
 Step = Callable[[Any, "PlannedRun", Callable[[str], None]], float | None]
+Begin = Callable[[Any, "PlannedRun"], None]
 
 
 class StepUntilDone(BaseOperator):
@@ -50,10 +51,17 @@ class StepUntilDone(BaseOperator):
     operator_extra_links = (RUN, PLAN)
 
     def __init__(
-        self, *, step: Step, min_wait_seconds: float = MIN_WAIT_SECONDS, **arguments: Any
+        self,
+        *,
+        step: Step,
+        begin: Begin | None = None,
+        min_wait_seconds: float = MIN_WAIT_SECONDS,
+        **arguments: Any,
     ) -> None:
+        """`begin(installation, run)` is called before the first step of each try."""
         super().__init__(**arguments)
         self.step = step
+        self.begin = begin
         self.min_wait_seconds = min_wait_seconds
 
     def execute(self, context: Any, event: Any = None, failed_looks: int = 0) -> None:
@@ -92,6 +100,8 @@ class StepUntilDone(BaseOperator):
 
         with airflow_installation() as installation:
             run = self._run(installation, ti, was_deferred)
+            if self.begin and not was_deferred:
+                self.begin(installation, run)
             wait_seconds = self.step(installation, run, _LOGGER.info)
             for _ in range(MAX_SHORT_WAITS):
                 if wait_seconds is None or wait_seconds > SHORT_WAIT_SECONDS:
@@ -126,8 +136,16 @@ def execute_step(installation: Any, run: "PlannedRun", log: Callable[[str], None
     return pipeline.execute_step(installation, run["run_id"], run["fingerprint"], log)
 
 
-def settle_step(installation: Any, run: "PlannedRun", log: Callable[[str], None]) -> float | None:
-    """Do one step of the task `settle`."""
+def begin_settling(installation: Any, run: "PlannedRun") -> None:
+    """Begin the task `settle`."""
     from counterpoise import pipeline
 
-    return pipeline.settle_step(installation, run["run_id"], log)
+    pipeline.begin_settling(installation, run["run_id"])
+
+
+def settle_step(installation: Any, run: "PlannedRun", log: Callable[[str], None]) -> float | None:
+    """Do one step of the task `settle`: a run that somebody executes again meanwhile goes on."""
+    from counterpoise import pipeline
+
+    may_halt = pipeline.in_execution_of_dag_run(installation, run["run_id"])
+    return pipeline.settle_step(installation, run["run_id"], log, may_halt=may_halt)

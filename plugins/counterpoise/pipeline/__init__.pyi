@@ -24,7 +24,16 @@ from .dag_runs import (
 )
 from .diagnosing import Examination, examine, leader_watch, try_connection
 from .emergency_stop import stop_from_plan
-from .executing import execute_step, execution, open_run, opened_run, settle_step
+from .executing import (
+    begin_settling,
+    execute_step,
+    execution,
+    in_execution_of_dag_run,
+    in_present_execution,
+    open_run,
+    opened_run,
+    settle_step,
+)
 from .notifying import DeliveryError, notify, notify_of
 from .places import Place, places
 from .planning import (
@@ -80,6 +89,7 @@ __all__ = [
     "approval_question",
     "audit",
     "audit_page",
+    "begin_settling",
     "check_answer",
     "check_plan_rules",
     "check_plans_first",
@@ -95,6 +105,8 @@ __all__ = [
     "failure_of",
     "find_problems",
     "fresh_snapshot",
+    "in_execution_of_dag_run",
+    "in_present_execution",
     "leader_watch",
     "moved_cluster",
     "next_removal",

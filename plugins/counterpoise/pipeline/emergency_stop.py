@@ -8,7 +8,7 @@ Limits: a process that still executes the plan has to be stopped first, or it go
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping, Set
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -24,13 +24,15 @@ from counterpoise.execution.throttling.targets import (
 from counterpoise.installation import now_utc
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.provider import Provider, profile_of
+from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import RunState, TouchedKey
 
 if TYPE_CHECKING:
-    from counterpoise.ledger import Ledger
+    from counterpoise.ledger import Journal, Ledger
 
 # With brokers that do not respond: a person waits for the end.
 _PATIENCE: Final = timedelta(minutes=2)
@@ -39,12 +41,14 @@ _NO_RATE: Final = 1  # bytes per second: a run has one, and this one sets none
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The config keys, with what became of them, the moves that Kafka did not let cancel, and the
-    brokers whose log dirs stay cordoned.
+    """The config keys, with what became of them, the moves that Kafka did not let cancel, the
+    replica order of before of partitions that have another one, and the brokers whose log dirs stay
+    cordoned.
     """
 
     keys: tuple[TouchedKey, ...]
     in_flight: tuple[Move, ...]
+    orders_before: Mapping[TopicPartition, tuple[int, ...]]
     cordoned_broker_ids: tuple[int, ...]
 
     @property
@@ -57,15 +61,20 @@ def stop_from_plan(
     plan: RebalancePlan,
     log: Callable[[str], None],
     provider: Provider | None = None,
+    cancelled: set[TopicPartition] | None = None,
 ) -> Stopped:
     """Cancel the plan's moves under way, restore replica order and configs; return what became of
     them.
 
     This settles a run, driven from a temporary ledger, which only takes throttles back: what it set
     would be somebody else's to the ledger of the run. Raises WrongClusterError.
+
+    The order is restored of what was `cancelled` here: whatever else has another order, somebody
+    may have given it that. It is added to, for a call that is tried again after an error.
     """
     from counterpoise.ledger import Ledger
 
+    cancelled = set() if cancelled is None else cancelled
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger.open(f"sqlite:///{Path(folder) / 'stop.db'}", now_utc)
         try:
@@ -82,20 +91,71 @@ def stop_from_plan(
             driver = Driver(admin, ledger, options, now_utc, log)
             driver.check_cluster()
             configs = read_throttle_keys(admin, throttles_of_plan(plan).resources)
-            with ledger.journal(run_id).step() as step:
-                # Without the ledger nobody knows what was submitted: each move and its way back
-                # may have been.
-                step.submitting({move.topic_partition: move.replicas_before for move in plan.moves})
-                step.answered([move.topic_partition for move in plan.moves])
-                step.touching(keys_to_restore(plan, configs))
-            while (wait_seconds := driver.settle_step()) is not None:
-                time.sleep(wait_seconds)
             journal = ledger.journal(run_id)
-            reassignments, submissions = admin.list_reassignments(), journal.submissions()
-            in_flight = late_moves(plan, reassignments, submissions)
-            return Stopped(journal.touched(), in_flight, _cordoned_brokers(plan, configs))
+            _record_possible_changes(journal, plan, configs, cancelled)
+            try:
+                while (wait_seconds := driver.settle_step()) is not None:
+                    time.sleep(wait_seconds)
+            finally:
+                cancelled.update(_not_in_order(journal))
+            return _outcome(admin, plan, journal, _cordoned_brokers(plan, configs))
         finally:
             ledger.close()
+
+
+def _record_possible_changes(
+    journal: "Journal", plan: RebalancePlan, configs: Configs, cancelled: Set[TopicPartition]
+) -> None:
+    """Record all that a run of the plan may have changed.
+
+    Without the ledger nobody knows what was submitted: each move and its way back may have been.
+    """
+    with journal.step() as step:
+        partitions = {move.topic_partition for move in plan.moves}
+        step.submitting({move.topic_partition: move.replicas_before for move in plan.moves})
+        step.answered(partitions)
+        step.ended_in_order(partitions - cancelled)  # a cancel takes that back
+        step.touching(keys_to_restore(plan, configs))
+
+
+def _not_in_order(journal: "Journal") -> set[TopicPartition]:
+    submissions = journal.submissions().values()
+    return {s.topic_partition for s in submissions if s.in_order_at is None}
+
+
+def _outcome(
+    admin: ClusterAdmin, plan: RebalancePlan, journal: "Journal", cordoned: tuple[int, ...]
+) -> Stopped:
+    reassignments, submissions = admin.list_reassignments(), journal.submissions()
+    return Stopped(
+        journal.touched(),
+        late_moves(plan, reassignments, submissions),
+        _orders_before(admin, plan, reassignments),
+        cordoned,
+    )
+
+
+def _orders_before(
+    admin: ClusterAdmin, plan: RebalancePlan, reassignments: Container[TopicPartition]
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the order that partitions had, of those at rest that have the same replicas in another
+    one: a cancel left it, of a run or of a stop that was interrupted, or somebody gave it to them.
+    """
+    present = {
+        TopicPartition(topic.topic, partition.partition): partition.replicas
+        for topic in admin.describe_topics(sorted({move.topic for move in plan.moves}))
+        for partition in topic.partitions
+    }
+    before = {}
+    for move in plan.moves:
+        replicas = present.get(move.topic_partition)
+        if replicas is None or move.topic_partition in reassignments:
+            continue
+        known = (move.replicas_before, *reassignment_targets(move))
+        order = next((o for o in known if set(o) == set(replicas)), None)
+        if order is not None and replicas not in known:
+            before[move.topic_partition] = order
+    return before
 
 
 def _cordoned_brokers(plan: RebalancePlan, configs: Configs) -> tuple[int, ...]:

@@ -36,6 +36,7 @@ from counterpoise.rule_approvals import check_still_holds
 Log = Callable[[str], None]
 
 _CLEARED: Final = "cleared"  # an event of the run
+_SETTLES: Final = "settles"  # another one
 
 
 def open_run(
@@ -211,6 +212,35 @@ def execute_step(
     return wait_seconds
 
 
+def in_present_execution(installation: Installation, run_id: str) -> Callable[[Run], bool]:
+    """Return what says whether a run is still in the execution that it is in now: one that somebody
+    executes again later is not halted by whoever settles this one.
+    """
+    journal = installation.ledger.journal(run_id)
+    present = journal.execution()
+    return lambda _: not journal.execution().began_after(present)
+
+
+def begin_settling(installation: Installation, run_id: str) -> None:
+    """Record that the Dag run of a run settles it from now on."""
+    if installation.ledger.run(run_id).state in UNDER_WAY_STATES:
+        installation.ledger.journal(run_id).event(_SETTLES, "its Dag run ends it")
+
+
+def in_execution_of_dag_run(installation: Installation, run_id: str) -> Callable[[Run], bool]:
+    """Return what says whether a run was not executed again since its Dag run began to settle it.
+
+    A task of an earlier release does not record that: it halts the run, as that release does.
+    """
+    journal = installation.ledger.journal(run_id)
+
+    def is_of_dag_run(_: Run) -> bool:
+        began = journal.newest_event_id(_SETTLES)
+        return not began or began > journal.execution().start_id
+
+    return is_of_dag_run
+
+
 def settle_step(
     installation: Installation,
     run_id: str,
@@ -285,6 +315,7 @@ def execution(
     takes no yes: it starts nothing, and has to be possible when a checkpoint has deleted the yes,
     or when one of two people has renewed theirs.
     """
+    latest = installation.ledger.journal(run_id).execution()  # before its approvals are read
     run, plan = installation.run_and_plan(run_id, fingerprint)
     granted = [
         approval
@@ -312,6 +343,7 @@ def execution(
         max_partitions_per_call=profile_of(policy.provider).max_partitions_per_call,
         # Again, since a role of the database may write requests without the check.
         max_rate_bytes_per_second=access.highest_rate(policy),
+        execution=latest,
     )
     with installation.operator(run.cluster) as admin:
         yield Driver(admin, installation.ledger, options, installation.clock, log)

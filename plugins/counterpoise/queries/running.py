@@ -17,6 +17,7 @@ from counterpoise import access, approval
 from counterpoise.archive import Archive, plan_report_name, run_report_name
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.execution.waits import (
+    CANCELLED_BY_OTHERS,
     NO_PROGRESS,
     NO_RUN_PROGRESS,
     UNTHROTTLED,
@@ -360,6 +361,7 @@ def _waits(
         else Waiting(words_of(name), since, since + patience_of(name, limits))
         for name, since in sorted(run_progress.conditions_since.items())
         if name not in (NO_PROGRESS, NO_RUN_PROGRESS, UNTHROTTLED)
+        and CANCELLED_BY_OTHERS not in name
     )
 
 

@@ -41,7 +41,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_targets
-from counterpoise.model.run import TouchedKey
+from counterpoise.model.run import CORDON_LEFT, CORDONED_AGAIN, TouchedKey
 
 EVERY_REPLICA: Final = "*"
 EVERY_LOG_DIR: Final = "*"
@@ -199,9 +199,22 @@ def missing_changes(
         if absent and EVERY_REPLICA not in present:
             changes.append(ConfigChange(resource, key, ConfigOperation.APPEND, ",".join(absent)))
     for resource, key in sorted(throttles.cordons):
-        if resource in configs and dynamic_value(configs, resource, key) != EVERY_LOG_DIR:
+        if resource not in configs or dynamic_value(configs, resource, key) == EVERY_LOG_DIR:
+            continue
+        touched = own_keys.get((resource, key))
+        if touched is None or not is_left_lifted(touched, configs):
             changes.append(ConfigChange(resource, key, ConfigOperation.SET, EVERY_LOG_DIR))
     return tuple(changes)
+
+
+def is_left_lifted(touched: TouchedKey, configs: Configs) -> bool:
+    """Return whether somebody else lifted a cordon of the run again after it had been set a second
+    time: from then on it is theirs.
+    """
+    if touched.outcome != CORDONED_AGAIN:
+        return touched.outcome == CORDON_LEFT
+    is_known = touched.during_value is not None and touched.resource in configs
+    return is_known and dynamic_value(configs, *touched.resource_key) != EVERY_LOG_DIR
 
 
 def _capped(rate: int, touched: TouchedKey | None) -> int:
@@ -247,10 +260,12 @@ def removed_by_others(
 
     def was_removed(change: ConfigChange) -> bool:
         touched = were_in_force.get(change.resource_key)
-        if touched is None or change.key == CORDONED_LOG_DIRS:
+        if touched is None:
             return False
         absent = set(list_entries(change.value))
-        return change.key in RATE_KEYS or not absent.isdisjoint(list_entries(touched.written_value))
+        return change.key not in LIST_KEYS or not absent.isdisjoint(
+            list_entries(touched.written_value)
+        )
 
     return tuple(filter(was_removed, without_own_rates(changes, touched_keys, configs)))
 
