@@ -75,7 +75,6 @@ from counterpoise.model.words import join_names, pluralize
 
 MAX_ELECTION_ATTEMPTS: Final = 10
 _TRIED_AGAIN_AFTER: Final = timedelta(seconds=30)
-_SHOWS_WITHIN_SECONDS: Final = 2.0  # a busy broker's metadata was seen to be behind for 1 s
 _CANCELS_ALL: Final = (
     "the run was cancelled, its halt demands it, or the policy has on_halt: cancel"
 )
@@ -117,8 +116,8 @@ def _next_command(inputs: DecisionInputs) -> Command:
     if halt := reason_to_halt(inputs):
         return halt
     pause = reason_to_pause(inputs)
-    remaining = inputs.unknown_outcomes if pause else inputs.pending
-    in_flight = [*inputs.moving, *filter(inputs.keeps_entries, remaining)]
+    remaining = inputs.may_be_in_flight if pause else inputs.pending
+    in_flight = [*inputs.moving, *remaining] if pause else inputs.listed_moves
     if cancel := _in_turn(inputs, _cancel_stuck(inputs)):
         return _gap_before_a_cancel(inputs, in_flight, remaining) or cancel
     hold = pause or reason_to_hold(inputs)
@@ -160,11 +159,7 @@ def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
         for move in inputs.pending
         if len(move.adding) <= 1 or not inputs.has_unknown_outcome(move)
     ]
-    return [move for move in may_be_sent if not _may_not_show_yet(inputs, move)]
-
-
-def _may_not_show_yet(inputs: DecisionInputs, move: Move) -> bool:
-    return inputs.observation.may_not_show_yet(move, _SHOWS_WITHIN_SECONDS)
+    return [move for move in may_be_sent if not inputs.observation.may_not_show_yet(move)]
 
 
 def settle_command(inputs: DecisionInputs) -> Command:
@@ -181,19 +176,25 @@ def settle_command(inputs: DecisionInputs) -> Command:
 
 def _settle_command(inputs: DecisionInputs) -> Command:
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
-    in_flight = [*moving, *unknown_outcomes]
+    in_flight = [*moving, *inputs.may_be_in_flight]
     if cancel := _in_turn(inputs, _cancel_moves(inputs)):
         return _gap_before_a_cancel(inputs, in_flight) or cancel
     if in_flight and (command := throttle_command(inputs, in_flight)):
         return command
     if moving:
         return Wait(Moving(len(moving), settles=True))
+    if inputs.not_shown_yet:
+        return Wait(WithoutEffect(_CHANGES[Submit]))
     if cancelled := _own_cancelled(inputs):
         return RestoreOrder(tuple(cancelled[: inputs.max_partitions_per_call]))
     unanswered = UnknownOutcomes(len(unknown_outcomes), QUIET_SECONDS)
     if unknown_outcomes and not inputs.is_over(unanswered):
         return Wait(unanswered)
-    return restore_all_keys(inputs)
+    command = restore_all_keys(inputs)
+    may_not_show_yet = map(inputs.observation.cancel_may_not_show_yet, inputs.plan.moves)
+    if isinstance(command, Finish) and any(may_not_show_yet):
+        return Wait(WithoutEffect(_CHANGES[Cancel], cancels=True))
+    return command
 
 
 def _give_up(inputs: DecisionInputs) -> Finish:
@@ -222,9 +223,10 @@ def _moves_to_cancel(inputs: DecisionInputs) -> list[Move]:
     moving = inputs.moving
     stuck = inputs.by_state[MoveState.STUCK]
     stand_still = inputs.is_over(Moving(len(moving))) or inputs.is_over(NoRunProgress())
-    if stand_still or _cancels_all(inputs):
-        return [*stuck, *moving]
-    return [*stuck, *(move for move in moving if _cannot_finish(move, inputs))]
+    if not stand_still and not _cancels_all(inputs):
+        moving = [move for move in moving if _cannot_finish(move, inputs)]
+    cancelled_just_now = inputs.observation.cancel_may_not_show_yet
+    return [move for move in (*stuck, *moving) if not cancelled_just_now(move)]
 
 
 def _cannot_finish(move: Move, inputs: DecisionInputs) -> bool:
@@ -315,10 +317,10 @@ def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
         return Wait(_reason_of_moving(inputs))
     if not pending:
         return None
+    if inputs.not_shown_yet:
+        return Wait(WithoutEffect(_CHANGES[Submit]), is_brief=True)
     if ready_moves(_may_be_submitted(inputs), observation):
         return Wait(FleetIsFull(len(pending)))
-    if any(_may_not_show_yet(inputs, move) for move in pending):
-        return Wait(WithoutEffect(_CHANGES[Submit]), is_brief=True)
     out_of_sync = [
         (str(move.topic_partition), broker_ids)
         for move in pending

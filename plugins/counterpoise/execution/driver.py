@@ -37,14 +37,11 @@ from counterpoise.execution.decision_inputs import (
 )
 from counterpoise.execution.halting import back_off_text, end_state, stall_text, unreadable_text
 from counterpoise.execution.links import stalled_links
-from counterpoise.execution.observation import (
-    MoveState,
-    Observation,
-    moves_by_state,
-    partitions_in_order,
-)
-from counterpoise.execution.observe import STALE_READ_SECONDS, ObservationScope, observe
+from counterpoise.execution.observation import MoveState, Observation, moves_by_state
+from counterpoise.execution.observe import ObservationScope, observe
+from counterpoise.execution.partition_reads import STALE_READ_SECONDS
 from counterpoise.execution.progress_update import ends_soon, update_progress
+from counterpoise.execution.replica_order import partitions_in_order
 from counterpoise.execution.start_checks import check_drift, check_health
 from counterpoise.execution.throttling.pending_restores import mark_restored, why_pending
 from counterpoise.execution.throttling.read_back import (
@@ -388,7 +385,7 @@ class Driver:
             for touched in pending_restores:
                 step.restore_later(touched, why_pending(touched, observation))
             in_flight = inputs.moves_in(MoveState.MOVING, MoveState.STUCK)
-            ours = {move.topic_partition for move in in_flight}
+            ours = {m.topic_partition for m in (*in_flight, *inputs.not_shown_yet)}
             step.at_rest(observation.submissions_at_rest(ours))
             step.ended_in_order(partitions_in_order(self._plan.moves, observation))
             if late_calls:

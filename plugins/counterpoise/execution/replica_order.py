@@ -1,0 +1,33 @@
+"""Which partitions have their replicas in an order of the plan: whoever changes it is not us. Pure.
+
+    partitions_in_order(moves, observation)    # at the end of a run
+
+Example: the cancel of (1, 2, 3) to (4, 2, 3) leaves (2, 3, 1), and (1, 2, 3) is restored. Once that
+was seen, a (3, 2, 1) is somebody else's order.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from counterpoise.execution.observation import MoveState, Observation
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.plan import Move
+from counterpoise.model.reassignment_targets import reassignment_targets
+
+
+def partitions_in_order(
+    moves: Iterable[Move], observation: Observation
+) -> Iterator[TopicPartition]:
+    """Yield the submitted partitions of which nothing is under way, in an order of the plan, and
+    those that somebody else moves.
+    """
+    for move in moves:
+        partition = observation.partitions.get(move.topic_partition)
+        if partition is None or move.topic_partition not in observation.submissions:
+            continue
+        if partition.reassignment is not None:
+            is_in_order = observation.state_of(move) is MoveState.FOREIGN
+        else:
+            orders = (move.replicas_before, *reassignment_targets(move))
+            is_in_order = partition.description.replicas in orders
+        if is_in_order and not observation.may_not_show_yet(move):
+            yield move.topic_partition
