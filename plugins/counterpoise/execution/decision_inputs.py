@@ -103,9 +103,9 @@ class DecisionInputs:
     @cached_property
     def unknown_outcomes(self) -> list[Move]:
         """Return the moves that do not seem to be under way, but a call about them may still be
-        applied.
+        applied: also where somebody has moved the partition since.
         """
-        return list(filter(self.has_unknown_outcome, self.pending))
+        return list(filter(self.has_unknown_outcome, self._not_under_way))
 
     @cached_property
     def not_shown_yet(self) -> list[Move]:
@@ -118,13 +118,17 @@ class DecisionInputs:
         answered = [m for m in self.not_shown_yet if not self.has_unknown_outcome(m)]
         return [*self.unknown_outcomes, *answered]
 
+    @property
+    def _not_under_way(self) -> list[Move]:
+        return self.moves_in(*_TO_COME, MoveState.DRIFTED, MoveState.FOREIGN)
+
     def has_unknown_outcome(self, move: Move) -> bool:
         return self.observation.has_unknown_outcome(move, QUIET_SECONDS)
 
     @property
     def listed_moves(self) -> list[Move]:
         """Return the moves that the throttled lists have to name, whatever is submitted next."""
-        return [*self.moving, *filter(self._keeps_entries, self.pending)]
+        return [*self.moving, *filter(self._keeps_entries, self._not_under_way)]
 
     def _keeps_entries(self, move: Move) -> bool:
         """Return whether a move stays listed that does not seem to be under way: a call may still
