@@ -209,10 +209,12 @@ def _give_up(inputs: DecisionInputs) -> Finish:
 
 
 def _own_cancelled(inputs: DecisionInputs) -> list[Move]:
-    """Return the cancelled moves whose replica order this run has to restore."""
-    return list(
-        filter(inputs.observation.is_order_of_a_cancel, inputs.by_state[MoveState.CANCELLED])
-    )
+    """Return the cancelled moves whose replica order this run has to restore: what it has never
+    submitted is put in order by the run that did.
+    """
+    submissions = inputs.observation.submissions
+    cancelled = inputs.by_state[MoveState.CANCELLED]
+    return [move for move in cancelled if move.topic_partition in submissions]
 
 
 def _moves_to_cancel(inputs: DecisionInputs) -> list[Move]:

@@ -41,7 +41,7 @@ from counterpoise.execution.observation import MoveState, Observation, moves_by_
 from counterpoise.execution.observe import ObservationScope, observe
 from counterpoise.execution.partition_reads import STALE_READ_SECONDS
 from counterpoise.execution.progress_update import ends_soon, update_progress
-from counterpoise.execution.replica_order import partitions_in_order
+from counterpoise.execution.replica_order import partitions_back_in_order, partitions_in_order
 from counterpoise.execution.start_checks import check_drift, check_health
 from counterpoise.execution.throttling.pending_restores import mark_restored, why_pending
 from counterpoise.execution.throttling.read_back import (
@@ -292,6 +292,8 @@ class Driver:
         ]
         if arrived:
             step.done(arrived)
+        if in_order := list(partitions_back_in_order(submitted, observation)):
+            step.in_order(in_order)
         if known := observation.with_known_outcome(QUIET_SECONDS):
             step.outcomes_known(known)
         if read_back := keys_in_force(observation):
@@ -387,7 +389,7 @@ class Driver:
             in_flight = inputs.moves_in(MoveState.MOVING, MoveState.STUCK)
             ours = {m.topic_partition for m in (*in_flight, *inputs.not_shown_yet)}
             step.at_rest(observation.submissions_at_rest(ours))
-            step.ended_in_order(partitions_in_order(self._plan.moves, observation))
+            step.in_order(partitions_in_order(self._plan.moves, observation))
             if late_calls:
                 step.settled_late_calls(late_calls[-1].call_id)
             # A cancel that came while it settled is done with it.

@@ -116,7 +116,11 @@ class Observation:
             return _state_after_arrival(move, replicas, submission)
         if replicas == move.replicas_before or replicas in reassignment_targets(move):
             return MoveState.PENDING
-        was_cancelled = changes_replica_set(move) and self.order_to_restore(move) is not None
+        is_out_of_order = changes_replica_set(move) and self.order_to_restore(move) is not None
+        was_cancelled = is_out_of_order and (
+            _may_have_lost_its_order(submission)
+            or move.topic_partition in self.conditions.late_cancelled
+        )
         return MoveState.CANCELLED if was_cancelled else MoveState.DRIFTED
 
     def order_to_restore(self, move: Move) -> tuple[int, ...] | None:
@@ -306,15 +310,6 @@ class Observation:
             and tp not in ours_in_flight
         ]
 
-    def is_order_of_a_cancel(self, move: Move) -> bool:
-        """Return whether a cancel of this run may have left the order of a cancelled move.
-
-        Otherwise somebody reordered a partition that it never submitted, or that was in order
-        when it ended.
-        """
-        submission = self.submissions.get(move.topic_partition)
-        return submission is not None and submission.in_order_at is None
-
     def _seconds_since(self, submission: Submission) -> float:
         return (self.observed_at - submission.submitted_at).total_seconds()
 
@@ -332,6 +327,14 @@ def is_under_way(submission: Submission, now: datetime) -> bool:
     return not submission.is_over or (
         submission.done_at is None and was_just_answered(submission, now)
     )
+
+
+def _may_have_lost_its_order(submission: Submission | None) -> bool:
+    """Return whether a cancel of this run may have left the order of a partition.
+
+    Otherwise somebody reordered one that it never submitted, or that was in order since.
+    """
+    return submission is not None and submission.in_order_at is None
 
 
 def _state_of_reassignment(
@@ -365,7 +368,8 @@ def _state_after_arrival(
     if submission.may_have_asked_for(replicas):
         return MoveState.PENDING
     arrived_at = submission.done_at or submission.submitted_at
-    was_cancelled = submission.submitted_at >= arrived_at
+    is_later = submission.submitted_at >= arrived_at
+    was_cancelled = is_later and _may_have_lost_its_order(submission)
     is_out_of_order = set(replicas) == set(move.replicas_after)
     return MoveState.CANCELLED if was_cancelled and is_out_of_order else MoveState.DRIFTED
 

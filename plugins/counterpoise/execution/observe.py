@@ -36,7 +36,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_targets
-from counterpoise.model.run import Submission
+from counterpoise.model.run import RunState, Submission
 from counterpoise.model.run_progress import RunProgress, VersionReading
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def observe(
             _read_unhealthy(reader, partitions.unhealthy, live_broker_ids),
             foreign_reassignments=partitions.foreign_reassignments(late_reassignments),
             late_reassignments=late_reassignments,
+            late_cancelled=_late_cancelled(ledger, scope, partitions, submissions),
             full_log_dirs={b: reading.full for b, reading in log_dirs.items() if reading.full},
             versions=versions,
             moves_in_flight_elsewhere=ledger.moves_in_flight_elsewhere(scope.run_id),
@@ -233,6 +234,32 @@ def _late_reassignments(
     if not targets:
         return {}
     return ledger.submitted_by_ended_runs(scope.plan.cluster, targets)
+
+
+def _late_cancelled(
+    ledger: "Ledger",
+    scope: ObservationScope,
+    partitions: Partitions,
+    submissions: Mapping[TopicPartition, Submission],
+) -> frozenset[TopicPartition]:
+    """Return the partitions that this run has never submitted, and whose replicas the cancel of an
+    earlier run's reassignment may have left in another order.
+    """
+    changed = {
+        move.topic_partition
+        for move in scope.plan.moves
+        if move.topic_partition in partitions.planned
+        and move.topic_partition not in submissions
+        and partitions.planned[move.topic_partition][1].replicas
+        not in (move.replicas_before, move.replicas_after)
+    }
+    if not changed:
+        return frozenset()
+    events = ledger.journal(scope.run_id).events()
+    began_at = min((event.at for event in events if event.kind == RunState.RUNNING), default=None)
+    if began_at is None:
+        return frozenset()
+    return frozenset(changed & ledger.submitted_since(scope.plan.cluster, began_at))
 
 
 def _read_settings(

@@ -22,6 +22,8 @@ class ClusterConditions:
     foreign_reassignments: tuple[TopicPartition, ...] = ()
     # Reassignments of earlier runs of ours that came late, in or outside the plan, by partition.
     late_reassignments: Mapping[TopicPartition, str] = field(default_factory=dict)
+    # Partitions of the plan of which this run has cancelled such a one.
+    late_cancelled: frozenset[TopicPartition] = frozenset()
     unavailable_partitions: tuple[str, ...] = ()  # offline, or under min.insync.replicas
     # Topics with under-replicated partitions whose min.insync.replicas may not be read.
     unreadable_topics: tuple[str, ...] = ()

@@ -29,6 +29,18 @@ def read_moved_after(
     }
 
 
+def read_submitted_since(
+    connection: sa.Connection, cluster: str, since: datetime
+) -> set[TopicPartition]:
+    """Return the partitions that a run of the cluster has reassigned, or cancelled, since then."""
+    query = (
+        sa.select(moves.c.topic, moves.c.partition)
+        .join(runs, runs.c.run_id == moves.c.run_id)
+        .where(runs.c.cluster == cluster, moves.c.submitted_at >= since)
+    )
+    return {TopicPartition(row.topic, row.partition) for row in connection.execute(query)}
+
+
 def read_submitted_by_ended_runs(
     connection: sa.Connection,
     cluster: str,
