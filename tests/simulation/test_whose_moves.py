@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from counterpoise.execution.observation import Observation
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import RunProgress
@@ -440,9 +442,11 @@ def test_of_two_late_calls_both_are_cancelled(tmp_path: Path) -> None:
 def test_an_order_that_somebody_sets_while_the_run_settles_stays(tmp_path: Path) -> None:
     """Of a partition whose move was cancelled and that was in order since; others still move."""
     gone = move("orders-0", "1 2 3", "1 2 5", size=3_000_000)
-    slow = move("orders-1", "1 2 3", "4 2 3", size=3_000_000_000)
-    picture = "orders-0: 1 2 3 size=3000000\norders-1: 1 2 3 size=3000000000"
-    run = SimulatedRun.of_moves(tmp_path, picture, gone, slow, racks=f"{FOUR_BROKERS} 5=a")
+    slow = move("orders-1", "1 2 3", "4 2 3", size=200_000_000)
+    picture = "orders-0: 1 2 3 size=3000000\norders-1: 1 2 3 size=200000000"
+    limits = MovementPolicy(dead_broker_patience=timedelta(seconds=30))
+    racks = f"{FOUR_BROKERS} 5=a"
+    run = SimulatedRun.of_moves(tmp_path, picture, gone, slow, racks=racks, limits=limits)
     run.until_moving(run.driver())
     run.cluster.kill_broker(5)
     with pytest.raises(HaltedError, match="dead"):

@@ -72,8 +72,7 @@ def observe(
     with ThreadPoolExecutor(1) as pool:
         pending_partitions = pool.submit(read_partitions, reader, scope.plan)
         configs, versions = _read_settings(reader, resources, live_broker_ids, previous, now)
-        read = pending_partitions.result()
-    partitions = _with_unlisted(read, submissions, previous, now)
+        partitions = _with_unlisted(pending_partitions.result(), submissions, previous, now)
     unresponsive_broker_ids = _unresponsive(live_broker_ids, concerned - configs.keys(), versions)
     copies = copies_of(partitions, live_broker_ids - unresponsive_broker_ids)
     log_dirs = read_log_dirs(reader, copies, previous, now, scope.disk_limit_percent)
