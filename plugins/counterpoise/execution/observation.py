@@ -280,9 +280,9 @@ class Observation:
         begun: the order that its cancel leaves may show in a moment.
         """
         submission = self.submissions.get(move.topic_partition)
-        if submission is None or submission.done_at is not None or not submission.is_at_rest:
+        if submission is None or not submission.is_at_rest:
             return False
-        if not was_just_answered(submission, self.observed_at):
+        if not is_under_way(submission, self.observed_at):
             return False
         return self.state_of(move) in (MoveState.MOVING, MoveState.STUCK, MoveState.PENDING)
 
@@ -322,11 +322,12 @@ def was_just_answered(submission: Submission, now: datetime) -> bool:
 
 def is_under_way(submission: Submission, now: datetime) -> bool:
     """Return whether what was submitted may still show as under way: until it has arrived, or for a
-    moment after its cancel was answered.
+    moment after its cancel was answered, unless it was seen in order since.
     """
-    return not submission.is_over or (
-        submission.done_at is None and was_just_answered(submission, now)
-    )
+    if not submission.is_over:
+        return True
+    is_known_to_be_over = submission.done_at or submission.in_order_at
+    return not is_known_to_be_over and was_just_answered(submission, now)
 
 
 def _may_have_lost_its_order(submission: Submission | None) -> bool:
