@@ -2,6 +2,8 @@
 bounds of `make test`.
 """
 
+from datetime import datetime
+
 import pytest
 
 from counterpoise.execution import Driver, observation, restore_pending
@@ -123,10 +125,10 @@ def test_finds_that_the_stuck_reassignment_of_somebody_else_is_cancelled(
     state_of = observation._state_of_reassignment
 
     def as_if_it_was_ours(
-        move: Move, reassignment: Reassignment, submission: Submission | None
+        move: Move, reassignment: Reassignment, submission: Submission | None, now: datetime
     ) -> MoveState:
         is_stuck = set(reassignment.adding) & set(reassignment.removing)
-        return MoveState.STUCK if is_stuck else state_of(move, reassignment, submission)
+        return MoveState.STUCK if is_stuck else state_of(move, reassignment, submission, now)
 
     monkeypatch.setattr(observation, "_state_of_reassignment", as_if_it_was_ours)
 

@@ -7,10 +7,18 @@ import pytest
 from counterpoise.errors import HaltedError
 from counterpoise.execution import late_moves
 from counterpoise.model.control import Control
+from counterpoise.model.kafka import FOLLOWER_RATE
 from counterpoise.model.plan import Move
 from counterpoise.model.run import RunState
 from tests.support.plans import move
-from tests.support.runs import FOUR_BROKERS, SimulatedRun, own_configs, times_submitted
+from tests.support.runs import (
+    FOUR_BROKERS,
+    SimulatedRun,
+    at_broker,
+    of_topic,
+    own_configs,
+    times_submitted,
+)
 
 SIZE = 3_000_000
 LARGE = 30_000_000_000  # five minutes without a throttle
@@ -129,3 +137,35 @@ def test_an_order_that_is_restored_late_by_the_run_itself_is_not_somebody_elses(
     stuck = run.cluster.list_reassignments().get(FIRST.topic_partition)
     assert stuck is None or stuck.target != (1, 2, 3), (stuck, halted, own_configs(run.cluster))
     assert "somebody else" not in halted
+
+
+@pytest.mark.parametrize("target", [(1, 2, 5), (5, 2, 3)])
+def test_a_call_that_may_still_come_keeps_its_throttle_where_somebody_moved_the_partition(
+    tmp_path: Path, target: tuple[int, ...]
+) -> None:
+    """And no longer than it may come: then every key goes back."""
+    run = SimulatedRun.of_moves(
+        tmp_path,
+        f"orders-0: 1 2 3 size={SIZE}",
+        move("orders-0", "1 2 3", "4 2 3", size=SIZE),
+        racks=SIX_BROKERS,
+    )
+    driver = run.driver()
+    driver.open()
+    while of_topic("orders") not in own_configs(run.cluster):
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.addressed_broker = 6
+    run.cluster.freeze_broker(6)
+    driver.step()
+    assert run.cluster.brokers[6].pending_changes, "it holds the call"
+    run.cluster.addressed_broker = None
+    run.cluster.alter_reassignments({FIRST.topic_partition: target})
+    run.cluster.advance(5)
+    assert run.cluster.partitions[FIRST.topic_partition].replicas == target
+    with pytest.raises(HaltedError, match="somebody else moved"):
+        driver.step()
+    for _ in range(3):
+        run.cluster.advance(driver.settle_step() or 0)
+        assert own_configs(run.cluster)[at_broker(4)][FOLLOWER_RATE] == "1000000"
+    assert run.end(driver) is RunState.HALTED
+    assert own_configs(run.cluster) == {}

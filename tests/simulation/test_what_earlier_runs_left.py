@@ -650,7 +650,7 @@ def dead_for_good(
         step.sending(lists)
         step.submitting({move.topic_partition: move.replicas_after})
         step.unanswered([move.topic_partition], 2)
-        step.ended_in_order([move.topic_partition])  # as at the end of the run
+        step.in_order([move.topic_partition])  # as at the end of the run
     kafka.kill_broker(2)
     for _ in range(30):
         kafka.advance(86_400)

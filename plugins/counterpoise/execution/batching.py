@@ -33,17 +33,18 @@ def next_batch(pending: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, .
     def copies(move: Move) -> bool:
         return bool(observation.adding_replicas(move))
 
-    if any(map(copies, inputs.moving)) and _free_slots(inputs) <= 0:
+    in_flight = _copies_in_flight(inputs)
+    if in_flight and _free_slots(inputs) <= 0:
         return ()
     ready = ready_moves(pending, observation)
     ready_copies = [move for move in ready if copies(move)]
-    all_copies = [move for move in (*ready, *inputs.moving) if copies(move)]
+    all_copies = [*ready_copies, *in_flight]
     if not all_copies:
         return tuple(ready[: inputs.max_partitions_per_call])
     if any(move.topic not in COORDINATOR_TOPICS for move in all_copies):
         ordinary = [move for move in ready_copies if move.topic not in COORDINATOR_TOPICS]
         return _within_caps(ordinary, inputs)
-    free_slots = max(0, inputs.limits.max_coordinator_moves_in_flight - len(inputs.moving))
+    free_slots = max(0, inputs.limits.max_coordinator_moves_in_flight - len(in_flight))
     batch = _within_caps(ready_copies, inputs)
     return batch[:free_slots]
 
@@ -94,7 +95,9 @@ def _free_slots(inputs: DecisionInputs) -> int:
 
 
 def _copies_in_flight(inputs: DecisionInputs) -> list[Move]:
-    return [move for move in inputs.moving if inputs.observation.adding_replicas(move)]
+    """Return what copies, also where it was submitted just now and does not show yet."""
+    in_flight = (*inputs.moving, *inputs.not_shown_yet)
+    return [move for move in in_flight if inputs.observation.adding_replicas(move)]
 
 
 class _Load:

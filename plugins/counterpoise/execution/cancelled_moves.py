@@ -8,7 +8,7 @@ A move was cancelled by somebody else where it was in flight at the observation 
 rest where it began now, although every call about it was answered and the last one asked for its
 target. After a cancel of this run nothing is asked for, or its answer is missing.
 
-Example: orders-0 is in flight at 12:00:10, and back at its old replicas at 12:00:12. At 12:00:14
+Example: orders-0 is in flight at 12:00:10, and back at its old replicas at 12:00:12. At 12:00:17
 it is so still, and is sent again. When somebody cancels it once more, the run halts.
 """
 
@@ -16,7 +16,12 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Final
 
-from counterpoise.execution.observation import MovesByState, MoveState, Observation
+from counterpoise.execution.observation import (
+    SHOWS_WITHIN_SECONDS,
+    MovesByState,
+    MoveState,
+    Observation,
+)
 from counterpoise.execution.waits import CANCELLED_BY_OTHERS
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move
@@ -24,7 +29,7 @@ from counterpoise.model.run import Submission
 from counterpoise.model.run_progress import RunProgress
 
 # So long a busy broker's metadata may be behind, and show a move that has arrived as it began.
-_SHOWS_WITHIN: Final = timedelta(seconds=2)
+_SHOWS_WITHIN: Final = timedelta(seconds=SHOWS_WITHIN_SECONDS)
 _SENT_AGAIN: Final = f"sent again after {CANCELLED_BY_OTHERS}"
 _AGAIN: Final = f"once more, {CANCELLED_BY_OTHERS}"
 

@@ -24,6 +24,7 @@ from counterpoise.execution.waits_for_cluster import (
     name_of_leaderless,
     name_of_out_of_sync,
     name_of_unavailable,
+    name_of_unlisted,
     name_of_unmeasured,
     name_of_unresponsive,
 )
@@ -53,6 +54,8 @@ def _names(base: RunProgress, by_state: MovesByState, observation: Observation) 
     yield from map(name_of_unmeasured, sorted(observation.unmeasured_broker_ids))
     unavailable = map(name_of_unavailable, unavailable_since_start(base, observation))
     yield from _longest_lasting(unavailable, base)
+    unlisted = (name_of_unlisted(str(tp)) for tp in observation.unlisted)
+    yield from _longest_lasting(unlisted, base)
     moving = by_state[MoveState.MOVING]  # each of these is waited for, or cancelled, for itself
     not_moving = [*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]]
     yield from _leaderless(moving, observation)

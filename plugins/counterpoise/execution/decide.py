@@ -76,7 +76,6 @@ from counterpoise.model.words import join_names, pluralize
 
 MAX_ELECTION_ATTEMPTS: Final = 10
 _TRIED_AGAIN_AFTER: Final = timedelta(seconds=30)
-_SHOWS_WITHIN_SECONDS: Final = 2.0  # a busy broker's metadata was seen to be behind for 1 s
 _CANCELS_ALL: Final = (
     "the run was cancelled, its halt demands it, or the policy has on_halt: cancel"
 )
@@ -118,8 +117,8 @@ def _next_command(inputs: DecisionInputs) -> Command:
     if halt := reason_to_halt(inputs):
         return halt
     pause = reason_to_pause(inputs)
-    remaining = inputs.unknown_outcomes if pause else inputs.pending
-    in_flight = [*inputs.moving, *filter(inputs.keeps_entries, remaining)]
+    remaining = inputs.may_be_in_flight if pause else inputs.pending
+    in_flight = [*inputs.moving, *remaining] if pause else inputs.listed_moves
     if cancel := _in_turn(inputs, _cancel_stuck(inputs)):
         return _gap_before_a_cancel(inputs, in_flight, remaining) or cancel
     hold = pause or reason_to_hold(inputs)
@@ -165,7 +164,7 @@ def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
 
 
 def _may_not_show_yet(inputs: DecisionInputs, move: Move) -> bool:
-    is_new = inputs.observation.may_not_show_yet(move, _SHOWS_WITHIN_SECONDS)
+    is_new = inputs.observation.may_not_show_yet(move)
     return is_new or may_only_seem_cancelled(inputs.run_progress, move)
 
 
@@ -183,19 +182,25 @@ def settle_command(inputs: DecisionInputs) -> Command:
 
 def _settle_command(inputs: DecisionInputs) -> Command:
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
-    in_flight = [*moving, *unknown_outcomes]
+    in_flight = [*moving, *inputs.may_be_in_flight]
     if cancel := _in_turn(inputs, _cancel_moves(inputs)):
         return _gap_before_a_cancel(inputs, in_flight) or cancel
     if in_flight and (command := throttle_command(inputs, in_flight)):
         return command
     if moving:
         return Wait(Moving(len(moving), settles=True))
+    if inputs.not_shown_yet:
+        return Wait(WithoutEffect(_CHANGES[Submit]))
     if cancelled := _own_cancelled(inputs):
         return RestoreOrder(tuple(cancelled[: inputs.max_partitions_per_call]))
     unanswered = UnknownOutcomes(len(unknown_outcomes), QUIET_SECONDS)
     if unknown_outcomes and not inputs.is_over(unanswered):
         return Wait(unanswered)
-    return restore_all_keys(inputs)
+    command = restore_all_keys(inputs)
+    may_not_show_yet = map(inputs.observation.cancel_may_not_show_yet, inputs.plan.moves)
+    if isinstance(command, Finish) and any(may_not_show_yet):
+        return Wait(WithoutEffect(_CHANGES[Cancel], cancels=True))
+    return command
 
 
 def _give_up(inputs: DecisionInputs) -> Finish:
@@ -210,10 +215,12 @@ def _give_up(inputs: DecisionInputs) -> Finish:
 
 
 def _own_cancelled(inputs: DecisionInputs) -> list[Move]:
-    """Return the cancelled moves whose replica order this run has to restore."""
-    return list(
-        filter(inputs.observation.is_order_of_a_cancel, inputs.by_state[MoveState.CANCELLED])
-    )
+    """Return the cancelled moves whose replica order this run has to restore: what it has never
+    submitted is put in order by the run that did.
+    """
+    submissions = inputs.observation.submissions
+    cancelled = inputs.by_state[MoveState.CANCELLED]
+    return [move for move in cancelled if move.topic_partition in submissions]
 
 
 def _moves_to_cancel(inputs: DecisionInputs) -> list[Move]:
@@ -224,9 +231,10 @@ def _moves_to_cancel(inputs: DecisionInputs) -> list[Move]:
     moving = inputs.moving
     stuck = inputs.by_state[MoveState.STUCK]
     stand_still = inputs.is_over(Moving(len(moving))) or inputs.is_over(NoRunProgress())
-    if stand_still or _cancels_all(inputs):
-        return [*stuck, *moving]
-    return [*stuck, *(move for move in moving if _cannot_finish(move, inputs))]
+    if not stand_still and not _cancels_all(inputs):
+        moving = [move for move in moving if _cannot_finish(move, inputs)]
+    cancelled_just_now = inputs.observation.cancel_may_not_show_yet
+    return [move for move in (*stuck, *moving) if not cancelled_just_now(move)]
 
 
 def _cannot_finish(move: Move, inputs: DecisionInputs) -> bool:
@@ -317,10 +325,10 @@ def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
         return Wait(_reason_of_moving(inputs))
     if not pending:
         return None
+    if inputs.not_shown_yet:
+        return Wait(WithoutEffect(_CHANGES[Submit]), is_brief=True)
     if ready_moves(_may_be_submitted(inputs), observation):
         return Wait(FleetIsFull(len(pending)))
-    if any(_may_not_show_yet(inputs, move) for move in pending):
-        return Wait(WithoutEffect(_CHANGES[Submit]), is_brief=True)
     out_of_sync = [
         (str(move.topic_partition), broker_ids)
         for move in pending

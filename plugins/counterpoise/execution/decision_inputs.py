@@ -103,9 +103,24 @@ class DecisionInputs:
     @cached_property
     def unknown_outcomes(self) -> list[Move]:
         """Return the moves that do not seem to be under way, but a call about them may still be
-        applied.
+        applied: also where somebody has moved the partition since.
         """
-        return [move for move in self.pending if self.has_unknown_outcome(move)]
+        return list(filter(self.has_unknown_outcome, self._not_under_way))
+
+    @cached_property
+    def not_shown_yet(self) -> list[Move]:
+        """Return the moves that were submitted just now, and do not seem to be under way."""
+        return list(filter(self.observation.may_not_show_yet, self.pending))
+
+    @property
+    def may_be_in_flight(self) -> list[Move]:
+        """Return the moves that do not seem to be under way, and may be, or come to be."""
+        answered = [m for m in self.not_shown_yet if not self.has_unknown_outcome(m)]
+        return [*self.unknown_outcomes, *answered]
+
+    @property
+    def _not_under_way(self) -> list[Move]:
+        return self.moves_in(*_TO_COME, MoveState.DRIFTED, MoveState.FOREIGN)
 
     def has_unknown_outcome(self, move: Move) -> bool:
         return self.observation.has_unknown_outcome(move, QUIET_SECONDS)
@@ -113,13 +128,17 @@ class DecisionInputs:
     @property
     def listed_moves(self) -> list[Move]:
         """Return the moves that the throttled lists have to name, whatever is submitted next."""
-        return [*self.moving, *filter(self.keeps_entries, self.pending)]
+        return [*self.moving, *filter(self._keeps_entries, self._not_under_way)]
 
-    def keeps_entries(self, move: Move) -> bool:
-        """Return whether a pending move stays listed: a call may still start it, or a step is
-        done.
+    def _keeps_entries(self, move: Move) -> bool:
+        """Return whether a move stays listed that does not seem to be under way: a call may still
+        start it, or has just done so, or a step is done.
         """
-        return self.observation.is_between_steps(move) or self.has_unknown_outcome(move)
+        return (
+            self.observation.is_between_steps(move)
+            or self.has_unknown_outcome(move)
+            or self.observation.may_not_show_yet(move)
+        )
 
     def throttles_for(
         self, moves: Iterable[Move], remaining: Iterable[Move] = ()

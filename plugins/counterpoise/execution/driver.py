@@ -41,15 +41,12 @@ from counterpoise.execution.halting import (
     new_stalls_text,
     unreadable_text,
 )
-from counterpoise.execution.observation import (
-    MoveState,
-    Observation,
-    moves_by_state,
-    partitions_in_order,
-)
-from counterpoise.execution.observe import STALE_READ_SECONDS, ObservationScope, observe
+from counterpoise.execution.observation import MoveState, Observation, moves_by_state
+from counterpoise.execution.observe import ObservationScope, observe
 from counterpoise.execution.options import ExecutionOptions
+from counterpoise.execution.partition_reads import STALE_READ_SECONDS
 from counterpoise.execution.progress_update import ends_soon, update_progress
+from counterpoise.execution.replica_order import partitions_back_in_order, partitions_in_order
 from counterpoise.execution.start_checks import check_drift, check_health
 from counterpoise.execution.throttling.pending_restores import mark_restored, why_pending
 from counterpoise.execution.throttling.read_back import (
@@ -302,6 +299,8 @@ class Driver:
         ]
         if arrived:
             step.done(arrived)
+        if in_order := list(partitions_back_in_order(submitted, observation)):
+            step.in_order(in_order)
         if known := observation.with_known_outcome(QUIET_SECONDS):
             step.outcomes_known(known)
         if read_back := keys_in_force(observation):
@@ -389,9 +388,9 @@ class Driver:
             for touched in pending_restores:
                 step.restore_later(touched, why_pending(touched, observation))
             in_flight = inputs.moves_in(MoveState.MOVING, MoveState.STUCK)
-            ours = {move.topic_partition for move in in_flight}
+            ours = {m.topic_partition for m in (*in_flight, *inputs.not_shown_yet)}
             step.at_rest(observation.submissions_at_rest(ours))
-            step.ended_in_order(partitions_in_order(self._plan.moves, observation))
+            step.in_order(partitions_in_order(self._plan.moves, observation))
             if late_calls:
                 step.settled_late_calls(late_calls[-1].call_id)
             # A cancel that came while it settled is done with it.

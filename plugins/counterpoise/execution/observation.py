@@ -8,23 +8,24 @@ listed before and after the topics are described, and a partition of either list
 (KIP-455).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
+from counterpoise.execution.observed_cluster import ClusterConditions, ObservedPartition
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests
-from counterpoise.model.kafka import (
-    ConfigResource,
-    ConfigValue,
-    PartitionDescription,
-    Reassignment,
-)
+from counterpoise.model.kafka import ConfigResource, ConfigValue, Reassignment
 from counterpoise.model.plan import Move
 from counterpoise.model.reassignment_targets import changes_replica_set, reassignment_targets
 from counterpoise.model.run import Submission, TouchedKey
-from counterpoise.model.run_progress import LogDirReading, VersionReading
+from counterpoise.model.run_progress import LogDirReading
+
+# So long after its answer a change may not show: a busy broker's metadata was seen to be behind for
+# 1 s, and after a failover the controller of before may answer for a moment.
+SHOWS_WITHIN_SECONDS: Final = 5.0
 
 
 class MoveState(StrEnum):
@@ -45,31 +46,6 @@ class MoveState(StrEnum):
 MovesByState = Mapping[MoveState, Sequence[Move]]
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedPartition:
-    topic_id: str
-    description: PartitionDescription
-    reassignment: Reassignment | None
-
-
-@dataclass(frozen=True)
-class ClusterConditions:
-    """The cluster outside the plan: what a run must not make worse, and why it may have to wait."""
-
-    foreign_reassignments: tuple[TopicPartition, ...] = ()
-    # Reassignments of earlier runs of ours that came late, in or outside the plan, by partition.
-    late_reassignments: Mapping[TopicPartition, str] = field(default_factory=dict)
-    unavailable_partitions: tuple[str, ...] = ()  # offline, or under min.insync.replicas
-    # Topics with under-replicated partitions whose min.insync.replicas may not be read.
-    unreadable_topics: tuple[str, ...] = ()
-    # Partitions that lack a live replica in the ISR: their leader.
-    under_replicated: Mapping[str, int] = field(default_factory=dict, repr=False)
-    # Brokers with a log dir that is past its limit: which one, in words.
-    full_log_dirs: Mapping[int, str] = field(default_factory=dict)
-    versions: Mapping[int, VersionReading] = field(default_factory=dict, repr=False)
-    moves_in_flight_elsewhere: int = 0  # in the other clusters of the fleet
-
-
 @dataclass(frozen=True)
 class Observation:
     """Everything that a decision needs of the cluster and of the ledger, at one time."""
@@ -87,6 +63,8 @@ class Observation:
     # What the log dirs of brokers that copy had when they were last read.
     log_dirs: Mapping[int, LogDirReading] = field(repr=False)
     unresponsive_broker_ids: frozenset[int] = frozenset()  # live ones that did not respond
+    # Partitions whose replicas show a reassignment of the plan that no list names.
+    unlisted: tuple[TopicPartition, ...] = ()
     # Brokers of copies under way whose log dirs are not known: what has arrived there is not 0.
     unmeasured_broker_ids: frozenset[int] = frozenset()
     # Brokers that may still apply what they were sent; None: fenced ones are not reported.
@@ -129,7 +107,8 @@ class Observation:
             came_late = _came_late(partition.reassignment, submission)
             return MoveState.STUCK if came_late else MoveState.GONE
         if partition.reassignment is not None:
-            return _state_of_reassignment(move, partition.reassignment, submission)
+            now = self.observed_at
+            return _state_of_reassignment(move, partition.reassignment, submission, now)
         replicas = partition.description.replicas
         if replicas == move.replicas_after:
             return MoveState.DONE
@@ -137,7 +116,11 @@ class Observation:
             return _state_after_arrival(move, replicas, submission)
         if replicas == move.replicas_before or replicas in reassignment_targets(move):
             return MoveState.PENDING
-        was_cancelled = changes_replica_set(move) and self.order_to_restore(move) is not None
+        is_out_of_order = changes_replica_set(move) and self.order_to_restore(move) is not None
+        was_cancelled = is_out_of_order and (
+            _may_have_lost_its_order(submission)
+            or move.topic_partition in self.conditions.late_cancelled
+        )
         return MoveState.CANCELLED if was_cancelled else MoveState.DRIFTED
 
     def order_to_restore(self, move: Move) -> tuple[int, ...] | None:
@@ -281,15 +264,27 @@ class Observation:
             return self.registered_broker_ids or self.live_broker_ids
         return frozenset((submission.asked_broker_id,))
 
-    def may_not_show_yet(self, move: Move, seconds: float) -> bool:
-        """Return whether the next target of a pending move was submitted and answered just now: the
-        metadata of the broker that was asked may be behind, and what is sent twice is done twice.
+    def may_not_show_yet(self, move: Move) -> bool:
+        """Return whether a move that seems not to have begun was submitted and answered just now:
+        it may be in flight, and what is sent twice is done twice.
         """
         submission = self.submissions.get(move.topic_partition)
-        if submission is None or submission.answered_at is None:
+        if submission is None or not was_just_answered(submission, self.observed_at):
             return False
-        passed_seconds = (self.observed_at - submission.answered_at).total_seconds()
-        return 0 <= passed_seconds < seconds and submission.target == self.next_target(move)
+        if self.state_of(move) not in (MoveState.PENDING, MoveState.CANCELLED):
+            return False
+        return submission.target == self.next_target(move)
+
+    def cancel_may_not_show_yet(self, move: Move) -> bool:
+        """Return whether a move was cancelled just now, and seems to be under way, or not to have
+        begun: the order that its cancel leaves may show in a moment.
+        """
+        submission = self.submissions.get(move.topic_partition)
+        if submission is None or not submission.is_at_rest:
+            return False
+        if not is_under_way(submission, self.observed_at):
+            return False
+        return self.state_of(move) in (MoveState.MOVING, MoveState.STUCK, MoveState.PENDING)
 
     def with_known_outcome(self, quiet_seconds: float) -> list[TopicPartition]:
         """Return the partitions whose broker did not answer a call, and responds again by now."""
@@ -315,21 +310,36 @@ class Observation:
             and tp not in ours_in_flight
         ]
 
-    def is_order_of_a_cancel(self, move: Move) -> bool:
-        """Return whether a cancel of this run may have left the order of a cancelled move.
-
-        Otherwise somebody reordered a partition that it never submitted, or that was in order
-        when it ended.
-        """
-        submission = self.submissions.get(move.topic_partition)
-        return submission is not None and submission.in_order_at is None
-
     def _seconds_since(self, submission: Submission) -> float:
         return (self.observed_at - submission.submitted_at).total_seconds()
 
 
+def was_just_answered(submission: Submission, now: datetime) -> bool:
+    if submission.answered_at is None:
+        return False
+    return 0 <= (now - submission.answered_at).total_seconds() < SHOWS_WITHIN_SECONDS
+
+
+def is_under_way(submission: Submission, now: datetime) -> bool:
+    """Return whether what was submitted may still show as under way: until it has arrived, or for a
+    moment after its cancel was answered, unless it was seen in order since.
+    """
+    if not submission.is_over:
+        return True
+    is_known_to_be_over = submission.done_at or submission.in_order_at
+    return not is_known_to_be_over and was_just_answered(submission, now)
+
+
+def _may_have_lost_its_order(submission: Submission | None) -> bool:
+    """Return whether a cancel of this run may have left the order of a partition.
+
+    Otherwise somebody reordered one that it never submitted, or that was in order since.
+    """
+    return submission is not None and submission.in_order_at is None
+
+
 def _state_of_reassignment(
-    move: Move, reassignment: Reassignment, submission: Submission | None
+    move: Move, reassignment: Reassignment, submission: Submission | None, now: datetime
 ) -> MoveState:
     """Return whose reassignment it is: ours is only what this run has submitted.
 
@@ -339,7 +349,7 @@ def _state_of_reassignment(
     if submission is None:
         return MoveState.FOREIGN
     is_ours = submission.may_have_asked_for(reassignment.target)
-    if not submission.is_over:
+    if is_under_way(submission, now):
         targets = reassignment_targets(move)
         if set(reassignment.adding) & set(reassignment.removing):
             # Rows of earlier releases do not tell the target.
@@ -359,7 +369,8 @@ def _state_after_arrival(
     if submission.may_have_asked_for(replicas):
         return MoveState.PENDING
     arrived_at = submission.done_at or submission.submitted_at
-    was_cancelled = submission.submitted_at >= arrived_at
+    is_later = submission.submitted_at >= arrived_at
+    was_cancelled = is_later and _may_have_lost_its_order(submission)
     is_out_of_order = set(replicas) == set(move.replicas_after)
     return MoveState.CANCELLED if was_cancelled and is_out_of_order else MoveState.DRIFTED
 
@@ -376,22 +387,3 @@ def moves_by_state(moves: Iterable[Move], observation: Observation) -> dict[Move
     for move in moves:
         by_state[observation.state_of(move)].append(move)
     return by_state
-
-
-def partitions_in_order(
-    moves: Iterable[Move], observation: Observation
-) -> Iterator[TopicPartition]:
-    """Yield the submitted partitions of which nothing is under way, in an order of the plan, and
-    those that somebody else moves.
-    """
-    for move in moves:
-        partition = observation.partitions.get(move.topic_partition)
-        if partition is None or move.topic_partition not in observation.submissions:
-            continue
-        if partition.reassignment is not None:
-            is_in_order = observation.state_of(move) is MoveState.FOREIGN
-        else:
-            orders = (move.replicas_before, *reassignment_targets(move))
-            is_in_order = partition.description.replicas in orders
-        if is_in_order:
-            yield move.topic_partition

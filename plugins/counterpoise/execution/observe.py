@@ -7,47 +7,42 @@ and what is set are read side by side, since a run over many brokers waits for l
 calls.
 """
 
-import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from counterpoise.execution.observation import (
-    ClusterConditions,
-    Observation,
-    ObservedPartition,
+from counterpoise.execution.observation import Observation, is_under_way
+from counterpoise.execution.observed_cluster import ClusterConditions
+from counterpoise.execution.partition_reads import (
+    Partitions,
+    copies_of,
+    copying_brokers,
+    read_partitions,
 )
-from counterpoise.execution.readings import Copies, read_log_dirs, read_versions
+from counterpoise.execution.readings import read_log_dirs, read_versions
 from counterpoise.execution.throttling.targets import Configs, broker_resource
-from counterpoise.kafka_admin.port import (
-    ClusterReader,
-    read_throttle_keys,
-    read_topics_and_named,
-)
+from counterpoise.execution.waits import UNLISTED_PATIENCE
+from counterpoise.execution.waits_for_cluster import name_of_unlisted
+from counterpoise.kafka_admin.port import ClusterReader, read_throttle_keys
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests, find_active_requests
-from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import (
     EVERY_BROKER,
     ConfigResource,
     ConfigResourceType,
     PartitionDescription,
-    Reassignment,
-    TopicDescription,
 )
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.reassignment_targets import is_between_targets, reassignment_targets
-from counterpoise.model.run import Submission
+from counterpoise.model.reassignment_targets import reassignment_targets
+from counterpoise.model.run import RunState, Submission
 from counterpoise.model.run_progress import RunProgress, VersionReading
 
 if TYPE_CHECKING:
     from counterpoise.ledger import Journal, Ledger
 
 _MIN_ISR: Final = "min.insync.replicas"
-_MAX_STALE_READS: Final = 10
-STALE_READ_SECONDS: Final = 0.2  # as long as the metadata of a broker that is up is behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +70,14 @@ def observe(
     concerned = {*scope.resources, *_unanswering_brokers(submissions.values(), live_broker_ids)}
     resources = {*concerned, *(key.resource for key in touched_keys), EVERY_BROKER}
     with ThreadPoolExecutor(1) as pool:
-        pending_partitions = pool.submit(_read_partitions, reader, scope.plan)
+        pending_partitions = pool.submit(read_partitions, reader, scope.plan)
         configs, versions = _read_settings(reader, resources, live_broker_ids, previous, now)
-        partitions = pending_partitions.result()
+        partitions = _with_unlisted(pending_partitions.result(), submissions, previous, now)
     unresponsive_broker_ids = _unresponsive(live_broker_ids, concerned - configs.keys(), versions)
-    copies = _copies(partitions, live_broker_ids - unresponsive_broker_ids)
+    copies = copies_of(partitions, live_broker_ids - unresponsive_broker_ids)
     log_dirs = read_log_dirs(reader, copies, previous, now, scope.disk_limit_percent)
     submissions |= _submissions_of_arrived(journal, scope.plan, partitions)
-    late_reassignments = _late_reassignments(ledger, scope, partitions, submissions)
+    late_reassignments = _late_reassignments(ledger, scope, partitions, submissions, now)
     return Observation(
         observed_at=now,
         cluster_id=cluster.cluster_id,
@@ -94,7 +89,8 @@ def observe(
         touched_keys=touched_keys,
         log_dirs=log_dirs,
         unresponsive_broker_ids=unresponsive_broker_ids,
-        unmeasured_broker_ids=_copying_brokers(partitions) - log_dirs.keys(),
+        unlisted=tuple(sorted(partitions.unlisted)),
+        unmeasured_broker_ids=copying_brokers(partitions) - log_dirs.keys(),
         registered_broker_ids=cluster.registered_broker_ids,
         min_insync_replicas=_min_insync_replicas(reader, _topics_losing_replicas(scope.plan)),
         topic_ids=partitions.topic_ids,
@@ -103,6 +99,7 @@ def observe(
             _read_unhealthy(reader, partitions.unhealthy, live_broker_ids),
             foreign_reassignments=partitions.foreign_reassignments(late_reassignments),
             late_reassignments=late_reassignments,
+            late_cancelled=_late_cancelled(ledger, scope, partitions, submissions),
             full_log_dirs={b: reading.full for b, reading in log_dirs.items() if reading.full},
             versions=versions,
             moves_in_flight_elsewhere=ledger.moves_in_flight_elsewhere(scope.run_id),
@@ -161,34 +158,36 @@ def changed_moves(
     return tuple(filter(is_changed, moves))
 
 
-@dataclass(frozen=True, slots=True)
-class _Partitions:
-    planned: Mapping[TopicPartition, tuple[str, PartitionDescription]]  # with the topic's id
-    unhealthy: Mapping[TopicPartition, PartitionDescription]  # outside the plan: offline, or URP
-    reassignments: Mapping[TopicPartition, Reassignment]
-    topic_ids: Mapping[str, str]  # of the plan's topics
-
-    def observed(self) -> dict[TopicPartition, ObservedPartition]:
-        return {
-            tp: ObservedPartition(topic_id, description, self.reassignments.get(tp))
-            for tp, (topic_id, description) in self.planned.items()
-        }
-
-    def foreign_reassignments(
-        self, late: Mapping[TopicPartition, str]
-    ) -> tuple[TopicPartition, ...]:
-        """Return the reassignments outside the plan that are not late ones of ours."""
-        known = self.planned.keys() | late.keys()
-        return tuple(sorted(tp for tp in self.reassignments if tp not in known))
-
-
 def _active_requests(ledger: "Ledger", scope: ObservationScope, now: datetime) -> ActiveRequests:
     requests = ledger.requests(scope.plan.cluster, scope.run_id)
     return find_active_requests(requests, now)
 
 
+def _with_unlisted(
+    partitions: Partitions,
+    submissions: Mapping[TopicPartition, Submission],
+    previous: RunProgress | None,
+    now: datetime,
+) -> Partitions:
+    """Return them with the reassignments of this run that replicas alone show: the lists, or the
+    topics, are behind. What stays so is somebody else's doing; so is all before a run begins.
+    """
+    if previous is None:
+        return partitions
+    lasting = previous.conditions_since
+
+    def is_behind(tp: TopicPartition) -> bool:
+        submission = submissions.get(tp)
+        if submission is None or not is_under_way(submission, now):
+            return False
+        return now - lasting.get(name_of_unlisted(str(tp)), now) < UNLISTED_PATIENCE
+
+    behind = {tp: shown for tp, shown in partitions.unlisted.items() if is_behind(tp)}
+    return replace(partitions, reassignments={**partitions.reassignments, **behind})
+
+
 def _submissions_of_arrived(
-    journal: "Journal", plan: RebalancePlan, partitions: _Partitions
+    journal: "Journal", plan: RebalancePlan, partitions: Partitions
 ) -> dict[TopicPartition, Submission]:
     """Return all submissions where somebody moved again what had arrived; else {}."""
     if journal.finished().isdisjoint(_not_as_planned(plan, partitions)):
@@ -196,7 +195,7 @@ def _submissions_of_arrived(
     return journal.submissions()
 
 
-def _not_as_planned(plan: RebalancePlan, partitions: _Partitions) -> set[TopicPartition]:
+def _not_as_planned(plan: RebalancePlan, partitions: Partitions) -> set[TopicPartition]:
     """Return the plan's partitions that are moving, or have other replicas than planned."""
     planned, reassignments = partitions.planned, partitions.reassignments
     return {
@@ -213,8 +212,9 @@ def _not_as_planned(plan: RebalancePlan, partitions: _Partitions) -> set[TopicPa
 def _late_reassignments(
     ledger: "Ledger",
     scope: ObservationScope,
-    partitions: _Partitions,
+    partitions: Partitions,
     submissions: Mapping[TopicPartition, Submission],
+    now: datetime,
 ) -> dict[TopicPartition, str]:
     """Return reassignments that an earlier run of ours submitted, and that came after its end.
 
@@ -224,7 +224,9 @@ def _late_reassignments(
     for move in scope.plan.moves:
         target = targets.get(move.topic_partition)
         submission = submissions.get(move.topic_partition)
-        if target is None or submission is None or submission.is_at_rest:
+        if target is None or submission is None:
+            continue
+        if submission.is_at_rest and not is_under_way(submission, now):
             continue
         if target in (*reassignment_targets(move), submission.target):
             del targets[move.topic_partition]
@@ -233,62 +235,30 @@ def _late_reassignments(
     return ledger.submitted_by_ended_runs(scope.plan.cluster, targets)
 
 
-def _read_partitions(reader: ClusterReader, plan: RebalancePlan) -> _Partitions:
-    """Read topics, and reassignments before and after them; what either list names is moving.
-
-    The lists come from the controller, topics from a broker whose metadata may be older: a
-    partition that is on no list and yet has the replicas of two targets together is read again.
+def _late_cancelled(
+    ledger: "Ledger",
+    scope: ObservationScope,
+    partitions: Partitions,
+    submissions: Mapping[TopicPartition, Submission],
+) -> frozenset[TopicPartition]:
+    """Return the partitions that this run has never submitted, and whose replicas the cancel of an
+    earlier run's reassignment may have left in another order.
     """
-
-    def is_stale(partitions: _Partitions) -> bool:
-        at_rest = [
-            move
-            for move in plan.moves
-            if move.topic_partition in partitions.planned
-            and move.topic_partition not in partitions.reassignments
-        ]
-        return any(
-            is_between_targets(move, partitions.planned[move.topic_partition][1].replicas)
-            for move in at_rest
-        )
-
-    planned_topics = {move.topic for move in plan.moves}
-    for _ in range(_MAX_STALE_READS):
-        reassignments_before = reader.list_reassignments()
-        topics = read_topics_and_named(reader, planned_topics)
-        planned, unhealthy = _planned_and_unhealthy(topics, plan)
-        reassignments = {**reassignments_before, **reader.list_reassignments()}
-        topic_ids = {t.topic: t.topic_id for t in topics if t.topic in planned_topics}
-        partitions = _Partitions(planned, unhealthy, reassignments, topic_ids)
-        if not is_stale(partitions):
-            break
-        time.sleep(STALE_READ_SECONDS)
-    return partitions
-
-
-def _planned_and_unhealthy(
-    topics: Iterable[TopicDescription], plan: RebalancePlan
-) -> tuple[
-    dict[TopicPartition, tuple[str, PartitionDescription]],
-    dict[TopicPartition, PartitionDescription],
-]:
-    """Return what the plan moves, and what of the rest is offline or under-replicated.
-
-    Nothing else is kept: there may be a million partitions.
-    """
-    planned_numbers: dict[str, set[int]] = {}
-    for move in plan.moves:
-        planned_numbers.setdefault(move.topic, set()).add(move.partition)
-    planned, unhealthy = {}, {}
-    for topic in topics:
-        numbers = planned_numbers.get(topic.topic, set())
-        for description in topic.partitions:
-            if description.partition in numbers:
-                tp = TopicPartition(topic.topic, description.partition)
-                planned[tp] = (topic.topic_id, description)
-            elif description.leader is None or len(description.isr) < len(description.replicas):
-                unhealthy[TopicPartition(topic.topic, description.partition)] = description
-    return planned, unhealthy
+    changed = {
+        move.topic_partition
+        for move in scope.plan.moves
+        if move.topic_partition in partitions.planned
+        and move.topic_partition not in submissions
+        and partitions.planned[move.topic_partition][1].replicas
+        not in (move.replicas_before, move.replicas_after)
+    }
+    if not changed:
+        return frozenset()
+    events = ledger.journal(scope.run_id).events()
+    began_at = min((event.at for event in events if event.kind == RunState.RUNNING), default=None)
+    if began_at is None:
+        return frozenset()
+    return frozenset(changed & ledger.submitted_since(scope.plan.cluster, began_at))
 
 
 def _read_settings(
@@ -373,24 +343,3 @@ def _under_replicated(
         if description.leader is not None and out_of_sync & live_broker_ids:
             leaders[str(tp)] = description.leader
     return leaders
-
-
-def _copying_brokers(partitions: _Partitions) -> frozenset[int]:
-    """Return the brokers between which a move of the plan copies."""
-    copying: set[int] = set()
-    for tp, reassignment in partitions.reassignments.items():
-        if not reassignment.adding or tp not in partitions.planned:
-            continue
-        copying.update(reassignment.adding)
-        leader = partitions.planned[tp][1].leader
-        if leader is not None:
-            copying.add(leader)
-    return frozenset(copying)
-
-
-def _copies(partitions: _Partitions, responsive_broker_ids: Set[int]) -> Copies:
-    """Return the replicas of what is reassigned, by broker; none where nobody responds."""
-    reassignments = partitions.reassignments.items()
-    by_replica = grouped((b, tp) for tp, moving in reassignments for b in moving.replicas)
-    by_added = grouped((b, tp) for tp, moving in reassignments for b in moving.adding)
-    return Copies(_copying_brokers(partitions) & responsive_broker_ids, by_added, by_replica)

@@ -81,13 +81,7 @@ def _drifted_before_start(moves: Iterable[Move], observation: Observation) -> tu
 def _drifted_since_start(plan: RebalancePlan, observation: Observation) -> tuple[Move, ...]:
     drifted_states = (MoveState.DRIFTED, MoveState.FOREIGN, MoveState.GONE)
 
-    def has_drifted(move: Move) -> bool:
-        state = observation.state_of(move)
-        if state is MoveState.CANCELLED:
-            return not observation.is_order_of_a_cancel(move)
-        return state in drifted_states
-
-    return tuple(filter(has_drifted, plan.moves))
+    return tuple(move for move in plan.moves if observation.state_of(move) in drifted_states)
 
 
 def check_health(plan: RebalancePlan, observation: Observation) -> None:

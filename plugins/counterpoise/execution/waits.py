@@ -36,6 +36,9 @@ _PAUSED_AT: Final = "paused at "
 _FROZEN_AT: Final = "frozen at "
 _DIFFERENT_VERSIONS: Final = "brokers speak different versions"
 _FLEET_IS_FULL: Final = "the moves of other clusters use up the fleet's max_moves_in_flight"
+# Kafka's broker session ends after 9 s by default: a controller is replaced by then.
+UNLISTED_PATIENCE: Final = timedelta(seconds=30)
+UNLISTED: Final = "has replicas as if it moved, and no list of reassignments names it"
 _RESTARTS_IN_A_ROW: Final = 10  # that a run waits out, each as long as its patience allows
 
 
@@ -368,6 +371,8 @@ def patience_of(name: str, limits: MovementPolicy) -> timedelta:
 
     Example: "broker 4 is dead" may last for the policy's `dead_broker_patience`.
     """
+    if UNLISTED in name:
+        return UNLISTED_PATIENCE
     keys = (key for part, key in _OTHER_PATIENCES.items() if part in name)
     patience: timedelta = getattr(limits, next(keys, WaitReason.policy_key))
     return patience

@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from counterpoise.execution.waits import EXECUTE_AGAIN, WaitReason, partitions_wait
+from counterpoise.execution.waits import (
+    EXECUTE_AGAIN,
+    UNLISTED,
+    WaitReason,
+    partitions_wait,
+)
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.words import join_ids, join_names, name_brokers, pluralize, verb
 from counterpoise.units import format_rate
@@ -41,6 +46,10 @@ def name_of_unavailable(partition: str) -> str:
 
 def name_of_leaderless(partition: str) -> str:
     return f"{partition} has no leader"
+
+
+def name_of_unlisted(partition: str) -> str:
+    return f"{partition} {UNLISTED}"
 
 
 def name_of_out_of_sync(partition: str, broker_id: int) -> str:

@@ -164,8 +164,8 @@ moves = sa.Table(
     # Submitted last, like "4,2,3"; "" for a cancel, and when a run ends with nothing of it under
     # way; null in rows from before 0004.
     sa.Column("target", sa.Text),
-    # When the run ended with nothing of it under way, and its replicas in an order of the plan's;
-    # null again when it is submitted again.
+    # Since when nothing of it was under way, and its replicas in an order of the plan's: as seen
+    # after a cancel, or at the run's end; null again when it is submitted again.
     sa.Column("in_order_at", UtcDateTime),
     # Of earlier calls that nobody has answered either, like "1,5,3;4,5,3".
     sa.Column("open_targets", sa.Text),

@@ -345,8 +345,10 @@ class Step:
         with self._writing() as connection:
             close_late_calls(connection, self.run_id, partitions, self.clock())
 
-    def ended_in_order(self, partitions: Iterable[TopicPartition]) -> None:
-        """Record that the run ends with these in an order of the plan: others change it now."""
+    def in_order(self, partitions: Iterable[TopicPartition]) -> None:
+        """Record that these are in an order of the plan, after a cancel or at the end of the run:
+        whoever changes it now is somebody else.
+        """
         self._mark_moves(partitions, {"in_order_at": self.clock()})
 
     def done(self, partitions: Iterable[TopicPartition]) -> None:

@@ -91,6 +91,18 @@ def _read_submitted_at(connection: sa.Connection, run_id: str) -> dict[TopicPart
     return {TopicPartition(row.topic, row.partition): row.submitted_at for row in rows}
 
 
+def read_submitted_since(
+    connection: sa.Connection, cluster: str, since: datetime
+) -> set[TopicPartition]:
+    """Return the partitions that a run of the cluster has reassigned, or cancelled, since then."""
+    query = (
+        sa.select(moves.c.topic, moves.c.partition)
+        .join(runs, runs.c.run_id == moves.c.run_id)
+        .where(runs.c.cluster == cluster, moves.c.submitted_at >= since)
+    )
+    return {TopicPartition(row.topic, row.partition) for row in connection.execute(query)}
+
+
 def read_submitted_by_ended_runs(
     connection: sa.Connection,
     cluster: str,

@@ -2,7 +2,7 @@
 
     reassignment_targets(move)            # (1, 2, 3) -> (4, 5, 3): ((1, 5, 3), (4, 5, 3))
     changes_replica_set(move)             # not order or leader alone
-    is_between_targets(move, replicas)    # as only while it is reassigned
+    reassignment_shown_by(move, replicas) # None: not as only while it is reassigned
 
 Several new replicas at once would all read from the same leader (cruise-control#2359), and a
 partition that drops a replica before it adds one has fewer copies than it should. Within one
@@ -11,6 +11,7 @@ reassignment Kafka itself adds before it drops (KIP-455).
 
 from itertools import pairwise
 
+from counterpoise.model.kafka import Reassignment
 from counterpoise.model.plan import Move
 
 
@@ -47,16 +48,21 @@ def changes_replica_set(move: Move) -> bool:
     return set(move.replicas_before) != set(move.replicas_after)
 
 
-def is_between_targets(move: Move, replicas: tuple[int, ...]) -> bool:
-    """Return whether these are the replicas of two successive targets of the move together.
+def reassignment_shown_by(move: Move, replicas: tuple[int, ...]) -> Reassignment | None:
+    """Return the reassignment under which a partition has these replicas, None when under none.
 
-    A partition has them only while it is reassigned (KIP-455): (1, 5, 3) and (4, 5, 3) give
-    {1, 3, 4, 5}.
+    It has those of two successive targets of the move together only while it is reassigned
+    (KIP-455): (1, 5, 3) and (4, 5, 3) give {1, 3, 4, 5}, where 4 is added and 1 removed.
     """
     if replicas in (move.replicas_before, move.replicas_after):
-        return False
-    known_sets = [set(target) for target in (move.replicas_before, *reassignment_targets(move))]
+        return None
+    targets = (move.replicas_before, *reassignment_targets(move))
     present = set(replicas)
-    if present in known_sets:
-        return False
-    return any(present == earlier | later for earlier, later in pairwise(known_sets))
+    if present in map(set, targets):
+        return None
+    for earlier, later in pairwise(targets):
+        adding = tuple(b for b in later if b not in earlier)
+        removing = tuple(b for b in earlier if b not in later)
+        if present == {*later, *removing}:
+            return Reassignment((*later, *removing), adding, removing)
+    return None

@@ -189,7 +189,8 @@ class Submission:
     # Submitted last, also where it was cancelled since; () when nothing of it can be under way any
     # more, and for a cancel of earlier releases; None in rows of still earlier ones.
     target: tuple[int, ...] | None = None
-    # Since the run ended with nothing of it under way, and its replicas in an order of the plan.
+    # Since nothing of it was under way and its replicas were in an order of the plan: at the run's
+    # end, or when that was seen after a cancel.
     in_order_at: datetime | None = None
     # Those of earlier calls that nobody has answered either.
     open_targets: tuple[tuple[int, ...], ...] = ()

@@ -114,7 +114,7 @@ def _record_possible_changes(
         partitions = {move.topic_partition for move in plan.moves}
         step.submitting({move.topic_partition: move.replicas_before for move in plan.moves})
         step.answered(partitions)
-        step.ended_in_order(partitions - cancelled)  # a cancel takes that back
+        step.in_order(partitions - cancelled)  # a cancel takes that back
         step.touching(keys_to_restore(plan, configs))
 
 

@@ -1,0 +1,35 @@
+"""What one observation has read of the cluster: a partition of the plan, and the rest. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import PartitionDescription, Reassignment
+from counterpoise.model.run_progress import VersionReading
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedPartition:
+    topic_id: str
+    description: PartitionDescription
+    reassignment: Reassignment | None
+
+
+@dataclass(frozen=True)
+class ClusterConditions:
+    """The cluster outside the plan: what a run must not make worse, and why it may have to wait."""
+
+    foreign_reassignments: tuple[TopicPartition, ...] = ()
+    # Reassignments of earlier runs of ours that came late, in or outside the plan, by partition.
+    late_reassignments: Mapping[TopicPartition, str] = field(default_factory=dict)
+    # Partitions of the plan of which this run has cancelled such a one.
+    late_cancelled: frozenset[TopicPartition] = frozenset()
+    unavailable_partitions: tuple[str, ...] = ()  # offline, or under min.insync.replicas
+    # Topics with under-replicated partitions whose min.insync.replicas may not be read.
+    unreadable_topics: tuple[str, ...] = ()
+    # Partitions that lack a live replica in the ISR: their leader.
+    under_replicated: Mapping[str, int] = field(default_factory=dict, repr=False)
+    # Brokers with a log dir that is past its limit: which one, in words.
+    full_log_dirs: Mapping[int, str] = field(default_factory=dict)
+    versions: Mapping[int, VersionReading] = field(default_factory=dict, repr=False)
+    moves_in_flight_elsewhere: int = 0  # in the other clusters of the fleet

@@ -1,0 +1,261 @@
+"""Lists of reassignments, and topics, that do not show yet what was submitted, cancelled or done.
+
+Any controller answers for a list from its own state, without a check that it is the active one:
+after a failover, a broker that does not know the new controller yet has it answered by the old one.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterpoise.errors import HaltedError, StalePlanError
+from counterpoise.execution import late_moves, partition_reads
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.model.control import Control
+from counterpoise.model.kafka import FOLLOWER_REPLICAS
+from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.run import RunState
+from tests.support.plans import move
+from tests.support.runs import SimulatedRun, of_topic, own_configs, times_submitted
+
+SIZE = 3_000_000_000
+PICTURE = f"orders-0: 1 2 3 size={SIZE}\norders-1: 1 2 3 size={SIZE}"
+FIRST = move("orders-0", "1 2 3", "4 2 3", size=SIZE)
+SECOND = move("orders-1", "1 2 3", "4 2 3", size=SIZE)
+BOTH_TOGETHER = (1, 2, 3, 4)  # as the partition is while it moves
+
+
+class Behind:
+    """A cluster whose topics and lists of reassignments stay as they were at a moment."""
+
+    def __init__(self, cluster: SimulatedCluster, *, topics: bool = True, lists: bool = True):
+        self._cluster = cluster
+        self._topics = cluster.describe_topics() if topics else None
+        self._list = cluster.list_reassignments() if lists else None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def describe_topics(self, topics: Any = None) -> Any:
+        if self._topics is None:
+            return self._cluster.describe_topics(topics)
+        return tuple(t for t in self._topics if not topics or t.topic in topics)
+
+    def list_reassignments(self) -> Mapping[Any, Any]:
+        return self._cluster.list_reassignments() if self._list is None else self._list
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is behind here stays so, however often an observation reads it again."""
+    monkeypatch.setattr(partition_reads, "STALE_READ_SECONDS", 0)
+
+
+def just_submitted(folder: Path, *, topics: bool = True) -> tuple[SimulatedRun, Any]:
+    """Return a run, and its cluster as it was right before the first move was submitted."""
+    limits = MovementPolicy(max_moves_in_flight=1)
+    run = SimulatedRun.of_moves(folder, PICTURE, FIRST, SECOND, limits=limits)
+    driver = run.driver()
+    driver.open()
+    while True:
+        behind = Behind(run.cluster, topics=topics)
+        driver.step()
+        if run.cluster.list_reassignments():
+            return run, behind
+        run.cluster.advance(0.05)
+
+
+def is_throttled(run: SimulatedRun) -> bool:
+    listed = own_configs(run.cluster).get(of_topic("orders"), {}).get(FOLLOWER_REPLICAS, "")
+    moving = run.cluster.list_reassignments()
+    return all(f"{tp.partition}:4" in listed.split(",") for tp in moving)
+
+
+def settle_for_a_second(run: SimulatedRun, behind: Any) -> None:
+    driver = run.driver(behind)
+    for _ in range(6):
+        run.cluster.advance(0.15)
+        if driver.settle_step() is None:
+            return
+
+
+def test_a_pause_right_after_a_submit_leaves_the_throttle(tmp_path: Path) -> None:
+    run, behind = just_submitted(tmp_path)
+    run.ask(Control.PAUSE)
+    run.cluster.advance(0.5)
+    run.driver(behind).step()
+    assert run.cluster.list_reassignments()
+    assert is_throttled(run), run.log[-3:]
+
+
+@pytest.mark.parametrize("control", [None, Control.CANCEL])
+def test_settling_right_after_a_submit_does_not_end_with_the_move_in_flight(
+    tmp_path: Path, control: Control | None
+) -> None:
+    run, behind = just_submitted(tmp_path)
+    if control:
+        run.ask(control)
+    settle_for_a_second(run, behind)
+    assert run.cluster.list_reassignments()
+    assert is_throttled(run), run.log[-3:]
+    assert run.run.state is RunState.SETTLING, run.run.reason
+
+
+def test_the_next_batch_leaves_throttle_and_caps_to_what_was_just_submitted(
+    tmp_path: Path,
+) -> None:
+    run, behind = just_submitted(tmp_path)
+    driver = run.driver(behind)
+    for _ in range(4):
+        run.cluster.advance(0.3)
+        driver.step()
+        assert is_throttled(run), run.log[-3:]
+    assert len(run.cluster.list_reassignments()) == 1, "max_moves_in_flight is 1"
+    assert set(times_submitted(run.cluster).values()) == {1}
+
+
+def test_what_did_not_show_when_a_run_was_cancelled_is_cancelled_when_it_does(
+    tmp_path: Path,
+) -> None:
+    run, behind = just_submitted(tmp_path)
+    run.ask(Control.CANCEL)
+    settle_for_a_second(run, behind)
+    assert run.end(run.driver()) is RunState.HALTED
+    submissions = run.ledger.journal(run.run_id).submissions()
+    assert not late_moves(run.plan, run.cluster.list_reassignments(), submissions)
+    assert not run.cluster.list_reassignments()
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_list_that_never_shows_what_was_submitted_does_not_keep_a_run_from_its_end(
+    tmp_path: Path,
+) -> None:
+    run, behind = just_submitted(tmp_path)
+    run.ask(Control.CANCEL)
+    began = run.cluster.now
+    assert run.end(run.driver(behind)) is RunState.HALTED
+    assert run.cluster.now - began < 60
+
+
+# -- replicas as if a partition moved, and no list that names it
+
+
+def test_a_list_that_is_behind_the_topics_neither_halts_a_run_nor_takes_its_throttle(
+    tmp_path: Path,
+) -> None:
+    run, behind = just_submitted(tmp_path, topics=False)
+    driver = run.driver(behind)
+    for _ in range(5):
+        run.cluster.advance(0.3)
+        driver.step()
+        assert is_throttled(run), run.log[-3:]
+    assert set(times_submitted(run.cluster).values()) == {1}
+    run.repeat(run.driver().step, 10_000)
+    assert run.end(run.driver()) is RunState.DONE
+
+
+def test_topics_that_are_behind_the_end_of_a_move_do_not_halt_a_run(tmp_path: Path) -> None:
+    small = [move(name, "1 2 3", "4 2 3", size=3_000_000) for name in ("orders-0", "orders-1")]
+    picture = PICTURE.replace(str(SIZE), "3000000")
+    run = SimulatedRun.of_moves(tmp_path, picture, *small)
+    run.until_moving(run.driver())
+    behind: Any = Behind(run.cluster, lists=False)
+    run.cluster.advance(60)
+    assert not run.cluster.list_reassignments()
+    for _ in range(3):
+        run.cluster.advance(run.driver(behind).step() or 0)
+    assert run.go() is RunState.DONE
+
+
+def replicas_of_both(run: SimulatedRun) -> None:
+    """Somebody gives the partition that the run moves four replicas, for good."""
+    partition = run.cluster.partitions[FIRST.topic_partition]
+    run.cluster.alter_reassignments({FIRST.topic_partition: None})
+    partition.replicas, partition.isr = BOTH_TOGETHER, set(BOTH_TOGETHER)
+
+
+def test_replicas_that_somebody_leaves_as_if_it_moved_halt_the_run_half_a_minute_later(
+    tmp_path: Path,
+) -> None:
+    run, _ = just_submitted(tmp_path)
+    run.cluster.advance(run.driver().step() or 0)
+    replicas_of_both(run)
+    began = run.cluster.now
+    with pytest.raises(HaltedError, match="somebody else moved 1 partition"):
+        run.repeat(run.driver().step)
+    assert 29 < run.cluster.now - began < 40
+    assert run.end(run.driver()) is RunState.HALTED
+    assert own_configs(run.cluster) == {}
+    assert run.cluster.partitions[FIRST.topic_partition].replicas == BOTH_TOGETHER
+    with pytest.raises(StalePlanError, match="orders-0"):
+        run.driver().open()
+
+
+@pytest.mark.parametrize("control", [None, Control.CANCEL])
+def test_replicas_that_somebody_leaves_as_if_it_moved_do_not_keep_a_run_from_its_end(
+    tmp_path: Path, control: Control | None
+) -> None:
+    run, _ = just_submitted(tmp_path)
+    run.cluster.advance(run.driver().step() or 0)
+    replicas_of_both(run)
+    if control:
+        run.ask(control)
+    began = run.cluster.now
+    assert run.end(run.driver()) is RunState.HALTED
+    assert run.cluster.now - began < 60
+    assert own_configs(run.cluster) == {}
+
+
+# -- a cancel that does not show yet
+
+
+@pytest.mark.parametrize("topics", [True, False])
+@pytest.mark.parametrize("lists", [True, False])
+def test_the_order_that_a_cancel_leaves_is_restored_also_where_it_shows_a_moment_later(
+    tmp_path: Path, topics: bool, lists: bool
+) -> None:
+    run, _ = just_submitted(tmp_path)
+    run.cluster.advance(2)
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        run.driver().step()
+    behind: Any = Behind(run.cluster, topics=topics, lists=lists)
+    run.driver().settle_step()
+    assert not run.cluster.list_reassignments(), "it is cancelled"
+    settle_for_a_second(run, behind)
+    assert run.end(run.driver()) is RunState.HALTED
+    assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before
+
+
+def test_the_order_is_restored_where_topics_show_it_as_before_the_submit_for_a_moment(
+    tmp_path: Path,
+) -> None:
+    run, behind = just_submitted(tmp_path)
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        run.driver().step()
+    run.driver().settle_step()
+    assert not run.cluster.list_reassignments(), "it is cancelled"
+    settle_for_a_second(run, behind)
+    assert run.end(run.driver()) is RunState.HALTED
+    assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before
+
+
+def test_what_somebody_moves_right_after_a_cancel_is_theirs_and_not_cancelled(
+    tmp_path: Path,
+) -> None:
+    run, _ = just_submitted(tmp_path)
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        run.driver().step()
+    run.driver().settle_step()
+    assert not run.cluster.list_reassignments(), "it is cancelled"
+    first = FIRST.topic_partition
+    run.cluster.alter_reassignments({first: FIRST.replicas_after})
+    began = run.cluster.now
+    assert run.end(run.driver()) is RunState.HALTED
+    assert run.cluster.now - began < 60
+    assert run.cluster.list_reassignments()[first].target == FIRST.replicas_after
+    assert own_configs(run.cluster) == {}
