@@ -14,6 +14,7 @@ from leader_balance import (
     CHANGE_COLUMNS,
     CHANGE_INPUTS,
     broker_tables,
+    build_topic_leaders,
     only_changes,
     topic_tables,
     with_change,
@@ -28,15 +29,17 @@ _COLUMNS = tuple(dict.fromkeys((*CHANGE_COLUMNS, *LOAD_COLUMNS)))
 
 def write_analysis(round_: Round) -> None:
     """Write every table of RESULT_TABLES."""
+    brokers = round_.read("brokers", round_.new)
     compared = round_.keep(
         read_pairs(round_, _INPUTS)
-        .transform(with_change, round_.read("brokers", round_.new))
+        .transform(with_change, brokers)
         .transform(with_load, round_.snapshots)
         .select(*_COLUMNS)
     )
+    topic_leaders = round_.keep(build_topic_leaders(brokers, compared))
     round_.write(
         load_tables(round_, compared)
-        | topic_tables(round_, compared, only_changes(compared))
+        | topic_tables(round_, topic_leaders, only_changes(compared))
         | broker_tables(round_)
         | log_dir_tables(round_)
     )

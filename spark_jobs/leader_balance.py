@@ -20,7 +20,7 @@ import sys
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pairs import build_topic_pairs, read_pairs
+from pairs import build_topic_pairs, read_pairs, read_shuffled
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from rounds import BROKER_KEY, Round, Tables, run_job
@@ -49,6 +49,7 @@ CHANGE_INPUTS = (
     "isr",
     "is_under_replicated",
     "is_reassigning",
+    "size_bytes",
 )
 # The columns that LEADER_CHANGES and SNAPSHOT_CHANGES are made of.
 CHANGE_COLUMNS = (
@@ -84,18 +85,15 @@ def build_broker_balance(
 def build_topic_leaders(brokers: DataFrame, partitions: DataFrame) -> DataFrame:
     """Return the counts of TOPIC_BALANCE beside `live_brokers`: one row per snapshot and topic.
 
-    `fewest_leaders` is over the live brokers, idle ones included.
+    `partitions` are shuffled by topic, or Spark shuffles them twice. `fewest_leaders` is over the
+    live brokers, idle ones included.
     """
     live = brokers.where(~F.col("is_fenced")).select(
         "snapshot", F.col("broker_id").alias("leader"), F.lit(1).alias("is_live")
     )
     live_counts = live.groupBy("snapshot").agg(F.count(F.lit(1)).alias("live_brokers"))
-    # Shuffled once: on a large cluster each broker leads little more than one partition of a topic.
-    led = (
-        partitions.select("snapshot", "topic", "leader", "size_bytes")
-        .repartition("snapshot", "topic")
-        .groupBy("snapshot", "topic", "leader")
-        .agg(F.count(F.lit(1)).alias("led"), F.sum("size_bytes").alias("led_bytes"))
+    led = partitions.groupBy("snapshot", "topic", "leader").agg(
+        F.count(F.lit(1)).alias("led"), F.sum("size_bytes").alias("led_bytes")
     )
     return (
         led.join(F.broadcast(live), on=["snapshot", "leader"], how="left")
@@ -280,12 +278,22 @@ def build_topic_counts(round_: Round) -> DataFrame:
 
 def write_leader_balance(round_: Round) -> None:
     """Write all four tables of the round."""
-    partitions = round_.read("partitions", round_.new)
-    pairs = read_pairs(round_, CHANGE_INPUTS).transform(
-        with_change, round_.read("brokers", round_.new)
-    )
-    changes = round_.keep(only_changes(pairs))
-    round_.write(topic_tables(round_, partitions, changes) | broker_tables(round_))
+    rows = round_.in_few_tasks(round_.keep(changes_and_topics(round_)))
+    is_change = F.col("partition").isNotNull()
+    topic_leaders, changes = rows.where(~is_change), rows.where(is_change)
+    round_.write(topic_tables(round_, topic_leaders, changes) | broker_tables(round_))
+
+
+def changes_and_topics(round_: Round) -> DataFrame:
+    """Return the rows of `only_changes`, and those of `build_topic_leaders`, whose partition is
+    null.
+
+    As one query, they come from one read and one shuffle of the partitions.
+    """
+    brokers = round_.read("brokers", round_.new)
+    pairs = read_pairs(round_, CHANGE_INPUTS).transform(with_change, brokers)
+    topic_leaders = build_topic_leaders(brokers, read_shuffled(round_, CHANGE_INPUTS))
+    return only_changes(pairs).unionByName(topic_leaders, allowMissingColumns=True)
 
 
 def broker_tables(round_: Round) -> Tables:
@@ -294,12 +302,12 @@ def broker_tables(round_: Round) -> Tables:
     return {"broker_balance": build_broker_balance(round_.snapshots, brokers, replicas)}
 
 
-def topic_tables(round_: Round, partitions: DataFrame, changes: DataFrame) -> Tables:
-    """Return TOPIC_BALANCE, from the partitions to analyse, LEADER_CHANGES, from the rows of
-    `only_changes`, and SNAPSHOT_CHANGES, from both.
+def topic_tables(round_: Round, topic_leaders: DataFrame, changes: DataFrame) -> Tables:
+    """Return TOPIC_BALANCE, LEADER_CHANGES, and SNAPSHOT_CHANGES, which is of both.
+
+    Made of the rows of `build_topic_leaders` and `only_changes`; each is read twice.
     """
-    snapshots, brokers = round_.snapshots, round_.read("brokers", round_.new)
-    topic_leaders = round_.keep(build_topic_leaders(brokers, partitions))
+    snapshots = round_.snapshots
     return {
         "topic_balance": build_topic_balance(snapshots, topic_leaders),
         "leader_changes": build_leader_changes(snapshots, changes),

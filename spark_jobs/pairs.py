@@ -8,10 +8,10 @@ equals another one that is not known, and no other. Snapshots are paired as the 
 by their order.
 
 Partitions are joined by snapshot, topic and partition, exactly. The rows of all snapshots are read
-and shuffled once, and both sides of the join come from that one shuffle; with a shuffle for each
-side, `leader_balance` from scratch took 8 percent more CPU time. Spark chooses how to join: while
-the query runs, it takes a hash join where each task's share of one side is small, else it sorts and
-merges, which spills to disk.
+and shuffled once: both sides of the join come from that one shuffle, and so do the topics' leaders
+that `leader_balance` counts. With a read and a shuffle for these, and a shuffle for each side, its
+CPU time was a fifth more. Spark chooses how to join: while the query runs, it takes a hash join
+where each task's share of one side is small, else it sorts and merges, which spills to disk.
 
 Rows are shuffled by topic, so that nothing has to be shuffled again where topics are counted. A
 topic's partitions of all snapshots come to one task.
@@ -35,7 +35,6 @@ _BEFORE: Final = "_before"  # ends the name of a column of the snapshot before
 
 def read_pairs(round_: Round, columns: Sequence[str]) -> DataFrame:
     """Return the pairs of a round with these `columns`, the key among them; see `build_pairs`."""
-    partitions = round_.read("partitions", round_.new | round_.befores)
     special_topics = build_special_topics(round_.snapshots, round_.read("topics"))
     if row_count(round_.manifests, "topics") < _MAX_TOPICS_SENT:
         special_topics = F.broadcast(special_topics)
@@ -43,11 +42,44 @@ def read_pairs(round_: Round, columns: Sequence[str]) -> DataFrame:
     to_analyse = round_.snapshots.to_analyse(round_.spark).withColumn(
         "compared_with", compared_with
     )
-    return build_pairs(partitions, F.broadcast(to_analyse), special_topics, columns)
+    return build_pairs(
+        _read_states(round_, columns), F.broadcast(to_analyse), special_topics, columns
+    )
+
+
+def read_shuffled(round_: Round, columns: Sequence[str]) -> DataFrame:
+    """Return the partitions to analyse with the `columns` that are not of the snapshot before.
+
+    In a query that has `read_pairs` with the same `columns`, too, both come from one shuffle.
+    """
+    to_analyse = round_.snapshots.to_analyse(round_.spark)
+    return (
+        _read_states(round_, columns)
+        .join(F.broadcast(to_analyse), on="snapshot", how="inner")
+        .select(
+            "snapshot",
+            "topic",
+            "state.partition",
+            *(F.col(f"state.{name}") for name in _columns_now(columns)),
+        )
+    )
+
+
+def _read_states(round_: Round, columns: Sequence[str]) -> DataFrame:
+    partitions = round_.read("partitions", round_.new | round_.befores)
+    return build_states(partitions, sorted({*_columns_now(columns), *_columns_before(columns)}))
+
+
+def _columns_now(columns: Sequence[str]) -> list[str]:
+    return [name for name in columns if name not in _KEY and not name.endswith(_BEFORE)]
+
+
+def _columns_before(columns: Sequence[str]) -> list[str]:
+    return [name.removesuffix(_BEFORE) for name in columns if name.endswith(_BEFORE)]
 
 
 def build_pairs(
-    partitions: DataFrame,
+    states: DataFrame,
     to_analyse: DataFrame,
     special_topics: DataFrame,
     columns: Sequence[str],
@@ -55,24 +87,25 @@ def build_pairs(
     """Return a row for each partition of the snapshots `to_analyse`, beside it the partition in the
     snapshot before (`compared_with`).
 
-    `columns` are columns of partitions and those that `with_state` adds; `<column>_before` is the
-    same of the snapshot before. The rows also have `is_known_before` (the snapshot before has a
-    partition of that name) and, of its topic: `is_same_topic`, `is_recreated` (the same name with
-    another id; neither where one of the two ids is not known), and `is_compacted`, also where
-    the cleanup policy is not known: it may be.
+    `columns` are columns of partitions and those that `with_state` adds, all of them in `states`
+    (see `build_states`); `<column>_before` is the same of the snapshot before. The rows also have
+    `is_known_before` (the snapshot before has a partition of that name) and, of its topic:
+    `is_same_topic`, `is_recreated` (the same name with another id; neither where one of the two ids
+    is not known), and `is_compacted`, also where the cleanup policy is not known: it may be.
     """
-    columns_now = [name for name in columns if name not in _KEY and not name.endswith(_BEFORE)]
-    compared = [name.removesuffix(_BEFORE) for name in columns if name.endswith(_BEFORE)]
-    states = build_states(partitions, sorted({*columns_now, *compared}))
-    before = states.withColumnsRenamed({"snapshot": "compared_with", "state": "before"})
+    with_key = states.withColumn("partition", F.col("state.partition"))
+    before = with_key.withColumnsRenamed({"snapshot": "compared_with", "state": "before"})
     return (
-        states.join(to_analyse, on="snapshot", how="inner")
+        with_key.join(to_analyse, on="snapshot", how="inner")
         .join(before, on=["compared_with", "topic", "partition"], how="left")
         .join(special_topics, on=["snapshot", "topic"], how="left")
         .select(
             *_KEY,
-            *(F.col(f"state.{name}") for name in columns_now),
-            *(F.col(f"before.{name}").alias(f"{name}{_BEFORE}") for name in compared),
+            *(F.col(f"state.{name}") for name in _columns_now(columns)),
+            *(
+                F.col(f"before.{name}").alias(f"{name}{_BEFORE}")
+                for name in _columns_before(columns)
+            ),
             F.col("before").isNotNull().alias("is_known_before"),
             F.coalesce("is_same_topic", F.lit(True)).alias("is_same_topic"),
             F.coalesce("is_recreated", F.lit(False)).alias("is_recreated"),
@@ -82,20 +115,22 @@ def build_pairs(
 
 
 def build_states(partitions: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return the key of each partition and these columns as `state`, shuffled by topic.
+    """Return snapshot and topic of each partition and, as `state`, its number and these columns;
+    shuffled by topic.
 
-    Both sides of a join come from one shuffle only where they have the very same rows and columns
-    (ReusedExchange in Spark's plan). As one column, Spark leaves out no part of the state for the
-    side that does not need it. And it would leave out rows with a null key on one side: reading has
-    failed on any null there (`with_required`), which `coalesce` makes known to Spark.
+    What is made of them in one query, like both sides of a join, comes from one shuffle only where
+    each use has the very same rows and columns (ReusedExchange in Spark's plan). As one column,
+    Spark leaves out no part of the state where it is not needed. And it would leave out rows with a
+    null key for one side of a join: reading has failed on any null there (`with_required`), which
+    `coalesce` makes known to Spark.
     """
+    partition = F.coalesce("partition", F.lit(-1)).alias("partition")
     return (
         partitions.transform(with_state)
         .select(
             "snapshot",
             F.coalesce("topic", F.lit("")).alias("topic"),
-            F.coalesce("partition", F.lit(-1)).alias("partition"),
-            F.struct(*columns).alias("state"),
+            F.struct(partition, *columns).alias("state"),
         )
         .repartition("topic")
     )

@@ -37,7 +37,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every Spark program calls it
 from pyspark.sql import types as T  # noqa: N812
 from schemas import spark_schema
@@ -67,12 +67,15 @@ _MIN_TASKS: Final = 2
 _ROWS_PER_FILE: Final = 1_000_000
 # Of files, read by one task: compressed, they hold far more rows than their size suggests.
 _READ_PER_TASK: Final = "32m"
+_OTHER: Final = -1  # the number of a snapshot that is not in the list
 
 _SHUFFLE_TASKS: Final = "spark.sql.shuffle.partitions"
 _SETTINGS: Final = {
     # Otherwise each call of the DataFrame API sends its place in our code to the JVM: a fifth of
     # the CPU time of a round with one new snapshot.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # To look up the snapshot of a row in a map of fewer files, Spark would try one after the other.
+    "spark.sql.optimizer.mapLookupHashThreshold": "2",
     # Kept rows are read two or three times: to find out how each column is best compressed takes a
     # seventh of the CPU time of `partition_load`.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
@@ -81,8 +84,8 @@ _SETTINGS: Final = {
     "spark.sql.maxConcurrentOutputFileWriters": "2",
     # Rows that lie together by a part of a join's key need no other shuffle for it.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
-    # Both sides of a comparison come from one shuffle as long as neither reads less of it.
-    "spark.sql.optimizer.expression.nestedPruning.enabled": "false",
+    # All that is made of partitions comes from one shuffle, as long as nothing reads less of it.
+    "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.files.maxPartitionBytes": _READ_PER_TASK,
     # A join of shuffled rows may build a hash table of a task's share up to this size, which is of
@@ -91,15 +94,6 @@ _SETTINGS: Final = {
     # Spark's advisory size of a task, there would be no hash table at all.
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
 }
-
-# Which rows of which file are of which snapshot.
-_ORIGINS: Final = pa.schema(
-    [
-        pa.field("file", pa.string(), nullable=False),
-        pa.field("id_in_file", pa.string(), nullable=False),
-        NUMBER,
-    ]
-)
 
 # How Spark's message about a file that cannot be read begins, and ours about a missing value.
 _UNUSABLE_FILE: Final = re.compile(
@@ -308,45 +302,48 @@ def read_table(
     held = T.StructType([*schema, T.StructField("snapshot_id", T.StringType())])
     files = [f"{store}/{path}" for path in sorted(set(paths.values()))]
     read = spark.read.schema(held).parquet(*files)
-    origins = spark.createDataFrame(_origins(paths, manifests, name))
-    return with_required(with_snapshot(read, origins), schema)
+    return with_required(with_snapshot(read, _numbers(paths, manifests, name)), schema)
 
 
-def with_snapshot(table: DataFrame, origins: DataFrame) -> DataFrame:
-    """Add the snapshot of each row: by its `snapshot_id` in a file of many snapshots, else by the
-    name of its file.
+def with_snapshot(table: DataFrame, numbers: Mapping[str, int]) -> DataFrame:
+    """Add the snapshot of each row; rows of other snapshots are left out.
+
+    `numbers` has that of a file of one snapshot under its name, of a file of many under `<name>/<id
+    of the snapshot>`, which the column `snapshot_id` has. Looking up costs a third of a join.
     """
-    rows = table.withColumns(
-        {
-            "path": F.col("_metadata.file_path"),
-            "file": F.col("_metadata.file_name"),
-            "id_in_file": F.coalesce("snapshot_id", F.lit("")),
-        }
-    )
-    return rows.join(F.broadcast(origins), on=["file", "id_in_file"], how="inner").drop(
-        "file", "id_in_file", "snapshot_id"
-    )
+    as_map = F.from_json(F.lit(json.dumps(numbers)), "map<string,int>")
+    path, name = F.col("_metadata.file_path"), F.col("_metadata.file_name")
+    snapshot_id = F.col("snapshot_id")
+    of_file = F.coalesce(F.try_element_at(as_map, name), _lacking("snapshot_id", path))
+    of_row = F.try_element_at(as_map, F.concat(name, F.lit("/"), snapshot_id))
+    number = F.when(snapshot_id.isNull(), of_file).otherwise(of_row)
+    # Where Spark cannot know that there is a number, it looks up twice.
+    rows = table.withColumns({"path": path, "snapshot": F.coalesce(number, F.lit(_OTHER))})
+    is_wanted = snapshot_id.isNull() | (F.col("snapshot") != _OTHER)
+    return rows.where(is_wanted).drop("snapshot_id")
 
 
 def with_required(table: DataFrame, schema: T.StructType) -> DataFrame:
-    """Fail on the first null in a column that must not have any: the file lacks the column, or
-    another program wrote it.
-    """
+    """Fail on the first null in a column that must not have any."""
 
-    def required(name: str) -> Any:
-        path = F.substring_index(F.col("path"), "/history/", -1)
-        what = F.lit(f" lacks the column {name} or a value in it")
-        text = F.concat(F.lit("history file "), path, what)
-        return F.coalesce(F.col(name), F.raise_error(text)).alias(name)
+    def required(name: str) -> Column:
+        return F.coalesce(name, _lacking(name, F.col("path"))).alias(name)
 
     columns = [F.col(field.name) if field.nullable else required(field.name) for field in schema]
     return table.select(*columns, "snapshot")
 
 
-def _origins(
+def _lacking(column: str, path: Column) -> Column:
+    """Fail: the file lacks the column, or another program wrote it."""
+    file = F.substring_index(path, "/history/", -1)
+    what = F.lit(f" lacks the column {column} or a value in it")
+    return F.raise_error(F.concat(F.lit("history file "), file, what))
+
+
+def _numbers(
     paths: Mapping[int, str], manifests: Mapping[int, Mapping[str, Any]], table: str
-) -> pa.Table:
-    """Return which rows of which file are of which snapshot.
+) -> dict[str, int]:
+    """Return the number of each snapshot by its file and, where others may share that, its id.
 
     Rows without a snapshot id are of the only snapshot of their file.
     """
@@ -354,16 +351,9 @@ def _origins(
     if len(set(files.values())) < len(set(paths.values())):
         raise JobInputError(f"two files of table {table!r} have one name in different folders")
     sharing = Counter(files.values())
-    rows = [(file, manifests[number]["snapshot_id"], number) for number, file in files.items()]
-    rows += [(file, "", number) for number, file in files.items() if sharing[file] == 1]
-    return pa.table(
-        {
-            "file": [file for file, _, _ in rows],
-            "id_in_file": [id_in_file for _, id_in_file, _ in rows],
-            "snapshot": [number for _, _, number in rows],
-        },
-        schema=_ORIGINS,
-    )
+    of_file = {file: number for number, file in files.items() if sharing[file] == 1}
+    of_row = {f"{file}/{manifests[n]['snapshot_id']}": n for n, file in files.items()}
+    return of_file | of_row
 
 
 def _path_of(manifest: Mapping[str, Any], table: str) -> str | None:

@@ -229,13 +229,15 @@ def test_the_size_of_a_task_decides_how_partitions_are_joined(
 
 @pytest.mark.parametrize("is_from_scratch", [True, False])
 @pytest.mark.parametrize(
-    "write_results", [write_leader_balance, write_partition_load, write_analysis]
+    ("write_results", "uses"),
+    [(write_leader_balance, 3), (write_partition_load, 2), (write_analysis, 2)],
 )
-def test_both_sides_of_the_comparison_come_from_one_shuffle(
+def test_all_that_is_made_of_partitions_comes_from_one_shuffle(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     write_results: Callable[[Round], None],
+    uses: int,
     *,
     is_from_scratch: bool,
 ) -> None:
@@ -255,7 +257,7 @@ def test_both_sides_of_the_comparison_come_from_one_shuffle(
     plan = compared._jdf.queryExecution().executedPlan().toString()
     final_plan = plan.partition("Initial Plan")[0]
     shuffles = re.findall(r"(\w*Exchange) .*hashpartitioning\(topic", final_plan)
-    assert sorted(shuffles) == ["Exchange", "ReusedExchange"], plan
+    assert sorted(shuffles) == ["Exchange", *["ReusedExchange"] * (uses - 1)], plan
 
 
 def test_what_is_special_about_topics_is_sent_to_every_task_only_where_that_is_little(

@@ -133,6 +133,22 @@ def test_a_missing_column_is_named_with_its_file(
     )
 
 
+def test_a_row_of_no_snapshot_in_a_file_of_many_is_named(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = compacted(tmp_path, write_history(tmp_path, HISTORY[:2]))
+    path = tmp_path / file_of(listed[0], "partitions")
+    table = pq.read_table(path, partitioning=None)
+    of_one = pa.array([listed[0]["snapshot_id"], None])
+    index = table.schema.get_field_index("snapshot_id")
+    pq.write_table(table.set_column(index, "snapshot_id", of_one), path)
+    assert analysis_round.main(arguments(tmp_path, listed)) == rounds.UNUSABLE
+    assert capsys.readouterr().err == (
+        "analysis_round: history file partitions/many.parquet "
+        "lacks the column snapshot_id or a value in it\n"
+    )
+
+
 def test_a_column_of_another_type_is_named(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
