@@ -183,6 +183,17 @@ def test_undo_names_the_later_run_and_with_rebase_what_it_leaves(shell: CommandL
     assert "since later runs have moved it after run" in " ".join(typed.out.split())
 
 
+def test_a_run_can_be_undone_once_the_later_one_is(shell: CommandLine) -> None:
+    first = executed(shell, imported(shell, "a", {0: (3, 2)}))
+    second = executed(shell, imported(shell, "b", {0: (3, 4)}))
+    refused, _ = undone(shell, first)
+    assert refused.code == 1 and "undo that one first" in " ".join(refused.err.split())
+    assert undone(shell, second)[1] == {0: [3, 2]}
+    executed(shell, shell.folder / "back.json")
+    typed, back = undone(shell, first)
+    assert (typed.code, back) == (0, {0: [1, 2]}), typed.err
+
+
 def test_a_run_that_was_executed_again_is_later_than_one_that_was_proposed_after_it(
     shell: CommandLine, kafka: SimulatedCluster
 ) -> None:

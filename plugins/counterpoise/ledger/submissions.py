@@ -1,6 +1,6 @@
 """What runs have submitted of their moves, within a transaction of the caller."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -18,7 +18,8 @@ def read_moved_after(
     connection: sa.Connection, cluster: str, run_id: str
 ) -> dict[TopicPartition, str]:
     """Return the partitions that another run has submitted after this one did, each with the first
-    run that did.
+    run that did; without those that the last of them has brought back to where this one had, as
+    its undo does.
 
     What came later goes by the order of the ledger's rows, since clocks of workers differ: only one
     run of a cluster is under way at a time, so what a run submits after a start comes after all
@@ -26,20 +27,32 @@ def read_moved_after(
     """
     starts_by_run = _read_starts(connection, cluster)
     own_starts = starts_by_run.pop(run_id, [])
-    own_submitted = {
-        tp: _start_before(submitted_at, own_starts)
-        for tp, submitted_at in _read_submitted_at(connection, run_id).items()
-    }
-    earliest = min(own_submitted.values(), default=0)
-    first_after: dict[TopicPartition, tuple[int, str]] = {}
+    own = {row.partition: row for row in _read_submitted(connection, run_id, own_starts)}
+    earliest = min((row.start_id for row in own.values()), default=0)
+    later_by_partition: dict[TopicPartition, list[_Submitted]] = {}
     for other_id, starts in starts_by_run.items():
         if starts[-1].event_id <= earliest:
             continue
-        for tp, submitted_at in _read_submitted_at(connection, other_id).items():
-            other = (_start_before(submitted_at, starts), other_id)
-            if tp in own_submitted and other[0] > own_submitted[tp]:
-                first_after[tp] = min(other, first_after.get(tp, other))
-    return {tp: other_id for tp, (_, other_id) in first_after.items()}
+        for row in _read_submitted(connection, other_id, starts):
+            if row.partition in own and row.start_id > own[row.partition].start_id:
+                later_by_partition.setdefault(row.partition, []).append(row)
+    return {
+        partition: min(later).run_id
+        for partition, later in later_by_partition.items()
+        if not max(later).leads_to_same(own[partition])
+    }
+
+
+class _Submitted(NamedTuple):
+    """What a run has submitted last of a partition; in the order in which runs did."""
+
+    start_id: int  # of the event after which it did so
+    run_id: str
+    partition: TopicPartition
+    done_target: str | None  # the replicas that it has brought the partition to
+
+    def leads_to_same(self, other: "_Submitted") -> bool:
+        return bool(self.done_target) and self.done_target == other.done_target
 
 
 class _Start(NamedTuple):
@@ -84,11 +97,18 @@ def _start_before(submitted_at: datetime, starts: Iterable[_Start]) -> int:
     )
 
 
-def _read_submitted_at(connection: sa.Connection, run_id: str) -> dict[TopicPartition, datetime]:
-    """Return when a run submitted each partition the last time."""
-    columns = (moves.c.topic, moves.c.partition, moves.c.submitted_at)
-    rows = connection.execute(sa.select(*columns).where(moves.c.run_id == run_id))
-    return {TopicPartition(row.topic, row.partition): row.submitted_at for row in rows}
+def _read_submitted(
+    connection: sa.Connection, run_id: str, starts: Sequence[_Start]
+) -> Iterator[_Submitted]:
+    """Yield what a run has submitted of each partition the last time."""
+    for row in connection.execute(sa.select(moves).where(moves.c.run_id == run_id)):
+        is_done = row.done_at is not None and row.done_at >= row.submitted_at
+        yield _Submitted(
+            start_id=_start_before(row.submitted_at, starts),
+            run_id=run_id,
+            partition=TopicPartition(row.topic, row.partition),
+            done_target=row.target if is_done else None,
+        )
 
 
 def read_submitted_since(
