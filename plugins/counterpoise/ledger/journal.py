@@ -142,10 +142,15 @@ class Journal:
 
     def execution(self) -> Execution:
         """Return which execution of the run is the newest: one that begins now, if it has ended."""
-        return Execution(
-            approval_id=self.newest_event_id(Decision.GRANTED),
-            start_id=self.newest_event_id(RunState.RUNNING),
+        granted, running = Decision.GRANTED, RunState.RUNNING
+        query = (
+            sa.select(events.c.kind, sa.func.max(events.c.id).label("newest"))
+            .where(events.c.run_id == self.run_id, events.c.kind.in_((granted, running)))
+            .group_by(events.c.kind)
         )
+        with self._transactions.reading() as connection:
+            newest = {row.kind: row.newest for row in connection.execute(query)}
+        return Execution(approval_id=newest.get(granted, 0), start_id=newest.get(running, 0))
 
     def note_late_call(self, call: str) -> None:
         """Note a call that was made after the step had gone to another copy of the run.
