@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import HaltedError
+from counterpoise.execution.observation import SHOWS_WITHIN_SECONDS
 from counterpoise.model.control import Control
 from counterpoise.model.run import RunState
 from tests.simulation.test_whose_moves import FIRST, SECOND, a_run
@@ -61,6 +62,36 @@ def test_a_move_that_somebody_cancels_is_sent_again_once_and_then_the_run_halts(
         run.repeat(run.driver().step)
     assert times_sent(run) == 2
     assert run.run.state is RunState.SETTLING
+
+
+def test_a_run_says_that_it_waits_since_a_move_seems_cancelled(run: SimulatedRun) -> None:
+    """No call is without an answer, so that the patience of those does not begin either."""
+    run.log.clear()
+    run.cluster.alter_reassignments(dict.fromkeys(BOTH))
+    for _ in range(4):
+        run.cluster.advance(run.driver().step() or 0)
+    assert len(set(run.log)) == 1, run.log
+    assert run.log[0].startswith("orders-0, orders-1 seem to have been cancelled by somebody else")
+    assert not any("without an answer" in name for name in run.run_progress().conditions_since)
+
+
+def test_nothing_new_begins_beside_a_move_that_seems_cancelled(tmp_path: Path) -> None:
+    """Whoever cancels may take the throttle keys back as well: none is set for what waits."""
+    run = a_run(tmp_path, FIRST, SECOND)
+    run.rate, run.limits = 1_000, replace(run.limits, max_moves_in_flight=1)
+    run.until_moving(run.driver())
+    run.cluster.advance(run.driver().step() or 0)
+    (in_flight,) = run.cluster.list_reassignments()
+    run.cluster.alter_reassignments({in_flight: None})
+    run.cluster.configs.dynamic.clear()
+    cancelled_at = run.cluster.now
+    while run.cluster.now - cancelled_at < SHOWS_WITHIN_SECONDS - 1:
+        run.cluster.advance(run.driver().step() or 0)
+        assert not run.cluster.list_reassignments()
+        assert own_configs(run.cluster) == {}
+    run.cluster.advance(1)
+    run.until_moving(run.driver())
+    assert own_configs(run.cluster)
 
 
 def test_what_is_cancelled_while_the_run_is_paused_is_sent_again_once(run: SimulatedRun) -> None:

@@ -4,12 +4,14 @@ back.
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from counterpoise.errors import ClusterError
+from counterpoise.errors import ClusterError, HaltedError
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import RATE_KEYS
+from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from counterpoise.pipeline.emergency_stop import Stopped, stop_from_plan
 from tests.simulation.test_cordons import cordoned, draining, set_cordon
@@ -108,3 +110,44 @@ def test_a_stop_that_is_tried_again_restores_the_order_of_what_it_cancelled_befo
     stopped = stop_from_plan(run.cluster, run.plan, run.log.append, cancelled=cancelled)
     assert run.cluster.partitions[first].replicas == (1, 2, 3)
     assert stopped.orders_before == {}
+
+
+def test_a_stop_ends_soon_beside_a_process_that_executes_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process neither sends again nor throttles what the stop has just cancelled."""
+    first, second = (move(f"orders-{n}", "1 2 3", "4 2 3", size=1000 * SIZE) for n in range(2))
+    picture = "\n".join(f"orders-{n}: 1 2 3 size={1000 * SIZE}" for n in range(2))
+    limits = MovementPolicy(max_moves_in_flight=1)
+    run = SimulatedRun.of_moves(tmp_path, picture, first, second, limits=limits)
+    run.until_moving(run.driver())
+    run.cluster.advance(run.driver().step() or 0)
+    began = observes_at = run.cluster.now
+
+    def execute_for(seconds: float) -> None:
+        nonlocal observes_at
+        end = run.cluster.now + seconds
+        assert end - began < 15, f"the stop does not end: {run.log[-4:]}"
+        while run.cluster.now < end - 1e-6:
+            if run.cluster.now >= observes_at - 1e-6:
+                observes_at = run.cluster.now + execute_once(run)
+            run.cluster.advance(max(0.01, min(observes_at, end) - run.cluster.now))
+
+    no_pause = SimpleNamespace(sleep=lambda _: None)
+    monkeypatch.setattr("counterpoise.execution.driver.time", no_pause)
+    monkeypatch.setattr("counterpoise.pipeline.emergency_stop.now_utc", run.clock)
+    sleeping = SimpleNamespace(sleep=execute_for)
+    monkeypatch.setattr("counterpoise.pipeline.emergency_stop.time", sleeping)
+    stopped = stop_from_plan(run.cluster, run.plan, run.log.append)
+    assert stopped.in_flight == ()
+    assert own_configs(run.cluster) == {}
+
+
+def execute_once(run: SimulatedRun) -> float:
+    """Go on with the run, or settle it; return the seconds to wait."""
+    driver = run.driver()
+    go_on = driver.step if run.run.state is RunState.RUNNING else driver.settle_step
+    try:
+        return go_on() or 2.0
+    except HaltedError:
+        return 2.0

@@ -27,6 +27,7 @@ from counterpoise.execution.waits import (
     WithoutEffect,
 )
 from counterpoise.execution.waits_for_cluster import (
+    CancelledByOthers,
     DeadBrokers,
     LeaderlessPartitions,
     LeadersOutOfSync,
@@ -234,6 +235,16 @@ def leaders_out_of_sync(folder: Path) -> None:
     behind.halts(within=LIMITS.dead_broker_patience)
 
 
+def cancelled_by_others(folder: Path) -> None:
+    """It ends by itself: then the move is sent again."""
+    run = made(folder, is_moving=True)
+    run.cluster.advance(run.driver().step() or 0)
+    run.cluster.alter_reassignments({ORDERS_0: None})
+    run.repeat(run.driver().step)
+    assert any("orders-0 seems to have been cancelled by" in line for line in run.log)
+    assert run.end(run.driver()) is RunState.DONE
+
+
 # -- moves and calls
 
 
@@ -340,6 +351,7 @@ CASES: Final[dict[type[WaitReason], Callable[[Path], None]]] = {
     LeaderlessPartitions: leaderless_partitions,
     OutOfSyncReplicas: out_of_sync_replicas,
     LeadersOutOfSync: leaders_out_of_sync,
+    CancelledByOthers: cancelled_by_others,
     NoRunProgress: no_run_progress,
     Moving: moving,
     UnknownOutcomes: unknown_outcomes,

@@ -1,7 +1,7 @@
 """Moves that somebody else cancels while a run is under way: sent again once, with an event. Pure.
 
     names_of_cancelled(base, by_state, observation)    # what the ledger keeps since when
-    may_only_seem_cancelled(run_progress, move)        # a broker may be behind: not sent again yet
+    seem_cancelled(run_progress)                       # a broker may be behind: nothing is sent yet
     cancelled_again(run_progress)                      # (): nothing was, or not twice
 
 A move was cancelled by somebody else where it was in flight at the observation before, and is at
@@ -23,7 +23,7 @@ from counterpoise.execution.observation import (
     Observation,
 )
 from counterpoise.execution.waits import CANCELLED_BY_OTHERS
-from counterpoise.model.cluster import TopicPartition
+from counterpoise.execution.waits_for_cluster import CancelledByOthers
 from counterpoise.model.plan import Move
 from counterpoise.model.run import Submission
 from counterpoise.model.run_progress import RunProgress
@@ -42,11 +42,8 @@ def names_of_cancelled(
     """
     lasting = base.conditions_since
     yield from (name for name in lasting if name.startswith(_SENT_AGAIN))
-    for move in (*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]):
+    for move, submission in _at_rest_again(by_state, observation):
         partition = str(move.topic_partition)
-        submission = observation.submissions.get(move.topic_partition)
-        if submission is None or not _is_at_rest_again(move, submission, observation):
-            continue
         once, again = f"{CANCELLED_BY_OTHERS}{partition}", f"{_AGAIN}{partition}"
         is_sent_since = submission.submitted_at >= base.observed_at
         is_new = partition in base.arrived_bytes and not is_sent_since
@@ -55,26 +52,47 @@ def names_of_cancelled(
                 yield again
         elif is_new or (once in lasting and not is_sent_since):
             yield once
+    yield from _sent_again(base, by_state, observation)
+
+
+def _at_rest_again(
+    by_state: MovesByState, observation: Observation
+) -> Iterator[tuple[Move, Submission]]:
+    """Yield the moves that do not move and are not where the last answered call wanted them, and
+    no other call about them may still come.
+    """
+    answered = {
+        partition: submission
+        for partition, submission in observation.submissions.items()
+        if submission.target and submission.done_at is None and not submission.may_come_late
+    }
+    for move in by_state[MoveState.MOVING]:
+        answered.pop(move.topic_partition, None)
+    if not answered:
+        return
+    for move in (*by_state[MoveState.PENDING], *by_state[MoveState.CANCELLED]):
+        submission = answered.get(move.topic_partition)
+        if submission is None:
+            continue
+        if submission.target != observation.partitions[move.topic_partition].description.replicas:
+            yield move, submission
+
+
+def _sent_again(
+    base: RunProgress, by_state: MovesByState, observation: Observation
+) -> Iterator[str]:
+    """Yield what is kept of moves that somebody cancelled, and that were submitted since the
+    observation before.
+    """
+    if not any(name.startswith(CANCELLED_BY_OTHERS) for name in base.conditions_since):
+        return
     for state in (MoveState.PENDING, MoveState.CANCELLED, MoveState.MOVING):
         for move in by_state[state]:
-            if _was_sent_again(move.topic_partition, base, observation):
+            submission = observation.submissions.get(move.topic_partition)
+            if submission is None or submission.submitted_at < base.observed_at:
+                continue
+            if f"{CANCELLED_BY_OTHERS}{move.topic_partition}" in base.conditions_since:
                 yield f"{_SENT_AGAIN}{move.topic_partition}"
-
-
-def _is_at_rest_again(move: Move, submission: Submission, observation: Observation) -> bool:
-    """Return whether a partition that does not move is not where the last answered call wanted it,
-    and no other call may still come.
-    """
-    replicas = observation.partitions[move.topic_partition].description.replicas
-    is_answered = not submission.may_come_late and submission.done_at is None
-    return is_answered and bool(submission.target) and submission.target != replicas
-
-
-def _was_sent_again(partition: TopicPartition, base: RunProgress, observation: Observation) -> bool:
-    """Return whether a move that somebody cancelled was submitted since the observation before."""
-    submission = observation.submissions.get(partition)
-    was_cancelled = f"{CANCELLED_BY_OTHERS}{partition}" in base.conditions_since
-    return was_cancelled and submission is not None and submission.submitted_at >= base.observed_at
 
 
 def cancelled_moves(run_progress: RunProgress, moves: Iterable[Move]) -> tuple[Move, ...]:
@@ -83,11 +101,15 @@ def cancelled_moves(run_progress: RunProgress, moves: Iterable[Move]) -> tuple[M
     return tuple(m for m in moves if f"{CANCELLED_BY_OTHERS}{m.topic_partition}" in lasting)
 
 
-def may_only_seem_cancelled(run_progress: RunProgress, move: Move) -> bool:
-    """Return whether a move seems to be cancelled, and a broker's metadata may only be behind."""
-    partition = move.topic_partition
-    names = (f"{CANCELLED_BY_OTHERS}{partition}", f"{_AGAIN}{partition}")
-    return any(_is_recent(run_progress, name) for name in names)
+def seem_cancelled(run_progress: RunProgress) -> CancelledByOthers | None:
+    """Return the moves that seem to be cancelled, where a broker's metadata may only be behind."""
+    shown_by = {
+        name.removeprefix(prefix): began_at + _SHOWS_WITHIN
+        for name, began_at in run_progress.conditions_since.items()
+        for prefix in (CANCELLED_BY_OTHERS, _AGAIN)
+        if name.startswith(prefix) and _is_recent(run_progress, name)
+    }
+    return CancelledByOthers(tuple(sorted(shown_by)), max(shown_by.values())) if shown_by else None
 
 
 def cancelled_again(run_progress: RunProgress) -> tuple[str, ...]:

@@ -16,8 +16,6 @@ harmless.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from itertools import islice
 from typing import Final
 
 from counterpoise.execution.batching import (
@@ -25,7 +23,8 @@ from counterpoise.execution.batching import (
     next_batch,
     ready_moves,
 )
-from counterpoise.execution.cancelled_moves import cancelled_moves, may_only_seem_cancelled
+from counterpoise.execution.cancelled_moves import cancelled_moves
+from counterpoise.execution.cancelling import cancel_moves, cancel_stuck, next_cancel
 from counterpoise.execution.commands import (
     Cancel,
     CancelLate,
@@ -44,45 +43,30 @@ from counterpoise.execution.halting import (
     reason_to_halt,
     reason_to_hold,
     reason_to_pause,
-    slowed_links,
 )
-from counterpoise.execution.links import stalled_links
 from counterpoise.execution.observation import MoveState
 from counterpoise.execution.throttling.next_change import throttle_command, with_listed_first
 from counterpoise.execution.throttling.restore import restore_all_keys
 from counterpoise.execution.waits import (
-    CANCELS_SENT,
     EXECUTE_AGAIN,
     FleetIsFull,
     Moving,
-    NoRunProgress,
     UnknownOutcomes,
     WaitReason,
     WithoutEffect,
 )
 from counterpoise.execution.waits_for_cluster import (
-    DeadBrokers,
-    LeaderlessPartitions,
+    CancelledByOthers,
     LeadersOutOfSync,
     OutOfSyncReplicas,
     UnmeasuredBrokers,
     UnresponsiveBrokers,
-    name_of_slowed,
 )
 from counterpoise.model.plan import Move
-from counterpoise.model.policy import InFlight
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
 from counterpoise.model.words import join_names, pluralize
 
 MAX_ELECTION_ATTEMPTS: Final = 10
-_TRIED_AGAIN_AFTER: Final = timedelta(seconds=30)
-_CANCELS_ALL: Final = (
-    "the run was cancelled, its halt demands it, or the policy has on_halt: cancel"
-)
-_CANNOT_FINISH: Final = (
-    "a target replica is on a dead broker, the partition has no leader to copy from, its broker "
-    "makes no progress, the same replica is added and removed, or the call came late"
-)
 # What each change does, for the case that it has no effect, however often it is sent.
 _CHANGES: Final[Mapping[type[Command], str]] = {
     Throttle: "setting throttle keys",
@@ -119,10 +103,13 @@ def _next_command(inputs: DecisionInputs) -> Command:
     pause = reason_to_pause(inputs)
     remaining = inputs.may_be_in_flight if pause else inputs.pending
     in_flight = [*inputs.moving, *remaining] if pause else inputs.listed_moves
-    if cancel := _in_turn(inputs, _cancel_stuck(inputs)):
+    if cancel := next_cancel(inputs, cancel_stuck(inputs)):
         return _gap_before_a_cancel(inputs, in_flight, remaining) or cancel
-    hold = pause or reason_to_hold(inputs)
-    batch = () if hold else _next_batch(inputs)
+    hold, seem_cancelled = pause or reason_to_hold(inputs), inputs.seem_cancelled
+    if seem_cancelled and not _may_anything_copy(inputs, seem_cancelled):
+        # There is nothing to throttle: whoever cancels may take the keys back as well.
+        return Wait(hold or seem_cancelled, is_brief=not hold)
+    batch = () if hold or seem_cancelled else _next_batch(inputs)
     if command := throttle_command(inputs, in_flight, batch, remaining, is_held=bool(hold)):
         return command
     if hold:
@@ -130,6 +117,14 @@ def _next_command(inputs: DecisionInputs) -> Command:
     if batch:
         return Submit(batch, cancelled_moves(inputs.run_progress, batch))
     return _wait_for_moves(inputs) or _next_election(inputs)
+
+
+def _may_anything_copy(inputs: DecisionInputs, seem_cancelled: CancelledByOthers) -> bool:
+    """Return whether anything is in flight, or may be, beside the moves that seem cancelled: these
+    were seen in flight.
+    """
+    in_flight = {str(move.topic_partition) for move in (*inputs.moving, *inputs.may_be_in_flight)}
+    return not in_flight.issubset(seem_cancelled.partitions)
 
 
 def _gap_before_a_cancel(
@@ -151,7 +146,7 @@ def _next_batch(inputs: DecisionInputs) -> tuple[Move, ...]:
 
 def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
     """Return the pending moves, without those that a late call could take back, and those that were
-    submitted, or cancelled by somebody else, just now.
+    submitted just now.
 
     Where a move has several reassignments, a late call about an earlier one would do that.
     """
@@ -160,12 +155,7 @@ def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
         for move in inputs.pending
         if len(move.adding) <= 1 or not inputs.has_unknown_outcome(move)
     ]
-    return [move for move in may_be_sent if not _may_not_show_yet(inputs, move)]
-
-
-def _may_not_show_yet(inputs: DecisionInputs, move: Move) -> bool:
-    is_new = inputs.observation.may_not_show_yet(move)
-    return is_new or may_only_seem_cancelled(inputs.run_progress, move)
+    return [move for move in may_be_sent if not inputs.observation.may_not_show_yet(move)]
 
 
 def settle_command(inputs: DecisionInputs) -> Command:
@@ -183,7 +173,7 @@ def settle_command(inputs: DecisionInputs) -> Command:
 def _settle_command(inputs: DecisionInputs) -> Command:
     moving, unknown_outcomes = inputs.moving, inputs.unknown_outcomes
     in_flight = [*moving, *inputs.may_be_in_flight]
-    if cancel := _in_turn(inputs, _cancel_moves(inputs)):
+    if cancel := next_cancel(inputs, cancel_moves(inputs)):
         return _gap_before_a_cancel(inputs, in_flight) or cancel
     if in_flight and (command := throttle_command(inputs, in_flight)):
         return command
@@ -223,98 +213,6 @@ def _own_cancelled(inputs: DecisionInputs) -> list[Move]:
     return [move for move in cancelled if move.topic_partition in submissions]
 
 
-def _moves_to_cancel(inputs: DecisionInputs) -> list[Move]:
-    """Return the moves in flight that cannot finish, or must not.
-
-    The policy, a person, or the reason of the halt may want that all of them are cancelled.
-    """
-    moving = inputs.moving
-    stuck = inputs.by_state[MoveState.STUCK]
-    stand_still = inputs.is_over(Moving(len(moving))) or inputs.is_over(NoRunProgress())
-    if not stand_still and not _cancels_all(inputs):
-        moving = [move for move in moving if _cannot_finish(move, inputs)]
-    cancelled_just_now = inputs.observation.cancel_may_not_show_yet
-    return [move for move in (*stuck, *moving) if not cancelled_just_now(move)]
-
-
-def _cannot_finish(move: Move, inputs: DecisionInputs) -> bool:
-    """Return whether a move in flight has been waited for in vain.
-
-    Kafka ends a reassignment when every target replica is in the ISR, and copies from the leader
-    alone. A broker that is down may come back: what it has is lost only after the patience.
-    """
-    observation = inputs.observation
-    copying = observation.copying_brokers(move)
-    dead = tuple(set(move.replicas_after) - observation.live_broker_ids)
-    if inputs.is_over(DeadBrokers(dead)) or inputs.is_over(UnmeasuredBrokers(copying)):
-        return True
-    leaderless = LeaderlessPartitions((str(move.topic_partition),))
-    if observation.leader_of(move) is None and inputs.is_over(leaderless):
-        return True
-    stalled = stalled_links(inputs.run_progress, inputs.limits, patience_factor=2)
-    slowed = inputs.names_over(slowed_links(inputs))
-    stuck_brokers = {link.broker_id for link in stalled}
-    stuck_brokers |= {
-        link.broker_id for link in inputs.run_progress.links if name_of_slowed(link.name) in slowed
-    }
-    return bool(stuck_brokers & set(copying))
-
-
-def _cancels_all(inputs: DecisionInputs) -> bool:
-    return (
-        inputs.run_progress.is_cancelling
-        or inputs.limits.on_halt is InFlight.CANCEL
-        or inputs.observation.active_requests.cancelled is not None
-    )
-
-
-def _in_turn(inputs: DecisionInputs, own: Cancel | None) -> CancelLate | Cancel | None:
-    """Return the next cancel: of what earlier runs left, or of moves of this run.
-
-    What earlier runs left comes first. Where Kafka refuses to cancel that, this run's own are tried
-    at once, and again every 30 s.
-    """
-    late = _cancel_late(inputs)
-    if late is None or own is None:
-        return late or own
-    without_effect_since = inputs.run_progress.conditions_since.get(CANCELS_SENT)
-    if without_effect_since is None:
-        return late
-    tried_again_at = inputs.observation.observed_at - _TRIED_AGAIN_AFTER
-    is_own_turn = _tried_at(inputs, own.moves[0]) < max(without_effect_since, tried_again_at)
-    return own if is_own_turn else late
-
-
-def _cancel_late(inputs: DecisionInputs) -> CancelLate | None:
-    late = inputs.observation.conditions.late_reassignments
-    return CancelLate(dict(islice(late.items(), inputs.max_partitions_per_call))) if late else None
-
-
-def _cancel_stuck(inputs: DecisionInputs) -> Cancel | None:
-    reason = "the same replica is added and removed, which Kafka never ends, or the call came late"
-    return _cancel(inputs, inputs.by_state[MoveState.STUCK], reason)
-
-
-def _cancel_moves(inputs: DecisionInputs) -> Cancel | None:
-    reason = _CANCELS_ALL if _cancels_all(inputs) else _CANNOT_FINISH
-    return _cancel(inputs, _moves_to_cancel(inputs), reason)
-
-
-def _cancel(inputs: DecisionInputs, moves: Sequence[Move], reason: str) -> Cancel | None:
-    """Return the cancel of as many moves as a call takes, those first that were tried longest ago:
-    what Kafka refuses keeps no others from it.
-    """
-    if not moves:
-        return None
-    by_age = sorted(moves, key=lambda move: _tried_at(inputs, move))
-    return Cancel(tuple(by_age[: inputs.max_partitions_per_call]), reason)
-
-
-def _tried_at(inputs: DecisionInputs, move: Move) -> datetime:
-    """Return when a move of this run was submitted, or its cancel, whichever was last."""
-    return inputs.observation.submissions[move.topic_partition].submitted_at
-
-
 def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
     """Return what a run waits for that has moves of which none may be submitted now.
 
@@ -327,6 +225,8 @@ def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
         return None
     if inputs.not_shown_yet:
         return Wait(WithoutEffect(_CHANGES[Submit]), is_brief=True)
+    if inputs.seem_cancelled:
+        return Wait(inputs.seem_cancelled, is_brief=True)
     if ready_moves(_may_be_submitted(inputs), observation):
         return Wait(FleetIsFull(len(pending)))
     out_of_sync = [

@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
+from counterpoise.execution.cancelled_moves import seem_cancelled
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.throttling.targets import (
     WantedThrottles,
@@ -25,6 +26,7 @@ from counterpoise.execution.waits import (
     WithoutEffect,
     is_wanted,
 )
+from counterpoise.execution.waits_for_cluster import CancelledByOthers
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
@@ -111,6 +113,13 @@ class DecisionInputs:
     def not_shown_yet(self) -> list[Move]:
         """Return the moves that were submitted just now, and do not seem to be under way."""
         return list(filter(self.observation.may_not_show_yet, self.pending))
+
+    @cached_property
+    def seem_cancelled(self) -> CancelledByOthers | None:
+        """Return which moves seem to be cancelled by somebody else, or a broker is only behind:
+        nothing new is submitted meanwhile.
+        """
+        return seem_cancelled(self.run_progress)
 
     @property
     def may_be_in_flight(self) -> list[Move]:

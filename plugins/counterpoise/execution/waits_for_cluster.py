@@ -8,6 +8,7 @@ since the first observation without it, whoever made that.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from counterpoise.execution.waits import (
@@ -276,6 +277,36 @@ class LeadersOutOfSync(WaitReason):
             f"{join_names([name for name, _ in self.leaders])}; check these brokers, then "
             f"{EXECUTE_AGAIN}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledByOthers(WaitReason):
+    """Moves that are back where they began; or a broker is behind, and does not show their end."""
+
+    partitions: tuple[str, ...]
+    shows_by: datetime
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def in_words(self) -> str:
+        seem = verb(len(self.partitions), "seems", "seem")
+        return (
+            f"{join_names(self.partitions)} {seem} to have been cancelled by somebody else: "
+            "nothing new is submitted for some seconds, since a broker may only be behind"
+        )
+
+    def when_over(self, limits: MovementPolicy) -> str:
+        return self.in_words
+
+    def patience(self, limits: MovementPolicy) -> None:
+        return None
+
+    @property
+    def ends_at(self) -> datetime:
+        return self.shows_by
 
 
 # -- configs that are restored
