@@ -100,13 +100,21 @@ def is_as_left(move: Move, submission: Submission, replicas: tuple[int, ...]) ->
     return is_out_of_order and is_cancelled and submission.in_order_at is None
 
 
-def check_anything_left(run: Run, left: Collection[Move], foreign: Sequence[Move]) -> None:
-    """Raise RefusedError where nothing can be taken back, since somebody has moved all of it."""
+def check_anything_left(
+    run: Run,
+    left: Collection[Move],
+    foreign: Sequence[Move],
+    later: Collection[TopicPartition],
+) -> None:
+    """Raise RefusedError where nothing can be taken back, since somebody, or somebody and later
+    runs, have moved all of it.
+    """
     if foreign and not left:
         names = join_names([move.topic_partition for move in foreign])
+        by_runs = f", and later runs {join_names(sorted(later))}" if later else ""
         raise RefusedError(
-            f"somebody has moved all that run {run.run_id} moved ({names}) again since: nothing is "
-            "left to undo. Make a new plan for what you want instead"
+            f"nothing of run {run.run_id} is left to undo: somebody has moved {names} again "
+            f"since{by_runs}. Make a new plan for what you want instead"
         )
 
 

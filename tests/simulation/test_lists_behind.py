@@ -5,18 +5,21 @@ after a failover, a broker that does not know the new controller yet has it answ
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from counterpoise.errors import HaltedError, StalePlanError
-from counterpoise.execution import late_moves, partition_reads
+from counterpoise.execution import Driver, ExecutionOptions, late_moves, partition_reads
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_REPLICAS
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
+from counterpoise.pipeline import emergency_stop
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, of_topic, own_configs, times_submitted
 
@@ -34,6 +37,9 @@ class Behind:
         self._cluster = cluster
         self._topics = cluster.describe_topics() if topics else None
         self._list = cluster.list_reassignments() if lists else None
+
+    def show(self) -> None:
+        self._topics = self._list = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
@@ -259,3 +265,67 @@ def test_what_somebody_moves_right_after_a_cancel_is_theirs_and_not_cancelled(
     assert run.cluster.now - began < 60
     assert run.cluster.list_reassignments()[first].target == FIRST.replicas_after
     assert own_configs(run.cluster) == {}
+
+
+@pytest.mark.parametrize("control", [None, Control.CANCEL])
+def test_replicas_that_somebody_leaves_as_if_many_moved_do_not_keep_a_run_from_its_end(
+    tmp_path: Path, control: Control | None
+) -> None:
+    """More of them than a run keeps the names of."""
+    names = [f"orders-{number}" for number in range(25)]
+    picture = "\n".join(f"{name}: 1 2 3 size={SIZE}" for name in names)
+    moves = [move(name, "1 2 3", "4 2 3", size=SIZE) for name in names]
+    limits = MovementPolicy(max_moves_in_flight=100, max_moves_in_flight_per_broker=100)
+    run = SimulatedRun.of_moves(tmp_path, picture, *moves, limits=limits)
+    run.until_moving(run.driver())
+    while len(run.cluster.list_reassignments()) < len(moves):
+        run.cluster.advance(run.driver().step() or 0)
+    for one in moves:
+        run.cluster.alter_reassignments({one.topic_partition: None})
+        partition = run.cluster.partitions[one.topic_partition]
+        partition.replicas, partition.isr = BOTH_TOGETHER, set(BOTH_TOGETHER)
+    if control:
+        run.ask(control)
+    began = run.cluster.now
+    assert run.end(run.driver()) is RunState.HALTED
+    assert run.cluster.now - began < 90
+    assert own_configs(run.cluster) == {}
+
+
+@pytest.mark.parametrize("seconds", [3, -3])
+def test_a_worker_with_another_clock_sends_nothing_twice_that_does_not_show_yet(
+    tmp_path: Path, seconds: float
+) -> None:
+    run, behind = just_submitted(tmp_path)
+    options = ExecutionOptions(run.run_id, run.plan, run.rate, run.limits)
+    other = Driver(
+        behind,
+        run.ledger,
+        options,
+        lambda: run.clock() + timedelta(seconds=seconds),
+        run.log.append,
+    )
+    for _ in range(5):
+        run.cluster.advance(0.3)
+        other.step()
+    assert is_throttled(run)
+    assert set(times_submitted(run.cluster).values()) == {1}
+    assert len(run.cluster.list_reassignments()) == 1, "max_moves_in_flight is 1"
+
+
+def test_a_stop_without_the_ledger_leaves_the_throttle_until_the_list_shows_what_it_cancels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, behind = just_submitted(tmp_path, topics=False)
+    began = run.cluster.now
+
+    def sleep(seconds: float) -> None:
+        assert is_throttled(run)
+        run.cluster.advance(seconds)
+        if run.cluster.now - began > 4:
+            behind.show()
+
+    monkeypatch.setattr(emergency_stop, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(emergency_stop, "now_utc", run.clock)
+    emergency_stop.stop_from_plan(behind, run.plan, run.log.append)
+    assert not run.cluster.list_reassignments()

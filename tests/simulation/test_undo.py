@@ -119,7 +119,21 @@ def test_undo_is_refused_where_somebody_has_moved_everything_since(
     move_by_hand(kafka, FIRST, 3, 4)
     typed, back = undone(shell, path)
     assert (typed.code, back) == (1, {})
-    assert "nothing is left to undo. Make a new plan" in " ".join(typed.err.split())
+    assert "is left to undo: somebody has moved orders-0 again since. Make a new plan" in " ".join(
+        typed.err.split()
+    )
+
+
+def test_undo_is_refused_where_somebody_and_a_later_run_have_moved_everything_since(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    first = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    executed(shell, imported(shell, "b", {0: (3, 4)}))
+    move_by_hand(kafka, SECOND, 3, 4)
+    typed, _ = undone(shell, first, "--rebase")
+    shown = " ".join(typed.err.split())
+    assert "somebody has moved orders-1 again since, and later runs orders-0. Make" in shown
+    assert typed.code == 1
 
 
 def test_undo_leaves_what_somebody_redirected_before_it_arrived(

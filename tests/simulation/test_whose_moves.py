@@ -432,6 +432,31 @@ def test_who_makes_a_move_whose_late_call_was_cancelled_is_somebody_else(tmp_pat
     assert run.cluster.list_reassignments().get(OTHER.topic_partition) == theirs
 
 
+@pytest.mark.parametrize("seconds_ahead", [0, 30])
+def test_the_order_that_the_cancel_of_a_late_move_leaves_is_ours_whoever_opened_the_run(
+    tmp_path: Path, seconds_ahead: int
+) -> None:
+    """Whatever the clock of the worker that did."""
+    run = a_run(tmp_path, FIRST)
+    run.until_moving(run.driver())
+    earlier, first = run.run_id, FIRST.topic_partition
+    cancelled(run)
+    with run.ledger.journal(earlier).step() as step:
+        step.submitting({first: FIRST.replicas_after})  # no answer came
+    run.go_on_with(plan_of(move("orders-0", "1 2 3", "1 4 3", size=3_000_000), SECOND))
+    run.cluster.now += seconds_ahead
+    run.driver().open()
+    run.cluster.now -= seconds_ahead
+    run.cluster.alter_reassignments({first: FIRST.replicas_after})
+    driver = run.driver()
+    while first in run.cluster.list_reassignments():
+        run.cluster.advance(driver.step() or 0)
+    run.cluster.partitions[first].replicas = (2, 3, 1)  # as a cancel may leave it
+    run.repeat(driver.step)
+    assert run.end(run.driver()) is RunState.DONE
+    assert own_configs(run.cluster) == {}
+
+
 def test_of_two_late_calls_both_are_cancelled(tmp_path: Path) -> None:
     run = a_run(tmp_path, OTHER)
     beside_lost_calls(run, 3, 2)

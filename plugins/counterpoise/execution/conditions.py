@@ -18,6 +18,7 @@ from counterpoise.execution.observation import (
     MoveState,
     Observation,
 )
+from counterpoise.execution.waits import UNLISTED
 from counterpoise.execution.waits_for_cluster import (
     name_of_dead,
     name_of_leader_out_of_sync,
@@ -32,7 +33,7 @@ from counterpoise.model.plan import Move
 from counterpoise.model.reassignment_targets import changes_replica_set
 from counterpoise.model.run_progress import RunProgress
 
-_MAX_PARTITIONS = 20  # of a kind: the row of a run stays small while thousands are in trouble
+MAX_PARTITIONS = 20  # of a kind: the row of a run stays small while thousands are in trouble
 _UNFINISHED = (MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED, MoveState.STUCK)
 
 
@@ -70,8 +71,14 @@ def _names(base: RunProgress, by_state: MovesByState, observation: Observation) 
 def _longest_lasting(names: Iterable[str], base: RunProgress) -> list[str]:
     """Return as many of these names as are kept, those first that were there before."""
     return sorted(names, key=lambda name: (name not in base.conditions_since, name))[
-        :_MAX_PARTITIONS
+        :MAX_PARTITIONS
     ]
+
+
+def unlisted_since(run_progress: RunProgress) -> dict[str, datetime]:
+    """Return since when partitions have replicas as if they moved, and no list names them."""
+    lasting = run_progress.conditions_since.items()
+    return {name: began_at for name, began_at in lasting if UNLISTED in name}
 
 
 def unavailable_since_start(base: RunProgress, observation: Observation) -> list[str]:

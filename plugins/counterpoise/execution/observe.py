@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from counterpoise.execution.conditions import MAX_PARTITIONS, unlisted_since
 from counterpoise.execution.observation import Observation, is_under_way
 from counterpoise.execution.observed_cluster import ClusterConditions
 from counterpoise.execution.partition_reads import (
@@ -36,7 +37,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_targets
-from counterpoise.model.run import RunState, Submission
+from counterpoise.model.run import Submission
 from counterpoise.model.run_progress import RunProgress, VersionReading
 
 if TYPE_CHECKING:
@@ -170,17 +171,17 @@ def _with_unlisted(
     now: datetime,
 ) -> Partitions:
     """Return them with the reassignments of this run that replicas alone show: the lists, or the
-    topics, are behind. What stays so is somebody else's doing; so is all before a run begins.
+    topics, are behind. What stays so is somebody else's doing.
     """
-    if previous is None:
-        return partitions
-    lasting = previous.conditions_since
+    since = unlisted_since(previous) if previous else {}
+    # Of many, only some are kept: the others have lasted as long as those, for all that is known.
+    others_since = min(since.values()) if len(since) >= MAX_PARTITIONS else now
 
     def is_behind(tp: TopicPartition) -> bool:
         submission = submissions.get(tp)
         if submission is None or not is_under_way(submission, now):
             return False
-        return now - lasting.get(name_of_unlisted(str(tp)), now) < UNLISTED_PATIENCE
+        return now - since.get(name_of_unlisted(str(tp)), others_since) < UNLISTED_PATIENCE
 
     behind = {tp: shown for tp, shown in partitions.unlisted.items() if is_behind(tp)}
     return replace(partitions, reassignments={**partitions.reassignments, **behind})
@@ -252,13 +253,7 @@ def _late_cancelled(
         and partitions.planned[move.topic_partition][1].replicas
         not in (move.replicas_before, move.replicas_after)
     }
-    if not changed:
-        return frozenset()
-    events = ledger.journal(scope.run_id).events()
-    began_at = min((event.at for event in events if event.kind == RunState.RUNNING), default=None)
-    if began_at is None:
-        return frozenset()
-    return frozenset(changed & ledger.submitted_since(scope.plan.cluster, began_at))
+    return frozenset(changed and changed & ledger.late_cancelled(scope.plan.cluster))
 
 
 def _read_settings(

@@ -47,9 +47,9 @@ from counterpoise.ledger.schema import (
 from counterpoise.ledger.statements import IN_FLIGHT_ELSEWHERE, REQUESTS, RUN, select_runs
 from counterpoise.ledger.step import Step, held_step
 from counterpoise.ledger.submissions import (
+    read_late_cancelled,
     read_moved_after,
     read_submitted_by_ended_runs,
-    read_submitted_since,
 )
 from counterpoise.ledger.transactions import Transactions, insert_if_missing
 from counterpoise.model.approval import Approval, Decision, Question
@@ -361,10 +361,10 @@ class Ledger:
         with self._transactions.reading() as connection:
             return read_moved_after(connection, run.cluster, run.run_id)
 
-    def submitted_since(self, cluster: str, since: datetime) -> set[TopicPartition]:
-        """Return the partitions that runs of the cluster have reassigned or cancelled since."""
+    def late_cancelled(self, cluster: str) -> set[TopicPartition]:
+        """Return what `read_late_cancelled` does."""
         with self._transactions.reading() as connection:
-            return read_submitted_since(connection, cluster, since)
+            return read_late_cancelled(connection, cluster)
 
     def journal(self, run_id: str) -> Journal:
         return Journal(run_id, self._transactions, self._clock)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from counterpoise.ledger.schema import events, moves, runs
+from counterpoise.ledger.schema import events, late_calls, moves, runs
 from counterpoise.ledger.statements import NOT_OVER, named
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.run import ANY_BROKER, LOOKED_AFTER_STATES, RunState, Submission
@@ -111,14 +111,23 @@ def _read_submitted(
         )
 
 
-def read_submitted_since(
-    connection: sa.Connection, cluster: str, since: datetime
-) -> set[TopicPartition]:
-    """Return the partitions that a run of the cluster has reassigned, or cancelled, since then."""
+def read_late_cancelled(connection: sa.Connection, cluster: str) -> set[TopicPartition]:
+    """Return the partitions of ended runs that a late call may have moved: of those it is not known
+    yet in which order its cancel has left their replicas.
+    """
+    is_to_be_settled = sa.exists().where(
+        late_calls.c.run_id == runs.c.run_id, late_calls.c.settled_at.is_(None)
+    )
     query = (
         sa.select(moves.c.topic, moves.c.partition)
         .join(runs, runs.c.run_id == moves.c.run_id)
-        .where(runs.c.cluster == cluster, moves.c.submitted_at >= since)
+        .where(
+            runs.c.cluster == cluster,
+            runs.c.state.in_(LOOKED_AFTER_STATES),
+            moves.c.done_at.is_(None),
+            moves.c.in_order_at.is_(None),
+            is_to_be_settled,
+        )
     )
     return {TopicPartition(row.topic, row.partition) for row in connection.execute(query)}
 

@@ -291,7 +291,7 @@ def _undo_plan(
         replicas = replicas_now.get(name, move.replicas_before)
         is_own = is_as_left(move, submissions[name], replicas)
         (own if is_own else foreign).append(move)
-    check_anything_left(run, own, foreign)
+    check_anything_left(run, own, foreign, later)
     policy = installation.cluster(run.cluster).policy
     wanted = {move.topic_partition: move.replicas_before for move in own}
     undo = plan_of_assignment(snapshot, wanted, policy.balance, policy.provider)
