@@ -1,6 +1,8 @@
 """What was under way when Counterpoise was updated is carried on, and nothing else by an XCom."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,12 +12,14 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow.triggers.base import TriggerEvent
 
 from counterpoise import pipeline
+from counterpoise.errors import LedgerError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
+from counterpoise.orchestration import stepping
 from counterpoise.orchestration.stepping import StepUntilDone, begin_settling, settle_step
 from tests.support.decisions import grant
 from tests.support.runs import change_state
@@ -154,3 +158,58 @@ def test_the_task_settle_halts_no_execution_that_began_after_it(
         change_state(installation.ledger, run["run_id"], state)
     assert settle_step(installation, run, print) is None
     assert installation.ledger.run(run["run_id"]).state is RunState.RUNNING
+
+
+def kwargs_after(operator: StepUntilDone, event: str | None, **kwargs: Any) -> dict[str, Any]:
+    """Return with what the task is resumed once its step has asked to wait, or has failed."""
+    with pytest.raises(TaskDeferred) as parked:
+        operator.execute({"ti": Task("manual__1", {})}, event, **kwargs)
+    return parked.value.kwargs or {}
+
+
+@pytest.fixture
+def ledger_fails(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    def unreachable() -> None:
+        raise LedgerError("the ledger's database does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stepping, "airflow_installation", unreachable)
+        yield patch
+
+
+def test_a_settle_whose_first_step_fails_still_halts_the_run_of_a_second_execution(
+    run: pipeline.PlannedRun, installation: Installation, ledger_fails: pytest.MonkeyPatch
+) -> None:
+    """Its Dag run settled the first execution, too; nobody is at work on the second one."""
+    pipeline.adopt_run(installation, run["run_id"], "kafka_rebalance", "manual__1")
+    begin_settling(installation, run)
+    for state in (RunState.SETTLING, RunState.HALTED, RunState.RUNNING):
+        change_state(installation.ledger, run["run_id"], state)
+    operator = StepUntilDone(task_id="settle", step=settle_step, begin=begin_settling)
+    kwargs = kwargs_after(operator, None)
+    ledger_fails.undo()
+    with suppress(TaskDeferred):
+        operator.execute({"ti": Task("manual__1", {})}, FIRED, **kwargs)
+    assert installation.ledger.run(run["run_id"]).state is not RunState.RUNNING
+
+
+def test_a_task_says_only_when_it_has_to_that_it_has_not_begun(
+    run: pipeline.PlannedRun, installation: Installation, ledger_fails: pytest.MonkeyPatch
+) -> None:
+    """A worker of an earlier release cannot resume a task that says so."""
+    pipeline.adopt_run(installation, run["run_id"], "kafka_rebalance", "manual__1")
+    begun: list[str] = []
+    operator = StepUntilDone(
+        task_id="settle",
+        step=lambda *_: 12.0,
+        begin=lambda _installation, run: begun.append(run["run_id"]),
+    )
+    without_begin = StepUntilDone(task_id="execute", step=lambda *_: 12.0)
+    assert kwargs_after(without_begin, None) == {"failed_looks": 1}
+    not_begun = kwargs_after(operator, None)
+    assert not_begun == {"failed_looks": 1, "has_begun": False}
+    assert kwargs_after(operator, FIRED, **not_begun) == {"failed_looks": 2, "has_begun": False}
+    ledger_fails.undo()
+    assert kwargs_after(operator, FIRED, **not_begun) == {"failed_looks": 0}
+    assert kwargs_after(operator, FIRED, failed_looks=0) == {"failed_looks": 0}
+    assert begun == [run["run_id"]]

@@ -1,5 +1,6 @@
 """Runs that cordon the log dirs of the brokers they empty (KIP-1066): no cordon is left behind."""
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -9,7 +10,12 @@ import pytest
 
 from counterpoise.errors import HaltedError, RefusedError
 from counterpoise.model.control import Control
-from counterpoise.model.kafka import CORDONED_LOG_DIRS, ConfigChange, ConfigOperation
+from counterpoise.model.kafka import (
+    CORDONED_LOG_DIRS,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+)
 from counterpoise.model.policy import MaintenanceWindow, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
@@ -20,6 +26,7 @@ from tests.support.runs import (
     FOUR_BROKERS,
     SimulatedRun,
     at_broker,
+    let_step_locks_run_out,
     own_configs,
 )
 
@@ -101,33 +108,150 @@ def texts_of_gaps(run: SimulatedRun) -> list[str]:
     return [event.text for event in events if event.kind == "cordon gap"]
 
 
-def test_a_cordon_that_somebody_lifts_is_set_again_once_and_then_stays_lifted(
+def with_lifted_cordon(run: SimulatedRun) -> SimulatedRun:
+    """A run under way whose cordon of broker 1 somebody has just lifted."""
+    run = one_at_a_time(run)
+    run.until_moving(run.driver())
+    lift_cordon(run)
+    return run
+
+
+def test_a_cordon_that_somebody_lifts_is_left_to_them(run: SimulatedRun) -> None:
+    run = with_lifted_cordon(run)
+    take_steps(run, 3)
+    assert cordoned(run)[1] is None
+    (text,) = texts_of_gaps(run)
+    assert text.startswith("somebody else lifted the cordon of broker 1: it is not set again")
+    assert "throttle gap" not in run.event_kinds()
+    assert run.go() is RunState.DONE
+    assert own_configs(run.cluster) == {}
+    assert len(texts_of_gaps(run)) == 1
+
+
+@pytest.mark.parametrize("value", ["*", "/data/1"])
+def test_a_cordon_that_is_left_to_somebody_stays_as_they_set_it_then(
+    run: SimulatedRun, value: str
+) -> None:
+    run = with_lifted_cordon(run)
+    take_steps(run, 2)
+    set_cordon(run, value)
+    assert run.go() is RunState.DONE
+    assert own_configs(run.cluster) == {at_broker(1): {CORDONED_LOG_DIRS: value}}
+
+
+def test_a_cordon_that_is_left_to_somebody_stays_theirs_where_the_broker_is_dead_at_the_end(
     run: SimulatedRun,
+) -> None:
+    run = with_lifted_cordon(run)
+    take_steps(run, 2)
+    set_cordon(run, "*")
+    run.cluster.kill_broker(1)
+    run.ask(Control.CANCEL)
+    assert run.end(run.driver()) is RunState.HALTED
+    run.cluster.restart_broker(1)
+    run.cluster.advance(60)
+    run.restore_pending()
+    assert cordoned(run)[1] == "*"
+
+
+def test_a_run_that_is_executed_again_sets_a_cordon_that_was_left_to_somebody(
+    run: SimulatedRun,
+) -> None:
+    run = with_lifted_cordon(run)
+    take_steps(run, 2)
+    run.ask(Control.CANCEL)
+    assert run.end(run.driver()) is RunState.HALTED
+    run.until_moving(run.driver())
+    assert cordoned(run)[1] == "*"
+    assert run.go() is RunState.DONE
+    assert own_configs(run.cluster) == {}
+
+
+def without_cordon_once(run: SimulatedRun, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Let broker 1 report once that it is not cordoned; the list is empty from then on."""
+    describe, still_behind = run.cluster.describe_configs, [True]
+
+    def describe_behind(*arguments: Any, **more: Any) -> dict[ConfigResource, Any]:
+        found = dict(describe(*arguments, **more))
+        if still_behind and CORDONED_LOG_DIRS in found.get(at_broker(1), {}):
+            still_behind.pop()
+            values = found[at_broker(1)].items()
+            found[at_broker(1)] = {key: v for key, v in values if key != CORDONED_LOG_DIRS}
+        return found
+
+    monkeypatch.setattr(run.cluster, "describe_configs", describe_behind)
+    return still_behind
+
+
+def test_one_read_that_is_behind_leaves_no_cordon_to_anybody(
+    run: SimulatedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = one_at_a_time(run)
     run.until_moving(run.driver())
-    lift_cordon(run)
-    take_steps(run, 2)
-    assert cordoned(run)[1] == "*"
-    (once,) = texts_of_gaps(run)
-    assert once.startswith("somebody else lifted the cordon of broker 1; it is set again once")
-    lift_cordon(run)
-    take_steps(run, 3)
-    assert cordoned(run)[1] is None
-    assert len(texts_of_gaps(run)) == 2
-    assert "again: it stays lifted" in texts_of_gaps(run)[1]
-    assert "throttle gap" not in run.event_kinds()
+    take_steps(run, 1)
+    still_behind = without_cordon_once(run, monkeypatch)
+    assert run.go() is RunState.DONE
+    assert not still_behind
+    assert own_configs(run.cluster) == {}
+    assert texts_of_gaps(run) == []
 
 
-def test_a_cordon_that_is_left_to_somebody_stays_as_they_set_it_then(run: SimulatedRun) -> None:
+def to_its_end(run: SimulatedRun) -> None:
+    with suppress(HaltedError):
+        run.repeat(run.driver().step)
+    run.end(run.driver())
+
+
+def kill_once_cordoned_as(
+    value: str | None, run: SimulatedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kill the process in the call after which broker 1 is cordoned like this: once."""
+    alter, killed = run.cluster.alter_configs, []
+
+    def alter_and_die(*arguments: Any, **more: Any) -> Any:
+        results = alter(*arguments, **more)
+        if cordoned(run)[1] == value and not killed:
+            killed.append(True)
+            raise KeyboardInterrupt
+        return results
+
+    monkeypatch.setattr(run.cluster, "alter_configs", alter_and_die)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["done", "cancelled"])
+def test_a_cordon_that_a_killed_process_of_the_run_took_back_was_lifted_by_nobody_else(
+    run: SimulatedRun, monkeypatch: pytest.MonkeyPatch, *, is_cancelled: bool
+) -> None:
     run = one_at_a_time(run)
     run.until_moving(run.driver())
-    for _ in range(2):
-        lift_cordon(run)
-        take_steps(run, 2)
-    set_cordon(run, "*")
+    take_steps(run, 1)
+    if is_cancelled:
+        run.ask(Control.CANCEL)
+    kill_once_cordoned_as(None, run, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        to_its_end(run)
+    let_step_locks_run_out(run.ledger)
+    to_its_end(run)
+    assert run.run.state is (RunState.HALTED if is_cancelled else RunState.DONE)
+    assert own_configs(run.cluster) == {}
+    assert texts_of_gaps(run) == []
+
+
+def test_a_cordon_of_the_run_that_comes_late_is_taken_back_after_it_was_left_to_somebody(
+    run: SimulatedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody answered the first call that set it: a broker may hold it for long."""
+    kill_once_cordoned_as("*", run, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        run.until_moving(run.driver())
+    let_step_locks_run_out(run.ledger)
+    run = with_lifted_cordon(run)
+    take_steps(run, 2)
+    assert len(texts_of_gaps(run)) == 1
+    set_cordon(run, "*")  # that call
     assert run.go() is RunState.DONE
-    assert own_configs(run.cluster) == {at_broker(1): {CORDONED_LOG_DIRS: "*"}}
+    run.restore_pending()
+    assert own_configs(run.cluster) == {}
 
 
 def one_at_a_time(run: SimulatedRun, **limits: Any) -> SimulatedRun:

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, UnknownOutcomeError
 from counterpoise.execution.changes_by_others import (
-    cordons_set_again,
-    gap_events,
-    lifted_again_event,
+    cordon_gap_event,
     sent_again_event,
+    throttle_gap_event,
 )
 from counterpoise.execution.commands import (
     Cancel,
@@ -25,6 +24,7 @@ from counterpoise.execution.commands import (
     Command,
     Elect,
     KeyChange,
+    LeaveLifted,
     MarkRestored,
     Restore,
     RestoreOrder,
@@ -41,7 +41,7 @@ from counterpoise.execution.throttling.restore import keys_touched_by
 from counterpoise.execution.throttling.targets import (
     WantedThrottles,
     default_rate,
-    is_left_lifted,
+    dynamic_value,
     list_entries,
 )
 from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_answer
@@ -53,7 +53,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.model.run import CORDON_LEFT, CORDONED_AGAIN, LateCall, RunState, TouchedKey
+from counterpoise.model.run import CORDON_LEFT, LateCall, RunState, TouchedKey
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
@@ -125,9 +125,8 @@ class CommandExecutor:
                 return self._reassign("restoring", text, orders, step)
             case Restore(keys):
                 return self._restore(keys, step)
-            case MarkRestored(keys):
-                pending = self._journal.pending_restores()
-                mark_restored(step, keys, observation.configs, observation.topic_ids, pending)
+            case MarkRestored() | LeaveLifted():
+                self._record_keys(command, observation, step)
                 return 0.0
         raise AssertionError(f"{command} is not applied")
 
@@ -173,12 +172,10 @@ class CommandExecutor:
         )
         taken_back = [*command.taken_back, *command.restored]
         with step.together(is_current=True):
-            for kind, text in gap_events(command.removed_by_others):
-                self.record_event(kind, text, step)
+            if removed := len(command.removed_by_others):
+                self.record_event(*throttle_gap_event(removed), step)
             if command.changes:
                 step.touching(touched_keys)
-            for touched in cordons_set_again(command, touched_keys, observation.touched_keys):
-                step.restore_later(touched, CORDONED_AGAIN)
             self._record_throttle(command, rate, default_rate(observation.configs), step)
             call = step.sending([*touched_keys, *(touched for touched, _ in taken_back)])
         # Taken back first: a list may have no room for the new entries beside the old ones.
@@ -200,14 +197,19 @@ class CommandExecutor:
         has_to_be_read_back = command.changes or not observation.is_anything_moving
         return READ_BACK_SECONDS if has_to_be_read_back else OBSERVE_AGAIN_SECONDS
 
-    def record_lifted(self, observation: Observation, step: "Step") -> None:
-        """Leave cordons to somebody else who has lifted them again."""
-        configs = observation.configs
-        for touched in observation.touched_keys:
-            if touched.outcome == CORDONED_AGAIN and is_left_lifted(touched, configs):
-                with step.together():
-                    step.restore_later(touched, CORDON_LEFT)
-                    self.record_event(*lifted_again_event(touched), step)
+    def _record_keys(
+        self, command: MarkRestored | LeaveLifted, observation: Observation, step: "Step"
+    ) -> None:
+        keys, configs = command.keys, observation.configs
+        if isinstance(command, MarkRestored):
+            pending = self._journal.pending_restores()
+            mark_restored(step, keys, configs, observation.topic_ids, pending)
+            return
+        with step.together():
+            for touched in keys:
+                value = dynamic_value(configs, *touched.resource_key)
+                step.restored(touched, value, CORDON_LEFT)
+            self.record_event(*cordon_gap_event(keys), step)
 
     def _record_throttle(
         self, command: Throttle, rate: int, default: int | None, step: "Step"

@@ -28,7 +28,7 @@ from counterpoise.execution.command_executor import (
     READ_BACK_SECONDS,
     CommandExecutor,
 )
-from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
+from counterpoise.execution.commands import Command, Finish, Halt, LeaveLifted, MarkRestored, Wait
 from counterpoise.execution.decide import next_command, reason_to_wait, settle_command
 from counterpoise.execution.decision_inputs import (
     QUIET_SECONDS,
@@ -48,13 +48,13 @@ from counterpoise.execution.partition_reads import STALE_READ_SECONDS
 from counterpoise.execution.progress_update import ends_soon, update_progress
 from counterpoise.execution.replica_order import partitions_back_in_order, partitions_in_order
 from counterpoise.execution.start_checks import check_drift, check_health
-from counterpoise.execution.throttling.pending_restores import mark_restored, why_pending
+from counterpoise.execution.throttling.pending_restores import end_keys
 from counterpoise.execution.throttling.read_back import (
     brokers_that_disagree,
     keys_in_force,
     throttled_brokers,
 )
-from counterpoise.execution.throttling.targets import throttles_of_plan
+from counterpoise.execution.throttling.targets import lifted_cordons, throttles_of_plan
 from counterpoise.execution.waits_for_cluster import UnreportedConfigs
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.run import UNDER_WAY_STATES, LateCall, Run, RunState
@@ -223,13 +223,14 @@ class Driver:
     ) -> tuple[DecisionInputs, Command]:
         """Observe, keep the progress, and return the command that follows.
 
-        Keys that turn out to be as before are recorded as restored on the way.
+        Keys that turn out to be as before are recorded as restored on the way, and cordons that
+        somebody else has lifted as left to them.
         """
         previous = self._journal.run_progress()
         inputs = self._confirmed_inputs(previous)
         self._record(inputs.observation, step)
         command = decide(inputs)
-        while isinstance(command, MarkRestored):
+        while isinstance(command, MarkRestored | LeaveLifted):
             self._apply(command, inputs, step)
             observation = replace(inputs.observation, touched_keys=self._journal.touched())
             inputs = replace(inputs, observation=observation)
@@ -246,7 +247,9 @@ class Driver:
         """
         inputs = self._inputs(previous, self._observe(previous))
         for pause_seconds in _STALE_READ_PAUSES:
-            if previous is None or not inputs.run_progress.has_gone_back_since(previous):
+            keys, configs = inputs.observation.touched_keys, inputs.observation.configs
+            has_gone_back = previous and inputs.run_progress.has_gone_back_since(previous)
+            if not has_gone_back and not lifted_cordons(keys, configs):
                 break
             time.sleep(pause_seconds)
             inputs = self._inputs(previous, self._observe(previous))
@@ -305,7 +308,6 @@ class Driver:
             step.outcomes_known(known)
         if read_back := keys_in_force(observation):
             step.read_back(read_back)
-        self._executor.record_lifted(observation, step)
         if unknown := unreadable_text(observation):
             self._executor.record_once("not readable", unknown, step)
 
@@ -373,8 +375,6 @@ class Driver:
                 step.update_progress(replace(inputs.run_progress, conditions_since=conditions))
                 return READ_BACK_SECONDS
             finish = replace(finish, gave_up=behind.when_over(self._options.limits))
-        unrestored = [t for t in observation.touched_keys if t.restored_at is None]
-        restored = [touched for touched in unrestored if touched not in pending_restores]
         pending = self._journal.pending_restores()
         was_done = self._executor.was_done_last()
         cancel = observation.active_requests.cancelled  # the executor may have died before it
@@ -383,10 +383,7 @@ class Driver:
             self._plan, observation, reason_of_halt, finish, was_done=was_done
         )
         with step.together():
-            configs, topic_ids = observation.configs, observation.topic_ids
-            mark_restored(step, restored, configs, topic_ids, pending)
-            for touched in pending_restores:
-                step.restore_later(touched, why_pending(touched, observation))
+            end_keys(step, observation, pending_restores, pending)
             in_flight = inputs.moves_in(MoveState.MOVING, MoveState.STUCK)
             ours = {m.topic_partition for m in (*in_flight, *inputs.not_shown_yet)}
             step.at_rest(observation.submissions_at_rest(ours))

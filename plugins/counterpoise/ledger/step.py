@@ -52,8 +52,8 @@ from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.kafka import RATE_KEYS, ConfigResource
 from counterpoise.model.run import (
     ANY_BROKER,
-    CHANGED_BY_SOMEBODY_ELSE,
     ENDED_STATES,
+    LEFT_AS_IT_IS,
     TAKEN_BACK,
     RunState,
     TouchedKey,
@@ -274,7 +274,7 @@ class Step:
         What somebody else had set since is their value of before.
         """
         key = touched_keys.c
-        was_changed = key.restored_at.is_not(None) & (key.outcome == CHANGED_BY_SOMEBODY_ELSE)
+        was_changed = key.restored_at.is_not(None) & key.outcome.in_(LEFT_AS_IT_IS)
         before_value = sa.case((was_changed, key.after_value), else_=key.before_value)
         values: dict[str, object] = {"before_value": before_value, "outcome": ""}
         values |= dict.fromkeys(("restored_at", "after_value", "during_value"))

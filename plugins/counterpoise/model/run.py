@@ -64,9 +64,9 @@ CHANGED_BY_SOMEBODY_ELSE: Final = "changed by somebody else; left as it is"
 # The outcome, until it is read back, of a key whose restoring change was answered.
 TAKEN_BACK: Final = "restored, not read back yet"
 
-# Outcomes, until the run ends, of what cordons log dirs.
-CORDONED_AGAIN: Final = "set again once: somebody else had lifted the cordon"
-CORDON_LEFT: Final = "lifted again by somebody else; left as it is"
+# The outcome, until the run ends, of what cordons log dirs: the run does not cordon them again.
+CORDON_LEFT: Final = "lifted by somebody else; left as it is"
+LEFT_AS_IT_IS: Final = (CHANGED_BY_SOMEBODY_ELSE, CORDON_LEFT)
 
 # How long a step lock lasts; longer than any one call to the cluster may take.
 STEP_LOCK_SECONDS: Final = 30
@@ -173,7 +173,7 @@ class TouchedKey:
 
         Where a call of ours came late, over what somebody else had set since: their value.
         """
-        was_changed = self.restored_at is not None and self.outcome == CHANGED_BY_SOMEBODY_ELSE
+        was_changed = self.restored_at is not None and self.outcome in LEFT_AS_IT_IS
         return self.after_value if was_changed else self.before_value
 
 

@@ -58,18 +58,25 @@ class StepUntilDone(BaseOperator):
         min_wait_seconds: float = MIN_WAIT_SECONDS,
         **arguments: Any,
     ) -> None:
-        """`begin(installation, run)` is called before the first step of each try."""
+        """`begin(installation, run)` is called before the first step of each try: again until it
+        succeeds.
+        """
         super().__init__(**arguments)
         self.step = step
         self.begin = begin
+        self._has_begun = False
         self.min_wait_seconds = min_wait_seconds
 
-    def execute(self, context: Any, event: Any = None, failed_looks: int = 0) -> None:
+    def execute(
+        self, context: Any, event: Any = None, failed_looks: int = 0, has_begun: bool = True
+    ) -> None:
         """Do a step, and further ones as long as each asks for a short wait only.
 
         `event` is the time at which the trigger fired; `failed_looks` counts the failed steps in a
         row before this one (tasks that were deferred by an older version pass it by this name).
+        `has_begun` is False where the try has been deferred before `begin` succeeded.
         """
+        self._has_begun = event is not None and has_begun
         wait_seconds: float | None
         failed_steps = failed_looks
         try:
@@ -88,11 +95,14 @@ class StepUntilDone(BaseOperator):
             wait_seconds = self.min_wait_seconds
         if wait_seconds is None:
             return
+        kwargs: dict[str, Any] = {"failed_looks": failed_steps}
+        if self.begin and not self._has_begun:
+            kwargs["has_begun"] = False  # named only here: an earlier release does not know it
         pause = timedelta(seconds=max(wait_seconds, self.min_wait_seconds))
         self.defer(
             trigger=WaitTrigger(datetime.now(UTC) + pause),
             method_name="execute",
-            kwargs={"failed_looks": failed_steps},
+            kwargs=kwargs,
         )
 
     def _do_steps(self, ti: Any, *, was_deferred: bool) -> float | None:
@@ -100,8 +110,9 @@ class StepUntilDone(BaseOperator):
 
         with airflow_installation() as installation:
             run = self._run(installation, ti, was_deferred)
-            if self.begin and not was_deferred:
+            if self.begin and not self._has_begun:
                 self.begin(installation, run)
+                self._has_begun = True
             wait_seconds = self.step(installation, run, _LOGGER.info)
             for _ in range(MAX_SHORT_WAITS):
                 if wait_seconds is None or wait_seconds > SHORT_WAIT_SECONDS:

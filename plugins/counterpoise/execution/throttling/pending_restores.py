@@ -30,7 +30,7 @@ from counterpoise.execution.throttling.targets import (
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.cluster import is_another_topic
 from counterpoise.model.kafka import ConfigChange
-from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, LOST_AFTER, TouchedKey
+from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, CORDON_LEFT, LOST_AFTER, TouchedKey
 from counterpoise.model.words import pluralize
 
 if TYPE_CHECKING:
@@ -121,6 +121,28 @@ def _was_restored(touched: TouchedKey, before: datetime) -> bool:
     return touched.restored_at is not None and touched.restored_at <= before
 
 
+def end_keys(
+    step: "Step",
+    observation: Observation,
+    pending_restores: Sequence[TouchedKey],
+    pending: Sequence[TouchedKey],
+) -> None:
+    """Record at the end of a run what became of its keys: some of them are restored later.
+
+    Cordons that were left to somebody are theirs until here: a run that is executed again sets
+    them. `pending` as for `mark_restored`.
+    """
+    ended = [
+        touched
+        for touched in observation.touched_keys
+        if (touched.restored_at is None or touched.outcome == CORDON_LEFT)
+        and touched not in pending_restores
+    ]
+    mark_restored(step, ended, observation.configs, observation.topic_ids, pending)
+    for touched in pending_restores:
+        step.restore_later(touched, _why_pending_at_end(touched, observation))
+
+
 def mark_restored(
     step: "Step",
     keys: Iterable[TouchedKey],
@@ -142,6 +164,8 @@ def mark_restored(
                     step.restored(touched, None, "its topic is gone")
                 continue
             value = dynamic_value(configs, *touched.resource_key)
+            if touched.resource not in configs:  # a cordon that was left to somebody
+                value = touched.after_value
             step.restored(touched, value, _outcome(touched, value, pending))
 
 
@@ -209,7 +233,7 @@ def _is_unregistered(touched: TouchedKey, registered: frozenset[int] | None) -> 
     return resource.is_broker and registered is not None and int(resource.name) not in registered
 
 
-def why_pending(touched: TouchedKey, observation: Observation) -> str:
+def _why_pending_at_end(touched: TouchedKey, observation: Observation) -> str:
     """Return why a key cannot be restored now, and when it will be."""
     resource = touched.resource
     if resource.is_topic:

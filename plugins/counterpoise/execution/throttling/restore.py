@@ -23,7 +23,6 @@ from counterpoise.execution.throttling.targets import (
     Configs,
     WantedThrottles,
     dynamic_value,
-    is_left_lifted,
     is_topic_gone,
     list_entries,
     throttles_of_plan,
@@ -208,8 +207,6 @@ def restoring_change(touched: TouchedKey, configs: Configs) -> ConfigChange | No
     A rate, or what cordons log dirs, that is no longer ours was changed by somebody else and stays
     as it is. Of a list `0:4,7:9` of which `0:4` is ours, only that entry is removed.
     """
-    if is_left_lifted(touched, configs):
-        return None
     return _restoring_change_of(touched, dynamic_value(configs, *touched.resource_key))
 
 
@@ -219,8 +216,8 @@ def unseen_change(touched: TouchedKey, configs: Configs) -> ConfigChange | None:
 
     It changes nothing where nothing of ours is in the key.
     """
-    is_done = touched.is_taken_back or is_left_lifted(touched, configs)
-    if is_done or not touched.written_value or touched.resource not in configs:
+    is_known = touched.resource in configs
+    if touched.is_taken_back or not touched.written_value or not is_known:
         return None
     present = dynamic_value(configs, *touched.resource_key)
     if touched.key in LIST_KEYS and present and present != EVERY_REPLICA:

@@ -41,7 +41,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_targets
-from counterpoise.model.run import CORDON_LEFT, CORDONED_AGAIN, TouchedKey
+from counterpoise.model.run import CORDON_LEFT, TAKEN_BACK, TouchedKey
 
 EVERY_REPLICA: Final = "*"
 EVERY_LOG_DIR: Final = "*"
@@ -182,7 +182,8 @@ def missing_changes(
     Resources that `configs` does not have are left out. `touched_keys` are those of this run: a
     rate that is ours follows the wanted one up and down, somebody else's is only ever lowered.
     """
-    own_keys = {t.resource_key: t for t in touched_keys if t.restored_at is None}
+    known = {touched.resource_key: touched for touched in touched_keys}
+    own_keys = {key: touched for key, touched in known.items() if touched.restored_at is None}
     changes = []
     for resource, key in sorted(throttles.rates):
         if resource not in configs:
@@ -201,20 +202,30 @@ def missing_changes(
     for resource, key in sorted(throttles.cordons):
         if resource not in configs or dynamic_value(configs, resource, key) == EVERY_LOG_DIR:
             continue
-        touched = own_keys.get((resource, key))
-        if touched is None or not is_left_lifted(touched, configs):
+        touched = known.get((resource, key))
+        if touched is None or not _stays_lifted(touched):
             changes.append(ConfigChange(resource, key, ConfigOperation.SET, EVERY_LOG_DIR))
     return tuple(changes)
 
 
-def is_left_lifted(touched: TouchedKey, configs: Configs) -> bool:
-    """Return whether somebody else lifted a cordon of the run again after it had been set a second
-    time: from then on it is theirs.
-    """
-    if touched.outcome != CORDONED_AGAIN:
-        return touched.outcome == CORDON_LEFT
-    is_known = touched.during_value is not None and touched.resource in configs
-    return is_known and dynamic_value(configs, *touched.resource_key) != EVERY_LOG_DIR
+def _stays_lifted(touched: TouchedKey) -> bool:
+    """Return whether a cordon that is missing is not set again: it was in force before."""
+    was_in_force = touched.restored_at is None and touched.during_value is not None
+    return was_in_force or touched.outcome == CORDON_LEFT
+
+
+def lifted_cordons(touched_keys: Iterable[TouchedKey], configs: Configs) -> list[TouchedKey]:
+    """Return the cordons of the run that were in force, and that somebody else has lifted."""
+    return [
+        touched
+        for touched in touched_keys
+        if touched.key == CORDONED_LOG_DIRS
+        and touched.restored_at is None
+        and touched.during_value is not None
+        and touched.outcome != TAKEN_BACK
+        and touched.resource in configs
+        and dynamic_value(configs, *touched.resource_key) != EVERY_LOG_DIR
+    ]
 
 
 def _capped(rate: int, touched: TouchedKey | None) -> int:
