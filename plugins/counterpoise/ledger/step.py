@@ -44,6 +44,7 @@ from counterpoise.ledger.touched import (
     joined_entries,
     read_touched_keys,
     remaining_entries,
+    value_to_go_back_to,
     values_touched_again,
 )
 from counterpoise.ledger.transactions import Transactions
@@ -53,7 +54,6 @@ from counterpoise.model.kafka import RATE_KEYS, ConfigResource
 from counterpoise.model.run import (
     ANY_BROKER,
     ENDED_STATES,
-    LEFT_AS_IT_IS,
     TAKEN_BACK,
     RunState,
     TouchedKey,
@@ -274,9 +274,7 @@ class Step:
         What somebody else had set since is their value of before.
         """
         key = touched_keys.c
-        was_changed = key.restored_at.is_not(None) & key.outcome.in_(LEFT_AS_IT_IS)
-        before_value = sa.case((was_changed, key.after_value), else_=key.before_value)
-        values: dict[str, object] = {"before_value": before_value, "outcome": ""}
+        values: dict[str, object] = {"before_value": value_to_go_back_to(), "outcome": ""}
         values |= dict.fromkeys(("restored_at", "after_value", "during_value"))
         with self._writing() as connection:
             if keys is not None:

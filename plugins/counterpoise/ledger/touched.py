@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from counterpoise.ledger.schema import late_calls, runs, touched_keys
 from counterpoise.model.cluster import is_another_topic
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
-from counterpoise.model.run import TouchedKey
+from counterpoise.model.run import LEFT_AS_IT_IS, TouchedKey
 
 # Built once: each step reads them.
 _OF_A_RUN: Final = (
@@ -81,6 +81,17 @@ def values_touched_again(earlier: TouchedKey, intent: Mapping[str, Any]) -> dict
         values.pop("earlier_rates", None)
     topic_id = intent["topic_id"] or earlier.topic_id
     return values | {"topic_id": topic_id, "during_value": None, "outcome": ""}
+
+
+def value_to_go_back_to() -> sa.Case[str | None]:
+    """Return the expression for `TouchedKey.value_to_restore`: what somebody else had set since a
+    key was restored is its value of before.
+    """
+    key = touched_keys.c
+    # Not `in_`, which a statement for many rows does not take.
+    is_theirs = sa.or_(*(key.outcome == outcome for outcome in LEFT_AS_IT_IS))
+    was_changed = key.restored_at.is_not(None) & is_theirs
+    return sa.case((was_changed, key.after_value), else_=key.before_value)
 
 
 def joined_entries(earlier: str, added: str) -> str:
