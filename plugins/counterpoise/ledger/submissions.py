@@ -26,16 +26,18 @@ def read_moved_after(
     that others have submitted before it. A run that has halted may start again after a newer one.
     """
     starts_by_run = _read_starts(connection, cluster)
-    own_starts = starts_by_run.pop(run_id, [])
-    own = {row.partition: row for row in _read_submitted(connection, run_id, own_starts)}
+    own_starts = {run_id: starts_by_run.pop(run_id, [])}
+    own = {row.partition: row for row in _read_submitted(connection, own_starts)}
     earliest = min((row.start_id for row in own.values()), default=0)
+    started_since = {
+        other_id: starts
+        for other_id, starts in starts_by_run.items()
+        if starts[-1].event_id > earliest
+    }
     later_by_partition: dict[TopicPartition, list[_Submitted]] = {}
-    for other_id, starts in starts_by_run.items():
-        if starts[-1].event_id <= earliest:
-            continue
-        for row in _read_submitted(connection, other_id, starts):
-            if row.partition in own and row.start_id > own[row.partition].start_id:
-                later_by_partition.setdefault(row.partition, []).append(row)
+    for row in _read_submitted(connection, started_since):
+        if row.partition in own and row.start_id > own[row.partition].start_id:
+            later_by_partition.setdefault(row.partition, []).append(row)
     return {
         partition: min(later).run_id
         for partition, later in later_by_partition.items()
@@ -98,14 +100,15 @@ def _start_before(submitted_at: datetime, starts: Iterable[_Start]) -> int:
 
 
 def _read_submitted(
-    connection: sa.Connection, run_id: str, starts: Sequence[_Start]
+    connection: sa.Connection, starts_by_run: Mapping[str, Sequence[_Start]]
 ) -> Iterator[_Submitted]:
-    """Yield what a run has submitted of each partition the last time."""
-    for row in connection.execute(sa.select(moves).where(moves.c.run_id == run_id)):
+    """Yield what these runs have submitted of each partition the last time."""
+    query = sa.select(moves).where(moves.c.run_id.in_(starts_by_run))
+    for row in connection.execute(query):
         is_done = row.done_at is not None and row.done_at >= row.submitted_at
         yield _Submitted(
-            start_id=_start_before(row.submitted_at, starts),
-            run_id=run_id,
+            start_id=_start_before(row.submitted_at, starts_by_run[row.run_id]),
+            run_id=row.run_id,
             partition=TopicPartition(row.topic, row.partition),
             done_target=row.target if is_done else None,
         )
