@@ -73,6 +73,14 @@ def just_submitted(folder: Path, *, topics: bool = True) -> tuple[SimulatedRun, 
         run.cluster.advance(0.05)
 
 
+def cancel_at_once(run: SimulatedRun) -> None:
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        run.driver().step()
+    run.driver().settle_step()
+    assert not run.cluster.list_reassignments(), "it is cancelled"
+
+
 def is_throttled(run: SimulatedRun) -> bool:
     listed = own_configs(run.cluster).get(of_topic("orders"), {}).get(FOLLOWER_REPLICAS, "")
     moving = run.cluster.list_reassignments()
@@ -239,11 +247,7 @@ def test_the_order_is_restored_where_topics_show_it_as_before_the_submit_for_a_m
     tmp_path: Path,
 ) -> None:
     run, behind = just_submitted(tmp_path)
-    run.ask(Control.CANCEL)
-    with pytest.raises(HaltedError):
-        run.driver().step()
-    run.driver().settle_step()
-    assert not run.cluster.list_reassignments(), "it is cancelled"
+    cancel_at_once(run)
     settle_for_a_second(run, behind)
     assert run.end(run.driver()) is RunState.HALTED
     assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before
@@ -253,11 +257,7 @@ def test_what_somebody_moves_right_after_a_cancel_is_theirs_and_not_cancelled(
     tmp_path: Path,
 ) -> None:
     run, _ = just_submitted(tmp_path)
-    run.ask(Control.CANCEL)
-    with pytest.raises(HaltedError):
-        run.driver().step()
-    run.driver().settle_step()
-    assert not run.cluster.list_reassignments(), "it is cancelled"
+    cancel_at_once(run)
     first = FIRST.topic_partition
     run.cluster.alter_reassignments({first: FIRST.replicas_after})
     began = run.cluster.now

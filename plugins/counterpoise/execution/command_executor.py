@@ -47,10 +47,7 @@ from counterpoise.execution.throttling.targets import (
 from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_answer
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
-from counterpoise.model.kafka import (
-    CallResults,
-    ConfigResource,
-)
+from counterpoise.model.kafka import CallResults, ConfigResource
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import CORDON_LEFT, LateCall, RunState, TouchedKey
