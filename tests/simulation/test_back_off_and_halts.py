@@ -169,6 +169,23 @@ def test_a_log_dir_past_its_limit_cancels_what_would_fill_it_further(tmp_path: P
     assert own_configs(run.cluster) == {}
 
 
+def test_a_log_dir_past_its_limit_while_a_run_settles_cancels_only_what_would_fill_it_further(
+    tmp_path: Path,
+) -> None:
+    """A run has halted, and what is in flight finishes under its throttle for hours."""
+    picture = "orders-0: 1 2 size=30000000\norders-1: 1 2 size=30000000"
+    moves = [move(f"orders-{p}", "1 2", f"{to} 2", size=30_000_000) for p, to in ((0, 4), (1, 3))]
+    run = SimulatedRun.of_moves(tmp_path, picture, *moves)
+    driver = run.driver()
+    run.until_moving(driver)
+    run.change_state(RunState.SETTLING, "interrupted")
+    driver.settle_step()
+    run.cluster.brokers[4].disk_total_bytes = 1_000_000
+    run.repeat(driver.settle_step)
+    assert [p.replicas for _, p in sorted(run.cluster.partitions.items())] == [(1, 2), (3, 2)]
+    assert own_configs(run.cluster) == {}
+
+
 def test_throttle_keys_removed_twice_are_a_reason_to_cancel_and_halt(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path)
     before = run.placement()

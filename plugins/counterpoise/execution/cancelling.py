@@ -29,8 +29,9 @@ _CANCELS_ALL: Final = (
     "the run was cancelled, its halt demands it, or the policy has on_halt: cancel"
 )
 _CANNOT_FINISH: Final = (
-    "a target replica is on a dead broker, the partition has no leader to copy from, its broker "
-    "makes no progress, the same replica is added and removed, or the call came late"
+    "a target replica is on a dead broker or on a log dir past its limit, the partition has no "
+    "leader to copy from, its broker makes no progress, the same replica is added and removed, or "
+    "the call came late"
 )
 
 
@@ -78,12 +79,14 @@ def _moves_to_cancel(inputs: DecisionInputs) -> list[Move]:
 
 
 def _cannot_finish(move: Move, inputs: DecisionInputs) -> bool:
-    """Return whether a move in flight has been waited for in vain.
+    """Return whether a move in flight has been waited for in vain, or would fill a full log dir.
 
     Kafka ends a reassignment when every target replica is in the ISR, and copies from the leader
     alone. A broker that is down may come back: what it has is lost only after the patience.
     """
     observation = inputs.observation
+    if any(b in observation.conditions.full_log_dirs for b in observation.adding_replicas(move)):
+        return True
     copying = observation.copying_brokers(move)
     dead = tuple(set(move.replicas_after) - observation.live_broker_ids)
     if inputs.is_over(DeadBrokers(dead)) or inputs.is_over(UnmeasuredBrokers(copying)):
