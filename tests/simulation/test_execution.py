@@ -10,6 +10,7 @@ import pytest
 from counterpoise.errors import HaltedError, RunConflictError, StalePlanError, UnknownOutcomeError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
     CallResults,
     ConfigChange,
@@ -320,6 +321,24 @@ def test_a_topic_that_is_deleted_midway_is_skipped(tmp_path: Path) -> None:
     assert run.run.state is RunState.DONE
     assert "skipped" in run.run.reason
     assert own_configs(run.cluster) == {}
+
+
+def test_a_run_whose_topic_was_deleted_midway_can_be_executed_again_after_a_halt(
+    tmp_path: Path,
+) -> None:
+    run = SimulatedRun.make(tmp_path, limits=MovementPolicy(max_moves_in_flight=1))
+    driver = run.driver()
+    run.until_moving(driver)
+    assert any(move.topic == "payments" for move in run.plan.moves)
+    run.cluster.delete_topic("payments")
+    run.cluster.advance(driver.step() or 0)
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        run.repeat(driver.step)
+    assert run.end(driver) is RunState.HALTED
+    run.ledger.record_decision(run.approval())
+    assert run.go() is RunState.DONE
+    assert "skipped" in run.run.reason
 
 
 def test_a_move_waits_for_kept_replicas_that_are_not_in_sync(tmp_path: Path) -> None:

@@ -81,8 +81,10 @@ def _drifted_before_start(moves: Iterable[Move], observation: Observation) -> tu
 
 
 def _drifted_since_start(plan: RebalancePlan, observation: Observation) -> tuple[Move, ...]:
-    drifted_states = (MoveState.DRIFTED, MoveState.FOREIGN, MoveState.GONE)
-
+    """Return the moves that somebody else changed meanwhile; a topic that is gone is skipped, as it
+    is by a run under way.
+    """
+    drifted_states = (MoveState.DRIFTED, MoveState.FOREIGN)
     return tuple(move for move in plan.moves if observation.state_of(move) in drifted_states)
 
 
