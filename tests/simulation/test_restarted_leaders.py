@@ -10,6 +10,7 @@ from counterpoise.errors import HaltedError
 from counterpoise.execution import Driver
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move
+from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun
@@ -113,3 +114,48 @@ def test_a_rate_too_low_for_copies_and_kept_replicas_together_is_said_so(tmp_pat
     assert "cancelling" in run.event_kinds()
     run.cluster.advance(600)
     assert all(len(partition.isr) == 3 for partition in run.cluster.partitions.values())
+
+
+# -- between the end of a run and its settling
+
+
+def all_elected(folder: Path) -> tuple[SimulatedRun, Driver]:
+    run = SimulatedRun.make(folder)
+    driver = run.driver()
+    driver.open()
+    run.repeat(driver.step)
+    return run, driver
+
+
+@pytest.mark.parametrize("seconds", [0, 7200])
+def test_a_broker_that_restarts_before_a_finished_run_is_settled_does_not_make_it_a_halt(
+    tmp_path: Path, seconds: float
+) -> None:
+    """In Airflow, `settle` begins some seconds after `execute`, or hours, where the Dag is paused;
+    a rolling restart takes broker 4 just then.
+    """
+    run, driver = all_elected(tmp_path)
+    run.cluster.advance(seconds)
+    run.cluster.kill_broker(4)
+    run.cluster.advance(30)
+    assert run.end(driver) is RunState.DONE, run.run.reason
+    assert "led by another broker again since all leaders were elected" in run.run.reason
+
+
+def test_a_finished_run_of_which_somebody_moves_a_partition_before_it_is_settled_is_halted(
+    tmp_path: Path,
+) -> None:
+    run, driver = all_elected(tmp_path)
+    moved = next(move for move in run.plan.moves if move.adding)
+    run.cluster.alter_reassignments({moved.topic_partition: moved.replicas_before})
+    run.cluster.advance(3600)
+    assert run.end(driver) is RunState.HALTED
+
+
+def test_a_run_that_ends_before_all_leaders_are_elected_is_halted(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path, limits=MovementPolicy(max_elections_per_look=1))
+    driver = run.driver()
+    driver.open()
+    while run.run_progress().readings.best.leaders_elected < len(run.plan.moves) - 2:
+        run.cluster.advance(driver.step() or 0)
+    assert run.end(driver) is RunState.HALTED

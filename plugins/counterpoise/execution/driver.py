@@ -379,8 +379,9 @@ class Driver:
         was_done = self._executor.was_done_last()
         cancel = observation.active_requests.cancelled  # the executor may have died before it
         reason_of_halt = self._run().reason or (str(cancel) if cancel else "")
+        best = inputs.run_progress.readings.best
         state, reason = end_state(
-            self._plan, observation, reason_of_halt, finish, was_done=was_done
+            self._plan, observation, reason_of_halt, finish, best, was_done=was_done
         )
         with step.together():
             end_keys(step, observation, pending_restores, pending)

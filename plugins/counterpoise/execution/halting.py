@@ -3,7 +3,7 @@
     reason_to_halt(inputs)    # Halt, or None
     reason_to_pause(inputs)   # None unless people or the calendar want nothing new
     reason_to_hold(inputs)    # None unless something has to pass first
-    end_state(plan, observation, reason, finish)    # (RunState.HALTED, "cancelled by bob; ...")
+    end_state(plan, observation, reason, finish, best)    # (RunState.HALTED, "interrupted; ...")
 
 What a run can wait out is waited out first: `conditions` records since when each condition lasts,
 and the policy says for how long that may be.
@@ -49,7 +49,7 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
-from counterpoise.model.run_progress import Link, RunProgress
+from counterpoise.model.run_progress import BestProgress, Link, RunProgress
 from counterpoise.model.words import join_names, list_brokers, pluralize, verb
 from counterpoise.units import format_rate, format_seconds
 
@@ -338,30 +338,43 @@ def end_state(
     observation: Observation,
     reason: str,
     finish: Finish,
+    best: BestProgress,
     *,
     was_done: bool = False,
 ) -> tuple[RunState, str]:
     """Return the state that a run ends in, and why; `reason` is why it halted.
 
-    One that `was_done` and was settled once more is done: what others moved since is theirs.
+    One that `was_done` and was settled once more is done: what others moved since is theirs. So is
+    one that had elected all leaders at one time, and had nothing to halt for: a broker that
+    restarts before it is settled has lost its lead since.
     """
-
-    def is_as_planned(move: Move) -> bool:
-        is_done = observation.state_of(move) is MoveState.DONE
-        return is_done and observation.has_planned_leader(move)
-
-    unfinished = [move for move in plan.moves if not is_as_planned(move)]
-    gone = [move for move in unfinished if observation.state_of(move) is MoveState.GONE]
+    done = [move for move in plan.moves if observation.state_of(move) is MoveState.DONE]
+    led_by_others = [move for move in done if not observation.has_planned_leader(move)]
+    gone = [move for move in plan.moves if observation.state_of(move) is MoveState.GONE]
+    unfinished = len(plan.moves) - len(done) + len(led_by_others)
+    had_elected_all = not reason and best.leaders_elected >= len(plan.moves)
+    lost_their_leader = led_by_others if had_elected_all else []
     pending = pending_in_words(
         finish.pending_restores,
         observation.live_broker_ids,
         plan.cluster,
         waits_for_moves=bool(finish.gave_up),
     )
-    if was_done or len(unfinished) == len(gone):
+    if was_done or unfinished == len(gone) + len(lost_their_leader):
         partitions, whose = pluralize(len(gone), "partition"), verb(len(gone), "its", "their")
         skipped = f"{partitions} skipped: {whose} topic is gone" if gone else ""
-        return RunState.DONE, "; ".join(filter(None, (skipped, pending, finish.gave_up)))
-    undone = f"{len(unfinished)} of {pluralize(len(plan.moves), 'partition')} not as planned"
+        led = "" if was_done else _led_by_others_in_words(lost_their_leader)
+        return RunState.DONE, "; ".join(filter(None, (skipped, led, pending, finish.gave_up)))
+    undone = f"{unfinished} of {pluralize(len(plan.moves), 'partition')} not as planned"
     parts = (reason or "interrupted", undone, pending, finish.gave_up)
     return RunState.HALTED, "; ".join(filter(None, parts))
+
+
+def _led_by_others_in_words(moves: Sequence[Move]) -> str:
+    if not moves:
+        return ""
+    partitions, are = pluralize(len(moves), "partition"), verb(len(moves), "is", "are")
+    return (
+        f"{partitions} {are} led by another broker again since all leaders were elected: "
+        f"{join_names(_names(moves))}"
+    )
