@@ -19,7 +19,7 @@ from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal
-from counterpoise.model.run import RunState
+from counterpoise.model.run import LaterMove, RunState
 from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fixture
     CLUSTERS,
     approved,
@@ -240,7 +240,8 @@ def test_what_a_later_run_moved_is_known_whatever_the_clock_of_who_proposed_it(
     run.run_id = run.ledger.propose(run.plan, "plans/y.json", requested_by="alice").run_id
     run.ledger.record_decision(run.approval())
     run.until_moving(run.driver())
-    assert run.ledger.moved_after(earlier) == {to_5.topic_partition: run.run_id}
+    later = LaterMove(run.run_id, replicas=None)
+    assert run.ledger.moved_after(earlier) == {to_5.topic_partition: later}
     assert [r.run_id for r in run.ledger.runs()] == [run.run_id, earlier.run_id]
     assert run.ledger.moved_after(run.run) == {}
 

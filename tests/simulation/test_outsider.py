@@ -20,13 +20,10 @@ from tests.simulation.test_back_off_and_halts import (
     rate_set,
 )
 from tests.simulation.test_undo import (
-    cancelled,
-    executed,
     imported,
     interrupted,
     kafka,
     shell,
-    undone,
 )
 from tests.support.command_line import CommandLine
 from tests.support.plans import move
@@ -111,65 +108,6 @@ def test_a_stall_under_a_rate_that_somebody_had_set_before_names_that_rate(
     with pytest.raises(HaltedError) as halted:
         run.go()
     assert "than 1.0 MB/s lets through" not in str(halted.value), str(halted.value)
-
-
-# -- undo
-
-
-def test_undo_takes_back_what_can_go_back_when_one_of_the_old_brokers_is_lost(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    kafka.alter_reassignments({TopicPartition("orders", 1): (4, 2)})
-    kafka.advance(3600)
-    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
-    kafka.kill_broker(1)
-    typed, back = undone(shell, path)
-    assert back == {1: [4, 2]}, typed.out + typed.err
-
-
-def test_undo_can_be_asked_for_again_after_an_undo_was_cancelled_half_way(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
-    undone(shell, path)
-    back = shell.folder / "back.json"
-    stopped = back.rename(shell.folder / "stopped.json")
-    interrupted(shell, kafka, stopped)
-    cancelled(shell, stopped)
-    at_new_place = {
-        p: [1, 2]
-        for p in range(2)
-        if kafka.partitions[TopicPartition("orders", p)].replicas == (3, 2)
-    }
-    assert at_new_place
-    typed, again = undone(shell, path, "--rebase")
-    assert again == at_new_place, typed.out + typed.err
-
-
-def test_undo_of_a_run_goes_on_after_a_later_run_was_cancelled_before_anything_arrived(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    """The later run left everything where it found it, so that undoing it first is no way out."""
-    path = executed(shell, imported(shell, "a", {0: (3, 2)}))
-    later = imported(shell, "b", {0: (4, 2)})
-    interrupted(shell, kafka, later)
-    cancelled(shell, later)
-    assert kafka.partitions[FIRST].replicas == (3, 2)
-    typed, back = undone(shell, path)
-    first, _ = undone(shell, later)  # what the refusal tells to do
-    assert back == {0: [1, 2]}, (typed.err, first.out)
-
-
-def test_undo_takes_back_the_others_when_one_partition_has_no_leader(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    """An undo is asked for in the middle of an incident."""
-    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
-    partition = kafka.partitions[FIRST]
-    partition.isr.clear()
-    partition.leader = None
-    typed, back = undone(shell, path)
-    assert back == {1: [1, 2]}, typed.out + typed.err
 
 
 # -- the throttle back-off

@@ -224,6 +224,111 @@ def test_a_run_that_was_executed_again_is_later_than_one_that_was_proposed_after
     assert undone(shell, first)[1] == {0: [1, 2]}
 
 
+def test_undo_of_a_run_goes_on_after_a_later_run_was_cancelled_before_anything_arrived(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    """The later run left everything where it found it, so that undoing it first is no way out."""
+    path = executed(shell, imported(shell, "a", {0: (3, 2)}))
+    later = interrupted(shell, kafka, imported(shell, "b", {0: (4, 2)}))
+    under_way, _ = undone(shell, path)
+    assert under_way.code == 1 and "moved again since" in " ".join(under_way.err.split())
+    cancelled(shell, later)
+    assert kafka.partitions[FIRST].replicas == (3, 2)
+    typed, back = undone(shell, path)
+    assert (typed.code, back) == (0, {0: [1, 2]}), typed.err
+
+
+def test_undo_can_be_asked_for_again_after_an_undo_was_cancelled_half_way(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    undone(shell, path)
+    stopped = (shell.folder / "back.json").rename(shell.folder / "stopped.json")
+    interrupted(shell, kafka, stopped)
+    kafka.partitions[FIRST].copied[1] = kafka.partitions[FIRST].size_bytes
+    kafka.advance(1)
+    cancelled(shell, stopped)
+    assert [kafka.partitions[tp].replicas for tp in (FIRST, SECOND)] == [(1, 2), (3, 2)]
+    typed, back = undone(shell, path)
+    assert (typed.code, back) == (0, {1: [1, 2]}), typed.err
+    executed(shell, shell.folder / "back.json")
+    assert [kafka.partitions[tp].replicas for tp in (FIRST, SECOND)] == [(1, 2), (1, 2)]
+
+
+def test_a_run_is_undone_once_and_what_somebody_moves_after_that_stays(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    move_by_hand(kafka, SECOND, 3, 4)
+    undone(shell, path)
+    executed(shell, shell.folder / "back.json")
+    move_by_hand(kafka, FIRST, 3, 2)
+    refused, _ = undone(shell, path)
+    assert refused.code == 1 and "moved again since" in " ".join(refused.err.split())
+    again = executed(shell, imported(shell, "c", {0: (3, 4)}))
+    undone(shell, again)
+    executed(shell, shell.folder / "back.json")
+    refused, _ = undone(shell, again)
+    assert refused.code == 1 and "is undone already" in " ".join(refused.err.split())
+
+
+# -- what cannot go back now
+
+
+def test_undo_takes_back_what_can_go_back_when_one_of_the_old_brokers_is_lost(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    move_by_hand(kafka, SECOND, 4, 2)
+    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    kafka.kill_broker(1)
+    typed, back = undone(shell, path)
+    assert (typed.code, back) == (0, {1: [4, 2]}), typed.err
+    shown = " ".join(typed.out.split())
+    assert "since it cannot go back now: orders-0 (broker 1 is not live)" in shown
+    executed(shell, shell.folder / "back.json")
+    kafka.restart_broker(1)
+    kafka.advance(60)
+    assert undone(shell, path)[1] == {0: [1, 2]}
+
+
+def test_undo_takes_back_the_others_when_one_partition_has_no_leader(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    kafka.partitions[FIRST].isr.clear()
+    kafka.partitions[FIRST].leader = None
+    typed, back = undone(shell, path)
+    assert (typed.code, back) == (0, {1: [1, 2]}), typed.err
+    assert "orders-0 (no leader to copy from)" in " ".join(typed.out.split())
+
+
+def test_undo_is_refused_with_the_reasons_where_nothing_can_go_back(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    move_by_hand(kafka, SECOND, 3, 4)
+    kafka.kill_broker(1)
+    typed, back = undone(shell, path)
+    assert (typed.code, back) == (1, {})
+    shown = " ".join(typed.err.split())
+    assert "somebody has moved orders-1 again since" in shown
+    assert "orders-0 (broker 1 is not live) cannot go back now" in shown
+
+
+def test_what_was_never_moved_needs_no_way_back_to_a_broker_that_is_lost(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = interrupted(shell, kafka, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    kafka.partitions[FIRST].copied[3] = kafka.partitions[FIRST].size_bytes
+    kafka.advance(1)
+    cancelled(shell, path)
+    assert [kafka.partitions[tp].replicas for tp in (FIRST, SECOND)] == [(3, 2), (1, 2)]
+    kafka.kill_broker(1)
+    typed, _ = undone(shell, path)
+    shown = " ".join(typed.err.split())
+    assert typed.code == 1 and "orders-0 (broker 1 is not live) cannot go" in shown
+
+
 # -- after a checkpoint of the ledger
 
 

@@ -36,14 +36,7 @@ from counterpoise.ledger.run_states import (
     record_plan,
     set_state,
 )
-from counterpoise.ledger.schema import (
-    approvals,
-    clusters,
-    pulses,
-    questions,
-    requests,
-    runs,
-)
+from counterpoise.ledger.schema import approvals, clusters, pulses, questions, requests, runs
 from counterpoise.ledger.statements import IN_FLIGHT_ELSEWHERE, REQUESTS, RUN, select_runs
 from counterpoise.ledger.step import Step, held_step
 from counterpoise.ledger.submissions import (
@@ -63,6 +56,7 @@ from counterpoise.model.run import (
     UNDER_WAY_STATES,
     WAITING_STATES,
     WHY_REQUESTED,
+    LaterMove,
     Run,
     RunState,
 )
@@ -356,7 +350,7 @@ class Ledger:
         with self._transactions.reading() as connection:
             return read_submitted_by_ended_runs(connection, cluster, targets, self._clock())
 
-    def moved_after(self, run: Run) -> dict[TopicPartition, str]:
+    def moved_after(self, run: Run) -> dict[TopicPartition, LaterMove]:
         """Return what `read_moved_after` does."""
         with self._transactions.reading() as connection:
             return read_moved_after(connection, run.cluster, run.run_id)

@@ -9,17 +9,22 @@ import sqlalchemy as sa
 from counterpoise.ledger.schema import events, late_calls, moves, runs
 from counterpoise.ledger.statements import NOT_OVER, named
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.run import ANY_BROKER, LOOKED_AFTER_STATES, RunState, Submission
+from counterpoise.model.run import (
+    ANY_BROKER,
+    LOOKED_AFTER_STATES,
+    LaterMove,
+    RunState,
+    Submission,
+)
 
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]  # None: cancelled
 
 
 def read_moved_after(
     connection: sa.Connection, cluster: str, run_id: str
-) -> dict[TopicPartition, str]:
-    """Return the partitions that another run has submitted after this one did, each with the first
-    run that did; without those that the last of them has brought back to where this one had, as
-    its undo does.
+) -> dict[TopicPartition, LaterMove]:
+    """Return the partitions that another run has submitted after this one did; without those that
+    the last of them has brought back to where this one had, as its undo does.
 
     What came later goes by the order of the ledger's rows, since clocks of workers differ: only one
     run of a cluster is under way at a time, so what a run submits after a start comes after all
@@ -39,7 +44,7 @@ def read_moved_after(
         if row.partition in own and row.start_id > own[row.partition].start_id:
             later_by_partition.setdefault(row.partition, []).append(row)
     return {
-        partition: min(later).run_id
+        partition: _later_move(own[partition], later)
         for partition, later in later_by_partition.items()
         if not max(later).leads_to_same(own[partition])
     }
@@ -51,10 +56,20 @@ class _Submitted(NamedTuple):
     start_id: int  # of the event after which it did so
     run_id: str
     partition: TopicPartition
-    done_target: str | None  # the replicas that it has brought the partition to
+    # The replicas that it has brought the partition to; "" where a call came after that, and None
+    # where it never arrived.
+    done_target: str | None
 
     def leads_to_same(self, other: "_Submitted") -> bool:
         return bool(self.done_target) and self.done_target == other.done_target
+
+
+def _later_move(own: _Submitted, later: Sequence[_Submitted]) -> LaterMove:
+    arrived = [row for row in later if row.done_target is not None]
+    last = max(arrived, default=own)
+    if last.leads_to_same(own) or not arrived:
+        return LaterMove(min(later).run_id, None)
+    return LaterMove(min(arrived).run_id, _replicas(last.done_target or ""))
 
 
 class _Start(NamedTuple):
@@ -110,7 +125,7 @@ def _read_submitted(
             start_id=_start_before(row.submitted_at, starts_by_run[row.run_id]),
             run_id=row.run_id,
             partition=TopicPartition(row.topic, row.partition),
-            done_target=row.target if is_done else None,
+            done_target=None if row.done_at is None else (is_done and row.target) or "",
         )
 
 

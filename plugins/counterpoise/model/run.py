@@ -236,6 +236,16 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
+class LaterMove:
+    """What later runs have done with a partition that a run had submitted."""
+
+    run_id: str  # of the first one that brought it elsewhere; else of the first that submitted it
+    # Where the last one that arrived has brought it, () where that is not known; None where none
+    # has brought it elsewhere: it may be where the run had left it, after a cancel.
+    replicas: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class LateCall:
     """A call that a copy of the run made after its step had gone to another one."""
 

@@ -6,13 +6,10 @@ decision.
     run["run_id"], run["plan_uri"], run["fingerprint"]
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, TypedDict
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from counterpoise import access, analysis, reporting
 from counterpoise.approval import people_needed
@@ -22,7 +19,7 @@ from counterpoise.history import HistoryError
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.person import Person
-from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action, BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
@@ -32,12 +29,7 @@ from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.snapshots import checked_snapshot, fresh_snapshot, keep
 from counterpoise.pipeline.usual_rates import MAX_ROWS_OF_RATES, usual_bytes_in
 from counterpoise.planning import plan_from, plan_to_reach
-from counterpoise.undoing import (
-    check_anything_left,
-    check_undoable,
-    is_as_left,
-    warnings_of_undo,
-)
+from counterpoise.undoing import check_not_moved_again, check_undoable, find_way_back
 from counterpoise.validation import OVERRIDABLE_RULES, find_violations
 
 _LOGGER = safe_logger(__name__)
@@ -257,9 +249,9 @@ def undo_or_reason(
 def undo_plan(installation: Installation, run_id: str, *, rebase: bool = False) -> RebalancePlan:
     """Return the plan that takes back what a run moved, to be approved and executed like any other.
 
-    Partitions that somebody has moved since stay where they are, and a warning of the plan names
-    them; with `rebase`, so do those that later runs moved. Raises RefusedError where that cannot be
-    done, or nothing is left.
+    Partitions that somebody has moved since, or that cannot go back now, stay where they are, and a
+    warning of the plan names them; with `rebase`, so do those that later runs moved. Raises
+    RefusedError where that cannot be done, or nothing is left.
     """
 
     def fresh(installation: Installation, cluster: str) -> ClusterSnapshot:
@@ -280,35 +272,13 @@ def _undo_plan(
     submissions = journal.submissions()
     check_undoable(run, undone_plan, submissions, later, journal.events(), rebase=rebase)
     snapshot = make_snapshot(installation, run.cluster)
-    replicas_now = _replicas_at_rest(snapshot, submissions)
-    own: list[Move] = []
-    foreign: list[Move] = []
-    for move in undone_plan.moves:
-        name = move.topic_partition
-        is_to_undo = name in submissions and name not in later and move.topic in snapshot.topic_ids
-        if not is_to_undo or move.is_of_another_topic(snapshot.topic_ids[move.topic]):
-            continue
-        replicas = replicas_now.get(name, move.replicas_before)
-        is_own = is_as_left(move, submissions[name], replicas)
-        (own if is_own else foreign).append(move)
-    check_anything_left(run, own, foreign, later)
+    way_back = find_way_back(undone_plan, submissions, later, snapshot)
+    if not rebase:
+        check_not_moved_again(submissions, way_back.later)
     policy = installation.cluster(run.cluster).policy
-    wanted = {move.topic_partition: move.replicas_before for move in own}
+    wanted = {move.topic_partition: move.replicas_before for move in way_back.moves}
     undo = plan_of_assignment(snapshot, wanted, policy.balance, policy.provider)
-    warnings = (*warnings_of_undo(run, foreign, later), *undo.warnings)
+    if undo.is_empty:
+        way_back.check_anything_left(run)
+    warnings = (*way_back.warnings(run), *undo.warnings)
     return replace(undo, undoes=undone_plan.fingerprint, warnings=warnings)
-
-
-def _replicas_at_rest(
-    snapshot: ClusterSnapshot, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas of these partitions, as far as they exist and nobody moves them now."""
-    topics = pa.array({tp.topic for tp in partitions}, pa.string())
-    columns = ["topic", "partition", "replicas", "adding_replicas", "removing_replicas"]
-    table = snapshot.partitions.select(columns)
-    rows = table.filter(pc.is_in(table["topic"], topics)).to_pylist()
-    return {
-        TopicPartition(row["topic"], row["partition"]): tuple(row["replicas"])
-        for row in rows
-        if not row["adding_replicas"] and not row["removing_replicas"]
-    }
