@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import HaltedError
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE
@@ -19,17 +18,8 @@ from tests.simulation.test_back_off_and_halts import (
     lose_isr,
     rate_set,
 )
-from tests.simulation.test_undo import (
-    imported,
-    interrupted,
-    kafka,
-    shell,
-)
-from tests.support.command_line import CommandLine
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker
-
-__all__ = ["kafka", "shell"]
 
 FIRST = TopicPartition("orders", 0)
 MB, GIB = 1_000_000, 1 << 30
@@ -197,27 +187,6 @@ def test_a_partition_that_took_no_writes_at_the_start_halts_a_run_when_it_stops_
     with pytest.raises(HaltedError, match="other-0"):
         for _ in range(30):
             run.cluster.advance(driver.step() or 0)
-
-
-# -- pending restores
-
-
-def test_the_watch_restores_what_a_broker_that_returned_still_has_beside_a_run_that_waits(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    """A run of several nights, or a paused one, is under way: what an earlier run left on a broker
-    that has returned is neither restored nor shown.
-    """
-    first = imported(shell, "a", {0: (4, 2)})
-    interrupted(shell, kafka, first)
-    kafka.kill_broker(4)
-    assert shell.type("cancel", first, "--why", "broker 4 is gone").code == 0
-    assert shell.type("execute", first).code == 1
-    assert kafka.configs.dynamic[at_broker(4)]
-    interrupted(shell, kafka, imported(shell, "b", {1: (3, 2)}))
-    kafka.restart_broker(4)
-    watched = shell.type("watch", "--cluster", "demo")
-    assert not kafka.configs.dynamic[at_broker(4)], watched.out + watched.err
 
 
 # -- ISR flapping

@@ -72,10 +72,12 @@ def installation(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Installati
         yield installation
 
 
-def approved(installation: Installation) -> pipeline.PlannedRun:
+def approved(
+    installation: Installation, goal: Goal = Goal.ADD_BROKERS, broker_id: int = 3
+) -> pipeline.PlannedRun:
     pipeline.snapshot(installation, "demo", installation.clock())
     alice = Person("alice")
-    request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
+    request = RebalanceRequest(goal, (broker_id,))
     run = pipeline.plan(installation, "demo", request, pipeline.Origin(alice))
     assert run is not None
     grant(installation, run)
@@ -164,16 +166,22 @@ def run_of(run: pipeline.PlannedRun) -> tuple[str, str]:
     return run["run_id"], run["fingerprint"]
 
 
+def halted_beside_a_dead_broker(installation: Installation, kafka: SimulatedCluster) -> None:
+    """Leave the rate of a run on broker 3, which is dead."""
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    until_moving(installation, kafka, run)
+    kafka.kill_broker(3)
+    kafka.advance(10)  # its session has ended
+    halted(installation, kafka, run)
+    assert installation.ledger.run(run["run_id"]).state is RunState.HALTED
+    assert kafka.configs.dynamic[at_broker(3)]
+
+
 def test_a_resumed_run_keeps_its_throttle_although_an_earlier_run_has_keys_to_restore(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
-    earlier = approved(installation)
-    pipeline.open_run(installation, *run_of(earlier))
-    until_moving(installation, kafka, earlier)
-    kafka.kill_broker(3)
-    kafka.advance(10)  # its session has ended
-    halted(installation, kafka, earlier)
-    assert installation.ledger.run(earlier["run_id"]).state is RunState.HALTED
+    halted_beside_a_dead_broker(installation, kafka)
     kafka.restart_broker(3)
     kafka.advance(30)
     assert own_configs(kafka), "broker 3 still has the rate of the earlier run"
@@ -182,12 +190,32 @@ def test_a_resumed_run_keeps_its_throttle_although_an_earlier_run_has_keys_to_re
         step.change_state(RunState.RUNNING)  # by a process that died before it restored anything
     until_moving(installation, kafka, later)
     pipeline.open_run(installation, *run_of(later))
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert (report.restored_keys, report.pending_keys) == ((), ())
     rates = {key for values in own_configs(kafka).values() for key in values}
     assert {LEADER_RATE, FOLLOWER_RATE} <= rates, "what is in flight keeps its throttle"
     execute_and_settle(installation, kafka, later)
     assert installation.ledger.run(later["run_id"]).state is RunState.DONE
     pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
+
+
+def test_the_watch_restores_beside_a_run_what_that_does_not_need(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    """A run of several nights, or a paused one, is under way."""
+    halted_beside_a_dead_broker(installation, kafka)
+    later = approved(installation, Goal.DEMOTE_BROKERS, 1)
+    pipeline.open_run(installation, *run_of(later))
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert [why.partition(":")[0] for why in report.why_pending] == ["broker 3 is dead"]
+    kafka.restart_broker(3)
+    kafka.advance(30)
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert len(report.restored_keys) == len(report.runs_under_way) == 1
+    assert own_configs(kafka) == {}
+    execute_and_settle(installation, kafka, later)
+    assert installation.ledger.run(later["run_id"]).state is RunState.DONE
 
 
 def test_the_watch_settles_a_run_once_more_whose_copy_made_a_call_late(

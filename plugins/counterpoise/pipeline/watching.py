@@ -138,16 +138,10 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
     runs = installation.ledger.runs(cluster=cluster, were_started=True)
     orphaned = [run for run in runs if _is_orphaned(installation, run)]
     settled = [_settle(installation, run, log) for run in orphaned]
-    if under_way := _runs_under_way(installation, cluster):
-        # Whoever drives it looks after its keys; the restores and late moves of others wait for
-        # its end.
-        return WatchReport(
-            settled_runs=tuple(settled),
-            foreign_throttles=_foreign_throttles(installation, cluster, runs),
-            runs_under_way=tuple(_describe_under_way(installation, run) for run in under_way),
-        )
+    under_way = _runs_under_way(installation, cluster)
     with installation.operator(cluster) as admin:
-        late_runs = _late_runs(installation, admin, runs)
+        # Whoever drives a run looks after its keys, and after late moves of others.
+        late_runs = [] if under_way else _late_runs(installation, admin, runs)
         for late in late_runs:
             settled.append(_settle_late(installation, admin, late, log))
         restored, pending = _restore_pending(installation, admin, cluster, log)
@@ -162,6 +156,7 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
             for move in late.moves
         ),
         foreign_throttles=_foreign_throttles(installation, cluster, runs),
+        runs_under_way=tuple(_describe_under_way(installation, run) for run in under_way),
     )
 
 

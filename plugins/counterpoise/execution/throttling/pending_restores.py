@@ -7,7 +7,7 @@ A dead broker's config can be neither read nor written, so a run may end with ke
 broker that was frozen applies what it was sent long ago when it wakes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -29,7 +29,7 @@ from counterpoise.execution.throttling.targets import (
 )
 from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.cluster import is_another_topic
-from counterpoise.model.kafka import ConfigChange
+from counterpoise.model.kafka import ConfigChange, ResourceKey
 from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, CORDON_LEFT, LOST_AFTER, TouchedKey
 from counterpoise.model.words import pluralize
 
@@ -40,7 +40,7 @@ _NOT_YET: Final = "not restored yet: the watch tries again"
 
 
 def restore_pending(
-    admin: ClusterAdmin, journal: "Journal", step: "Step"
+    admin: ClusterAdmin, journal: "Journal", step: "Step", needed: Collection[ResourceKey] = ()
 ) -> tuple[tuple[TouchedKey, ...], tuple[TouchedKey, ...]]:
     """Restore what an ended run left; return the keys restored now, and those still pending.
 
@@ -48,9 +48,10 @@ def restore_pending(
     Keys with a change that nobody answered are read again until every broker has answered: by then
     the change has been applied, or never will be. Where one stays dead, a call is taken for lost a
     day after its key was restored. A broker that is not registered any more applies nothing: its
-    keys stay pending, since the cluster keeps its config for when it registers again.
+    keys stay pending, since the cluster keeps its config for when it registers again. What a run
+    under way may need (`needed`) is left alone.
     """
-    keys = [touched for touched in journal.touched() if is_pending_restore(touched)]
+    keys = _pending_keys(journal, needed)
     if not keys:
         return (), ()
     # Asked first: what a broker applied before it answers, is in what is read then.
@@ -66,7 +67,7 @@ def restore_pending(
     if changes:
         _restore(changes, RecordedCalls(admin, journal, is_repeated=True), step)
         configs = _read_keys(admin, keys)
-        keys = [touched for touched in journal.touched() if is_pending_restore(touched)]
+        keys = _pending_keys(journal, needed)
     as_it_should_be = [
         touched
         for touched in keys
@@ -80,15 +81,18 @@ def restore_pending(
         for touched in keys
         if touched.restored_at is None and touched not in restored
     ]
-    still_pending = {touched.resource_key for touched in pending}
-    settled = (touched for touched in keys if touched.resource_key not in still_pending)
     waited = timedelta(seconds=QUIET_SECONDS) if do_all_respond else LOST_AFTER
-    step.clear_unanswered_calls(
-        t for t in settled if _was_restored(t, before=step.clock() - waited)
-    )
+    still_pending = {touched.resource_key for touched in pending}
+    settled = [touched for touched in keys if touched.resource_key not in still_pending]
+    over = [t for t in settled if _was_restored(t, before=step.clock() - waited)]
     unregistered = [t for t in keys if _is_unregistered(t, cluster.registered_broker_ids)]
-    step.clear_unanswered_calls(unregistered)
+    step.clear_unanswered_calls([*over, *unregistered])
     return tuple(restored), tuple(pending)
+
+
+def _pending_keys(journal: "Journal", needed: Collection[ResourceKey]) -> list[TouchedKey]:
+    pending = filter(is_pending_restore, journal.touched())
+    return [touched for touched in pending if touched.resource_key not in needed]
 
 
 def _restore(changes: Sequence[KeyChange], calls: RecordedCalls, step: "Step") -> None:
