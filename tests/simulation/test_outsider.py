@@ -19,6 +19,7 @@ from tests.simulation.test_back_off_and_halts import (
     rate_set,
 )
 from tests.support.plans import move
+from tests.support.promises import Watch
 from tests.support.runs import SimulatedRun, at_broker
 
 FIRST = TopicPartition("orders", 0)
@@ -159,6 +160,39 @@ def test_a_rate_that_a_request_lowered_again_below_producers_is_no_stall(tmp_pat
 
 
 # -- throttles on the way
+
+
+def test_both_ends_are_throttled_when_a_replica_that_has_arrived_leads_before_the_other(
+    tmp_path: Path,
+) -> None:
+    """Two of three brokers are lost; both are replaced at once, one copy is done first, and Kafka's
+    own auto.leader.rebalance has it lead: it is the first of the target.
+    """
+    picture = "orders-0: 3 1 2 @3 size=30000000"
+    run = SimulatedRun.of_moves(
+        tmp_path,
+        picture,
+        move("orders-0", "3 1 2", "4 5 3", leader=3, size=30_000_000),
+        goal=Goal.REPAIR,
+        racks="!1=a !2=b 3=c 4=d 5=e",
+    )
+    watch = Watch(run.cluster)
+    watch.plans.append(run.plan)
+    watch.highest_rate = run.rate
+    partition = run.cluster.partitions[FIRST]
+    partition.isr = {3}
+    driver = run.driver()
+    run.until_moving(driver)
+    assert set(partition.adding) == {4, 5}
+    partition.copied[4] = partition.size_bytes
+    run.cluster.advance(1)
+    run.cluster.elect_preferred_leaders([FIRST])
+    assert partition.leader == 4
+    assert partition.is_moving
+    for _ in range(3):
+        run.cluster.advance(driver.step() or 0)
+    assert partition.is_moving
+    watch.check()
 
 
 def test_a_partition_that_took_no_writes_at_the_start_halts_a_run_when_it_stops_again(

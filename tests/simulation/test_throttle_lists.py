@@ -18,14 +18,12 @@ from counterpoise.model.kafka import (
     ConfigOperation,
 )
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from tests.support.plans import move
-from tests.support.promises import Watch
 from tests.support.runs import SimulatedRun, of_topic, own_configs
 
 FIVE = "1 2 3 4 5"
-ORDERS, ORDERS_0 = of_topic("orders"), TopicPartition("orders", 0)
+ORDERS = of_topic("orders")
 EIGHT = "\n".join(f"orders-{p}: 1 2 3 size=5000000" for p in range(8))
 ONE_BY_ONE = MovementPolicy(max_moves_in_flight=1)
 
@@ -186,37 +184,6 @@ def test_entries_of_a_partition_with_two_steps_stay_between_them(tmp_path: Path)
         if change.operation is ConfigOperation.APPEND and change.key == FOLLOWER_REPLICAS
     ]
     assert [change.value.count(":") for change in appended] == [2, 2]
-
-
-def test_both_ends_are_throttled_when_a_replica_that_has_arrived_leads_before_the_other(
-    tmp_path: Path,
-) -> None:
-    """Two of three brokers are lost, and both are replaced at once. One copy is done first, and
-    Kafka's own auto.leader.rebalance has it lead: it is the first of the target.
-    """
-    run = SimulatedRun.of_moves(
-        tmp_path,
-        "orders-0: 3 1 2 @3 size=30000000",
-        move("orders-0", "3 1 2", "4 5 3", leader=3, size=30_000_000),
-        goal=Goal.REPAIR,
-        racks="!1=a !2=b 3=c 4=d 5=e",
-    )
-    watch = Watch(run.cluster)
-    watch.plans.append(run.plan)
-    watch.highest_rate = run.rate
-    partition = run.cluster.partitions[ORDERS_0]
-    partition.isr = {3}
-    driver = run.driver()
-    run.until_moving(driver)
-    assert set(partition.adding) == {4, 5}
-    partition.copied[4] = partition.size_bytes
-    run.cluster.advance(1)
-    run.cluster.elect_preferred_leaders([ORDERS_0])
-    assert partition.leader == 4
-    for _ in range(3):
-        run.cluster.advance(driver.step() or 0)
-    assert partition.is_moving
-    watch.check()
 
 
 def test_a_topic_whose_lists_can_name_a_part_of_its_moves_goes_in_more_batches(

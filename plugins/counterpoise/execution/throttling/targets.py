@@ -40,6 +40,7 @@ from counterpoise.model.kafka import (
     ResourceKey,
 )
 from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import CORDON_LEFT, TAKEN_BACK, TouchedKey
 
 EVERY_REPLICA: Final = "*"
@@ -138,11 +139,10 @@ def throttled_replicas(move: Move) -> tuple[tuple[str, str, tuple[int, ...]], ..
 def _possible_leaders(move: Move) -> tuple[int, ...]:
     """Return the replicas that may lead while something is copied, in order.
 
-    They are those of before, and of several that are added each: what has arrived may lead while
-    another one is copied, beside dead replicas the last one as well.
+    They are those of before, and of the move's reassignments but the last one.
     """
-    arriving = move.adding if len(move.adding) > 1 else ()
-    return (*move.replicas_before, *arriving)
+    on_the_way = [b for target in reassignment_targets(move)[:-1] for b in target]
+    return tuple(dict.fromkeys((*move.replicas_before, *on_the_way)))
 
 
 def dynamic_value(configs: Configs, resource: ConfigResource, key: str) -> str | None:
