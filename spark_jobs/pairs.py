@@ -55,14 +55,11 @@ def read_shuffled(round_: Round, columns: Sequence[str]) -> DataFrame:
     """
     to_analyse = round_.snapshots.to_analyse(round_.spark)
     states, _ = _read_both_sides(round_, columns)
-    return (
-        states.join(F.broadcast(to_analyse), on="snapshot", how="inner")
-        .select(
-            "snapshot",
-            "topic",
-            "state.partition",
-            *(F.col(f"state.{name}") for name in _columns_now(columns)),
-        )
+    return states.join(F.broadcast(to_analyse), on="snapshot", how="inner").select(
+        "snapshot",
+        "topic",
+        "state.partition",
+        *(F.col(f"state.{name}") for name in _columns_now(columns)),
     )
 
 
