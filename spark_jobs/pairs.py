@@ -7,11 +7,13 @@ A topic is the same as before when its name and its topic id are. A topic id tha
 equals another one that is not known, and no other. Snapshots are paired as the list declares, never
 by their order.
 
-Partitions are joined by snapshot, topic and partition, exactly. The rows of all snapshots are read
-and shuffled once: both sides of the join come from that one shuffle, and so do the topics' leaders
-that `leader_balance` counts. With a read and a shuffle for these, and a shuffle for each side, its
-CPU time was a fifth more. Spark chooses how to join: while the query runs, it takes a hash join
-where each task's share of one side is small, else it sorts and merges, which spills to disk.
+Partitions are joined by snapshot, topic and partition, exactly. Where snapshots are compared that
+are analysed, too, the rows of all are read and shuffled once: both sides of the join come from that
+one shuffle, and so do the topics' leaders that `leader_balance` counts. With a read and a shuffle
+for these, and a shuffle for each side, its CPU time was a fifth more. Where each cluster has one
+new snapshot, as in most rounds, no row is on both sides, and each side is shuffled by itself: of
+one shuffle, each would read the other's rows as well. Spark sorts and merges them, which spills to
+disk: to take a hash join where a task's share is small, it would have to choose the shuffle itself.
 
 Rows are shuffled by topic, so that nothing has to be shuffled again where topics are counted. A
 topic's partitions of all snapshots come to one task.
@@ -42,9 +44,8 @@ def read_pairs(round_: Round, columns: Sequence[str]) -> DataFrame:
     to_analyse = round_.snapshots.to_analyse(round_.spark).withColumn(
         "compared_with", compared_with
     )
-    return build_pairs(
-        _read_states(round_, columns), F.broadcast(to_analyse), special_topics, columns
-    )
+    states, before = _read_both_sides(round_, columns)
+    return build_pairs(states, before, F.broadcast(to_analyse), special_topics, columns)
 
 
 def read_shuffled(round_: Round, columns: Sequence[str]) -> DataFrame:
@@ -53,21 +54,28 @@ def read_shuffled(round_: Round, columns: Sequence[str]) -> DataFrame:
     In a query that has `read_pairs` with the same `columns`, too, both come from one shuffle.
     """
     to_analyse = round_.snapshots.to_analyse(round_.spark)
-    return (
-        _read_states(round_, columns)
-        .join(F.broadcast(to_analyse), on="snapshot", how="inner")
-        .select(
-            "snapshot",
-            "topic",
-            "state.partition",
-            *(F.col(f"state.{name}") for name in _columns_now(columns)),
-        )
+    states, _ = _read_both_sides(round_, columns)
+    return states.join(F.broadcast(to_analyse), on="snapshot", how="inner").select(
+        "snapshot",
+        "topic",
+        "state.partition",
+        *(F.col(f"state.{name}") for name in _columns_now(columns)),
     )
 
 
-def _read_states(round_: Round, columns: Sequence[str]) -> DataFrame:
+def _read_both_sides(round_: Round, columns: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+    """Return the states of the snapshots to analyse, and of those that they are compared with, each
+    with other snapshots, too, where some snapshots are both.
+    """
+    now, before = _columns_now(columns), _columns_before(columns)
+    if round_.new.isdisjoint(round_.befores):
+        return (
+            build_states(round_.read("partitions", round_.new), now),
+            build_states(round_.read("partitions", round_.befores), before),
+        )
     partitions = round_.read("partitions", round_.new | round_.befores)
-    return build_states(partitions, sorted({*_columns_now(columns), *_columns_before(columns)}))
+    of_both = build_states(partitions, sorted({*now, *before}))
+    return of_both, of_both
 
 
 def _columns_now(columns: Sequence[str]) -> list[str]:
@@ -80,6 +88,7 @@ def _columns_before(columns: Sequence[str]) -> list[str]:
 
 def build_pairs(
     states: DataFrame,
+    states_before: DataFrame,
     to_analyse: DataFrame,
     special_topics: DataFrame,
     columns: Sequence[str],
@@ -88,15 +97,19 @@ def build_pairs(
     snapshot before (`compared_with`).
 
     `columns` are columns of partitions and those that `with_state` adds, all of them in `states`
-    (see `build_states`); `<column>_before` is the same of the snapshot before. The rows also have
+    (see `build_states`); `<column>_before` is the same of the snapshot before, in `states_before`;
+    both may have rows of more snapshots. The rows also have
     `is_known_before` (the snapshot before has a partition of that name) and, of its topic:
     `is_same_topic`, `is_recreated` (the same name with another id; neither where one of the two ids
     is not known), and `is_compacted`, also where the cleanup policy is not known: it may be.
     """
-    with_key = states.withColumn("partition", F.col("state.partition"))
-    before = with_key.withColumnsRenamed({"snapshot": "compared_with", "state": "before"})
+    number = F.col("state.partition")
+    before = states_before.withColumn("partition", number).withColumnsRenamed(
+        {"snapshot": "compared_with", "state": "before"}
+    )
     return (
-        with_key.join(to_analyse, on="snapshot", how="inner")
+        states.withColumn("partition", number)
+        .join(to_analyse, on="snapshot", how="inner")
         .join(before, on=["compared_with", "topic", "partition"], how="left")
         .join(special_topics, on=["snapshot", "topic"], how="left")
         .select(

@@ -59,8 +59,7 @@ FAILED: Final = 1
 # The keys of a manifest row.
 _KEYS: Final = ("snapshot_id", "cluster", "cluster_id", "observed_at", "schema_version", "files")
 _ROUND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-# Of partitions, after a shuffle: a hash table of so many rows is small enough for a processor's
-# cache; with four times as many, a join took half as much time again.
+# Of partitions, after a shuffle: with four times as many, a round took a little more CPU time.
 _ROWS_PER_TASK: Final = 125_000
 _MIN_TASKS: Final = 2
 # Of partitions, as many as come into one file of results: few files, and few tasks that write them.
@@ -71,14 +70,14 @@ _OTHER: Final = -1  # the number of a snapshot that is not in the list
 
 _SHUFFLE_TASKS: Final = "spark.sql.shuffle.partitions"
 _SETTINGS: Final = {
+    # Kept rows are written and read with it: Java's own serialization takes a fifteenth of the CPU
+    # time of `partition_load` more.
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     # Otherwise each call of the DataFrame API sends its place in our code to the JVM: a fifth of
     # the CPU time of a round with one new snapshot.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # To look up the snapshot of a row in a map of fewer files, Spark would try one after the other.
     "spark.sql.optimizer.mapLookupHashThreshold": "2",
-    # Kept rows are read two or three times: to find out how each column is best compressed takes a
-    # seventh of the CPU time of `partition_load`.
-    "spark.sql.inMemoryColumnarStorage.compressed": "false",
     # Otherwise all rows of a table are sorted by their folder before they are written, also where
     # there is one folder. With so many files open at once, Spark sorts the rest.
     "spark.sql.maxConcurrentOutputFileWriters": "2",
@@ -88,11 +87,6 @@ _SETTINGS: Final = {
     "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.files.maxPartitionBytes": _READ_PER_TASK,
-    # A join of shuffled rows may build a hash table of a task's share up to this size, which is of
-    # compressed rows; the table needs some eight times the memory, and cannot spill. Where one is
-    # larger, all of it is sorted and merged, which spills. An even share has some 6 MB. Below 64m,
-    # Spark's advisory size of a task, there would be no hash table at all.
-    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
 }
 
 # How Spark's message about a file that cannot be read begins, and ours about a missing value.
@@ -145,9 +139,12 @@ class Round:
     def keep(self, table: DataFrame) -> DataFrame:
         """Keep the rows once they are computed, on disk, until Spark stops.
 
-        In memory, the process of a large round would need half as much memory again.
+        Unlike Spark's cache, a checkpoint keeps them as rows: to make columns of them and rows
+        again took a fourteenth of the CPU time of a round with one new snapshot. Where a worker
+        that has some of them is lost, the job fails. In memory, the process of a large round would
+        need half as much memory again.
         """
-        return table.persist(StorageLevel.DISK_ONLY)
+        return table.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
 
     def in_few_tasks(self, table: DataFrame) -> DataFrame:
         """Return the rows in as many tasks as a large table of results has files.

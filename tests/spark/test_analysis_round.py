@@ -200,31 +200,22 @@ def test_topics_of_one_hash_are_told_apart(found: Rows) -> None:
     assert of(found["leader_changes"], "names-of-one-hash") == []
 
 
-@pytest.mark.parametrize(
-    ("hash_table", "join"), [("0", "SortMergeJoin"), ("64m", "ShuffledHashJoin")]
-)
-def test_the_size_of_a_task_decides_how_partitions_are_joined(
-    spark: SparkSession, tmp_path: Path, hash_table: str, join: str
-) -> None:
-    """Where a hash table would be too large, the join is one that spills; the rows are the same."""
+def test_partitions_are_joined_by_what_spills(spark: SparkSession, tmp_path: Path) -> None:
+    """A topic's partitions of all snapshots come to one task; a hash table of them cannot spill."""
     one = a_round(spark, tmp_path, "r", write_history(tmp_path, DRAWN[:4]))
-    settings = {
-        "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": hash_table,
-        "spark.sql.autoBroadcastJoinThreshold": "-1",
-    }
-    before = {name: str(spark.conf.get(name)) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
+    broadcast = "spark.sql.autoBroadcastJoinThreshold"
+    before = str(spark.conf.get(broadcast))
+    spark.conf.set(broadcast, "-1")  # or so few rows would be sent to every task
     pairs = read_pairs(one, ["snapshot", "topic", "partition", "leader", "leader_before"])
     rows = pairs.collect()
-    plan = pairs._jdf.queryExecution().executedPlan().toString()
-    for name, value in before.items():
-        spark.conf.set(name, value)
+    plan = pairs._jdf.queryExecution().executedPlan().toString().partition("Initial Plan")[0]
+    spark.conf.set(broadcast, before)
     found = {
         (row.snapshot, row.topic, row.partition, row.leader, row.leader_before) for row in rows
     }
     assert found == _paired(DRAWN[:4])
-    assert re.search(rf"Final Plan.*{join}.*Initial Plan", plan, re.DOTALL), plan
+    joins = re.findall(r"(\w+Join) \[compared_with#\d+, topic#\d+, \S*partition", plan)
+    assert joins == ["SortMergeJoin"], plan
 
 
 @pytest.mark.parametrize("is_from_scratch", [True, False])
@@ -241,8 +232,34 @@ def test_all_that_is_made_of_partitions_comes_from_one_shuffle(
     *,
     is_from_scratch: bool,
 ) -> None:
-    first, *later = write_history(tmp_path, DRAWN[:3])
+    first, *later = write_history(tmp_path, DRAWN[:4])
     listed = [first if is_from_scratch else as_context(first), *later]
+    found = _shuffles(a_round(spark, tmp_path, "r", listed), write_results, monkeypatch)
+    assert found == ["Exchange", *["ReusedExchange"] * (uses - 1)]
+
+
+@pytest.mark.parametrize(
+    ("write_results", "reused"),
+    [(write_leader_balance, 1), (write_partition_load, 0), (write_analysis, 0)],
+)
+def test_where_only_the_newest_snapshots_are_new_each_side_is_shuffled_by_itself(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    write_results: Callable[[Round], None],
+    reused: int,
+) -> None:
+    """No row is on both sides of the comparison; of one shuffle, each side would read all rows."""
+    before, newest = write_history(tmp_path, DRAWN[:2])
+    listed = [as_context(before), newest]
+    found = _shuffles(a_round(spark, tmp_path, "r", listed), write_results, monkeypatch)
+    assert found == ["Exchange", "Exchange", *["ReusedExchange"] * reused]
+
+
+def _shuffles(
+    round_: Round, write_results: Callable[[Round], None], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """Return the shuffles of partitions by topic that the first rows that are kept come from."""
     kept: list[DataFrame] = []
 
     def keep(_: Round, table: DataFrame) -> DataFrame:
@@ -251,13 +268,11 @@ def test_all_that_is_made_of_partitions_comes_from_one_shuffle(
 
     monkeypatch.setattr(Round, "keep", keep)
     monkeypatch.setattr(Round, "write", lambda *_: None)
-    write_results(a_round(spark, tmp_path, "r", listed))
-    compared = kept[0]
-    compared.collect()
-    plan = compared._jdf.queryExecution().executedPlan().toString()
+    write_results(round_)
+    kept[0].collect()
+    plan = kept[0]._jdf.queryExecution().executedPlan().toString()
     final_plan = plan.partition("Initial Plan")[0]
-    shuffles = re.findall(r"(\w*Exchange) .*hashpartitioning\(topic", final_plan)
-    assert sorted(shuffles) == ["Exchange", *["ReusedExchange"] * (uses - 1)], plan
+    return sorted(re.findall(r"(\w*Exchange) .*hashpartitioning\(topic", final_plan))
 
 
 def test_what_is_special_about_topics_is_sent_to_every_task_only_where_that_is_little(
