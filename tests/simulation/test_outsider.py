@@ -36,38 +36,6 @@ from tests.support.runs import SKEWED, SimulatedRun, at_broker
 __all__ = ["kafka", "shell"]
 
 FIRST = TopicPartition("orders", 0)
-MB, GIB = 1_000_000, 1 << 30
-
-
-# -- retention
-
-
-@pytest.mark.parametrize(
-    ("rate", "planned", "arrived", "deleted", "left_at_destination"),
-    [
-        pytest.param(5_000_000, 8 * GIB, 3 * GIB, GIB, 2 * GIB, id="one segment, as every hour"),
-        pytest.param(1_000_000, 600 * MB, 250 * MB, 300 * MB, 0, id="somebody lowers retention"),
-    ],
-)
-def test_segments_that_retention_deletes_during_a_copy_are_no_stall(
-    tmp_path: Path, rate: int, planned: int, arrived: int, deleted: int, left_at_destination: int
-) -> None:
-    """The leader and the copy lose the same oldest bytes: no more is left to copy than before, and
-    bytes go on arriving at the full rate.
-    """
-    run = SimulatedRun.of_moves(
-        tmp_path, f"orders-0: 1 2 size={planned}", move("orders-0", "1 2", "4 2", size=planned)
-    )
-    run.rate = rate
-    run.ledger.record_decision(run.approval())
-    driver = run.driver()
-    run.until_moving(driver)
-    partition = run.cluster.partitions[FIRST]
-    while partition.bytes_on(4) < arrived:
-        run.cluster.advance(driver.step() or 0)
-    partition.size_bytes, partition.copied[4] = planned - deleted, float(left_at_destination)
-    run.repeat(driver.step, max_steps=3_000)
-    assert run.end(driver) is RunState.DONE
 
 
 # -- disks

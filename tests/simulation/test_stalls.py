@@ -1,0 +1,100 @@
+"""What is a stall of copies, and what is none: segments that are deleted meanwhile.
+
+For a stall there is an alarm, and a halt that cancels after twice the policy's patience.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from counterpoise.errors import HaltedError
+from counterpoise.execution import Driver
+from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.run import RunState
+from tests.support.plans import move
+from tests.support.runs import SimulatedRun
+
+FIRST = TopicPartition("orders", 0)
+MB, GIB = 1_000_000, 1 << 30
+
+
+def copying(
+    folder: Path, *, rate: int, planned: int, arrived: int, written: int = 0
+) -> tuple[SimulatedRun, Driver, SimulatedPartition]:
+    """A copy of one partition to broker 4, as far as that."""
+    run = SimulatedRun.of_moves(
+        folder,
+        f"orders-0: 1 2 size={planned} rate={written}",
+        move("orders-0", "1 2", "4 2", size=planned),
+    )
+    run.rate = rate
+    run.ledger.record_decision(run.approval())
+    driver = run.driver()
+    run.until_moving(driver)
+    partition = run.cluster.partitions[FIRST]
+    while partition.bytes_on(4) < arrived:
+        go_on(run, driver, 1)
+    return run, driver, partition
+
+
+def go_on(run: SimulatedRun, driver: Driver, seconds: float) -> None:
+    """Observe every five seconds."""
+    until = run.cluster.now + seconds
+    while run.cluster.now < until and (wait := driver.step()) is not None:
+        run.cluster.advance(max(wait, 5.0))
+
+
+@pytest.mark.parametrize(
+    ("rate", "planned", "arrived", "deleted", "left_at_destination"),
+    [
+        pytest.param(5 * MB, 8 * GIB, 3 * GIB, GIB, 2 * GIB, id="one segment, as every hour"),
+        pytest.param(MB, 600 * MB, 250 * MB, 300 * MB, 0, id="somebody lowers retention"),
+    ],
+)
+def test_segments_that_retention_deletes_during_a_copy_are_no_stall(
+    tmp_path: Path, rate: int, planned: int, arrived: int, deleted: int, left_at_destination: int
+) -> None:
+    """The leader and the copy lose the same oldest bytes: no more is left to copy than before, and
+    bytes go on arriving at the full rate.
+    """
+    run, driver, partition = copying(tmp_path, rate=rate, planned=planned, arrived=arrived)
+    partition.size_bytes, partition.copied[4] = planned - deleted, float(left_at_destination)
+    go_on(run, driver, 3_600)
+    assert run.end(driver) is RunState.DONE
+
+
+@pytest.mark.parametrize("leader_first", [True, False])
+def test_segments_that_leader_and_copy_delete_five_minutes_apart_are_no_stall(
+    tmp_path: Path, leader_first: bool
+) -> None:
+    """Each broker looks for what to delete every 5 min (log.retention.check.interval.ms)."""
+    run, driver, partition = copying(tmp_path, rate=2 * MB, planned=4 * GIB, arrived=2 * GIB)
+    for is_leaders in (leader_first, not leader_first):
+        if is_leaders:
+            partition.size_bytes -= GIB
+        else:
+            partition.copied[4] -= GIB
+        go_on(run, driver, 290)
+    go_on(run, driver, 3_600)
+    assert run.end(driver) is RunState.DONE
+
+
+@pytest.mark.parametrize("stands_still", [True, False])
+def test_a_stall_is_found_while_retention_deletes_what_producers_write(
+    tmp_path: Path, stands_still: bool
+) -> None:
+    """Leader and copy lose a minute's bytes every minute; fewer arrive than are written."""
+    run, driver, partition = copying(
+        tmp_path, rate=3 * MB, planned=900 * MB, arrived=500 * MB, written=2 * MB
+    )
+    partition.bytes_in_per_second = 4 * MB
+    if stands_still:
+        run.cluster.full_speed_bytes_per_second = 0.001
+    began_at = run.cluster.now
+    with pytest.raises(HaltedError, match="broker 4 has made no progress receiving"):
+        while run.cluster.now < began_at + 600:
+            go_on(run, driver, 60)
+            partition.size_bytes -= 240 * MB
+            partition.copied[4] = max(0.0, partition.copied[4] - 240 * MB)
+    assert run.cluster.now - began_at < 300
