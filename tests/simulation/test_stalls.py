@@ -1,4 +1,5 @@
-"""What is a stall of copies, and what is none: segments that are deleted meanwhile.
+"""What is a stall of copies, and what is none: segments that are deleted meanwhile, rates that
+somebody lowered.
 
 For a stall there is an alarm, and a halt that cancels after twice the policy's patience.
 """
@@ -11,6 +12,7 @@ from counterpoise.errors import HaltedError
 from counterpoise.execution import Driver
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.control import Control
 from counterpoise.model.run import RunState
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun
@@ -98,3 +100,44 @@ def test_a_stall_is_found_while_retention_deletes_what_producers_write(
             partition.size_bytes -= 240 * MB
             partition.copied[4] = max(0.0, partition.copied[4] - 240 * MB)
     assert run.cluster.now - began_at < 300
+
+
+# -- rates
+
+
+def copying_beside_producers(folder: Path, *rates: int) -> tuple[SimulatedRun, Driver]:
+    """Producers write 600 kB/s; approved at 300 kB/s, then these rates are asked for."""
+    run, driver, _ = copying(folder, rate=300_000, planned=300 * MB, arrived=0, written=600_000)
+    for rate in rates:
+        run.ask(Control.RATE, rate_bytes_per_second=rate)
+        go_on(run, driver, 30)
+    return run, driver
+
+
+def test_a_rate_that_a_request_lowered_again_below_producers_is_no_stall(tmp_path: Path) -> None:
+    """Raised for the night, and lowered in the morning, to more than was approved."""
+    run, driver = copying_beside_producers(tmp_path, 2 * MB, 500_000)
+    go_on(run, driver, 600)
+    assert "stall" not in run.event_kinds()
+
+
+def test_a_rate_that_a_request_raised_to_less_than_producers_write_is_a_stall(
+    tmp_path: Path,
+) -> None:
+    run, driver = copying_beside_producers(tmp_path, 500_000)
+    with pytest.raises(HaltedError, match="producers write faster than 500 kB/s lets through"):
+        go_on(run, driver, 600)
+
+
+def test_an_approval_forgets_what_was_asked_for_before(tmp_path: Path) -> None:
+    """Approved again at what is below producers, as when a run is executed again after a halt."""
+    run, driver = copying_beside_producers(tmp_path, 2 * MB)
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        go_on(run, driver, 60)
+    run.end(driver)
+    run.ledger.record_decision(run.approval())
+    driver = run.driver()
+    run.until_moving(driver)
+    with pytest.raises(HaltedError, match="producers write faster than 300 kB/s lets through"):
+        go_on(run, driver, 600)

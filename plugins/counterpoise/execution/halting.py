@@ -12,6 +12,7 @@ and the policy says for how long that may be.
 from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 
+from counterpoise.execution.back_off import lost_partitions
 from counterpoise.execution.cancelled_moves import cancelled_again
 from counterpoise.execution.commands import Finish, Halt
 from counterpoise.execution.conditions import (
@@ -299,8 +300,15 @@ def _isr_loss(inputs: DecisionInputs) -> Halt | None:
         return None
     if observation.observed_at - loss_since < back_off.halt_after:
         return None
-    under_replicated = set(observation.conditions.under_replicated)
-    names = sorted(under_replicated - set(run_progress.under_replicated_at_start))
+    names = lost_partitions(
+        run_progress,
+        observation,
+        inputs.moving,
+        run_progress.conditions_since,
+        inputs.limits.dead_broker_patience,
+    )
+    if not names:  # for a moment: the loss is not over yet
+        return None
     return Halt(
         f"even at {format_rate(rate)}, partitions outside the plan lose in-sync replicas: "
         f"{join_names(names)}; when the cluster has less load, {EXECUTE_AGAIN}"
