@@ -1,6 +1,5 @@
 """What breaks the promises on an ordinary night, each as a test that fails today."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from counterpoise.errors import HaltedError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
-from counterpoise.model.kafka import FOLLOWER_RATE
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
@@ -70,24 +68,6 @@ def test_a_broker_that_restarts_before_a_finished_run_is_settled_does_not_make_i
     run.cluster.kill_broker(4)
     run.cluster.advance(30)
     assert run.end(driver) is RunState.DONE, run.run.reason
-
-
-# -- throttles of others
-
-
-def test_a_stall_under_a_rate_that_somebody_had_set_before_names_that_rate(
-    tmp_path: Path,
-) -> None:
-    """A throttle that an earlier tool left on one broker is below what producers write."""
-    picture = "orders-0: 1 2 size=3000000 rate=200000"
-    limits = MovementPolicy(stall_patience=timedelta(seconds=30))
-    run = SimulatedRun.of_moves(
-        tmp_path, picture, move("orders-0", "1 2", "4 2", size=3_000_000), limits=limits
-    )
-    run.cluster.configs.dynamic[at_broker(4)] = {FOLLOWER_RATE: "100000"}
-    with pytest.raises(HaltedError) as halted:
-        run.go()
-    assert "than 1.0 MB/s lets through" not in str(halted.value), str(halted.value)
 
 
 # -- undo

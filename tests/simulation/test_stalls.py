@@ -13,9 +13,10 @@ from counterpoise.execution import Driver
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
+from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE
 from counterpoise.model.run import RunState
 from tests.support.plans import move
-from tests.support.runs import SimulatedRun
+from tests.support.runs import SimulatedRun, at_broker
 
 FIRST = TopicPartition("orders", 0)
 MB, GIB = 1_000_000, 1 << 30
@@ -140,4 +141,38 @@ def test_an_approval_forgets_what_was_asked_for_before(tmp_path: Path) -> None:
     driver = run.driver()
     run.until_moving(driver)
     with pytest.raises(HaltedError, match="producers write faster than 300 kB/s lets through"):
+        go_on(run, driver, 600)
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "key"), [(4, FOLLOWER_RATE), (1, LEADER_RATE)], ids=["receives", "sends"]
+)
+def test_a_stall_under_a_rate_that_somebody_had_set_before_names_that_rate(
+    tmp_path: Path, broker_id: int, key: str
+) -> None:
+    """A throttle that an earlier tool left on one broker is below what producers write: no rate
+    that is approved is above it.
+    """
+    run = SimulatedRun.of_moves(
+        tmp_path,
+        "orders-0: 1 2 size=3000000 rate=200000",
+        move("orders-0", "1 2", "4 2", size=3 * MB),
+    )
+    run.cluster.configs.dynamic[at_broker(broker_id)] = {key: "100000"}
+    driver = run.driver()
+    run.until_moving(driver)
+    named = f"{key} of broker {broker_id} was set to 100 kB/s by somebody else"
+    with pytest.raises(HaltedError, match=f"{named}.*--entity-name {broker_id}`") as halted:
+        go_on(run, driver, 600)
+    assert "higher rate" not in str(halted.value)
+    (alarm,) = [e.text for e in run.ledger.journal(run.run_id).events() if e.kind == "stall"]
+    assert named in alarm
+
+
+def test_a_stall_beside_a_rate_of_somebody_else_at_a_broker_that_copies_nothing_names_ours(
+    tmp_path: Path,
+) -> None:
+    run, driver = copying_beside_producers(tmp_path, 500_000)
+    run.cluster.configs.dynamic[at_broker(3)] = {FOLLOWER_RATE: "100000"}
+    with pytest.raises(HaltedError, match="producers write faster than 500 kB/s lets through"):
         go_on(run, driver, 600)
