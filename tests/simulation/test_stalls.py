@@ -1,9 +1,11 @@
 """What is a stall of copies, and what is none: segments that are deleted meanwhile, rates that
-somebody lowered.
+somebody lowered or had set before, a leader that was compacted.
 
 For a stall there is an alarm, and a halt that cancels after twice the policy's patience.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from counterpoise.execution import Driver
 from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
-from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE
+from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, LogDirDescription
 from counterpoise.model.run import RunState
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker
@@ -176,3 +178,32 @@ def test_a_stall_beside_a_rate_of_somebody_else_at_a_broker_that_copies_nothing_
     run.cluster.configs.dynamic[at_broker(3)] = {FOLLOWER_RATE: "100000"}
     with pytest.raises(HaltedError, match="producers write faster than 500 kB/s lets through"):
         go_on(run, driver, 600)
+
+
+# -- compaction
+
+
+@pytest.mark.parametrize("stands_still", [True, False])
+def test_a_copy_that_is_larger_than_its_compacted_leader_stalls_only_when_nothing_arrives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stands_still: bool
+) -> None:
+    """The leader's log cleaner was faster: sizes do not tell what is left."""
+    run, driver, _ = copying(tmp_path, rate=MB, planned=900 * MB, arrived=300 * MB)
+    describe_log_dirs = run.cluster.describe_log_dirs
+
+    def compacted(broker_ids: Sequence[int]) -> list[LogDirDescription]:
+        return [
+            replace(found, sizes=dict.fromkeys(found.sizes, 200 * MB))
+            if found.broker_id == 1
+            else found
+            for found in describe_log_dirs(broker_ids)
+        ]
+
+    monkeypatch.setattr(run.cluster, "describe_log_dirs", compacted)
+    if stands_still:
+        run.cluster.full_speed_bytes_per_second = 0.001
+        with pytest.raises(HaltedError, match="broker 4 has made no progress receiving"):
+            go_on(run, driver, 300)
+    else:
+        go_on(run, driver, 3_600)
+        assert run.end(driver) is RunState.DONE

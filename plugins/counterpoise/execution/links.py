@@ -40,10 +40,10 @@ def find_links(
     and, by its name, which copies those bytes are of (`_counted`).
 
     A link that had 50 MB left at 12:00:00, its least, and has 60 MB at 12:00:10 has made no
-    progress: its `last_progress_at` stays 12:00:00. With nothing left to copy it is not stuck: its
-    moves wait for other replicas. It begins anew whenever it counts other copies
-    than before: one began or ended, moved to another leader, or it is no longer known, or known
-    again, what has arrived of it.
+    progress: its `last_progress_at` stays 12:00:00. Where all its copies are in sync it is not
+    stuck: its moves wait for other replicas. It begins anew whenever it counts other copies than
+    before: one began or ended, moved to another leader, or it is no longer known, or known again,
+    what has arrived of it.
     """
     copies_by_link = grouped(
         ((broker_id, sends), (move, destination))
@@ -106,7 +106,7 @@ def _is_in_sync(observation: Observation, move: Move, destination: int) -> bool:
 
 
 def _is_followed(observation: Observation, move: Move, destination: int) -> bool:
-    """Return whether a copy has something left, and it is known how much."""
+    """Return whether a copy is not in sync yet, and it is known what has arrived."""
     has_leader = observation.leader_of(move) is not None
     is_known = has_leader and observation.is_measured(move)
     return is_known and not _is_in_sync(observation, move, destination)
@@ -151,8 +151,8 @@ def _followed(link: Link, before: Link, *, is_lowered: bool) -> Link:
     """Return a link with since when it has made no progress.
 
     Progress are fewer bytes left; while we hold the rate below the approved one, any bytes that
-    arrive, since producers may write more than that; and so where a destination is as large as its
-    leader, and not in sync: the leader has compacted what the destination has not.
+    arrive, since producers may write more than that; and so where destinations are as large as
+    their leaders, and not in sync: the leaders have compacted what the destinations have not.
     """
     arrives = link.bytes_per_second > 0 and (is_lowered or not link.min_bytes_left)
     if arrives or link.min_bytes_left < before.min_bytes_left:
