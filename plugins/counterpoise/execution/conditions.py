@@ -87,6 +87,12 @@ def unavailable_since_start(base: RunProgress, observation: Observation) -> list
     return sorted(unavailable - set(base.unavailable_at_start))
 
 
+def still_unavailable(base: RunProgress, observation: Observation) -> tuple[str, ...]:
+    """Return, of the partitions that took no writes when it began, those that have not since."""
+    unavailable = set(observation.conditions.unavailable_partitions)
+    return tuple(name for name in base.unavailable_at_start if name in unavailable)
+
+
 def is_leaderless(move: Move, observation: Observation) -> bool:
     """Return whether an unfinished move has no leader to copy from."""
     return observation.leader_of(move) is None and bool(move.adding)

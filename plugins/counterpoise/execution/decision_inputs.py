@@ -26,7 +26,11 @@ from counterpoise.execution.waits import (
     WithoutEffect,
     is_wanted,
 )
-from counterpoise.execution.waits_for_cluster import CancelledByOthers
+from counterpoise.execution.waits_for_cluster import (
+    IN_SYNC_AGAIN,
+    CancelledByOthers,
+    is_catching_up,
+)
 from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
@@ -88,7 +92,10 @@ class DecisionInputs:
         if isinstance(reason, WithoutEffect):  # of cancels, and of what is sent between them
             kept |= {name: lasting[name] for name in _OF_CHANGES if name in lasting}
         if reason.is_wanted and not self.moving:
-            kept = {name: at for name, at in kept.items() if is_wanted(name)}
+            catching_up = dict.fromkeys(filter(is_catching_up, kept), now)
+            kept = catching_up | {
+                name: at for name, at in kept.items() if is_wanted(name) or name == IN_SYNC_AGAIN
+            }
         return kept | {name: lasting.get(name, now) for name in reason.kept_names}
 
     @property

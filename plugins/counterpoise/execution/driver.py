@@ -35,18 +35,14 @@ from counterpoise.execution.decision_inputs import (
     DecisionInputs,
     without_changes,
 )
-from counterpoise.execution.halting import (
-    back_off_text,
-    end_state,
-    new_stalls_text,
-    unreadable_text,
-)
+from counterpoise.execution.halting import back_off_text, end_state, unreadable_text
 from counterpoise.execution.observation import MoveState, Observation, moves_by_state
 from counterpoise.execution.observe import ObservationScope, observe
 from counterpoise.execution.options import ExecutionOptions
 from counterpoise.execution.partition_reads import STALE_READ_SECONDS
 from counterpoise.execution.progress_update import ends_soon, update_progress
 from counterpoise.execution.replica_order import partitions_back_in_order, partitions_in_order
+from counterpoise.execution.stalls import new_stalls_text
 from counterpoise.execution.start_checks import check_drift, check_health
 from counterpoise.execution.throttling.pending_restores import end_keys
 from counterpoise.execution.throttling.read_back import (
@@ -335,7 +331,7 @@ class Driver:
             return
         if previous.back_off_level != run_progress.back_off_level:
             self._executor.record_event("brake", back_off_text(previous, run_progress), step)
-        if new_stalls := new_stalls_text(previous, run_progress, inputs.limits):
+        if new_stalls := new_stalls_text(previous, inputs):
             self._executor.record_event("stall", new_stalls, step)
 
     # -- acting

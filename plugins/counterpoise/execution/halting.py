@@ -12,19 +12,18 @@ and the policy says for how long that may be.
 from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 
+from counterpoise.execution.back_off import lost_partitions
 from counterpoise.execution.cancelled_moves import cancelled_again
 from counterpoise.execution.commands import Finish, Halt
 from counterpoise.execution.conditions import (
     dead_brokers,
     is_leaderless,
-    kept_out_of_sync,
     unavailable_since_start,
 )
 from counterpoise.execution.decision_inputs import DecisionInputs
-from counterpoise.execution.links import stalled_links
 from counterpoise.execution.observation import MoveState, Observation
+from counterpoise.execution.stalls import stall_to_halt_for
 from counterpoise.execution.throttling.pending_restores import pending_in_words
-from counterpoise.execution.throttling.targets import default_rate
 from counterpoise.execution.waits import (
     EXECUTE_AGAIN,
     UNTHROTTLED,
@@ -47,18 +46,16 @@ from counterpoise.execution.waits_for_cluster import (
 from counterpoise.model.calendar import opens_at
 from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
-from counterpoise.model.run_progress import BestProgress, Link, RunProgress
-from counterpoise.model.words import join_names, list_brokers, pluralize, verb
-from counterpoise.units import format_rate, format_seconds
+from counterpoise.model.run_progress import BestProgress, RunProgress
+from counterpoise.model.words import join_names, pluralize, verb
+from counterpoise.units import format_rate
 
 _MAX_THROTTLE_GAPS = 1  # keys that somebody else removed are set again once
 # With something in flight. Setting keys takes one observation, reading them back another.
 _MAX_UNTHROTTLED_OBSERVATIONS = 5
 # So long a busy broker's metadata is not behind: it was seen to be for 1 s.
 _UNTHROTTLED_PATIENCE = timedelta(seconds=5)
-_MAX_LINKS_NAMED = 5
 
 
 def reason_to_halt(inputs: DecisionInputs) -> Halt | None:
@@ -69,7 +66,7 @@ def reason_to_halt(inputs: DecisionInputs) -> Halt | None:
         _foreign_changes(inputs)
         or _lasting_trouble(inputs)
         or _full_log_dirs(inputs)
-        or _stalled_links(inputs)
+        or stall_to_halt_for(inputs)
         or _isr_loss(inputs)
         or _below_min_isr(inputs)
     )
@@ -218,71 +215,6 @@ def _full_log_dirs(inputs: DecisionInputs) -> Halt | None:
     )
 
 
-def _stalled_links(inputs: DecisionInputs) -> Halt | None:
-    run_progress = inputs.run_progress
-    links = stalled_links(run_progress, inputs.limits, patience_factor=2)
-    if not links:
-        return None
-    names = "; ".join(stall_text(link, run_progress) for link in links[:_MAX_LINKS_NAMED])
-    default = default_rate(inputs.observation.configs)
-    if default is not None and default <= run_progress.rate_bytes_per_second:
-        return Halt(
-            f"{names}: the cluster's default of the throttle rates is {format_rate(default)}, and "
-            "no copy is faster: raise or delete it (`kafka-configs --entity-type brokers "
-            f"--entity-default`), then {EXECUTE_AGAIN}; or check network and disk of these brokers"
-        )
-    catching_up = _catching_up_beside(links, inputs)
-    and_replicas = (
-        f", while replicas on {list_brokers(catching_up)} catch up under the same rate"
-        if catching_up
-        else ""
-    )
-    return Halt(
-        f"{names}: check network and disk of these brokers. Or producers write faster than "
-        f"{format_rate(run_progress.rate_bytes_per_second)} lets through{and_replicas}: approve a "
-        f"higher rate (`counterpoise approve PLAN --rate RATE --reason TEXT`), then {EXECUTE_AGAIN}"
-    )
-
-
-def _catching_up_beside(links: Sequence[Link], inputs: DecisionInputs) -> list[int]:
-    """Return the brokers with replicas that catch up at the leaders of stalled copies."""
-    observation = inputs.observation
-    stalled_brokers = {link.broker_id for link in links}
-    leaders = {
-        observation.leader_of(move)
-        for move in inputs.moving
-        if stalled_brokers.intersection(observation.copying_brokers(move))
-    }
-    at_these = (move for move in inputs.moving if observation.leader_of(move) in leaders)
-    return sorted({b for move in at_these for b in kept_out_of_sync(move, observation)})
-
-
-def stall_text(link: Link, run_progress: RunProgress) -> str:
-    """Return `broker 4 has made no progress receiving 12 partitions for 1 min 30 s (0 B/s now)`."""
-    stalled_for = format_seconds((run_progress.observed_at - link.last_progress_at).total_seconds())
-    direction = "sending" if link.sends else "receiving"
-    return (
-        f"broker {link.broker_id} has made no progress {direction} "
-        f"{pluralize(link.moves, 'partition')} for {stalled_for} "
-        f"({format_rate(link.bytes_per_second)} now)"
-    )
-
-
-def new_stalls_text(
-    previous: RunProgress, run_progress: RunProgress, limits: MovementPolicy
-) -> str:
-    """Return the links that stall since this observation, and what to do; "" for none."""
-    known = {link.name for link in stalled_links(previous, limits)}
-    stalled = stalled_links(run_progress, limits)
-    new = [stall_text(link, run_progress) for link in stalled if link.name not in known]
-    if not new:
-        return ""
-    return (
-        f"{join_names(new)}: check network and disk there, or raise the throttle "
-        "with `counterpoise rate`"
-    )
-
-
 def back_off_text(previous: RunProgress, run_progress: RunProgress) -> str:
     """Return whether copies got slower or faster, and why."""
     rate = f"at most {format_rate(run_progress.rate_bytes_per_second)} per broker"
@@ -299,8 +231,15 @@ def _isr_loss(inputs: DecisionInputs) -> Halt | None:
         return None
     if observation.observed_at - loss_since < back_off.halt_after:
         return None
-    under_replicated = set(observation.conditions.under_replicated)
-    names = sorted(under_replicated - set(run_progress.under_replicated_at_start))
+    names = lost_partitions(
+        run_progress,
+        observation,
+        inputs.moving,
+        run_progress.conditions_since,
+        inputs.limits.dead_broker_patience,
+    )
+    if not names:  # for a moment: the loss is not over yet
+        return None
     return Halt(
         f"even at {format_rate(rate)}, partitions outside the plan lose in-sync replicas: "
         f"{join_names(names)}; when the cluster has less load, {EXECUTE_AGAIN}"

@@ -40,9 +40,10 @@ def find_links(
     and, by its name, which copies those bytes are of (`_counted`).
 
     A link that had 50 MB left at 12:00:00, its least, and has 60 MB at 12:00:10 has made no
-    progress: its `last_progress_at` stays 12:00:00. It begins anew whenever it counts other copies
-    than before: one began or ended, moved to another leader, or it is no longer known, or known
-    again, what has arrived of it.
+    progress: its `last_progress_at` stays 12:00:00. Where all its copies are in sync it is not
+    stuck: its moves wait for other replicas. It begins anew whenever it counts other copies than
+    before: one began or ended, moved to another leader, or it is no longer known, or known again,
+    what has arrived of it.
     """
     copies_by_link = grouped(
         ((broker_id, sends), (move, destination))
@@ -58,7 +59,9 @@ def find_links(
         counted = _counted(observation, copies)
         before = links_before.get((broker_id, sends))
         if before is not None and base.readings.counted_copies.get(link.name) == counted:
-            link = _followed(link, before, is_lowered=is_lowered)
+            before = _without_deleted(before, base, observation, copies)
+            is_waiting = not any(_is_followed(observation, *copy) for copy in copies)
+            link = link if is_waiting else _followed(link, before, is_lowered=is_lowered)
         links.append(link)
         counted_by_link[link.name] = counted
     return tuple(links), counted_by_link
@@ -80,10 +83,9 @@ def _new_link(
     for move, destination in copies:
         arrived_before = base.arrived_bytes.get(str(move.topic_partition), 0)
         missing_bytes = observation.bytes_to_copy(move, destination)
-        has_leader = observation.leader_of(move) is not None
-        if destination in observation.partitions[move.topic_partition].description.isr:
+        if _is_in_sync(observation, move, destination):
             missing_bytes = 0  # it follows its leader, and waits for another replica
-        elif has_leader and observation.is_measured(move):
+        elif _is_followed(observation, move, destination):
             known_bytes_left += missing_bytes
         else:
             missing_bytes = max(0, missing_bytes - arrived_before)
@@ -99,6 +101,17 @@ def _new_link(
     )
 
 
+def _is_in_sync(observation: Observation, move: Move, destination: int) -> bool:
+    return destination in observation.partitions[move.topic_partition].description.isr
+
+
+def _is_followed(observation: Observation, move: Move, destination: int) -> bool:
+    """Return whether a copy is not in sync yet, and it is known what has arrived."""
+    has_leader = observation.leader_of(move) is not None
+    is_known = has_leader and observation.is_measured(move)
+    return is_known and not _is_in_sync(observation, move, destination)
+
+
 def _counted(observation: Observation, copies: Iterable[tuple[Move, int]]) -> str:
     """Return a digest of the copies of a link, each with whether it is known what has arrived."""
     counted = sorted(
@@ -108,16 +121,41 @@ def _counted(observation: Observation, copies: Iterable[tuple[Move, int]]) -> st
     return hashlib.blake2b(repr(counted).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
+def _without_deleted(
+    before: Link, base: RunProgress, observation: Observation, copies: Iterable[tuple[Move, int]]
+) -> Link:
+    """Return a link as if what was deleted since had been deleted then: its fewest bytes left
+    change with the copies whose leader or destination has become smaller.
+
+    Both delete the same segments, some minutes apart. That is neither progress nor a lack of it.
+    """
+    deleted_bytes = 0
+    for move, destination in copies:
+        leader = observation.leader_of(move)
+        if leader is None or not _is_followed(observation, move, destination):
+            continue
+        leader_bytes, arrived_bytes = (
+            reading.sizes.get(str(move.topic_partition), 0)
+            if (reading := base.readings.log_dirs.get(str(broker_id)))
+            else 0
+            for broker_id in (leader, destination)
+        )
+        leader_shrank = (observation.size_at(move, leader) or 0) < leader_bytes
+        if leader_shrank or (observation.size_at(move, destination) or 0) < arrived_bytes:
+            left_before = max(0, leader_bytes - arrived_bytes)
+            deleted_bytes += left_before - observation.bytes_to_copy(move, destination)
+    return replace(before, min_bytes_left=before.min_bytes_left - deleted_bytes)
+
+
 def _followed(link: Link, before: Link, *, is_lowered: bool) -> Link:
     """Return a link with since when it has made no progress.
 
     Progress are fewer bytes left; while we hold the rate below the approved one, any bytes that
-    arrive, since producers may write more than that. With nothing left to copy it is not stuck: its
-    moves wait for other replicas.
+    arrive, since producers may write more than that; and so where destinations are as large as
+    their leaders, and not in sync: the leaders have compacted what the destinations have not.
     """
-    arrives = is_lowered and link.bytes_per_second > 0
-    is_complete = not link.min_bytes_left
-    if arrives or is_complete or link.min_bytes_left < before.min_bytes_left:
+    arrives = link.bytes_per_second > 0 and (is_lowered or not link.min_bytes_left)
+    if arrives or link.min_bytes_left < before.min_bytes_left:
         return link
     return replace(
         link,

@@ -236,14 +236,14 @@ class Observation:
     def bytes_to_copy(self, move: Move, broker_id: int) -> int:
         """Return what a destination lacks: the leader's bytes now, less what has arrived.
 
-        A plan's size of 100 MB, a leader that has grown to 120 MB, 50 MB at the destination: 70 MB.
+        The leader has 120 MB, the destination 50 MB: 70 MB. The plan's size counts only where the
+        leader's is not known: since then retention may have deleted what was to be copied.
         """
         leader = self.leader_of(move)
-        leader_bytes = 0
-        if leader is not None:
-            leader_bytes = self.size_at(move, leader) or 0
-        arrived_bytes = self.size_at(move, broker_id) or 0
-        return max(0, max(move.size_bytes, leader_bytes) - arrived_bytes)
+        leader_bytes = None if leader is None else self.size_at(move, leader)
+        if leader_bytes is None:
+            leader_bytes = move.size_bytes
+        return max(0, leader_bytes - (self.size_at(move, broker_id) or 0))
 
     def has_unknown_outcome(self, move: Move, quiet_seconds: float) -> bool:
         """Return whether a call about this partition may still be applied.

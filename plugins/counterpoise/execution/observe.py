@@ -97,7 +97,7 @@ def observe(
         topic_ids=partitions.topic_ids,
         active_requests=_active_requests(ledger, scope, now),
         conditions=replace(
-            _read_unhealthy(reader, partitions.unhealthy, live_broker_ids),
+            _read_unhealthy(reader, partitions.unhealthy),
             foreign_reassignments=partitions.foreign_reassignments(late_reassignments),
             late_reassignments=late_reassignments,
             late_cancelled=_late_cancelled(ledger, scope, partitions, submissions),
@@ -303,9 +303,7 @@ def _min_insync_replicas(
 
 
 def _read_unhealthy(
-    reader: ClusterReader,
-    unhealthy: Mapping[TopicPartition, PartitionDescription],
-    live_broker_ids: Set[int],
+    reader: ClusterReader, unhealthy: Mapping[TopicPartition, PartitionDescription]
 ) -> ClusterConditions:
     """Return what of the cluster outside the plan takes no writes with acks=all (it is offline, or
     under its min ISR), and what lacks replicas in sync.
@@ -324,17 +322,9 @@ def _read_unhealthy(
     return ClusterConditions(
         unavailable_partitions=tuple(str(tp) for tp in sorted(unhealthy) if is_unavailable(tp)),
         unreadable_topics=tuple(sorted(with_leader - min_isr.keys())),
-        under_replicated=_under_replicated(unhealthy, live_broker_ids),
+        under_replicated={
+            str(tp): description
+            for tp, description in unhealthy.items()
+            if len(description.isr) < len(description.replicas)
+        },
     )
-
-
-def _under_replicated(
-    unhealthy: Mapping[TopicPartition, PartitionDescription], live_broker_ids: Set[int]
-) -> dict[str, int]:
-    """Return the leaders of partitions that have a live replica outside the ISR."""
-    leaders = {}
-    for tp, description in unhealthy.items():
-        out_of_sync = set(description.replicas) - set(description.isr)
-        if description.leader is not None and out_of_sync & live_broker_ids:
-            leaders[str(tp)] = description.leader
-    return leaders

@@ -27,8 +27,8 @@ class ClusterConditions:
     unavailable_partitions: tuple[str, ...] = ()  # offline, or under min.insync.replicas
     # Topics with under-replicated partitions whose min.insync.replicas may not be read.
     unreadable_topics: tuple[str, ...] = ()
-    # Partitions that lack a live replica in the ISR: their leader.
-    under_replicated: Mapping[str, int] = field(default_factory=dict, repr=False)
+    # Partitions with replicas outside the ISR, on live brokers or not.
+    under_replicated: Mapping[str, PartitionDescription] = field(default_factory=dict, repr=False)
     # Brokers with a log dir that is past its limit: which one, in words.
     full_log_dirs: Mapping[int, str] = field(default_factory=dict)
     versions: Mapping[int, VersionReading] = field(default_factory=dict, repr=False)

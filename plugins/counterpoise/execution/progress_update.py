@@ -4,27 +4,33 @@
 
 It remembers what one observation cannot show: since when a link makes no progress, a broker is
 dead, or partitions outside the plan lack in-sync replicas.
-
-Example of a back-off from an approved 20 MB/s, with the policy's 30 s: at 12:00:00 a partition
-outside the plan loses an in-sync replica; at 12:00:30 it still lacks it, the rate is halved to
-10 MB/s, at 12:01:00 to 5 MB/s. At 12:01:10 it is in sync again; 2 min later the rate doubles.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from counterpoise.execution.back_off import (
+    find_back_off,
+    lagging_brokers,
+    rate_in_force,
+    still_under_replicated,
+)
 from counterpoise.execution.best_progress import (
     best_progress,
     has_progressed,
     partitions_nearer,
 )
-from counterpoise.execution.conditions import find_conditions, names_out_of_sync, since
+from counterpoise.execution.conditions import (
+    find_conditions,
+    names_out_of_sync,
+    since,
+    still_unavailable,
+)
 from counterpoise.execution.links import find_links
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.readings import kept_readings
 from counterpoise.execution.throttling.targets import (
-    default_rate,
     missing_changes,
     removed_by_others,
     wanted_throttles,
@@ -38,9 +44,8 @@ from counterpoise.execution.waits import (
     UNTHROTTLED,
 )
 from counterpoise.execution.waits_for_cluster import name_of_slowed
-from counterpoise.model.calendar import rate_at
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.policy import MovementPolicy, ThrottleBackOffPolicy
+from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import Progress
 from counterpoise.model.run_progress import RunProgress
 
@@ -67,12 +72,12 @@ def update_progress(
     if previous is not None:
         previous = _without_unobserved_time(previous, observation.observed_at)
     base = previous or _first_progress(plan, observation)
-    back_off = _back_off(base, observation, moving, limits.throttle_back_off, approved_rate)
-    wanted_rate = _requested_rate(observation, max_rate) or approved_rate
+    wanted_rate, highest_rate = _wanted_rates(observation, approved_rate, max_rate)
+    back_off = find_back_off(base, observation, moving, limits, wanted_rate)
     rate = rate_in_force(observation, limits, wanted_rate, back_off.level)
     former_rate = base.rate_bytes_per_second or rate
     is_unthrottled, is_gap = _lacks_throttle(moving, observation, former_rate)
-    is_lowered = rate < approved_rate
+    is_lowered = rate < highest_rate
     links, counted_copies = find_links(base, observation, moving, is_lowered=is_lowered)
     arrived_bytes = {str(m.topic_partition): _arrived_bytes(m, observation, base) for m in moving}
     progress = _progress(plan, by_state, arrived_bytes, observation)
@@ -91,9 +96,10 @@ def update_progress(
         unthrottled_observations=base.unthrottled_observations + 1 if is_unthrottled else 0,
         is_cancelling=base.is_cancelling,
         conditions_since=find_conditions(base, by_state, observation)
+        | back_off.conditions_since
         | since(base, [UNTHROTTLED] if is_unthrottled else [], observation.observed_at),
-        under_replicated_at_start=base.under_replicated_at_start,
-        unavailable_at_start=base.unavailable_at_start,
+        under_replicated_at_start=still_under_replicated(base, observation),
+        unavailable_at_start=still_unavailable(base, observation),
         readings=replace(kept_readings(observation), best=best, counted_copies=counted_copies),
     )
     return _with_progress_conditions(
@@ -101,9 +107,16 @@ def update_progress(
     )
 
 
-def _requested_rate(observation: Observation, max_rate: int | None) -> int | None:
-    requested = observation.active_requests.rate_bytes_per_second
-    return min(requested, max_rate or requested) if requested else None
+def _wanted_rates(
+    observation: Observation, approved_rate: int, max_rate: int | None
+) -> tuple[int, int]:
+    """Return the rate that is wanted now, and the highest one that was since the approval."""
+    requests = observation.active_requests
+    wanted, highest = (
+        min(rate, max_rate or rate) if rate else approved_rate
+        for rate in (requests.rate_bytes_per_second, requests.highest_rate_bytes_per_second)
+    )
+    return wanted, max(highest, approved_rate)
 
 
 def _lacks_throttle(
@@ -228,25 +241,13 @@ def _first_progress(plan: RebalancePlan, observation: Observation) -> RunProgres
             total_bytes=plan.copied_bytes,
             elections_left=0,
         ),
-        under_replicated_at_start=tuple(observation.conditions.under_replicated),
+        under_replicated_at_start=tuple(
+            partition
+            for partition, description in observation.conditions.under_replicated.items()
+            if lagging_brokers(description, observation)
+        ),
         unavailable_at_start=observation.conditions.unavailable_partitions,
     )
-
-
-def rate_in_force(
-    observation: Observation, limits: MovementPolicy, wanted_rate: int, back_off_level: int
-) -> int:
-    """Return bytes per second: the wanted rate, lowered where it has to be.
-
-    The time of day lowers it, and each level of the back-off halves it, down to the policy's lowest
-    rate: 20 MB/s at level 2 is 5 MB/s. A default of all brokers is somebody else's limit: where it
-    is lower, it holds.
-    """
-    rate = min(wanted_rate, rate_at(limits, observation.observed_at) or wanted_rate)
-    default = default_rate(observation.configs)
-    rate = rate if default is None else min(rate, default)
-    lowest_rate = min(rate, limits.throttle_back_off.lowest_rate_bytes_per_second)
-    return max(lowest_rate, rate >> back_off_level)
 
 
 def ends_soon(run_progress: RunProgress) -> bool:
@@ -264,42 +265,6 @@ def ends_soon(run_progress: RunProgress) -> bool:
     now = run_progress.observed_at
     is_still = now - run_progress.conditions_since.get(NO_PROGRESS, now) >= _STILL_AFTER
     return not is_still and (run_progress.seconds_left or 0) <= _SOON_SECONDS
-
-
-@dataclass(frozen=True, slots=True)
-class _BackOff:
-    level: int  # how often the rate is halved
-    has_isr_loss: bool
-    changed_at: datetime
-
-
-def _back_off(
-    base: RunProgress,
-    observation: Observation,
-    moving: Iterable[Move],
-    policy: ThrottleBackOffPolicy,
-    approved_rate: int,
-) -> _BackOff:
-    """Return the back-off: one level up after a time with ISR loss, one down after a time without.
-
-    ISR loss: a partition outside the plan has lost an in-sync replica since the run began, and its
-    leader is a broker that copies are read from, so that the copies may be the cause.
-    """
-    now = observation.observed_at
-    sources = {observation.leader_of(move) for move in moving}
-    has_isr_loss = any(
-        leader in sources and partition not in base.under_replicated_at_start
-        for partition, leader in observation.conditions.under_replicated.items()
-    )
-    if has_isr_loss != base.has_isr_loss:
-        return _BackOff(base.back_off_level, has_isr_loss, now)
-    since = base.isr_loss_changed_at or now
-    is_at_lowest_rate = approved_rate >> base.back_off_level <= policy.lowest_rate_bytes_per_second
-    if has_isr_loss and not is_at_lowest_rate and now - since >= policy.step_after:
-        return _BackOff(base.back_off_level + 1, True, now)
-    if not has_isr_loss and base.back_off_level and now - since >= policy.calm_after:
-        return _BackOff(base.back_off_level - 1, False, now)
-    return _BackOff(base.back_off_level, has_isr_loss, since)
 
 
 def _arrived_bytes(move: Move, observation: Observation, base: RunProgress) -> int:

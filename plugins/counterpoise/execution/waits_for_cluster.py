@@ -23,10 +23,20 @@ from counterpoise.units import format_rate
 
 LEADERLESS: Final = "partitions of the plan have no leader"
 UNAVAILABLE: Final = "partitions outside the plan take no writes"
+IN_SYNC_AGAIN: Final = "partitions outside the plan have their replicas in sync again"
+_CATCHES_UP: Final = "was down, and has to catch up"
 
 
 def name_of_dead(broker_id: int) -> str:
     return f"broker {broker_id} is dead"
+
+
+def name_of_catching_up(broker_id: int) -> str:
+    return f"broker {broker_id} {_CATCHES_UP}"
+
+
+def is_catching_up(name: str) -> bool:
+    return name.endswith(_CATCHES_UP)
 
 
 def name_of_unresponsive(broker_id: int) -> str:

@@ -96,6 +96,7 @@ class ActiveRequests:
     cancelled: ControlRequest | None = None
     frozen: ControlRequest | None = None
     rate: ControlRequest | None = None
+    highest_rate_bytes_per_second: int | None = None  # since the last approval
 
     @property
     def rate_bytes_per_second(self) -> int | None:
@@ -110,6 +111,7 @@ def find_active_requests(requests: Iterable[ControlRequest], now: datetime) -> A
     """
     paused = cancelled = rate = None
     freezes: list[ControlRequest] = []
+    rates: list[int] = []
     for request in requests:
         match request.control:
             case Control.PAUSE:
@@ -118,6 +120,7 @@ def find_active_requests(requests: Iterable[ControlRequest], now: datetime) -> A
                 paused = None
             case Control.RATE:
                 rate = None if request.done_at else request
+                rates = [*rates, request.rate_bytes_per_second or 0] if rate else []
             case Control.CANCEL | Control.UNDO:
                 cancelled = None if request.done_at else request
             case Control.FREEZE:
@@ -126,4 +129,4 @@ def find_active_requests(requests: Iterable[ControlRequest], now: datetime) -> A
                 freezes.clear()
     in_force = (freeze for freeze in freezes if freeze.frozen_until > now)
     frozen = max(in_force, key=attrgetter("frozen_until"), default=None)
-    return ActiveRequests(paused, cancelled, frozen, rate)
+    return ActiveRequests(paused, cancelled, frozen, rate, max(rates, default=None))

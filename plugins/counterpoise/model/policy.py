@@ -115,7 +115,8 @@ class ThrottleBackOffPolicy:
 
     Each level halves the rate, down to the lowest. The sign of harm is ISR loss: a partition
     outside the plan lost an in-sync replica since the run began, although the broker of that
-    replica is live, and its leader is on a broker that copies are read from.
+    replica is live, and has had its time to catch up where it was down; and its leader is on a
+    broker that copies are read from.
     """
 
     lowest_rate_bytes_per_second: BytesPerSecond = 1_000_000

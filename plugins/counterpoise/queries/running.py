@@ -27,6 +27,7 @@ from counterpoise.execution.waits import (
     patience_of,
     words_of,
 )
+from counterpoise.execution.waits_for_cluster import IN_SYNC_AGAIN, is_catching_up
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
@@ -360,8 +361,9 @@ def _waits(
         if is_freeze(name)
         else Waiting(words_of(name), since, since + patience_of(name, limits))
         for name, since in sorted(run_progress.conditions_since.items())
-        if name not in (NO_PROGRESS, NO_RUN_PROGRESS, UNTHROTTLED)
+        if name not in (NO_PROGRESS, NO_RUN_PROGRESS, UNTHROTTLED, IN_SYNC_AGAIN)
         and CANCELLED_BY_OTHERS not in name
+        and not is_catching_up(name)
     )
 
 

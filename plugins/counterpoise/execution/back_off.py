@@ -1,0 +1,143 @@
+"""How fast copies may be, and the throttle back-off, which lowers that. Pure.
+
+    back_off = find_back_off(base, observation, moving, limits, wanted_rate)
+    rate = rate_in_force(observation, limits, wanted_rate, back_off.level)
+
+Example of a back-off from 20 MB/s, with the policy's 30 s: at 12:00:00 a partition outside the plan
+loses an in-sync replica; at 12:00:30 it still lacks it, the rate is halved to 10 MB/s, at 12:01:00
+to 5 MB/s. At 12:01:10 it is in sync again; 2 min later the rate doubles. Had it been lost again
+before, that would have been the same loss: at 12:01:30 the rate would have been halved once more.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from counterpoise.execution.observation import Observation
+from counterpoise.execution.throttling.targets import default_rate
+from counterpoise.execution.waits_for_cluster import IN_SYNC_AGAIN, name_of_catching_up
+from counterpoise.model.calendar import rate_at
+from counterpoise.model.kafka import PartitionDescription
+from counterpoise.model.plan import Move
+from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.run_progress import RunProgress
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    level: int  # how often the rate is halved
+    has_isr_loss: bool
+    changed_at: datetime
+    conditions_since: dict[str, datetime]  # what of it the ledger keeps by name
+
+
+def rate_in_force(
+    observation: Observation, limits: MovementPolicy, wanted_rate: int, back_off_level: int
+) -> int:
+    """Return bytes per second: the wanted rate, lowered where it has to be.
+
+    The time of day lowers it, and each level of the back-off halves it, down to the policy's lowest
+    rate: 20 MB/s at level 2 is 5 MB/s. A default of all brokers is somebody else's limit: where it
+    is lower, it holds.
+    """
+    rate = min(wanted_rate, rate_at(limits, observation.observed_at) or wanted_rate)
+    default = default_rate(observation.configs)
+    rate = rate if default is None else min(rate, default)
+    lowest_rate = min(rate, limits.throttle_back_off.lowest_rate_bytes_per_second)
+    return max(lowest_rate, rate >> back_off_level)
+
+
+def find_back_off(
+    base: RunProgress,
+    observation: Observation,
+    moving: Iterable[Move],
+    limits: MovementPolicy,
+    wanted_rate: int,
+) -> BackOff:
+    """Return the back-off: one level up after a time with ISR loss, one down after a time without.
+
+    A loss is over after that time without: replicas that are lost again and again are one loss.
+    Levels are not counted on where the rate in force is the lowest.
+    """
+
+    def rate(level: int) -> int:
+        return rate_in_force(observation, limits, wanted_rate, level)
+
+    now, policy, level = observation.observed_at, limits.throttle_back_off, base.back_off_level
+    catching_up = _catching_up_since(base, observation)
+    changed_at = base.isr_loss_changed_at or now
+    if lost_partitions(base, observation, moving, catching_up, limits.dead_broker_patience):
+        if not base.has_isr_loss:
+            return BackOff(level, True, now, catching_up)
+        is_at_lowest_rate = rate(level) <= policy.lowest_rate_bytes_per_second
+        if is_at_lowest_rate or now - changed_at < policy.step_after:
+            return BackOff(level, True, changed_at, catching_up)
+        return BackOff(level + 1, True, now, catching_up)
+    in_sync_since = changed_at
+    if base.has_isr_loss:
+        in_sync_since = base.conditions_since.get(IN_SYNC_AGAIN, now)
+        catching_up |= {IN_SYNC_AGAIN: in_sync_since}
+    if now - in_sync_since < policy.calm_after:
+        return BackOff(level, base.has_isr_loss, changed_at, catching_up)
+    while level and rate(level - 1) == rate(level):
+        level -= 1
+    return BackOff(max(0, level - 1), False, now, catching_up)
+
+
+def lost_partitions(
+    run_progress: RunProgress,
+    observation: Observation,
+    moving: Iterable[Move],
+    catching_up: Mapping[str, datetime],
+    patience: timedelta,
+) -> list[str]:
+    """Return the partitions outside the plan with ISR loss that copies may have caused.
+
+    They lack a live replica in the ISR since the run began, their leader is a broker that copies
+    are read from, and the broker of the replica has not been back for less than its patience.
+    """
+    now, sources = observation.observed_at, {observation.leader_of(move) for move in moving}
+
+    def is_lost(partition: str, description: PartitionDescription) -> bool:
+        if description.leader is None or description.leader not in sources:
+            return False
+        if partition in run_progress.under_replicated_at_start:
+            return False
+        return any(
+            now - catching_up.get(name_of_catching_up(broker_id), now - patience) >= patience
+            for broker_id in lagging_brokers(description, observation)
+        )
+
+    under_replicated = observation.conditions.under_replicated
+    return sorted(name for name, found in under_replicated.items() if is_lost(name, found))
+
+
+def lagging_brokers(description: PartitionDescription, observation: Observation) -> frozenset[int]:
+    """Return the live brokers whose replica is not in sync."""
+    return observation.live_broker_ids.intersection(description.replicas) - {*description.isr}
+
+
+def still_under_replicated(base: RunProgress, observation: Observation) -> tuple[str, ...]:
+    """Return, of the partitions that were so when the run began, those that have been ever since.
+
+    One that lacks only replicas on dead brokers now has not recovered.
+    """
+    under_replicated = observation.conditions.under_replicated
+    return tuple(name for name in base.under_replicated_at_start if name in under_replicated)
+
+
+def _catching_up_since(base: RunProgress, observation: Observation) -> dict[str, datetime]:
+    """Return since when brokers that were down are back, and have replicas outside the plan that
+    are not in sync; of those that are down now, that is now.
+    """
+    out_of_sync = {
+        broker_id
+        for description in observation.conditions.under_replicated.values()
+        for broker_id in {*description.replicas} - {*description.isr}
+    }
+    before = base.conditions_since
+    down = out_of_sync - observation.live_broker_ids
+    back = (name_of_catching_up(broker_id) for broker_id in out_of_sync - down)
+    return {name_of_catching_up(broker_id): observation.observed_at for broker_id in down} | {
+        name: before[name] for name in back if name in before
+    }

@@ -1,0 +1,209 @@
+"""What is a stall of copies, and what is none: segments that are deleted meanwhile, rates that
+somebody lowered or had set before, a leader that was compacted.
+
+For a stall there is an alarm, and a halt that cancels after twice the policy's patience.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from counterpoise.errors import HaltedError
+from counterpoise.execution import Driver
+from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
+from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.control import Control
+from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, LogDirDescription
+from counterpoise.model.run import RunState
+from tests.support.plans import move
+from tests.support.runs import SimulatedRun, at_broker
+
+FIRST = TopicPartition("orders", 0)
+MB, GIB = 1_000_000, 1 << 30
+
+
+def copying(
+    folder: Path, *, rate: int, planned: int, arrived: int, written: int = 0
+) -> tuple[SimulatedRun, Driver, SimulatedPartition]:
+    """A copy of one partition to broker 4, as far as that."""
+    run = SimulatedRun.of_moves(
+        folder,
+        f"orders-0: 1 2 size={planned} rate={written}",
+        move("orders-0", "1 2", "4 2", size=planned),
+    )
+    run.rate = rate
+    run.ledger.record_decision(run.approval())
+    driver = run.driver()
+    run.until_moving(driver)
+    partition = run.cluster.partitions[FIRST]
+    while partition.bytes_on(4) < arrived:
+        go_on(run, driver, 1)
+    return run, driver, partition
+
+
+def go_on(run: SimulatedRun, driver: Driver, seconds: float) -> None:
+    """Observe every five seconds."""
+    until = run.cluster.now + seconds
+    while run.cluster.now < until and (wait := driver.step()) is not None:
+        run.cluster.advance(max(wait, 5.0))
+
+
+@pytest.mark.parametrize(
+    ("rate", "planned", "arrived", "deleted", "left_at_destination"),
+    [
+        pytest.param(5 * MB, 8 * GIB, 3 * GIB, GIB, 2 * GIB, id="one segment, as every hour"),
+        pytest.param(MB, 600 * MB, 250 * MB, 300 * MB, 0, id="somebody lowers retention"),
+    ],
+)
+def test_segments_that_retention_deletes_during_a_copy_are_no_stall(
+    tmp_path: Path, rate: int, planned: int, arrived: int, deleted: int, left_at_destination: int
+) -> None:
+    """The leader and the copy lose the same oldest bytes: no more is left to copy than before, and
+    bytes go on arriving at the full rate.
+    """
+    run, driver, partition = copying(tmp_path, rate=rate, planned=planned, arrived=arrived)
+    partition.size_bytes, partition.copied[4] = planned - deleted, float(left_at_destination)
+    go_on(run, driver, 3_600)
+    assert run.end(driver) is RunState.DONE
+
+
+@pytest.mark.parametrize("leader_first", [True, False])
+def test_segments_that_leader_and_copy_delete_five_minutes_apart_are_no_stall(
+    tmp_path: Path, leader_first: bool
+) -> None:
+    """Each broker looks for what to delete every 5 min (log.retention.check.interval.ms)."""
+    run, driver, partition = copying(tmp_path, rate=2 * MB, planned=4 * GIB, arrived=2 * GIB)
+    for is_leaders in (leader_first, not leader_first):
+        if is_leaders:
+            partition.size_bytes -= GIB
+        else:
+            partition.copied[4] -= GIB
+        go_on(run, driver, 290)
+    go_on(run, driver, 3_600)
+    assert run.end(driver) is RunState.DONE
+
+
+@pytest.mark.parametrize("stands_still", [True, False])
+def test_a_stall_is_found_while_retention_deletes_what_producers_write(
+    tmp_path: Path, stands_still: bool
+) -> None:
+    """Leader and copy lose a minute's bytes every minute; fewer arrive than are written."""
+    run, driver, partition = copying(
+        tmp_path, rate=3 * MB, planned=900 * MB, arrived=500 * MB, written=2 * MB
+    )
+    partition.bytes_in_per_second = 4 * MB
+    if stands_still:
+        run.cluster.full_speed_bytes_per_second = 0.001
+    began_at = run.cluster.now
+    with pytest.raises(HaltedError, match="broker 4 has made no progress receiving"):
+        while run.cluster.now < began_at + 600:
+            go_on(run, driver, 60)
+            partition.size_bytes -= 240 * MB
+            partition.copied[4] = max(0.0, partition.copied[4] - 240 * MB)
+    assert run.cluster.now - began_at < 300
+
+
+# -- rates
+
+
+def copying_beside_producers(folder: Path, *rates: int) -> tuple[SimulatedRun, Driver]:
+    """Producers write 600 kB/s; approved at 300 kB/s, then these rates are asked for."""
+    run, driver, _ = copying(folder, rate=300_000, planned=300 * MB, arrived=0, written=600_000)
+    for rate in rates:
+        run.ask(Control.RATE, rate_bytes_per_second=rate)
+        go_on(run, driver, 30)
+    return run, driver
+
+
+def test_a_rate_that_a_request_lowered_again_below_producers_is_no_stall(tmp_path: Path) -> None:
+    """Raised for the night, and lowered in the morning, to more than was approved."""
+    run, driver = copying_beside_producers(tmp_path, 2 * MB, 500_000)
+    go_on(run, driver, 600)
+    assert "stall" not in run.event_kinds()
+
+
+def test_a_rate_that_a_request_raised_to_less_than_producers_write_is_a_stall(
+    tmp_path: Path,
+) -> None:
+    run, driver = copying_beside_producers(tmp_path, 500_000)
+    with pytest.raises(HaltedError, match="producers write faster than 500 kB/s lets through"):
+        go_on(run, driver, 600)
+
+
+def test_an_approval_forgets_what_was_asked_for_before(tmp_path: Path) -> None:
+    """Approved again at what is below producers, as when a run is executed again after a halt."""
+    run, driver = copying_beside_producers(tmp_path, 2 * MB)
+    run.ask(Control.CANCEL)
+    with pytest.raises(HaltedError):
+        go_on(run, driver, 60)
+    run.end(driver)
+    run.ledger.record_decision(run.approval())
+    driver = run.driver()
+    run.until_moving(driver)
+    with pytest.raises(HaltedError, match="producers write faster than 300 kB/s lets through"):
+        go_on(run, driver, 600)
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "key"), [(4, FOLLOWER_RATE), (1, LEADER_RATE)], ids=["receives", "sends"]
+)
+def test_a_stall_under_a_rate_that_somebody_had_set_before_names_that_rate(
+    tmp_path: Path, broker_id: int, key: str
+) -> None:
+    """A throttle that an earlier tool left on one broker is below what producers write: no rate
+    that is approved is above it.
+    """
+    run = SimulatedRun.of_moves(
+        tmp_path,
+        "orders-0: 1 2 size=3000000 rate=200000",
+        move("orders-0", "1 2", "4 2", size=3 * MB),
+    )
+    run.cluster.configs.dynamic[at_broker(broker_id)] = {key: "100000"}
+    driver = run.driver()
+    run.until_moving(driver)
+    named = f"{key} of broker {broker_id} was set to 100 kB/s by somebody else"
+    with pytest.raises(HaltedError, match=f"{named}.*--entity-name {broker_id}`") as halted:
+        go_on(run, driver, 600)
+    assert "higher rate" not in str(halted.value)
+    (alarm,) = [e.text for e in run.ledger.journal(run.run_id).events() if e.kind == "stall"]
+    assert named in alarm
+
+
+def test_a_stall_beside_a_rate_of_somebody_else_at_a_broker_that_copies_nothing_names_ours(
+    tmp_path: Path,
+) -> None:
+    run, driver = copying_beside_producers(tmp_path, 500_000)
+    run.cluster.configs.dynamic[at_broker(3)] = {FOLLOWER_RATE: "100000"}
+    with pytest.raises(HaltedError, match="producers write faster than 500 kB/s lets through"):
+        go_on(run, driver, 600)
+
+
+# -- compaction
+
+
+@pytest.mark.parametrize("stands_still", [True, False])
+def test_a_copy_that_is_larger_than_its_compacted_leader_stalls_only_when_nothing_arrives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stands_still: bool
+) -> None:
+    """The leader's log cleaner was faster: sizes do not tell what is left."""
+    run, driver, _ = copying(tmp_path, rate=MB, planned=900 * MB, arrived=300 * MB)
+    describe_log_dirs = run.cluster.describe_log_dirs
+
+    def compacted(broker_ids: Sequence[int]) -> list[LogDirDescription]:
+        return [
+            replace(found, sizes=dict.fromkeys(found.sizes, 200 * MB))
+            if found.broker_id == 1
+            else found
+            for found in describe_log_dirs(broker_ids)
+        ]
+
+    monkeypatch.setattr(run.cluster, "describe_log_dirs", compacted)
+    if stands_still:
+        run.cluster.full_speed_bytes_per_second = 0.001
+        with pytest.raises(HaltedError, match="broker 4 has made no progress receiving"):
+            go_on(run, driver, 300)
+    else:
+        go_on(run, driver, 3_600)
+        assert run.end(driver) is RunState.DONE
