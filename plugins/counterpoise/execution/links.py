@@ -113,9 +113,16 @@ def _is_followed(observation: Observation, move: Move, destination: int) -> bool
 
 
 def _counted(observation: Observation, copies: Iterable[tuple[Move, int]]) -> str:
-    """Return a digest of the copies of a link, each with whether it is known what has arrived."""
+    """Return a digest of the copies of a link, each with its leader, whose size it is measured
+    against, and whether it is known what has arrived.
+    """
     counted = sorted(
-        (str(move.topic_partition), destination, observation.is_measured(move))
+        (
+            str(move.topic_partition),
+            destination,
+            observation.leader_of(move),
+            observation.is_measured(move),
+        )
         for move, destination in copies
     )
     return hashlib.blake2b(repr(counted).encode(), digest_size=_DIGEST_BYTES).hexdigest()
