@@ -238,8 +238,10 @@ def test_a_stall_just_after_the_rate_was_raised_blames_nobody_else_for_the_rate_
 def test_a_copy_that_is_larger_than_its_compacted_leader_stalls_only_when_nothing_arrives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stands_still: bool
 ) -> None:
-    """The leader's log cleaner was faster: sizes do not tell what is left."""
-    run, driver, _ = copying(tmp_path, rate=MB, planned=900 * MB, arrived=300 * MB)
+    """The leader's log cleaner was faster: sizes do not tell what is left, for three quarters of an
+    hour.
+    """
+    run, driver, _ = copying(tmp_path, rate=MB, planned=3_000 * MB, arrived=300 * MB)
     let_broker_1_report(run, monkeypatch, lambda _: 200 * MB)
     if stands_still:
         run.cluster.full_speed_bytes_per_second = 0.001
@@ -248,3 +250,14 @@ def test_a_copy_that_is_larger_than_its_compacted_leader_stalls_only_when_nothin
     else:
         go_on(run, driver, 3_600)
         assert run.end(driver) is RunState.DONE
+
+
+def test_a_copy_that_is_larger_than_its_compacted_leader_finishes_while_its_run_settles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, driver, partition = copying(tmp_path, rate=MB, planned=3_000 * MB, arrived=300 * MB)
+    let_broker_1_report(run, monkeypatch, lambda _: 200 * MB)
+    run.change_state(RunState.SETTLING, "interrupted")
+    while (wait := driver.settle_step()) is not None:
+        run.cluster.advance(max(wait, 5.0))
+    assert partition.replicas == (4, 2)
