@@ -68,8 +68,7 @@ def check_undoable(
     before = {move.topic_partition: move.replicas_before for move in plan.moves}
     if all(name in later and later[name].replicas == before.get(name) for name in moved):
         raise RefusedError(
-            f"run {run.run_id} is undone already: run {later[min(moved)].run_id} has taken back "
-            "what it moved"
+            f"run {run.run_id} is undone already: later runs have taken back what it moved"
         )
     if not rebase:
         check_not_moved_again(moved, _moved_elsewhere(plan, later))

@@ -142,6 +142,20 @@ def test_a_broker_that_restarts_before_a_finished_run_is_settled_does_not_make_i
     assert "led by another broker again since all leaders were elected" in run.run.reason
 
 
+def test_a_finished_run_stays_done_beside_a_restart_where_a_topic_of_it_is_gone(
+    tmp_path: Path,
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    run.until_moving(driver)
+    run.cluster.delete_topic("payments")
+    run.repeat(driver.step)
+    run.cluster.kill_broker(4)
+    run.cluster.advance(30)
+    assert run.end(driver) is RunState.DONE, run.run.reason
+    assert "skipped: its topic is gone" in run.run.reason
+
+
 def test_a_finished_run_of_which_somebody_moves_a_partition_before_it_is_settled_is_halted(
     tmp_path: Path,
 ) -> None:

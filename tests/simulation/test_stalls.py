@@ -4,8 +4,9 @@ somebody lowered or had set before, a leader that was compacted.
 For a stall there is an alarm, and a halt that cancels after twice the policy's patience.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tests.support.runs import SimulatedRun, at_broker
 
 FIRST = TopicPartition("orders", 0)
 MB, GIB = 1_000_000, 1 << 30
+SOON = timedelta(seconds=3)
 
 
 def copying(
@@ -83,6 +85,39 @@ def test_segments_that_leader_and_copy_delete_five_minutes_apart_are_no_stall(
         go_on(run, driver, 290)
     go_on(run, driver, 3_600)
     assert run.end(driver) is RunState.DONE
+
+
+def test_a_leader_that_has_not_deleted_yet_what_the_one_before_had_is_no_stall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broker 1 restarts during a copy: broker 2 leads, whose replica has 300 MB more."""
+    run, driver, partition = copying(tmp_path, rate=MB, planned=900 * MB, arrived=300 * MB)
+    let_broker_1_report(run, monkeypatch, lambda size: size - 300 * MB)
+    go_on(run, driver, 60)
+    run.cluster.kill_broker(1)
+    go_on(run, driver, 30)
+    run.cluster.restart_broker(1)
+    assert partition.leader == 2
+    go_on(run, driver, 3_600)
+    assert "stall" not in run.event_kinds()
+    assert run.end(driver) is RunState.DONE
+
+
+def let_broker_1_report(
+    run: SimulatedRun, monkeypatch: pytest.MonkeyPatch, reported: Callable[[int], int]
+) -> None:
+    """Its log dirs have other sizes than those of the other replicas."""
+    describe_log_dirs = run.cluster.describe_log_dirs
+
+    def described(broker_ids: Sequence[int]) -> list[LogDirDescription]:
+        return [
+            replace(found, sizes={tp: reported(size) for tp, size in found.sizes.items()})
+            if found.broker_id == 1
+            else found
+            for found in describe_log_dirs(broker_ids)
+        ]
+
+    monkeypatch.setattr(run.cluster, "describe_log_dirs", described)
 
 
 @pytest.mark.parametrize("stands_still", [True, False])
@@ -180,6 +215,22 @@ def test_a_stall_beside_a_rate_of_somebody_else_at_a_broker_that_copies_nothing_
         go_on(run, driver, 600)
 
 
+def test_a_stall_just_after_the_rate_was_raised_blames_nobody_else_for_the_rate_of_before(
+    tmp_path: Path,
+) -> None:
+    """Somebody has read the alarm, and raises the rate in the last second before the halt."""
+    run, driver = copying_beside_producers(tmp_path)
+    go_on(run, driver, 5)
+    halts_after = 2 * run.limits.stall_patience
+    while run.clock() - run.run_progress().links[0].last_progress_at < halts_after - SOON:
+        run.cluster.advance(1)
+        driver.step()
+    run.cluster.advance(SOON.total_seconds())
+    run.ask(Control.RATE, rate_bytes_per_second=500_000)
+    with pytest.raises(HaltedError, match="producers write faster than 500 kB/s lets through"):
+        driver.step()
+
+
 # -- compaction
 
 
@@ -187,19 +238,11 @@ def test_a_stall_beside_a_rate_of_somebody_else_at_a_broker_that_copies_nothing_
 def test_a_copy_that_is_larger_than_its_compacted_leader_stalls_only_when_nothing_arrives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stands_still: bool
 ) -> None:
-    """The leader's log cleaner was faster: sizes do not tell what is left."""
-    run, driver, _ = copying(tmp_path, rate=MB, planned=900 * MB, arrived=300 * MB)
-    describe_log_dirs = run.cluster.describe_log_dirs
-
-    def compacted(broker_ids: Sequence[int]) -> list[LogDirDescription]:
-        return [
-            replace(found, sizes=dict.fromkeys(found.sizes, 200 * MB))
-            if found.broker_id == 1
-            else found
-            for found in describe_log_dirs(broker_ids)
-        ]
-
-    monkeypatch.setattr(run.cluster, "describe_log_dirs", compacted)
+    """The leader's log cleaner was faster: sizes do not tell what is left, for three quarters of an
+    hour.
+    """
+    run, driver, _ = copying(tmp_path, rate=MB, planned=3_000 * MB, arrived=300 * MB)
+    let_broker_1_report(run, monkeypatch, lambda _: 200 * MB)
     if stands_still:
         run.cluster.full_speed_bytes_per_second = 0.001
         with pytest.raises(HaltedError, match="broker 4 has made no progress receiving"):
@@ -207,3 +250,14 @@ def test_a_copy_that_is_larger_than_its_compacted_leader_stalls_only_when_nothin
     else:
         go_on(run, driver, 3_600)
         assert run.end(driver) is RunState.DONE
+
+
+def test_a_copy_that_is_larger_than_its_compacted_leader_finishes_while_its_run_settles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, driver, partition = copying(tmp_path, rate=MB, planned=3_000 * MB, arrived=300 * MB)
+    let_broker_1_report(run, monkeypatch, lambda _: 200 * MB)
+    run.change_state(RunState.SETTLING, "interrupted")
+    while (wait := driver.settle_step()) is not None:
+        run.cluster.advance(max(wait, 5.0))
+    assert partition.replicas == (4, 2)

@@ -266,10 +266,12 @@ def test_a_run_is_undone_once_and_what_somebody_moves_after_that_stays(
     refused, _ = undone(shell, path)
     assert refused.code == 1 and "moved again since" in " ".join(refused.err.split())
     again = executed(shell, imported(shell, "c", {0: (3, 4)}))
-    undone(shell, again)
-    executed(shell, shell.folder / "back.json")
+    later = executed(shell, imported(shell, "d", {0: (1, 4)}))
+    for run in (later, again):
+        undone(shell, run)
+        executed(shell, (shell.folder / "back.json").rename(shell.folder / f"-{run.name}"))
     refused, _ = undone(shell, again)
-    assert refused.code == 1 and "is undone already" in " ".join(refused.err.split())
+    assert refused.code == 1 and "is undone already: later runs" in " ".join(refused.err.split())
 
 
 # -- what cannot go back now

@@ -26,6 +26,7 @@ def best_progress(
     where somebody cancelled a move, which is submitted again.
     """
     done = {str(move.topic_partition) for move in by_state[MoveState.DONE]}
+    elected = progress.moves_done - progress.elections_left + len(by_state[MoveState.GONE])
     bytes_left = {name: left for name, left in before.bytes_left.items() if name not in done}
     for move in by_state[MoveState.MOVING]:
         name = str(move.topic_partition)
@@ -34,7 +35,7 @@ def best_progress(
         bytes_left[name] = min(is_known, default=move.copied_bytes)
     return BestProgress(
         moves_done=max(before.moves_done, progress.moves_done),
-        leaders_elected=max(before.leaders_elected, progress.moves_done - progress.elections_left),
+        leaders_elected=max(before.leaders_elected, elected),
         bytes_left=bytes_left,
     )
 

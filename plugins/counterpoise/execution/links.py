@@ -45,13 +45,7 @@ def find_links(
     before: one began or ended, moved to another leader, or it is no longer known, or known again,
     what has arrived of it.
     """
-    copies_by_link = grouped(
-        ((broker_id, sends), (move, destination))
-        for move in moving
-        if (leader := observation.leader_of(move)) is not None  # else it waits for a leader
-        for destination in observation.adding_replicas(move)
-        for broker_id, sends in ((destination, False), (leader, True))
-    )
+    copies_by_link = _copies_by_link(observation, moving)
     links_before = {(link.broker_id, link.sends): link for link in base.links}
     links, counted_by_link = [], {}
     for (broker_id, sends), copies in sorted(copies_by_link.items()):
@@ -65,6 +59,31 @@ def find_links(
         links.append(link)
         counted_by_link[link.name] = counted
     return tuple(links), counted_by_link
+
+
+def unfinished_links(observation: Observation, moving: Iterable[Move]) -> set[tuple[int, bool]]:
+    """Return broker and direction of the links with a copy that is not in sync yet, as far as it is
+    known what has arrived; also where the sizes tell that nothing is left.
+    """
+    copies_by_link = _copies_by_link(observation, moving)
+    return {
+        key
+        for key, copies in copies_by_link.items()
+        if any(_is_followed(observation, *copy) for copy in copies)
+    }
+
+
+def _copies_by_link(
+    observation: Observation, moving: Iterable[Move]
+) -> dict[tuple[int, bool], list[tuple[Move, int]]]:
+    """Return each copy, as its move and its destination, at both brokers of it."""
+    return grouped(
+        ((broker_id, sends), (move, destination))
+        for move in moving
+        if (leader := observation.leader_of(move)) is not None  # else it waits for a leader
+        for destination in observation.adding_replicas(move)
+        for broker_id, sends in ((destination, False), (leader, True))
+    )
 
 
 def _new_link(
@@ -113,9 +132,16 @@ def _is_followed(observation: Observation, move: Move, destination: int) -> bool
 
 
 def _counted(observation: Observation, copies: Iterable[tuple[Move, int]]) -> str:
-    """Return a digest of the copies of a link, each with whether it is known what has arrived."""
+    """Return a digest of the copies of a link, each with its leader, whose size it is measured
+    against, and whether it is known what has arrived.
+    """
     counted = sorted(
-        (str(move.topic_partition), destination, observation.is_measured(move))
+        (
+            str(move.topic_partition),
+            destination,
+            observation.leader_of(move),
+            observation.is_measured(move),
+        )
         for move, destination in copies
     )
     return hashlib.blake2b(repr(counted).encode(), digest_size=_DIGEST_BYTES).hexdigest()

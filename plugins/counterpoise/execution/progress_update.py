@@ -27,7 +27,7 @@ from counterpoise.execution.conditions import (
     since,
     still_unavailable,
 )
-from counterpoise.execution.links import find_links
+from counterpoise.execution.links import find_links, unfinished_links
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.readings import kept_readings
 from counterpoise.execution.throttling.targets import (
@@ -192,8 +192,10 @@ def _without_progress(
         return since(previous, [CANCELS_SENT], now) if still_sent else {}
     decided = [name for name in previous.conditions_since if name.startswith(DECIDED)]
     lasting = since(previous, [*decided, NO_RUN_PROGRESS], now)
+    unfinished = unfinished_links(observation, moving)
     is_copying = any(
-        link.min_bytes_left and link.last_progress_at == now for link in run_progress.links
+        (link.broker_id, link.sends) in unfinished and link.last_progress_at == now
+        for link in run_progress.links
     )
     if is_copying or observation.unmeasured_broker_ids:
         return lasting
@@ -263,7 +265,7 @@ def ends_soon(run_progress: RunProgress) -> bool:
     if not run_progress.progress.moves_in_flight or not is_measured:
         return False
     now = run_progress.observed_at
-    is_still = now - run_progress.conditions_since.get(NO_PROGRESS, now) >= _STILL_AFTER
+    is_still = now - run_progress.conditions_since.get(NO_RUN_PROGRESS, now) >= _STILL_AFTER
     return not is_still and (run_progress.seconds_left or 0) <= _SOON_SECONDS
 
 

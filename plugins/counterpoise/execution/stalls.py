@@ -18,6 +18,7 @@ from counterpoise.execution.throttling.targets import (
     broker_resource,
     default_rate,
     dynamic_value,
+    list_entries,
 )
 from counterpoise.execution.waits import EXECUTE_AGAIN
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE
@@ -76,12 +77,19 @@ def _limit_of_others(links: Sequence[Link], inputs: DecisionInputs) -> str:
             f"the cluster's default of the throttle rates is {format_rate(default)}, and no copy "
             "is faster: raise or delete it (`kafka-configs --entity-type brokers --entity-default`)"
         )
+    own_rates = {
+        (touched.resource_key, value)
+        for touched in inputs.observation.touched_keys
+        for value in list_entries(touched.written_value)
+        if touched.restored_at is None and value != touched.before_value
+    }
     limits = [
         (int(value), key, broker_id)
         for broker_id, key in _throttled_by(links, inputs)
         if (value := dynamic_value(configs, broker_resource(broker_id), key))
         and value.isdecimal()
         and int(value) < rate
+        and ((broker_resource(broker_id), key), value) not in own_rates  # of before it was raised
     ]
     if not limits:
         return ""

@@ -98,7 +98,7 @@ class BestProgress:
     """The farthest that a run has come: only what goes beyond it is progress."""
 
     moves_done: int = 0
-    leaders_elected: int = 0  # of moves that are done
+    leaders_elected: int = 0  # of moves that are done; one whose topic is gone needs none
     # the fewest that were left to copy, by partition that was in flight and is not done:
     # {"orders-0": 1048576}
     bytes_left: Mapping[str, int] = field(default_factory=dict)
