@@ -256,6 +256,22 @@ def test_where_only_the_newest_snapshots_are_new_each_side_is_shuffled_by_itself
     assert found == ["Exchange", "Exchange", *["ReusedExchange"] * reused]
 
 
+def test_a_round_in_which_each_cluster_has_one_new_snapshot(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """One of them has no snapshot before."""
+    clusters = [drawn(seed, specs=3) for seed in range(20, 23)]
+    specs = [spec for one in clusters for spec in one]
+    listed = {row["snapshot_id"]: row for row in write_history(tmp_path, specs)}
+    first, *others = ([listed[spec.snapshot_id] for spec in one] for one in clusters)
+    pairs = [row for one in others for row in (as_context(one[-2]), one[-1])]
+    write_analysis(a_round(spark, tmp_path, "r", [first[0], *pairs]))
+    new = {first[0]["snapshot_id"], *(one[-1]["snapshot_id"] for one in others)}
+    for table, rows in tables_of(specs).items():
+        expected = [row for row in rows if row["snapshot_id"] in new]
+        assert result_rows(tmp_path, table, "r") == in_order(expected), table
+
+
 def _shuffles(
     round_: Round, write_results: Callable[[Round], None], monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
