@@ -88,7 +88,7 @@ def lost_partitions(
     run_progress: RunProgress,
     observation: Observation,
     moving: Iterable[Move],
-    catching_up: Mapping[str, datetime],
+    conditions_since: Mapping[str, datetime],
     patience: timedelta,
 ) -> list[str]:
     """Return the partitions outside the plan with ISR loss that copies may have caused.
@@ -104,7 +104,7 @@ def lost_partitions(
         if partition in run_progress.under_replicated_at_start:
             return False
         return any(
-            now - catching_up.get(name_of_catching_up(broker_id), now - patience) >= patience
+            now - conditions_since.get(name_of_catching_up(broker_id), now - patience) >= patience
             for broker_id in lagging_brokers(description, observation)
         )
 

@@ -81,7 +81,8 @@ class DecisionInputs:
 
         As long as the run makes no progress, other reasons go on lasting: a run that waits for one
         thing and another in turn has an end, too. While somebody wants it to wait, and nothing is
-        in flight, it need not make any, and needs no broker: only what is wanted goes on lasting.
+        in flight, it need not make any, and needs no broker: only what is wanted goes on lasting,
+        and the calm of the back-off; the time that brokers have to catch up begins anew.
         """
         lasting, now = self.run_progress.conditions_since, self.observation.observed_at
         kept = without_changes(lasting)
