@@ -35,8 +35,9 @@ JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
 POLICY = HistoryPolicy(
     keep_all=timedelta(days=4), keep_hourly=timedelta(days=6), keep_daily=timedelta(days=10)
 )
-# The store's times are the real ones, so the snapshots are of the days before today.
-TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+# The store's times are the real ones, so the snapshots are of the days before today. From 22:00 on
+# that is tomorrow, or the grace would not be over for what is written after midnight.
+TODAY = (datetime.now(UTC) + timedelta(hours=2)).replace(hour=0, minute=0, second=0, microsecond=0)
 NOON = TODAY + timedelta(hours=12)
 LATE = TODAY + timedelta(
     days=2, minutes=-1
