@@ -117,7 +117,7 @@ def _listed(store: Store, table: str, cluster: str) -> list[tuple[date, StoredFi
 def _read_copy(store: Store, table: str, cluster: str) -> _Copy:
     path = copy_path(table, cluster)
     try:
-        data = io.BytesIO(store.read_bytes(path, is_document=False))
+        data = pa.BufferReader(store.read_bytes(path, is_document=False))
         parquet = pq.ParquetFile(data, page_checksum_verification=True)
         files = json.loads(parquet.metadata.metadata[_FILES])
         places = {

@@ -158,7 +158,7 @@ def _read_listed(store: Store, listed: Sequence[StoredFile]) -> tuple[pa.Table, 
 
 def _read_index(store: Store) -> pa.Table:
     try:
-        data = io.BytesIO(store.read_bytes(PATH, is_document=False))
+        data = pa.BufferReader(store.read_bytes(PATH, is_document=False))
         index = pq.read_table(data, page_checksum_verification=True)
         return index.select(INDEX.names).cast(INDEX)
     except (StoreError, OSError, ValueError, pa.ArrowException, KeyError) as error:

@@ -20,7 +20,6 @@ it: it is read too, until a merge.
 """
 
 import hashlib
-import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -196,7 +195,7 @@ class ViewFiles:
         for path in paths:
             data = self.store.read_bytes(path, is_document=False)
             try:
-                tables[path] = conformed(pq.read_table(io.BytesIO(data)), VIEWS[self.name])
+                tables[path] = conformed(pq.read_table(pa.BufferReader(data)), VIEWS[self.name])
             except (OSError, ValueError, pa.ArrowException) as error:
                 uri = self.store.uri(path)
                 _LOGGER.warning("%s is damaged, and was left out: %s", uri, error)

@@ -104,7 +104,7 @@ class Store:
         wanted = frozenset(snapshot_ids) | ({snapshot_id} if snapshot_id else set())
         if not wanted:
             try:
-                return pq.read_table(io.BytesIO(self.read_bytes(path, is_document=False)))
+                return pq.read_table(pa.BufferReader(self.read_bytes(path, is_document=False)))
             except (OSError, pa.ArrowException) as error:
                 raise StoreError(
                     f"{self.uri(path)} is not a complete Parquet file: {error}"
