@@ -52,10 +52,10 @@ def find_links(
         link = _new_link(base, observation, broker_id, sends, copies)
         counted = _counted(observation, copies)
         before = links_before.get((broker_id, sends))
-        if before is not None and base.readings.counted_copies.get(link.name) == counted:
+        is_same = base.readings.counted_copies.get(link.name) == counted
+        if before is not None and is_same and _is_unfinished(observation, copies):
             before = _without_deleted(before, base, observation, copies)
-            is_waiting = not any(_is_followed(observation, *copy) for copy in copies)
-            link = link if is_waiting else _followed(link, before, is_lowered=is_lowered)
+            link = _followed(link, before, is_lowered=is_lowered)
         links.append(link)
         counted_by_link[link.name] = counted
     return tuple(links), counted_by_link
@@ -66,11 +66,7 @@ def unfinished_links(observation: Observation, moving: Iterable[Move]) -> set[tu
     known what has arrived; also where the sizes tell that nothing is left.
     """
     copies_by_link = _copies_by_link(observation, moving)
-    return {
-        key
-        for key, copies in copies_by_link.items()
-        if any(_is_followed(observation, *copy) for copy in copies)
-    }
+    return {key for key, copies in copies_by_link.items() if _is_unfinished(observation, copies)}
 
 
 def _copies_by_link(
@@ -118,6 +114,10 @@ def _new_link(
         min_bytes_left=known_bytes_left,
         last_progress_at=observation.observed_at,
     )
+
+
+def _is_unfinished(observation: Observation, copies: Iterable[tuple[Move, int]]) -> bool:
+    return any(_is_followed(observation, *copy) for copy in copies)
 
 
 def _is_in_sync(observation: Observation, move: Move, destination: int) -> bool:
