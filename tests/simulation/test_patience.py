@@ -38,9 +38,7 @@ def lag_for_good(run: SimulatedRun, tp: TopicPartition, broker_id: int) -> None:
 
 
 def settle_for(run: SimulatedRun, seconds: float) -> None:
-    driver, until = run.driver(), run.cluster.now + seconds
-    while run.cluster.now < until and (wait := driver.settle_step()) is not None:
-        run.cluster.advance(max(wait, 1.0))
+    run.repeat_for(run.driver().settle_step, seconds, every=1.0)
 
 
 # -- a partition that lags
@@ -301,9 +299,7 @@ def test_a_rolling_restart_with_minutes_of_log_recovery_passes_with_default_sett
     for broker_id in (1, 2, 3, 4, 5):
         run.cluster.kill_broker(broker_id)
         for seconds in (300, 120):
-            until = run.cluster.now + seconds
-            while run.cluster.now < until and (wait := driver.step()) is not None:
-                run.cluster.advance(wait)
+            run.repeat_for(driver.step, seconds)
             if broker_id not in run.cluster.live_broker_ids:
                 run.cluster.restart_broker(broker_id)
         now_arrived = run.run_progress().progress.copied_bytes
@@ -317,10 +313,7 @@ def test_a_rolling_restart_with_minutes_of_log_recovery_passes_with_default_sett
 
 
 def observe_for(run: SimulatedRun, seconds: float, *, every: float = 20.0) -> None:
-    """Take steps; at the end of that time none is taken, so that no step sees what follows."""
-    driver, until = run.driver(), run.cluster.now + seconds
-    while run.cluster.now < until and (wait := driver.step()) is not None:
-        run.cluster.advance(max(wait, every))
+    run.repeat_for(run.driver().step, seconds, every=every)
 
 
 def restart_with_log_recovery(run: SimulatedRun, broker_id: int) -> None:

@@ -28,9 +28,7 @@ def moving_slowly(folder: Path, picture: str, *moves: Move) -> tuple[SimulatedRu
 
 def go_for(run: SimulatedRun, driver: Driver, seconds: float) -> None:
     """Observe every ten seconds."""
-    until = run.cluster.now + seconds
-    while run.cluster.now < until and (wait := driver.step()) is not None:
-        run.cluster.advance(max(wait, 10.0))
+    run.repeat_for(driver.step, seconds, every=10.0)
 
 
 @pytest.mark.parametrize("noticed", [True, False])

@@ -47,9 +47,7 @@ def copying(
 
 def go_on(run: SimulatedRun, driver: Driver, seconds: float) -> None:
     """Observe every five seconds."""
-    until = run.cluster.now + seconds
-    while run.cluster.now < until and (wait := driver.step()) is not None:
-        run.cluster.advance(max(wait, 5.0))
+    run.repeat_for(driver.step, seconds, every=5.0)
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,9 @@ def run_of(run: pipeline.PlannedRun) -> tuple[str, str]:
     return run["run_id"], run["fingerprint"]
 
 
-def halted_beside_a_dead_broker(installation: Installation, kafka: SimulatedCluster) -> None:
+def halted_beside_a_dead_broker(
+    installation: Installation, kafka: SimulatedCluster
+) -> pipeline.PlannedRun:
     """Leave the rate of a run on broker 3, which is dead."""
     run = approved(installation)
     pipeline.open_run(installation, *run_of(run))
@@ -176,6 +178,7 @@ def halted_beside_a_dead_broker(installation: Installation, kafka: SimulatedClus
     halted(installation, kafka, run)
     assert installation.ledger.run(run["run_id"]).state is RunState.HALTED
     assert kafka.configs.dynamic[at_broker(3)]
+    return run
 
 
 def test_a_resumed_run_keeps_its_throttle_although_an_earlier_run_has_keys_to_restore(
@@ -348,12 +351,7 @@ def test_a_change_of_the_same_run_that_comes_late_after_a_resume_is_no_value_of_
 def test_what_a_halted_run_left_is_restored_although_it_was_rejected_meanwhile(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
-    run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
-    until_moving(installation, kafka, run)
-    kafka.kill_broker(3)
-    kafka.advance(10)  # its session has ended
-    halted(installation, kafka, run)
+    run = halted_beside_a_dead_broker(installation, kafka)
     reject(installation, run)
     report = pipeline.watch_throttles(installation, "demo", print)
     assert report.pending_keys

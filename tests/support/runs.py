@@ -179,6 +179,16 @@ class SimulatedRun:
             self.cluster.advance(wait)
         raise AssertionError(f"not over after {max_steps} steps; it said: {self.log[-3:]}")
 
+    def repeat_for(
+        self, step: Callable[[], float | None], seconds: float, *, every: float = 0.0
+    ) -> None:
+        """Take steps until that time is over, with so many seconds at least from one to the next;
+        at the end none is taken, so that no step sees what follows.
+        """
+        until = self.cluster.now + seconds
+        while self.cluster.now < until and (wait := step()) is not None:
+            self.cluster.advance(max(wait, every))
+
     def placement(self) -> dict[str, tuple[tuple[int, ...], int | None]]:
         return {
             f"{topic.topic}-{p.partition}": (p.replicas, p.leader)
