@@ -24,7 +24,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.model.columns import Flags, Ints, missing_from, rank_within
+from counterpoise.model.columns import Flags, Ints, rank_within
 from counterpoise.model.plan import Deferred
 from counterpoise.model.request import Budget
 from counterpoise.planning.placement import Placement
@@ -39,8 +39,8 @@ def keep_copies_within(placement: Placement, before: Placement, budget: Budget) 
     cluster = placement.cluster
     original = placement.original[changed]
     replicas = placement.replicas[changed]
-    is_added = missing_from(original, replicas)
-    is_removed = missing_from(replicas, original)
+    is_added = placement.is_added[changed]
+    is_removed = placement.is_removed[changed]
     copies = is_added.sum(axis=1)
     copied_bytes = copies * cluster.size_bytes[changed]
     racks_gained = before.racks_missing(cluster.is_live) - placement.racks_missing(cluster.is_live)

@@ -44,7 +44,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import ByteBand
 from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
 from counterpoise.planning.placement import Placement, Roles
@@ -283,7 +283,7 @@ def count_targets(placement: Placement, roles: Roles, max_counts: Ints | None = 
     counts = placement.counts
     highest = np.maximum(counts, UNBOUNDED if max_counts is None else max_counts)
     upper = np.where(roles.destinations, highest, counts)
-    fixed = placement.fixed_load()
+    fixed = _fixed_load(placement)
     lower = np.where(roles.sources, fixed, counts)
     return fill_racks(
         loads=counts,
@@ -301,7 +301,7 @@ def byte_band(placement: Placement, roles: Roles, tolerance_percent: int) -> Byt
     that shares reports its own.
     """
     cluster, bytes_held = placement.cluster, placement.bytes_held
-    staying = placement.fixed_load(cluster.size_bytes)
+    staying = _fixed_load(placement, cluster.size_bytes)
     fixed = np.where(roles.leaving, staying, bytes_held)  # of brokers that do not share
     fair = fill_racks(
         loads=bytes_held,
@@ -319,7 +319,7 @@ def traffic_band(placement: Placement, roles: Roles, tolerance_percent: int) -> 
     cluster, traffic = placement.cluster, placement.traffic
     fair = fill_racks(
         loads=traffic,
-        lower=np.where(roles.sharing, placement.fixed_load(cluster.bytes_in), traffic),
+        lower=np.where(roles.sharing, _fixed_load(placement, cluster.bytes_in), traffic),
         upper=np.where(roles.sharing, UNBOUNDED, traffic),
         racks=cluster.racks,
         rack_bounds=rack_bounds(placement, roles, cluster.bytes_in),
@@ -331,6 +331,15 @@ def bytes_outside_band(placement: Placement, roles: Roles, tolerance_percent: in
     """Return the bytes that would have to move for every broker that shares to be in its band."""
     band = byte_band(placement, roles, tolerance_percent)
     return int(band.bytes_outside(placement.bytes_held)[roles.sharing].sum())
+
+
+def _fixed_load(placement: Placement, weights: Ints | None = None) -> Ints:
+    """Return what each broker holds of partitions that the plan leaves alone: replicas, or their
+    `weights`.
+    """
+    may_change = placement.cluster.may_change
+    fixed_replicas = np.where(may_change[:, None], NOBODY, placement.replicas)
+    return placement.cluster.load(fixed_replicas, weights)
 
 
 def disk_weights(cluster: ClusterArrays, roles: Roles) -> Weights | None:

@@ -151,6 +151,16 @@ class Placement:
         return np.pad(self.cluster.replicas, ((0, 0), (0, missing)), constant_values=NOBODY)
 
     @property
+    def is_added(self) -> Flags:
+        """Return which of `replicas` are new."""
+        return missing_from(self.original, self.replicas)
+
+    @property
+    def is_removed(self) -> Flags:
+        """Return which of the `original` replicas are gone."""
+        return missing_from(self.replicas, self.original)
+
+    @property
     def replica_counts(self) -> Ints:
         """Return replicas per partition."""
         return np.asarray((self.replicas >= 0).sum(axis=1))
@@ -187,7 +197,7 @@ class Placement:
         racks = np.sort(self.racks_by_position[self.replicas], axis=1)
         is_new_rack = (racks[:, 1:] != racks[:, :-1]) & (racks[:, 1:] >= 0)
         racks_held = (racks[:, 0] >= 0).astype(np.int64) + is_new_rack.sum(axis=1)
-        racks_available = np.count_nonzero(self.cluster.rack_sizes(staying))
+        racks_available = len(np.unique(self.cluster.racks[staying]))
         racks_possible = np.minimum(self.replica_counts, racks_available)
         return np.asarray(np.maximum(0, racks_possible - racks_held))
 
@@ -201,13 +211,6 @@ class Placement:
                 is_same = racks[:, column] == racks[:, earlier]
                 pairs += is_same & (racks[:, column] >= 0)
         return pairs
-
-    def fixed_load(self, weights: Ints | None = None) -> Ints:
-        """Return what each broker holds of partitions that the plan leaves alone: replicas, or
-        their `weights`.
-        """
-        fixed_replicas = np.where(self.cluster.may_change[:, None], NOBODY, self.replicas)
-        return self.cluster.load(fixed_replicas, weights)
 
     def give(self, partition: int, position: int, destination: int) -> None:
         """Replace one replica; the partition must have no other one on the destination."""
@@ -259,7 +262,7 @@ class Placement:
         """Set all replicas at once, and count anew; no partition is touched then."""
         cluster = self.cluster
         self.replicas = replicas
-        is_added = missing_from(self.original, replicas)
+        is_added = self.is_added
         self.new_replicas = is_added.sum(axis=1)
         self.counts = cluster.load(replicas)
         self.bytes_held = cluster.load(replicas, cluster.size_bytes)
