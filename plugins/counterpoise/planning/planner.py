@@ -15,7 +15,7 @@ replicas are taken exactly as requested, order included; nothing is improved. Wh
 therefore also the least that reaches it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import ClassVar, Final, TypeAlias
 
@@ -44,11 +44,10 @@ from counterpoise.planning.planning_result import (
     FinalAssignment,
     PlanningResult,
     parts_of,
-    with_room,
 )
 from counterpoise.planning.request_checks import check_request, refuse_impossible_constraints
 
-_MAX_TURNS: Final = 20  # of the goal and of traffic
+_MAX_TURNS: Final = 20  # of the goal and of traffic, or of all broker sets
 
 Wanted: TypeAlias = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -127,17 +126,14 @@ def _place_parts(result: PlanningResult, placement: Placement) -> dict[int, int]
     max_counts = np.maximum(placement.cluster.max_counts, result.before.counts)
     if not (placement.counts > max_counts).any():
         return traffic_gains
-    traffic_gains = {}
+
+    def place_again(again: Placement) -> dict[int, int]:
+        within = result.goal.within
+        parts = parts_of(again.cluster, result.roles, within, may_give_all=False)
+        return _place_each(result, again, parts)
+
     placement.reset_to(result.before.replicas.copy())
-    for _ in range(_MAX_TURNS):
-        again = placement.as_cluster()
-        parts = parts_of(again.cluster, result.roles, result.goal.within)
-        parts = with_room(parts, again.cluster.max_counts, may_give_all=False)
-        traffic_gains |= _place_each(result, again, parts)
-        if (again.replicas == placement.replicas).all():
-            break
-        placement.reset_to(again.replicas)
-    return traffic_gains
+    return _repeat(place_again, placement)
 
 
 def _place_each(
@@ -192,10 +188,23 @@ def _place(
     traffic_gains = even_traffic(placement, roles, request.policy, may_copy=may_copy)
     if not may_copy or (placement.replicas == placed).all():
         return traffic_gains
+
+    def place_again(again: Placement) -> dict[int, int]:
+        goal.place(again, roles, request)
+        return even_traffic(again, roles, request.policy, may_copy=may_copy)
+
+    return traffic_gains | _repeat(place_again, placement)
+
+
+def _repeat(place: Callable[[Placement], dict[int, int]], placement: Placement) -> dict[int, int]:
+    """Place again from where replicas stand, as if that were the cluster, while it changes them.
+
+    Return what traffic gains in all turns, by partition.
+    """
+    traffic_gains: dict[int, int] = {}
     for _ in range(_MAX_TURNS):
         again = placement.as_cluster()
-        goal.place(again, roles, request)
-        gains = even_traffic(again, roles, request.policy, may_copy=may_copy)
+        gains = place(again)
         if (again.replicas == placement.replicas).all():
             break
         traffic_gains |= gains

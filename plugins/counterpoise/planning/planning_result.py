@@ -75,8 +75,14 @@ class BrokerSetPart:
         return Placement.of(self.cluster, placement.replicas[self.rows])
 
 
-def parts_of(cluster: ClusterArrays, roles: Roles, within: Within) -> tuple[BrokerSetPart, ...]:
-    """Return the parts, in the order of the sets; the whole cluster where there are no sets."""
+def parts_of(
+    cluster: ClusterArrays, roles: Roles, within: Within, *, may_give_all: bool = True
+) -> tuple[BrokerSetPart, ...]:
+    """Return the parts, in the order of the sets; the whole cluster where there are no sets.
+
+    A broker may hold as many replicas of a part as it may hold in all, without those of other parts
+    that it keeps. With `may_give_all`, replicas that are to leave it for another set leave it.
+    """
     sets = np.concatenate([cluster.broker_sets, cluster.topic_sets])
     if (sets == sets[:1]).all():
         return (_whole(cluster, roles),)
@@ -85,20 +91,10 @@ def parts_of(cluster: ClusterArrays, roles: Roles, within: Within) -> tuple[Brok
         rows, brokers = cluster.sets_of_partitions == number, cluster.broker_sets == number
         part = _with_own_topics(cluster.only(rows))
         parts.append(BrokerSetPart(number, rows, brokers, part, within(roles, part, brokers)))
-    return with_room(tuple(parts), cluster.max_counts, may_give_all=True)
-
-
-def with_room(
-    parts: tuple[BrokerSetPart, ...], max_counts: Ints, *, may_give_all: bool
-) -> tuple[BrokerSetPart, ...]:
-    """Return the parts with the replicas that a broker may hold beside those of other parts.
-
-    With `may_give_all`, replicas that are to leave a broker for another set leave it.
-    """
     remaining = [_remaining(part, may_give_all=may_give_all) for part in parts]
     total = np.sum(remaining, axis=0)
     return tuple(
-        replace(part, cluster=replace(part.cluster, max_counts=max_counts - (total - own)))
+        replace(part, cluster=replace(part.cluster, max_counts=cluster.max_counts - (total - own)))
         for part, own in zip(parts, remaining, strict=True)
     )
 
