@@ -9,6 +9,7 @@ give the replica at position 1 to broker 7 makes it [3, 7, 2].
 `Roles` say what each broker does in a plan, `MovableReplicas` which replicas it may still give.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -26,6 +27,7 @@ class SearchLimits:
     work: float  # of each step, in the solver's own unit, which takes about a second
 
 
+_MAX_TURNS: Final = 20  # of the goal and of traffic, or of all broker sets
 USUAL: Final = SearchLimits(220, 0.8)
 _THOROUGH: Final = SearchLimits(600, 8.0)
 
@@ -135,6 +137,22 @@ class Placement:
         replicas = self.replicas.copy()
         cluster = replace(self.cluster, replicas=replicas.copy(), headroom_bytes=self.room)
         return Placement.of(cluster, replicas)
+
+    def repeat(self, place: Callable[["Placement"], dict[int, int]]) -> dict[int, int]:
+        """Place again from where the replicas are, as if that were the cluster, while it moves any.
+
+        `place` moves replicas of the placement that it is given, and returns what traffic gains, by
+        partition. Return what it gains in all turns.
+        """
+        traffic_gains: dict[int, int] = {}
+        for _ in range(_MAX_TURNS):
+            again = self.as_cluster()
+            gains = place(again)
+            if (again.replicas == self.replicas).all():
+                break
+            traffic_gains |= gains
+            self.reset_to(again.replicas)
+        return traffic_gains
 
     def take_over(self, other: "Placement") -> None:
         """Set the replicas of another placement of the same cluster, with their bound."""

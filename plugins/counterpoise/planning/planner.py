@@ -15,9 +15,9 @@ replicas are taken exactly as requested, order included; nothing is improved. Wh
 therefore also the least that reaches it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -46,8 +46,6 @@ from counterpoise.planning.planning_result import (
     parts_of,
 )
 from counterpoise.planning.request_checks import check_request, refuse_impossible_constraints
-
-_MAX_TURNS: Final = 20  # of the goal and of traffic, or of all broker sets
 
 Wanted: TypeAlias = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -133,7 +131,7 @@ def _place_parts(result: PlanningResult, placement: Placement) -> dict[int, int]
         return _place_each(result, again, parts)
 
     placement.reset_to(result.before.replicas.copy())
-    return _repeat(place_again, placement)
+    return placement.repeat(place_again)
 
 
 def _place_each(
@@ -193,23 +191,7 @@ def _place(
         goal.place(again, roles, request)
         return even_traffic(again, roles, request.policy, may_copy=may_copy)
 
-    return traffic_gains | _repeat(place_again, placement)
-
-
-def _repeat(place: Callable[[Placement], dict[int, int]], placement: Placement) -> dict[int, int]:
-    """Place again from where replicas stand, as if that were the cluster, while it changes them.
-
-    Return what traffic gains in all turns, by partition.
-    """
-    traffic_gains: dict[int, int] = {}
-    for _ in range(_MAX_TURNS):
-        again = placement.as_cluster()
-        gains = place(again)
-        if (again.replicas == placement.replicas).all():
-            break
-        traffic_gains |= gains
-        placement.reset_to(again.replicas)
-    return traffic_gains
+    return traffic_gains | placement.repeat(place_again)
 
 
 def _with_leaders(result: PlanningResult) -> FinalAssignment:
