@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.model.columns import Flags, Ints
+from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import highest_share, is_worse, units_misplaced
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, Scope
@@ -111,8 +111,16 @@ def _constraints_broken(placement: Placement, result: PlanningResult) -> int:
     those that a broker lacks to lead a topic as much as it should.
     """
     too_many = np.maximum(0, placement.counts - placement.cluster.max_counts)
-    misplaced = int(placement.outside_sets.sum() + too_many[result.roles.sharing].sum())
+    misplaced = int(replicas_outside_sets(placement).sum() + too_many[result.roles.sharing].sum())
     return misplaced + len(placement.lacking_topics(result.roles.sharing))
+
+
+def replicas_outside_sets(placement: Placement) -> Ints:
+    """Return, per partition, how many replicas are not on the brokers of its broker set."""
+    cluster = placement.cluster
+    sets = np.append(cluster.broker_sets, NOBODY)[placement.replicas]
+    is_outside = sets != cluster.sets_of_partitions[:, None]
+    return np.asarray((is_outside & (placement.replicas >= 0)).sum(axis=1))
 
 
 def _traffic_outside(placement: Placement, result: PlanningResult) -> int:

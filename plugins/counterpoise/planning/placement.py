@@ -322,13 +322,6 @@ class Placement:
         on_counted = np.append(is_counted, False)[self.replicas]
         return np.asarray(on_counted.sum(axis=1), dtype=np.int64)
 
-    @property
-    def outside_sets(self) -> Ints:
-        """Return, per partition, how many replicas are not on the brokers of its set."""
-        sets = np.append(self.cluster.broker_sets, NOBODY)[self.replicas]
-        is_outside = sets != self.cluster.sets_of_partitions[:, None]
-        return np.asarray((is_outside & (self.replicas >= 0)).sum(axis=1))
-
     def lacking_topics(self, is_counted: Flags) -> list[tuple[int, int]]:
         """Return (topic, broker) for each replica that a broker lacks, so that it could lead it."""
         min_topic_leaders = self.cluster.min_topic_leaders
@@ -340,11 +333,6 @@ class Placement:
             for broker in np.flatnonzero(missing > 0).tolist():
                 found += [(topic, broker)] * int(missing[broker])
         return found
-
-    def replicas_on(self, broker: int) -> Replicas:
-        """Return the replicas on a broker that a plan may move."""
-        is_movable = (self.replicas == broker) & self.cluster.may_change[:, None]
-        return Replicas(*np.nonzero(is_movable))
 
     def _is_old(self, replicas: Replicas) -> Flags:
         """Return whether each replica was on its broker before the plan."""

@@ -14,7 +14,7 @@ import numpy as np
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal
 from counterpoise.model.words import list_brokers, name_brokers, pluralize, verb
-from counterpoise.planning.evenness import EVENNESS_WARNINGS
+from counterpoise.planning.evenness import EVENNESS_WARNINGS, replicas_outside_sets
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes, format_rate
 
@@ -218,7 +218,7 @@ def _topics_outside_sets(result: PlanningResult) -> str:
     """Return a warning of partitions with replicas outside of their broker set."""
     help_ = "" if result.request.goal is Goal.REBALANCE else "; goal rebalance moves them"
     sentence = "{has} replicas outside of the broker set of their topic" + help_
-    return result.name_partitions(result.after.outside_sets > 0, sentence)
+    return result.name_partitions(replicas_outside_sets(result.after) > 0, sentence)
 
 
 def _no_new_replicas(result: PlanningResult) -> str:

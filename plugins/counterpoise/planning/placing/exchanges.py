@@ -362,7 +362,8 @@ def _move_one(
     the nearest in size to `wanted_bytes`. A replica that came here in this plan moves on at no
     further cost.
     """
-    replicas = placement.replicas_on(source)
+    is_movable = (placement.replicas == source) & placement.cluster.may_change[:, None]
+    replicas = Replicas(*np.nonzero(is_movable))
     is_usable = placement.may_receive(replicas, destination)
     is_usable &= placement.has_room(replicas, destination) & placement.keeps_one(replicas)
     if not is_usable.any():
