@@ -106,7 +106,7 @@ $(S3_STAMP): requirements-s3.txt | $(STAMP)
 
 soak: setup  ## plans and runs of many more examples; every command before odd inputs; kill -9 of runs at named points and random instants, on real brokers; deeper interleavings
 	@COUNTERPOISE_SOAK=10 $(VENV)/bin/python -m pytest $(PYTEST_ARGS) --timeout 7200 tests/property \
-		tests/simulation/test_promises.py tests/simulation/test_days.py
+		tests/simulation/test_promises.py tests/simulation/test_days.py tests/simulation/test_nights.py
 	@COUNTERPOISE_FUZZ_EXAMPLES=2000 $(VENV)/bin/python -m pytest $(PYTEST_ARGS) --timeout 3600 tests/fuzzing
 	@$(VENV)/bin/python -m tests.support.soak $(SOAK_ARGS)
 	@$(VENV)/bin/python -m tests.exploration.soak $(EXPLORE_ARGS)
