@@ -163,7 +163,7 @@ def test_throttle_keys_that_go_again_and_again_stop_the_run(
     somebody_sets(ground, [(topic_resource("fought"), FOLLOWER_REPLICAS, None)])
     ended = ground.finish(run)
     assert ended.state is RunState.HALTED, ground.diagnosis(run)
-    assert "somebody else removed our throttle keys again" in ended.reason
+    assert "somebody else changed our throttle keys again" in ended.reason
     assert ground.is_as_before(run), "cancelled: nothing may copy without a throttle"
     assert configs(kafka) == before
     assert not ground.reassignments()

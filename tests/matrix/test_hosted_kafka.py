@@ -286,7 +286,7 @@ def test_strimzi_takes_throttles_back_and_the_run_halts(
         with operator.at_work():
             found = shell.type("execute", plan)
     halted = one_line(found)
-    assert "somebody else removed our throttle keys again" in halted
+    assert "somebody else changed our throttle keys again" in halted
     assert "find out who, and stop that" in halted
     until_halted = found.out.partition(" halted: ")[0]
     assert until_halted.count("throttling: ") == 2, "set, and set again once; then while it settles"

@@ -13,6 +13,7 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
+    LEADER_RATE,
     BrokerVersion,
     ConfigChange,
     ConfigOperation,
@@ -223,11 +224,29 @@ def test_throttle_keys_removed_twice_are_a_reason_to_cancel_and_halt(tmp_path: P
     assert FOLLOWER_REPLICAS in own_configs(run.cluster)[of_topic("orders")], "set again, once"
     driver.step()
     run.cluster.alter_configs([gone])
-    with pytest.raises(HaltedError, match="removed our throttle keys again"):
+    with pytest.raises(HaltedError, match="somebody else changed our throttle keys again"):
         driver.step()
     assert run.end(driver) is RunState.HALTED
     assert run.placement() == before
     assert own_configs(run.cluster) == {}
+
+
+def test_rates_raised_twice_halt_a_run_that_does_not_call_them_removed(tmp_path: Path) -> None:
+    """First at one broker, then at another one: neither key was removed, nor set again before."""
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    run.until_moving(driver)
+    sources = [b for b in (1, 2, 3) if LEADER_RATE in own_configs(run.cluster)[at_broker(b)]]
+    for broker_id in sources[:2]:
+        driver.step()
+        raised = ConfigChange(at_broker(broker_id), LEADER_RATE, ConfigOperation.SET, "77000000")
+        run.cluster.alter_configs([raised])
+        if broker_id == sources[0]:
+            driver.step()
+    with pytest.raises(HaltedError) as halted:
+        driver.step()
+    assert "somebody else changed our throttle keys again" in str(halted.value)
+    assert "removed" not in str(halted.value)
 
 
 def test_a_rolling_upgrade_refuses_to_open_and_holds_a_run_until_all_brokers_are_alike(

@@ -178,13 +178,13 @@ def _foreign_changes(inputs: DecisionInputs) -> Halt | None:
         )
     if inputs.run_progress.throttle_gaps > _MAX_THROTTLE_GAPS:
         return Halt(
-            "somebody else removed our throttle keys again, after they had been set a second time; "
+            "somebody else changed our throttle keys again, after some had been set a second time; "
             f"find out who, and stop that, then {EXECUTE_AGAIN}",
             cancels=True,
         )
     if _lacks_its_throttle(inputs):
         return Halt(
-            "somebody else removes our throttle keys as fast as they are set; "
+            "somebody else changes our throttle keys as fast as they are set; "
             f"find out who, and stop that, then {EXECUTE_AGAIN}",
             cancels=True,
         )
