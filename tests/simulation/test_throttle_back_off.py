@@ -45,6 +45,15 @@ def flap(run: SimulatedRun, driver: Driver, *, out: float, back: float, until: f
         go_on(run, driver, back)
 
 
+def stay_behind(run: SimulatedRun, *broker_ids: int) -> None:
+    """These followers of the partition outside the plan fall behind, and stay behind."""
+    partition = run.cluster.partitions[OTHER]
+    partition.size_bytes = 1e12
+    for broker_id in broker_ids:
+        partition.isr.discard(broker_id)
+        partition.copied[broker_id] = 0.0
+
+
 # -- a rate that was asked for
 
 
@@ -135,6 +144,47 @@ def test_a_partition_that_was_out_of_sync_at_the_start_slows_a_run_when_it_is_lo
     restore_isr(run)
     go_on(run, driver, 10)
     lose_isr(run)
+    go_on(run, driver, 40)
+    assert rate_set(run) == 10 * MB
+
+
+def test_a_replica_that_was_in_sync_again_slows_a_run_when_it_is_lost_also_beside_one_that_never_was(
+    tmp_path: Path,
+) -> None:
+    """Two replicas of a partition lag when the run begins. One of them stays behind for days."""
+    run = SimulatedRun.make(tmp_path, PICTURE + "\nother-0: 1 2 3 size=1000", request=REQUEST)
+    run.rate = 20 * MB
+    run.ledger.record_decision(run.approval())
+    stay_behind(run, 2, 3)
+    driver = run.driver()
+    run.until_moving(driver)
+    go_on(run, driver, 120)
+    assert rate_set(run) == 20 * MB
+    restore_isr(run)
+    go_on(run, driver, 10)
+    stay_behind(run, 3)
+    go_on(run, driver, 40)
+    assert rate_set(run) == 10 * MB
+
+
+def test_a_replica_of_a_broker_that_was_dead_at_the_start_slows_a_run_once_it_was_in_sync(
+    tmp_path: Path,
+) -> None:
+    """It is lost after its broker came back, beside a replica that has lagged since the start."""
+    racks, picture = "1=a 2=b 3=c 4=d 5=a", PICTURE + "\nother-0: 1 2 5 size=1000"
+    run = SimulatedRun.make(tmp_path, picture, racks=racks, request=REQUEST)
+    run.rate = 20 * MB
+    run.ledger.record_decision(run.approval())
+    run.cluster.kill_broker(5)
+    stay_behind(run, 2)
+    driver = run.driver()
+    run.until_moving(driver)
+    go_on(run, driver, 60)
+    run.cluster.restart_broker(5)
+    run.cluster.partitions[OTHER].isr.add(5)
+    go_on(run, driver, 60)
+    assert rate_set(run) == 20 * MB
+    stay_behind(run, 5)
     go_on(run, driver, 40)
     assert rate_set(run) == 10 * MB
 

@@ -43,7 +43,7 @@ RUN_PROGRESS: Final = RunProgress(
     unthrottled_observations=1,
     is_cancelling=True,
     conditions_since={"broker 4 is dead": SOON},
-    under_replicated_at_start=("orders-7",),
+    under_replicated_at_start=("orders-7 on broker 3",),
     unavailable_at_start=("x-1", "x-2"),
 )
 # As the release of 2026-11-23 wrote it.
@@ -56,7 +56,7 @@ RUN_PROGRESS_TEXT: Final = (
     ' "fell_at": "2026-01-31T12:00:00+00:00", "least_left": 0, "moves": 6, "sends": true}],'
     ' "progress": {"copied_bytes": 150, "elections_left": 2, "moves_done": 1,'
     ' "moves_in_flight": 6, "moves_total": 8, "total_bytes": 600}, "rate_bytes_per_second": 100,'
-    ' "saying": "paused by bob", "seconds_left": 125, "short_at_start": ["orders-7"],'
+    ' "saying": "paused by bob", "seconds_left": 125, "short_at_start": ["orders-7 on broker 3"],'
     ' "stopped_at_start": ["x-1", "x-2"],'
     ' "troubles": {"broker 4 is dead": "2026-01-31T12:00:05.123456+00:00"},'
     ' "unthrottled_looks": 1}'

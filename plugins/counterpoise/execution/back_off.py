@@ -101,11 +101,10 @@ def lost_partitions(
     def is_lost(partition: str, description: PartitionDescription) -> bool:
         if description.leader is None or description.leader not in sources:
             return False
-        if partition in run_progress.under_replicated_at_start:
-            return False
         return any(
             now - conditions_since.get(name_of_catching_up(broker_id), now - patience) >= patience
             for broker_id in lagging_brokers(description, observation)
+            if _name_of_replica(partition, broker_id) not in run_progress.under_replicated_at_start
         )
 
     under_replicated = observation.conditions.under_replicated
@@ -117,13 +116,32 @@ def lagging_brokers(description: PartitionDescription, observation: Observation)
     return observation.live_broker_ids.intersection(description.replicas) - {*description.isr}
 
 
-def still_under_replicated(base: RunProgress, observation: Observation) -> tuple[str, ...]:
-    """Return, of the partitions that were so when the run began, those that have been ever since.
+def lagging_replicas(observation: Observation) -> tuple[str, ...]:
+    """Return the replicas outside the plan that are on live brokers and not in sync, by name."""
+    return tuple(
+        _name_of_replica(partition, broker_id)
+        for partition, description in observation.conditions.under_replicated.items()
+        for broker_id in sorted(lagging_brokers(description, observation))
+    )
 
-    One that lacks only replicas on dead brokers now has not recovered.
+
+def still_out_of_sync(base: RunProgress, observation: Observation) -> tuple[str, ...]:
+    """Return, of the replicas that lagged when the run began, those that have not been in sync
+    since; also where their broker is dead now.
+
+    Rows of earlier releases have partitions in their place: each stands for all of its replicas.
     """
-    under_replicated = observation.conditions.under_replicated
-    return tuple(name for name in base.under_replicated_at_start if name in under_replicated)
+    at_start = {*base.under_replicated_at_start}
+    return tuple(
+        name
+        for partition, description in observation.conditions.under_replicated.items()
+        for broker_id in sorted({*description.replicas} - {*description.isr})
+        if not at_start.isdisjoint((name := _name_of_replica(partition, broker_id), partition))
+    )
+
+
+def _name_of_replica(partition: str, broker_id: int) -> str:
+    return f"{partition} on broker {broker_id}"
 
 
 def _catching_up_since(base: RunProgress, observation: Observation) -> dict[str, datetime]:

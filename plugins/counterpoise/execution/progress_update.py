@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 
 from counterpoise.execution.back_off import (
     find_back_off,
-    lagging_brokers,
+    lagging_replicas,
     rate_in_force,
-    still_under_replicated,
+    still_out_of_sync,
 )
 from counterpoise.execution.best_progress import (
     best_progress,
@@ -98,7 +98,7 @@ def update_progress(
         conditions_since=find_conditions(base, by_state, observation)
         | back_off.conditions_since
         | since(base, [UNTHROTTLED] if is_unthrottled else [], observation.observed_at),
-        under_replicated_at_start=still_under_replicated(base, observation),
+        under_replicated_at_start=still_out_of_sync(base, observation),
         unavailable_at_start=still_unavailable(base, observation),
         readings=replace(kept_readings(observation), best=best, counted_copies=counted_copies),
     )
@@ -243,11 +243,7 @@ def _first_progress(plan: RebalancePlan, observation: Observation) -> RunProgres
             total_bytes=plan.copied_bytes,
             elections_left=0,
         ),
-        under_replicated_at_start=tuple(
-            partition
-            for partition, description in observation.conditions.under_replicated.items()
-            if lagging_brokers(description, observation)
-        ),
+        under_replicated_at_start=lagging_replicas(observation),
         unavailable_at_start=observation.conditions.unavailable_partitions,
     )
 

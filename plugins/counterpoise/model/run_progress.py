@@ -150,9 +150,10 @@ class RunProgress:
     is_cancelling: bool = False  # it stopped for a reason that forbids copies to finish
     # what is waited for, since when: {"broker 4 is dead": 2026-12-01 06:00 UTC}
     conditions_since: Mapping[str, datetime] = field(default_factory=dict)
-    # partitions outside the plan, when the run began
+    # outside the plan, when the run began and ever since: replicas (`orders-7 on broker 3`), and
+    # partitions that take no writes
     under_replicated_at_start: tuple[str, ...] = ()
-    unavailable_at_start: tuple[str, ...] = ()  # for writes
+    unavailable_at_start: tuple[str, ...] = ()
     readings: Readings = field(default_factory=Readings)  # no part of `to_json`
 
     @property
