@@ -3,12 +3,14 @@
 Each halt says why.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from counterpoise.errors import HaltedError, RefusedError
+from counterpoise.execution import Driver
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -17,6 +19,7 @@ from counterpoise.model.kafka import (
     BrokerVersion,
     ConfigChange,
     ConfigOperation,
+    LogDirDescription,
 )
 from counterpoise.model.policy import BalancePolicy, MovementPolicy, ThrottleBackOffPolicy
 from counterpoise.model.request import Goal, PlanRequest
@@ -211,6 +214,78 @@ def test_a_log_dir_past_its_limit_while_a_run_settles_cancels_only_what_would_fi
     run.repeat(driver.settle_step)
     assert [p.replicas for _, p in sorted(run.cluster.partitions.items())] == [(1, 2), (3, 2)]
     assert own_configs(run.cluster) == {}
+
+
+def test_a_copy_that_is_in_sync_on_a_full_log_dir_is_left_to_complete(tmp_path: Path) -> None:
+    """Nothing of it is left to copy: the move waits for broker 2, which catches up."""
+    picture = "orders-0: 1 2 size=30000000"
+    run = SimulatedRun.of_moves(tmp_path, picture, move("orders-0", "1 2", "4 2", size=30_000_000))
+    driver = run.driver()
+    run.until_moving(driver)
+    run.change_state(RunState.SETTLING, "interrupted")
+    driver.settle_step()
+    partition = run.cluster.partitions[TopicPartition("orders", 0)]
+    partition.isr.discard(2)
+    partition.copied[2] = 0.0
+    partition.copied[4] = partition.size_bytes
+    partition.isr.add(4)
+    run.cluster.brokers[4].disk_total_bytes = 1_000_000
+    run.end(driver)
+    assert partition.replicas == (4, 2)
+
+
+def in_two_log_dirs(run: SimulatedRun, *, second: set[int], known: set[int]) -> None:
+    """Broker 4 has two log dirs from now on. The first one is full; in the second one are some of
+    the partitions of orders, and what is not `known` is in none that is described.
+    """
+    described = run.cluster.describe_log_dirs
+
+    def split(broker_ids: Sequence[int]) -> tuple[LogDirDescription, ...]:
+        return tuple(part for log_dir in described(broker_ids) for part in parts(log_dir))
+
+    def parts(log_dir: LogDirDescription) -> tuple[LogDirDescription, ...]:
+        if log_dir.broker_id != 4:
+            return (log_dir,)
+        sizes = {tp: size for tp, size in log_dir.sizes.items() if tp.partition in known}
+        first = {tp: size for tp, size in sizes.items() if tp.partition not in second}
+        rest = {tp: size for tp, size in sizes.items() if tp.partition in second}
+        return (
+            LogDirDescription(4, "/data/first", None, 1_000_000, 0, first),
+            LogDirDescription(4, "/data/second", None, 10**9, 10**9, rest),
+        )
+
+    run.cluster.describe_log_dirs = split  # type: ignore[method-assign,assignment]
+
+
+def copying_three_to_broker_4(folder: Path) -> tuple[SimulatedRun, Driver]:
+    picture = "\n".join(f"orders-{p}: 1 2 size=30000000" for p in range(3))
+    moves = [move(f"orders-{p}", "1 2", "4 2", size=30_000_000) for p in range(3)]
+    run = SimulatedRun.of_moves(folder, picture, *moves)
+    driver = run.driver()
+    run.until_moving(driver)
+    run.repeat_for(driver.step, 3)
+    return run, driver
+
+
+def test_where_one_of_several_log_dirs_is_full_only_what_lies_there_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    """orders-0 lies in the full one, orders-1 in the other; of orders-2 it is not known."""
+    run, driver = copying_three_to_broker_4(tmp_path)
+    in_two_log_dirs(run, second={1}, known={0, 1})
+    with pytest.raises(HaltedError, match=r"past its limit: broker 4 /data/first"):
+        run.repeat(driver.step)
+    assert run.end(driver) is RunState.HALTED
+    replicas = [p.replicas for _, p in sorted(run.cluster.partitions.items())]
+    assert replicas == [(1, 2), (4, 2), (1, 2)]
+    assert own_configs(run.cluster) == {}
+
+
+def test_a_full_log_dir_into_which_nothing_is_copied_halts_no_run(tmp_path: Path) -> None:
+    run, driver = copying_three_to_broker_4(tmp_path)
+    in_two_log_dirs(run, second={0, 1, 2}, known={0, 1, 2})
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
 
 
 def test_throttle_keys_removed_twice_are_a_reason_to_cancel_and_halt(tmp_path: Path) -> None:

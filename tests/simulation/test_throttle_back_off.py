@@ -148,7 +148,7 @@ def test_a_partition_that_was_out_of_sync_at_the_start_slows_a_run_when_it_is_lo
     assert rate_set(run) == 10 * MB
 
 
-def test_a_replica_that_was_in_sync_again_slows_a_run_when_it_is_lost_also_beside_one_that_never_was(
+def test_a_replica_that_was_in_sync_slows_a_run_when_it_is_lost_beside_one_that_never_was(
     tmp_path: Path,
 ) -> None:
     """Two replicas of a partition lag when the run begins. One of them stays behind for days."""

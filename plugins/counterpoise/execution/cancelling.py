@@ -11,6 +11,7 @@ from typing import Final
 
 from counterpoise.execution.commands import Cancel, CancelLate
 from counterpoise.execution.decision_inputs import DecisionInputs
+from counterpoise.execution.full_log_dirs import brokers_filled_by
 from counterpoise.execution.halting import slowed_links
 from counterpoise.execution.links import stalled_links
 from counterpoise.execution.observation import MoveState
@@ -85,7 +86,7 @@ def _cannot_finish(move: Move, inputs: DecisionInputs) -> bool:
     alone. A broker that is down may come back: what it has is lost only after the patience.
     """
     observation = inputs.observation
-    if any(b in observation.conditions.full_log_dirs for b in observation.adding_replicas(move)):
+    if brokers_filled_by(move, observation):
         return True
     copying = observation.copying_brokers(move)
     dead = tuple(set(move.replicas_after) - observation.live_broker_ids)

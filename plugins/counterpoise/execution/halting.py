@@ -21,6 +21,7 @@ from counterpoise.execution.conditions import (
     unavailable_since_start,
 )
 from counterpoise.execution.decision_inputs import DecisionInputs
+from counterpoise.execution.full_log_dirs import brokers_filled_by
 from counterpoise.execution.observation import MoveState, Observation
 from counterpoise.execution.stalls import stall_to_halt_for
 from counterpoise.execution.throttling.pending_restores import pending_in_words
@@ -200,19 +201,16 @@ def _lacks_its_throttle(inputs: DecisionInputs) -> bool:
 
 
 def _full_log_dirs(inputs: DecisionInputs) -> Halt | None:
-    receiving = {
+    full = {
         broker_id
         for move in inputs.moves_in(MoveState.MOVING, MoveState.PENDING)
-        for broker_id in inputs.observation.adding_replicas(move)
+        for broker_id in brokers_filled_by(move, inputs.observation)
     }
-    full_log_dirs = inputs.observation.conditions.full_log_dirs
-    full = sorted(receiving & full_log_dirs.keys())
     if not full:
         return None
-    names = ", ".join(full_log_dirs[broker_id] for broker_id in full)
-    return Halt(
-        f"a log dir is past its limit: {names}; free space, or make a new plan", cancels=True
-    )
+    full_log_dirs = inputs.observation.conditions.full_log_dirs
+    names = ", ".join(full_log_dirs[broker_id] for broker_id in sorted(full))
+    return Halt(f"a log dir is past its limit: {names}; free space, or make a new plan")
 
 
 def back_off_text(previous: RunProgress, run_progress: RunProgress) -> str:

@@ -29,7 +29,7 @@ class ClusterConditions:
     unreadable_topics: tuple[str, ...] = ()
     # Partitions with replicas outside the ISR, on live brokers or not.
     under_replicated: Mapping[str, PartitionDescription] = field(default_factory=dict, repr=False)
-    # Brokers with a log dir that is past its limit: which one, in words.
+    # Brokers with a log dir that is past its limit: which ones, in words.
     full_log_dirs: Mapping[int, str] = field(default_factory=dict)
     versions: Mapping[int, VersionReading] = field(default_factory=dict, repr=False)
     moves_in_flight_elsewhere: int = 0  # in the other clusters of the fleet

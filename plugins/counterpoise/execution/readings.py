@@ -68,8 +68,10 @@ def read_log_dirs(
         adding = [str(tp) for tp in copies.adding.get(broker_id, ()) if str(tp) in sizes]
         earlier = before.get(broker_id) or _before_the_copies(adding, previous)
         speeds = _speeds({partition: sizes[partition] for partition in adding}, earlier, now)
-        full = _full_log_dir(log_dirs, limit_percent)
-        readings[broker_id] = LogDirReading(now, sizes, speeds, full)
+        full = [log_dir for log_dir in log_dirs if _is_full(log_dir, limit_percent)]
+        readings[broker_id] = LogDirReading(
+            now, sizes, speeds, ", ".join(map(_full_in_words, full)), _beside(full, sizes)
+        )
     return readings
 
 
@@ -128,16 +130,25 @@ def _speeds(
     }
 
 
-def _full_log_dir(log_dirs: Iterable[LogDirDescription], limit_percent: int) -> str:
-    """Return the last log dir whose file system is fuller than the limit; "" where none is."""
-    full = ""
-    for log_dir in log_dirs:
-        if not log_dir.total_bytes or log_dir.usable_bytes is None:
-            continue
-        used_percent = 100 - 100 * log_dir.usable_bytes / log_dir.total_bytes
-        if used_percent > limit_percent:
-            full = f"broker {log_dir.broker_id} {log_dir.path} ({used_percent:.0f} % used)"
-    return full
+def _used_percent(log_dir: LogDirDescription) -> float:
+    """Return how much of its file system is used; 0 where that is not known."""
+    if not log_dir.total_bytes or log_dir.usable_bytes is None:
+        return 0.0
+    return 100 - 100 * log_dir.usable_bytes / log_dir.total_bytes
+
+
+def _is_full(log_dir: LogDirDescription, limit_percent: int) -> bool:
+    return _used_percent(log_dir) > limit_percent
+
+
+def _full_in_words(log_dir: LogDirDescription) -> str:
+    return f"broker {log_dir.broker_id} {log_dir.path} ({_used_percent(log_dir):.0f} % used)"
+
+
+def _beside(full: Sequence[LogDirDescription], sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return, where some log dirs are full, those of these partitions that lie in others."""
+    in_full = {str(tp) for log_dir in full for tp in (*log_dir.sizes, *log_dir.arriving)}
+    return tuple(sorted(sizes.keys() - in_full)) if full else ()
 
 
 def read_versions(

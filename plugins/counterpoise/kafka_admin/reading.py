@@ -201,17 +201,17 @@ def describe_log_dirs(
 def _log_dir(broker_id: int, result: Any) -> LogDirDescription:
     # A "future" replica is being moved to another dir of the same broker, and replaces this one
     # when it has caught up.
-    sizes = {
-        TopicPartition(topic.name, p.partition_index): p.partition_size
+    replicas = [
+        (TopicPartition(topic.name, p.partition_index), p)
         for topic in result.topics
         for p in topic.partitions
-        if not p.is_future_key
-    }
+    ]
     return LogDirDescription(
         broker_id=broker_id,
         path=result.log_dir,
         error=describe_error_code(result.error_code, None) or None,
         total_bytes=none_if_negative(getattr(result, "total_bytes", None)),
         usable_bytes=none_if_negative(getattr(result, "usable_bytes", None)),
-        sizes=sizes,
+        sizes={tp: p.partition_size for tp, p in replicas if not p.is_future_key},
+        arriving=frozenset(tp for tp, p in replicas if p.is_future_key),
     )

@@ -103,6 +103,8 @@ class LogDirDescription:
     total_bytes: int | None  # of the file system (KIP-827), which other dirs may share
     usable_bytes: int | None
     sizes: Mapping[TopicPartition, int] = field(repr=False)
+    # Replicas that are being moved here from another dir of the same broker, where they are still.
+    arriving: frozenset[TopicPartition] = field(default=frozenset(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

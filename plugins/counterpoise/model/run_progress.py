@@ -77,7 +77,8 @@ class LogDirReading:
     sizes: Mapping[str, int]  # bytes of each replica, by partition: {"orders-0": 1048576}
     # what a replica being added received between the last two readings, by partition
     speeds: Mapping[str, int] = field(default_factory=dict)
-    full: str = ""  # a log dir that is past its limit, in words
+    full: str = ""  # the log dirs that are past their limit, in words
+    beside_full: tuple[str, ...] = ()  # the partitions that lie in none of these
 
 
 @dataclass(frozen=True, slots=True)
