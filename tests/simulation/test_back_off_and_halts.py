@@ -150,15 +150,11 @@ def test_partitions_outside_the_plan_that_stop_halt_the_run_when_they_do_not_com
     assert own_configs(run.cluster) == {}
 
 
-def test_a_partition_that_took_no_writes_at_the_start_halts_a_run_when_it_stops_again(
-    tmp_path: Path,
-) -> None:
-    """A repair began while it was offline; it came back, and then the run's copies go on for hours
-    while it is offline once more.
-    """
+def repairing_beside_an_offline_partition(folder: Path) -> tuple[SimulatedRun, Driver]:
+    """A repair that began while a partition outside its plan was offline."""
     limits = MovementPolicy(dead_broker_patience=timedelta(seconds=10))
     run = SimulatedRun.of_moves(
-        tmp_path,
+        folder,
         "orders-0: 1 2 size=300000000\nother-0: 2 3 size=1000",
         move("orders-0", "1 2", "4 2", size=300_000_000),
         goal=Goal.REPAIR,
@@ -169,11 +165,31 @@ def test_a_partition_that_took_no_writes_at_the_start_halts_a_run_when_it_stops_
     run.until_moving(driver)
     for _ in range(10):  # 20 s
         run.cluster.advance(driver.step() or 0)
+    return run, driver
+
+
+def test_a_partition_that_took_no_writes_at_the_start_halts_a_run_when_it_stops_again(
+    tmp_path: Path,
+) -> None:
+    """It came back, and then the run's copies go on for hours while it is offline once more."""
+    run, driver = repairing_beside_an_offline_partition(tmp_path)
     run.cluster.partitions[OTHER].leader = 2
-    driver.step()
+    for _ in range(2):
+        run.cluster.advance(driver.step() or 0)
     run.cluster.partitions[OTHER].leader = None
     with pytest.raises(HaltedError, match="1 partition outside the plan takes no writes: other-0"):
         run.repeat(driver.step)
+
+
+def test_one_answer_that_shows_an_offline_partition_as_before_halts_no_run(tmp_path: Path) -> None:
+    """The broker that was asked had been paused, and did not know yet that it is offline."""
+    run, driver = repairing_beside_an_offline_partition(tmp_path)
+    run.cluster.partitions[OTHER].leader = 2
+    driver.step()
+    run.cluster.partitions[OTHER].leader = None
+    run.repeat_for(driver.step, 60)
+    assert run.run.state is RunState.RUNNING
+    assert run.cluster.list_reassignments()
 
 
 def test_partitions_that_take_no_writes_before_the_start_refuse_to_open(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ before, that would have been the same loss: at 12:01:30 the rate would have been
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import default_rate
+from counterpoise.execution.trouble_at_start import names_at_start, still_in_trouble
 from counterpoise.execution.waits_for_cluster import IN_SYNC_AGAIN, name_of_catching_up
 from counterpoise.model.calendar import rate_at
 from counterpoise.model.kafka import PartitionDescription
@@ -97,6 +99,7 @@ def lost_partitions(
     are read from, and the broker of the replica has not been back for less than its patience.
     """
     now, sources = observation.observed_at, {observation.leader_of(move) for move in moving}
+    lagged_at_start = names_at_start(run_progress.under_replicated_at_start)
 
     def is_lost(partition: str, description: PartitionDescription) -> bool:
         if description.leader is None or description.leader not in sources:
@@ -104,7 +107,7 @@ def lost_partitions(
         return any(
             now - conditions_since.get(name_of_catching_up(broker_id), now - patience) >= patience
             for broker_id in lagging_brokers(description, observation)
-            if _name_of_replica(partition, broker_id) not in run_progress.under_replicated_at_start
+            if _name_of_replica(partition, broker_id) not in lagged_at_start
         )
 
     under_replicated = observation.conditions.under_replicated
@@ -131,13 +134,17 @@ def still_out_of_sync(base: RunProgress, observation: Observation) -> tuple[str,
 
     Rows of earlier releases have partitions in their place: each stands for all of its replicas.
     """
-    at_start = {*base.under_replicated_at_start}
-    return tuple(
-        name
-        for partition, description in observation.conditions.under_replicated.items()
-        for broker_id in sorted({*description.replicas} - {*description.isr})
-        if not at_start.isdisjoint((name := _name_of_replica(partition, broker_id), partition))
-    )
+    under_replicated = observation.conditions.under_replicated
+    lagging = {
+        partition: {
+            _name_of_replica(partition, broker_id)
+            for broker_id in {*description.replicas} - {*description.isr}
+        }
+        for partition, description in under_replicated.items()
+    }
+    at_start = base.under_replicated_at_start
+    replicas = chain.from_iterable(lagging.get(name, (name,)) for name in at_start)
+    return still_in_trouble(replicas, set().union(*lagging.values()))
 
 
 def _name_of_replica(partition: str, broker_id: int) -> str:
