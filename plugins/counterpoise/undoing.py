@@ -1,14 +1,14 @@
 """Whether what a run moved can be taken back, for the command line, the Dag and the page alike.
 
     check_undoable(run, plan, moved, later, events, rebase=False)
-    way_back = find_way_back(plan, submissions, later, snapshot)
+    way_back = find_way_back(plan, submissions, later, snapshot, may_have_left)
     way_back.moves, way_back.warnings(run)      # what is taken back, and what stays, and why
 
 Undo is a plan of its own. It needs a run that has ended and has moved something, and partitions
 that neither a later run nor anybody else has moved since, and that can go back now.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -28,6 +28,9 @@ from counterpoise.model.run import (
     has_all_events,
 )
 from counterpoise.model.words import join_names, list_brokers, pluralize, verb
+
+# Whether a run, by its id, may have brought a partition to these replicas.
+MayHaveLeft = Callable[[str, TopicPartition, tuple[int, ...]], bool]
 
 
 def check_undoable(
@@ -111,17 +114,19 @@ class WayBack:
     """What an undo takes back, and what it leaves where it is."""
 
     moves: list[Move] = field(default_factory=list)
+    back: list[TopicPartition] = field(default_factory=list)  # where they were before the run
     foreign: list[TopicPartition] = field(default_factory=list)  # somebody has moved them since
     later: dict[TopicPartition, str] = field(default_factory=dict)  # the ids of later runs
     stuck: dict[TopicPartition, str] = field(default_factory=dict)  # why they cannot go back now
 
-    def check_anything_left(self, run: Run) -> None:
-        """Raise RefusedError where nothing of a run can be taken back; what later runs moved was
-        left on request.
+    def nothing_left(self, run: Run) -> RefusedError:
+        """Return what says why nothing of a run can be taken back; what later runs moved was left
+        on request.
         """
-        if not self.foreign and not self.stuck:
-            return
         reasons = []
+        if self.back:
+            are = verb(len(self.back), "is where it was", "are where they were")
+            reasons.append(f"{join_names(sorted(self.back))} {are} before it")
         if self.foreign:
             reasons.append(f"somebody has moved {join_names(self.foreign)} again since")
         if self.later:
@@ -129,10 +134,13 @@ class WayBack:
             reasons.append(f"{by_runs}{join_names(sorted(self.later))}")
         if self.stuck:
             reasons.append(f"{self._stuck_in_words} cannot go back now")
-        raise RefusedError(
-            f"nothing of run {run.run_id} is left to undo: {', and '.join(reasons)}. Make a new "
-            f"plan for what you want instead{', or mend that first' if self.stuck else ''}"
-        )
+        text = f"nothing of run {run.run_id} is left to undo"
+        if not reasons:
+            return RefusedError(f"{text}: the topics of what it moved are gone")
+        text += f": {', and '.join(reasons)}"
+        if self.foreign or self.later or self.stuck:
+            text += ". Make a new plan for what you want instead"
+        return RefusedError(f"{text}{', or mend that first' if self.stuck else ''}")
 
     def warnings(self, run: Run) -> Iterator[str]:
         """Yield what stays where it is, and why."""
@@ -163,12 +171,13 @@ def find_way_back(
     submissions: Mapping[TopicPartition, Submission],
     later: Mapping[TopicPartition, LaterMove],
     snapshot: ClusterSnapshot,
+    may_have_left: MayHaveLeft,
 ) -> WayBack:
     """Return what a run has submitted of its plan, by whether it is taken back; without topics that
     are gone.
 
-    What a later run has cancelled is taken back where the cluster shows it as this run had left it;
-    what one has taken back already, and is there, is left without a word.
+    What a later run has cancelled is taken back where the cluster shows it as this run had left it,
+    and is somebody else's where none of them can have brought it there.
     """
     way_back = WayBack()
     at_rest, live = _partitions_at_rest(snapshot, submissions), set(snapshot.live_broker_ids)
@@ -181,12 +190,16 @@ def find_way_back(
         present = at_rest.get(name)
         is_own = present is None or is_as_left(move, submissions[name], present.replicas)
         if name in later and not _is_free(move, later[name], present, is_own=is_own):
-            way_back.later[name] = later[name].run_id
+            if present and _is_of_nobody(name, later[name], present, may_have_left):
+                way_back.foreign.append(name)
+            else:
+                way_back.later[name] = later[name].run_id
         elif not is_own:
             way_back.foreign.append(name)
+        elif present and present.replicas == move.replicas_before:
+            way_back.back.append(name)
         elif present and (why := _why_stuck(move, present, live)):
-            if present.replicas != move.replicas_before:
-                way_back.stuck[name] = why
+            way_back.stuck[name] = why
         else:
             way_back.moves.append(move)
     return way_back
@@ -207,6 +220,17 @@ def _is_free(move: Move, later: LaterMove, present: _Present | None, *, is_own: 
     if later.replicas is None:
         return is_own
     return later.replicas == present.replicas == move.replicas_before
+
+
+def _is_of_nobody(
+    partition: TopicPartition, later: LaterMove, present: _Present, may_have_left: MayHaveLeft
+) -> bool:
+    """Return whether no later run can have brought a partition to where it is, which is not where
+    the run had left it; where one brought it elsewhere, that one counts.
+    """
+    return later.replicas is None and not any(
+        may_have_left(run_id, partition, present.replicas) for run_id in later.stopped_run_ids
+    )
 
 
 def _partitions_at_rest(

@@ -240,7 +240,7 @@ def test_what_a_later_run_moved_is_known_whatever_the_clock_of_who_proposed_it(
     run.run_id = run.ledger.propose(run.plan, "plans/y.json", requested_by="alice").run_id
     run.ledger.record_decision(run.approval())
     run.until_moving(run.driver())
-    later = LaterMove(run.run_id, replicas=None)
+    later = LaterMove(run.run_id, None, stopped_run_ids=(run.run_id,))
     assert run.ledger.moved_after(earlier) == {to_5.topic_partition: later}
     assert [r.run_id for r in run.ledger.runs()] == [run.run_id, earlier.run_id]
     assert run.ledger.moved_after(run.run) == {}

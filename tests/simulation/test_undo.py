@@ -181,7 +181,24 @@ def test_a_cancelled_move_is_where_it_was_so_undo_moves_nothing(
     assert kafka.partitions[FIRST].replicas == (1, 2)
     typed, back = undone(shell, path)
     assert (typed.code, back) == (1, {})
-    assert "somebody" not in typed.out + typed.err
+    assert "is left to undo: orders-0 is where it was before" in " ".join(typed.err.split())
+    assert not (shell.folder / "back.json").exists()
+
+
+def test_undo_says_that_nothing_is_left_where_the_rest_of_the_run_never_arrived(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = interrupted(shell, kafka, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    kafka.partitions[FIRST].copied[3] = kafka.partitions[FIRST].size_bytes
+    kafka.advance(1)
+    cancelled(shell, path)
+    assert [kafka.partitions[tp].replicas for tp in (FIRST, SECOND)] == [(3, 2), (1, 2)]
+    assert undone(shell, path)[1] == {0: [1, 2]}
+    executed(shell, (shell.folder / "back.json").rename(shell.folder / "undo.json"))
+    typed, _ = undone(shell, path)
+    shown = " ".join(typed.err.split())
+    assert typed.code == 1 and "is left to undo: orders-0, orders-1 are where they were" in shown
+    assert not (shell.folder / "back.json").exists()
 
 
 # -- what another run has moved since
@@ -272,6 +289,39 @@ def test_a_run_is_undone_once_and_what_somebody_moves_after_that_stays(
         executed(shell, (shell.folder / "back.json").rename(shell.folder / f"-{run.name}"))
     refused, _ = undone(shell, again)
     assert refused.code == 1 and "is undone already: later runs" in " ".join(refused.err.split())
+
+
+@pytest.mark.parametrize("is_before", [False, True])
+def test_what_somebody_moved_beside_a_later_run_that_was_cancelled_stays_and_the_others_go_back(
+    shell: CommandLine, kafka: SimulatedCluster, *, is_before: bool
+) -> None:
+    """The later run brought nothing anywhere: that orders-0 is elsewhere is somebody's doing."""
+    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    if is_before:
+        move_by_hand(kafka, FIRST, 3, 4)
+    cancelled(shell, interrupted(shell, kafka, imported(shell, "b", {0: (4, 2)})))
+    if not is_before:
+        move_by_hand(kafka, FIRST, 3, 4)
+    typed, back = undone(shell, path)
+    assert (typed.code, back) == (0, {1: [1, 2]}), typed.err
+    shown = " ".join(typed.out.split())
+    assert "since somebody has moved it after run" in shown and "orders-0" in shown
+
+
+def test_a_later_run_that_was_cancelled_between_two_steps_is_undone_first(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    """It was to bring orders-0 to brokers 1 and 4, by way of 3 and 4, where it left it."""
+    path = executed(shell, imported(shell, "a", {0: (3, 2)}))
+    later = interrupted(shell, kafka, imported(shell, "b", {0: (1, 4)}))
+    target = kafka.list_reassignments()[FIRST].target
+    kafka.partitions[FIRST].copied |= dict.fromkeys(target, kafka.partitions[FIRST].size_bytes)
+    kafka.advance(1)
+    cancelled(shell, later)
+    assert kafka.partitions[FIRST].replicas == target == (3, 4)
+    refused, _ = undone(shell, path)
+    assert refused.code == 1 and "undo that one first" in " ".join(refused.err.split())
+    assert undone(shell, later)[1] == {0: [3, 2]}
 
 
 # -- what cannot go back now

@@ -86,10 +86,8 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
     view = PlanView(undo_plan)
     if arguments.json:
         print_json({"plan": plans.plan_summary(view), "request": None})
-        return 1 if undo_plan.is_empty else 0
+        return 0
     plans.print_plan(console, view, written_to=arguments.out)
-    if undo_plan.is_empty:
-        return 1
     approve = f"counterpoise approve {arguments.out} --rate RATE --reason TEXT"
     console.print(
         f"approve it (`{approve}`), then `counterpoise execute {arguments.out}`", markup=False

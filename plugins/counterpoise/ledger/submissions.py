@@ -68,7 +68,7 @@ def _later_move(own: _Submitted, later: Sequence[_Submitted]) -> LaterMove:
     arrived = [row for row in later if row.done_target is not None]
     last = max(arrived, default=own)
     if last.leads_to_same(own) or not arrived:
-        return LaterMove(min(later).run_id, None)
+        return LaterMove(min(later).run_id, None, tuple(row.run_id for row in sorted(later)))
     return LaterMove(min(arrived).run_id, _replicas(last.done_target or ""))
 
 

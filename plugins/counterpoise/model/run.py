@@ -243,6 +243,8 @@ class LaterMove:
     # Where the last one that arrived has brought it, () where that is not known; None where none
     # has brought it elsewhere: it may be where the run had left it, after a cancel.
     replicas: tuple[int, ...] | None
+    # Of the later ones, where none has: each may have left it between two steps of its move.
+    stopped_run_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

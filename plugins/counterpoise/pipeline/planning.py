@@ -9,27 +9,34 @@ decision.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache
 from typing import Final, TypedDict
 
 from counterpoise import access, analysis, reporting
 from counterpoise.approval import people_needed
 from counterpoise.archive import no_moves_report_name
-from counterpoise.errors import InputError, RefusedError, StoreError
+from counterpoise.errors import InputError, RefusedError, StalePlanError, StoreError
 from counterpoise.history import HistoryError
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.person import Person
-from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action, BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.run import RunState
+from counterpoise.model.run import RunState, Submission
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.snapshots import checked_snapshot, fresh_snapshot, keep
 from counterpoise.pipeline.usual_rates import MAX_ROWS_OF_RATES, usual_bytes_in
 from counterpoise.planning import plan_from, plan_to_reach
-from counterpoise.undoing import check_not_moved_again, check_undoable, find_way_back
+from counterpoise.undoing import (
+    MayHaveLeft,
+    check_not_moved_again,
+    check_undoable,
+    find_way_back,
+    is_as_left,
+)
 from counterpoise.validation import OVERRIDABLE_RULES, find_violations
 
 _LOGGER = safe_logger(__name__)
@@ -272,13 +279,39 @@ def _undo_plan(
     submissions = journal.submissions()
     check_undoable(run, undone_plan, submissions, later, journal.events(), rebase=rebase)
     snapshot = make_snapshot(installation, run.cluster)
-    way_back = find_way_back(undone_plan, submissions, later, snapshot)
+    may_have_left = _left_by_runs(installation)
+    way_back = find_way_back(undone_plan, submissions, later, snapshot, may_have_left)
     if not rebase:
         check_not_moved_again(submissions, way_back.later)
     policy = installation.cluster(run.cluster).policy
     wanted = {move.topic_partition: move.replicas_before for move in way_back.moves}
     undo = plan_of_assignment(snapshot, wanted, policy.balance, policy.provider)
     if undo.is_empty:
-        way_back.check_anything_left(run)
+        raise way_back.nothing_left(run)
     warnings = (*way_back.warnings(run), *undo.warnings)
     return replace(undo, undoes=undone_plan.fingerprint, warnings=warnings)
+
+
+def _left_by_runs(installation: Installation) -> MayHaveLeft:
+    """Return whether runs may have brought partitions there, or where their plan is gone; each plan
+    is read once, if at all.
+    """
+
+    @cache
+    def moves_of(run_id: str) -> Mapping[TopicPartition, Move]:
+        _, plan = installation.run_and_plan(run_id)
+        return {move.topic_partition: move for move in plan.moves}
+
+    @cache
+    def submissions_of(run_id: str) -> Mapping[TopicPartition, Submission]:
+        return installation.ledger.journal(run_id).submissions()
+
+    def may_have_left(run_id: str, partition: TopicPartition, replicas: tuple[int, ...]) -> bool:
+        try:
+            move = moves_of(run_id)[partition]
+        except (InputError, StalePlanError, StoreError):
+            return True
+        is_moved = replicas != move.replicas_before
+        return is_moved and is_as_left(move, submissions_of(run_id)[partition], replicas)
+
+    return may_have_left
