@@ -166,7 +166,7 @@ def fleet_is_full(folder: Path) -> None:
         run.run_id, run.plan, run.rate, run.limits, fleet_max_moves_in_flight=0
     )
     driver = Driver(run.cluster, run.ledger, options, run.clock, run.log.append)
-    full = Waiting(run, "use up the fleet's max_moves_in_flight, for 1 min", driver)
+    full = Waiting(run, "fleet's max_moves_in_flight .0.; that has been so for 1 min", driver)
     full.halts(within=LIMITS.hold_patience)
 
 

@@ -90,7 +90,8 @@ def _free_slots(inputs: DecisionInputs) -> int:
     free_slots = min(inputs.limits.max_moves_in_flight - in_flight, inputs.max_partitions_per_call)
     if inputs.fleet_max_moves_in_flight is None:
         return free_slots
-    elsewhere = inputs.observation.conditions.moves_in_flight_elsewhere
+    runs_elsewhere = inputs.observation.conditions.runs_elsewhere
+    elsewhere = sum(run.moves_in_flight for run in runs_elsewhere)
     return min(free_slots, inputs.fleet_max_moves_in_flight - elsewhere - in_flight)
 
 

@@ -228,7 +228,8 @@ def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
     if inputs.seem_cancelled:
         return Wait(inputs.seem_cancelled, is_brief=True)
     if ready_moves(_may_be_submitted(inputs), observation):
-        return Wait(FleetIsFull(len(pending)))
+        limit = inputs.fleet_max_moves_in_flight or 0
+        return Wait(FleetIsFull(len(pending), limit, observation.conditions.runs_elsewhere))
     out_of_sync = [
         (str(move.topic_partition), broker_ids)
         for move in pending

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import PartitionDescription, Reassignment
+from counterpoise.model.run import RunElsewhere
 from counterpoise.model.run_progress import VersionReading
 
 
@@ -32,4 +33,5 @@ class ClusterConditions:
     # Brokers with a log dir that is past its limit: which ones, in words.
     full_log_dirs: Mapping[int, str] = field(default_factory=dict)
     versions: Mapping[int, VersionReading] = field(default_factory=dict, repr=False)
-    moves_in_flight_elsewhere: int = 0  # in the other clusters of the fleet
+    # The runs of the other clusters of the fleet, those with most in flight first.
+    runs_elsewhere: tuple[RunElsewhere, ...] = ()

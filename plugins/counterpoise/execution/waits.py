@@ -20,7 +20,8 @@ from typing import ClassVar, Final
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.kafka import BrokerVersion
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.words import name_brokers, pluralize, verb
+from counterpoise.model.run import RunElsewhere
+from counterpoise.model.words import join_names, name_brokers, pluralize, verb
 from counterpoise.units import format_moment, format_seconds
 
 EXECUTE_AGAIN: Final = "execute the plan again (`counterpoise execute PLAN`)"
@@ -194,6 +195,8 @@ class FleetIsFull(WaitReason):
     policy_key = "hold_patience"
     is_wanted = True
     waiting: int  # partitions
+    limit: int
+    runs_elsewhere: tuple[RunElsewhere, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -201,12 +204,16 @@ class FleetIsFull(WaitReason):
 
     @property
     def in_words(self) -> str:
-        return f"{partitions_wait(self.waiting)}: {self.names[0]}"
+        runs = join_names([run.in_words for run in self.runs_elsewhere])
+        whose = f": {runs}" if runs else ""
+        return f"{partitions_wait(self.waiting)}: {_FLEET_IS_FULL} ({self.limit}){whose}"
 
     def when_over(self, limits: MovementPolicy) -> str:
         return (
-            f"{self.in_words}, {self.for_how_long(limits)}: `counterpoise status` shows who moves "
-            f"what; raise max_moves_in_flight of the fleet, or {EXECUTE_AGAIN} later"
+            f"{self.in_words}; that has been so {self.for_how_long(limits)}. When those runs have "
+            f"ended, {EXECUTE_AGAIN}; or raise max_moves_in_flight of the fleet in clusters.yaml. "
+            "A run whose cluster is gone for good is ended with `counterpoise settle RUN "
+            "--cluster-is-gone WHY`"
         )
 
 

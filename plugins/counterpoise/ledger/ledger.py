@@ -58,6 +58,7 @@ from counterpoise.model.run import (
     WHY_REQUESTED,
     LaterMove,
     Run,
+    RunElsewhere,
     RunState,
 )
 from counterpoise.model.typed_text import is_storable
@@ -338,10 +339,11 @@ class Ledger:
         """Return all that are about clusters, or about runs under way, oldest first."""
         return overview.current_requests(self._transactions)
 
-    def moves_in_flight_elsewhere(self, run_id: str) -> int:
-        """Return the sum over all other runs under way, at their last observations."""
+    def moves_in_flight_elsewhere(self, run_id: str) -> tuple[RunElsewhere, ...]:
+        """Return all other runs under way that had moves in flight when last observed."""
         with self._transactions.reading() as connection:
-            return int(connection.scalar(IN_FLIGHT_ELSEWHERE, {"this_run": run_id}) or 0)
+            rows = connection.execute(IN_FLIGHT_ELSEWHERE, {"this_run": run_id})
+            return tuple(RunElsewhere(*row) for row in rows)
 
     def submitted_by_ended_runs(
         self, cluster: str, targets: Mapping[TopicPartition, tuple[int, ...]]

@@ -31,9 +31,11 @@ REQUESTS: Final = (
     .order_by(requests.c.id)
 )
 IN_FLIGHT_ELSEWHERE: Final = (
-    sa.select(sa.func.coalesce(sa.func.sum(pulses.c.moves_in_flight), 0))
+    sa.select(runs.c.run_id, runs.c.cluster, pulses.c.moves_in_flight)
     .join(runs, pulses.c.run_id == runs.c.run_id)
     .where(runs.c.state.in_(UNDER_WAY_STATES), runs.c.run_id != _THIS_RUN)
+    .where(pulses.c.moves_in_flight > 0)
+    .order_by(pulses.c.moves_in_flight.desc(), runs.c.run_id)
 )
 # Of moves: not observed to be done, or a call may still come.
 NOT_OVER: Final = moves.c.done_at.is_(None) | moves.c.asked_broker_id.is_not(None)

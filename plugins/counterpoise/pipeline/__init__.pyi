@@ -34,6 +34,7 @@ from .executing import (
     opened_run,
     settle_step,
 )
+from .gone_clusters import end_without_cluster
 from .notifying import DeliveryError, notify, notify_of
 from .places import Place, places
 from .planning import (
@@ -99,6 +100,7 @@ __all__ = [
     "compaction_by_hand",
     "compare",
     "due_clusters",
+    "end_without_cluster",
     "examine",
     "execute_step",
     "execution",

@@ -1,0 +1,132 @@
+"""A run whose cluster is gone for good is ended without Kafka, and makes room in the fleet."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from counterpoise.errors import HaltedError
+from counterpoise.execution import Driver, ExecutionOptions
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.ledger import Ledger
+from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.run import RunElsewhere, RunState
+from tests.support.command_line import CommandLine, interrupted_while_moving, let_commands_reach
+from tests.support.pictures import simulated
+from tests.support.plans import move
+from tests.support.runs import SimulatedRun, own_configs
+
+SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
+    made = simulated(SKEWED, racks="1=a 2=b 3=c")
+    let_commands_reach(made, monkeypatch)
+    return made
+
+
+@pytest.fixture
+def shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
+) -> CommandLine:
+    made = CommandLine.in_folder(tmp_path, capsys)
+    made.configure("simulated:9092")
+    return made
+
+
+@pytest.fixture
+def ledger(shell: CommandLine) -> Iterator[Ledger]:
+    url = shell.environment["COUNTERPOISE_LEDGER"]
+    with closing(Ledger.open(url, lambda: datetime.now(UTC))) as opened:
+        yield opened
+
+
+def abandoned(shell: CommandLine, kafka: SimulatedCluster, *, hours: float) -> str:
+    """Return a run under way whose cluster was last observed so long ago, and does not answer."""
+    path = shell.folder / "plan.json"
+    goal = ("--goal", "add-brokers", "--brokers", "3")
+    assert shell.type("plan", "--cluster", "demo", *goal, "--out", path).code == 0
+    assert shell.type("approve", path, "--rate", "1MB/s", "--reason", "broker 3 is new").code == 0
+    with interrupted_while_moving(kafka):
+        shell.type("execute", path)
+    kafka.unreachable.update(kafka.brokers)
+    with closing(sqlite3.connect(shell.folder / "ledger.db")) as connection, connection:
+        (text,) = connection.execute("SELECT at FROM pulses").fetchone()
+        then = datetime.fromisoformat(text) - timedelta(hours=hours)
+        form = "%Y-%m-%dT%H:%M:%S.%f" if "T" in text else "%Y-%m-%d %H:%M:%S.%f"
+        connection.execute("UPDATE pulses SET at = ?, moves_in_flight = 6", (then.strftime(form),))
+    (run,) = json.loads(shell.type("status", "--json").out)
+    return str(run["run_id"])
+
+
+@pytest.mark.parametrize("is_configured", [False, True])
+def test_a_run_whose_cluster_is_gone_is_ended_without_kafka_and_says_what_may_be_left(
+    shell: CommandLine, kafka: SimulatedCluster, ledger: Ledger, *, is_configured: bool
+) -> None:
+    run_id = abandoned(shell, kafka, hours=1)
+    assert ledger.run(run_id).state is RunState.RUNNING
+    assert [run.run_id for run in ledger.moves_in_flight_elsewhere("another")] == [run_id]
+    if not is_configured:
+        shell.configure("simulated:9092", cluster="another")
+    typed = shell.type("settle", run_id, "--cluster-is-gone", "decommissioned")
+    shown = " ".join(typed.out.split())
+    assert typed.code == 1, typed.err
+    assert "is halted; if the cluster comes back" in shown and "may be in flight (orders-" in shown
+    assert "not restored (of broker" in shown and "watch --cluster demo` looks after that" in shown
+    assert ledger.moves_in_flight_elsewhere("another") == ()
+    reason = ledger.run(run_id).reason
+    assert "ended by tester without its cluster, which is gone: decommissioned" in reason
+
+
+def test_what_a_run_left_at_a_cluster_that_comes_back_after_all_is_looked_after_by_the_watch(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    run_id = abandoned(shell, kafka, hours=1)
+    assert shell.type("settle", run_id, "--cluster-is-gone", "decommissioned").code == 1
+    kafka.unreachable.clear()
+    assert kafka.list_reassignments() and own_configs(kafka)
+    watched = shell.type("watch", "--cluster", "demo")
+    assert run_id in watched.out, watched.out + watched.err
+    shell.type("watch", "--cluster", "demo")
+    assert not kafka.list_reassignments()
+    assert own_configs(kafka) == {}
+
+
+def test_a_run_that_was_observed_a_moment_ago_is_not_ended_without_its_cluster(
+    shell: CommandLine, kafka: SimulatedCluster, ledger: Ledger
+) -> None:
+    run_id = abandoned(shell, kafka, hours=0)
+    typed = shell.type("settle", run_id, "--cluster-is-gone", "decommissioned")
+    assert typed.code == 1
+    assert "it is not gone. End the run there" in " ".join(typed.err.split())
+    assert ledger.run(run_id).state is RunState.RUNNING
+
+
+def test_a_full_fleet_names_the_runs_that_fill_it_and_how_one_of_a_gone_cluster_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = move("orders-0", "1 2", "3 2", size=30_000_000)
+    limits = MovementPolicy(hold_patience=timedelta(minutes=1))
+    run = SimulatedRun.of_moves(tmp_path, SKEWED, copy, limits=limits)
+    elsewhere = (RunElsewhere("pay-eu-1", "pay-eu", 7), RunElsewhere("old-eu-2", "old-eu", 3))
+    monkeypatch.setattr(run.ledger, "moves_in_flight_elsewhere", lambda _: elsewhere)
+    options = ExecutionOptions(
+        run.run_id, run.plan, run.rate, run.limits, fleet_max_moves_in_flight=10
+    )
+    driver = Driver(run.cluster, run.ledger, options, run.clock, run.log.append)
+    driver.open()
+    with pytest.raises(HaltedError) as halted:
+        run.repeat(driver.step)
+    assert str(halted.value) == (
+        f"run {run.run_id} halted: 1 partition waits: the moves of other clusters use up the "
+        "fleet's max_moves_in_flight (10): 7 of run pay-eu-1 on pay-eu, 3 of run old-eu-2 on "
+        "old-eu; that has been so for 1 min (hold_patience). When those runs have ended, execute "
+        "the plan again (`counterpoise execute PLAN`); or raise max_moves_in_flight of the fleet "
+        "in clusters.yaml. A run whose cluster is gone for good is ended with `counterpoise settle "
+        "RUN --cluster-is-gone WHY`"
+    )
