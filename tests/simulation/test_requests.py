@@ -10,10 +10,12 @@ import pytest
 
 from counterpoise.errors import HaltedError, RefusedError
 from counterpoise.execution import Driver
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, ConfigChange, ConfigOperation
 from counterpoise.model.policy import DailyRate, MaintenanceWindow, MovementPolicy
 from counterpoise.model.run import RunState
+from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, own_configs, times_submitted
 
 ONE_AT_A_TIME = MovementPolicy(max_moves_in_flight=1)
@@ -191,3 +193,39 @@ def test_a_cancel_that_comes_right_before_the_end_does_not_halt_the_next_executi
     assert cancel.done_at is not None
     assert run.go() is RunState.DONE
     assert run.placement() == run.planned_placement()
+
+
+@pytest.mark.parametrize("partition", [0, 1], ids=["of the plan", "outside the plan"])
+def test_somebody_elses_reassignment_does_not_halt_a_run_that_is_paused(
+    tmp_path: Path, partition: int
+) -> None:
+    """They asked for the pause so that they can move something by hand."""
+    picture = "orders-0: 1 2 size=3000000000\norders-1: 1 2 size=3000000000"
+    copy = move("orders-0", "1 2", "4 2", size=3_000_000_000)
+    run = SimulatedRun.of_moves(tmp_path, picture, copy)
+    driver = run.driver()
+    run.ask(Control.PAUSE, why="I move something")
+    driver.open()
+    run.repeat_for(driver.step, 5, every=1)
+    run.cluster.alter_reassignments({TopicPartition("orders", partition): (3, 2)})
+    run.repeat_for(driver.step, 5, every=1)
+    assert run.run_progress().waits_for == "paused by bob: I move something"
+    assert run.cluster.list_reassignments()
+    run.ask(Control.RESUME)
+    with pytest.raises(HaltedError, match="somebody else is reassigning 1 partition: orders-"):
+        driver.step()
+
+
+def test_a_paused_run_goes_on_when_what_somebody_moved_meanwhile_has_arrived(
+    tmp_path: Path,
+) -> None:
+    picture = "orders-0: 1 2 size=3000000\norders-1: 1 2 size=3000000"
+    run = SimulatedRun.of_moves(tmp_path, picture, move("orders-0", "1 2", "4 2", size=3_000_000))
+    driver = run.driver()
+    run.ask(Control.PAUSE)
+    driver.open()
+    run.cluster.alter_reassignments({TopicPartition("orders", 1): (3, 2)})
+    run.repeat_for(driver.step, 60, every=5)
+    run.ask(Control.RESUME)
+    run.repeat(driver.step)
+    assert run.end(driver) is RunState.DONE
