@@ -340,6 +340,26 @@ def test_rates_raised_twice_halt_a_run_that_does_not_call_them_removed(tmp_path:
     assert "removed" not in str(halted.value)
 
 
+@pytest.mark.parametrize("settles", [False, True])
+def test_what_is_said_of_removed_throttle_keys_is_so(tmp_path: Path, *, settles: bool) -> None:
+    """A run that settles does not halt for them: it sets them as long as copies go on."""
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    run.until_moving(driver)
+    step = driver.step
+    if settles:
+        run.change_state(RunState.SETTLING, "interrupted")
+        step = driver.settle_step
+    step()
+    gone = ConfigChange(of_topic("orders"), FOLLOWER_REPLICAS, ConfigOperation.DELETE)
+    run.cluster.alter_configs([gone])
+    step()
+    events = run.ledger.journal(run.run_id).events()
+    (text,) = (event.text for event in events if event.kind == "throttle gap")
+    assert ("the run halts the next time" in text) is not settles
+    assert ("whenever it is missing while copies go on" in text) is settles
+
+
 def test_a_rolling_upgrade_refuses_to_open_and_holds_a_run_until_all_brokers_are_alike(
     tmp_path: Path,
 ) -> None:

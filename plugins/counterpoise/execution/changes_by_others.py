@@ -1,6 +1,6 @@
 """What is recorded where somebody else undoes what a run has done. Pure.
 
-throttle_gap_event(2)            # as kind and text; throttle keys are set again once
+throttle_gap_event(2, settles=False)    # as kind and text; throttle keys are set again once
 cordon_gap_event(keys)           # cordons are left as they are
 sent_again_event(partitions)     # moves that were cancelled are sent again once
 """
@@ -11,14 +11,21 @@ from counterpoise.model.run import TouchedKey
 from counterpoise.model.words import join_names, pluralize, verb
 
 
-def throttle_gap_event(removed: int) -> tuple[str, str]:
-    """Return what is said, before they are set again, of keys that somebody else has removed."""
-    return (
-        "throttle gap",
-        f"somebody else changed {pluralize(removed, 'throttle key')} of this run; "
-        f"{verb(removed, 'it is', 'they are')} set again once: find out who does it, or the "
-        "run halts the next time",
-    )
+def throttle_gap_event(removed: int, *, settles: bool) -> tuple[str, str]:
+    """Return what is said, before they are set again, of keys that somebody else has removed.
+
+    A run that settles has halted already: it sets them for as long as anything is in flight.
+    """
+    text = f"somebody else changed {pluralize(removed, 'throttle key')} of this run; "
+    if settles:
+        are = verb(removed, "it is", "they are")
+        text += f"{are} set again whenever {are} missing while copies go on: find out who does it"
+    else:
+        text += (
+            f"{verb(removed, 'it is', 'they are')} set again once: find out who does it, or the "
+            "run halts the next time"
+        )
+    return "throttle gap", text
 
 
 def cordon_gap_event(keys: Sequence[TouchedKey]) -> tuple[str, str]:

@@ -170,7 +170,8 @@ class CommandExecutor:
         taken_back = [*command.taken_back, *command.restored]
         with step.together(is_current=True):
             if removed := len(command.removed_by_others):
-                self.record_event(*throttle_gap_event(removed), step)
+                settles = self._ledger.run(step.run_id).state is RunState.SETTLING
+                self.record_event(*throttle_gap_event(removed, settles=settles), step)
             if command.changes:
                 step.touching(touched_keys)
             self._record_throttle(command, rate, default_rate(observation.configs), step)

@@ -18,7 +18,7 @@ from counterpoise.execution.observation import (
     MoveState,
     Observation,
 )
-from counterpoise.execution.trouble_at_start import names_at_start
+from counterpoise.execution.trouble_at_start import names_at_start, still_in_trouble
 from counterpoise.execution.waits import UNLISTED
 from counterpoise.execution.waits_for_cluster import (
     name_of_dead,
@@ -86,6 +86,12 @@ def unavailable_since_start(base: RunProgress, observation: Observation) -> list
     """Return the partitions outside the plan that have come to take no writes since it began."""
     unavailable = set(observation.conditions.unavailable_partitions)
     return sorted(unavailable - names_at_start(base.unavailable_at_start))
+
+
+def still_unavailable(base: RunProgress, observation: Observation) -> tuple[str, ...]:
+    """Return, of the partitions that took no writes when it began, those that have not since."""
+    unavailable = set(observation.conditions.unavailable_partitions)
+    return still_in_trouble(base.unavailable_at_start, unavailable)
 
 
 def is_leaderless(move: Move, observation: Observation) -> bool:

@@ -25,6 +25,7 @@ from counterpoise.execution.conditions import (
     find_conditions,
     names_out_of_sync,
     since,
+    still_unavailable,
 )
 from counterpoise.execution.links import find_links, unfinished_links
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
@@ -35,7 +36,6 @@ from counterpoise.execution.throttling.targets import (
     wanted_throttles,
     without_own_rates,
 )
-from counterpoise.execution.trouble_at_start import still_in_trouble
 from counterpoise.execution.waits import (
     CANCELS_SENT,
     DECIDED,
@@ -99,9 +99,7 @@ def update_progress(
         | back_off.conditions_since
         | since(base, [UNTHROTTLED] if is_unthrottled else [], observation.observed_at),
         under_replicated_at_start=still_out_of_sync(base, observation),
-        unavailable_at_start=still_in_trouble(
-            base.unavailable_at_start, {*observation.conditions.unavailable_partitions}
-        ),
+        unavailable_at_start=still_unavailable(base, observation),
         readings=replace(kept_readings(observation), best=best, counted_copies=counted_copies),
     )
     return _with_progress_conditions(
