@@ -313,6 +313,24 @@ def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval
     assert installation.ledger.run(newer["run_id"]).state is RunState.PROPOSED
 
 
+def test_the_watch_shows_a_late_move_beside_a_run_under_way_which_cancels_it(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    """The run is observed again only in a while: it is outside its windows, say."""
+    run = halted_while_moving(installation, kafka)
+    later = approved(installation)
+    pipeline.open_run(installation, *run_of(later))
+    partition = late_move(installation, kafka, run).topic_partition
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert report.late_moves_beside_a_run == (
+        f"{partition} (run {run['run_id']}): run {later['run_id']} cancels it, as soon as a "
+        "process carries that on",
+    )
+    assert report.is_clean and "1 late move under way" in report.summary
+    assert report.settled_runs == ()
+    assert kafka.list_reassignments(), "whoever drives the run cancels it"
+
+
 def test_the_watch_leaves_a_move_alone_that_somebody_makes_after_all_calls_were_answered(
     installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ What no run of ours has set is reported and never touched.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -69,6 +69,7 @@ class WatchReport:
     late_moves: tuple[str, ...] = ()
     foreign_throttles: tuple[str, ...] = ()
     runs_under_way: tuple[str, ...] = ()
+    late_moves_beside_a_run: tuple[str, ...] = ()  # which cancels them
 
     @property
     def found(self) -> dict[str, tuple[str, ...]]:
@@ -88,7 +89,11 @@ class WatchReport:
     @property
     def under_way(self) -> dict[str, tuple[str, ...]]:
         """Return what the watch left to those who drive it."""
-        return {"run under way": self.runs_under_way} if self.runs_under_way else {}
+        found = {
+            "run under way": self.runs_under_way,
+            "late move under way": self.late_moves_beside_a_run,
+        }
+        return {what: entries for what, entries in found.items() if entries}
 
     @property
     def needs_attention(self) -> dict[str, tuple[str, ...]]:
@@ -118,6 +123,7 @@ class WatchReport:
             "late_moves": self.late_moves,
             "foreign_throttles": self.foreign_throttles,
             "runs_under_way": self.runs_under_way,
+            "late_moves_beside_a_run": self.late_moves_beside_a_run,
         }
 
     @property
@@ -142,6 +148,7 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
     with installation.operator(cluster) as admin:
         # Whoever drives a run looks after its keys, and after late moves of others.
         late_runs = [] if under_way else _late_runs(installation, admin, runs)
+        beside = tuple(_late_moves_beside(installation, admin, runs, under_way))
         for late in late_runs:
             settled.append(_settle_late(installation, admin, late, log))
         restored, pending = _restore_pending(installation, admin, cluster, log)
@@ -157,6 +164,7 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
         ),
         foreign_throttles=_foreign_throttles(installation, cluster, runs),
         runs_under_way=tuple(_describe_under_way(installation, run) for run in under_way),
+        late_moves_beside_a_run=beside,
     )
 
 
@@ -205,6 +213,26 @@ def _settle(installation: Installation, run: Run, log: Log) -> str:
             return f"{run.run_id}: {ended.state} ({ended.reason or 'as planned'})"
         time.sleep(wait_seconds)
     return f"{run.run_id}: still settling; the next watch goes on with it"
+
+
+def _late_moves_beside(
+    installation: Installation,
+    reader: ClusterReader,
+    runs: Sequence[Run],
+    under_way: Sequence[Run],
+) -> Iterator[str]:
+    """Yield, in words, the moves of ended runs that are in flight beside a run under way."""
+    if not under_way:
+        return
+    driven_ids = {run.run_id for run in under_way}
+    ended = [run for run in runs if run.run_id not in driven_ids]
+    moves_by_run = late_moves_of(installation, reader, [*under_way, *ended])
+    for run_id in sorted(moves_by_run.keys() - driven_ids):
+        for move in moves_by_run[run_id]:
+            yield (
+                f"{move.topic_partition} (run {run_id}): run {under_way[0].run_id} cancels it, as "
+                "soon as a process carries that on"
+            )
 
 
 def _late_runs(
