@@ -410,7 +410,7 @@ def test_a_leader_that_is_lost_and_elected_again_and_again_is_no_progress(tmp_pa
     driver.open()
     orders_0 = run.cluster.partitions[ORDERS_0]
     orders_0.replicas = (2, 1, 3)  # it is done
-    with pytest.raises(HaltedError, match="use up the fleet's max_moves_in_flight, for 2 min"):
+    with pytest.raises(HaltedError, match=r"in_flight \(0\); that has been so for 2 min"):
         while run.cluster.now < 600:
             orders_0.leader = 2 if orders_0.leader == 1 else 1
             run.cluster.advance(max(driver.step() or 0, 10.0))
