@@ -70,7 +70,7 @@ def test_a_run_whose_cluster_is_gone_is_ended_without_kafka_and_says_what_may_be
 ) -> None:
     run_id = abandoned(shell, kafka, hours=1)
     assert ledger.run(run_id).state is RunState.RUNNING
-    assert [run.run_id for run in ledger.moves_in_flight_elsewhere("another")] == [run_id]
+    assert [run.run_id for run in ledger.runs_elsewhere("another")] == [run_id]
     if not is_configured:
         shell.configure("simulated:9092", cluster="another")
     typed = shell.type("settle", run_id, "--cluster-is-gone", "decommissioned")
@@ -78,7 +78,7 @@ def test_a_run_whose_cluster_is_gone_is_ended_without_kafka_and_says_what_may_be
     assert typed.code == 1, typed.err
     assert "is halted; if the cluster comes back" in shown and "may be in flight (orders-" in shown
     assert "not restored (of broker" in shown and "watch --cluster demo` looks after that" in shown
-    assert ledger.moves_in_flight_elsewhere("another") == ()
+    assert ledger.runs_elsewhere("another") == ()
     reason = ledger.run(run_id).reason
     assert "ended by tester without its cluster, which is gone: decommissioned" in reason
 
@@ -114,7 +114,7 @@ def test_a_full_fleet_names_the_runs_that_fill_it_and_how_one_of_a_gone_cluster_
     limits = MovementPolicy(hold_patience=timedelta(minutes=1))
     run = SimulatedRun.of_moves(tmp_path, SKEWED, copy, limits=limits)
     elsewhere = (RunElsewhere("pay-eu-1", "pay-eu", 7), RunElsewhere("old-eu-2", "old-eu", 3))
-    monkeypatch.setattr(run.ledger, "moves_in_flight_elsewhere", lambda _: elsewhere)
+    monkeypatch.setattr(run.ledger, "runs_elsewhere", lambda _: elsewhere)
     options = ExecutionOptions(
         run.run_id, run.plan, run.rate, run.limits, fleet_max_moves_in_flight=10
     )

@@ -37,7 +37,7 @@ from counterpoise.ledger.run_states import (
     set_state,
 )
 from counterpoise.ledger.schema import approvals, clusters, pulses, questions, requests, runs
-from counterpoise.ledger.statements import IN_FLIGHT_ELSEWHERE, REQUESTS, RUN, select_runs
+from counterpoise.ledger.statements import REQUESTS, RUN, RUNS_ELSEWHERE, select_runs
 from counterpoise.ledger.step import Step, held_step
 from counterpoise.ledger.submissions import (
     read_late_cancelled,
@@ -339,10 +339,10 @@ class Ledger:
         """Return all that are about clusters, or about runs under way, oldest first."""
         return overview.current_requests(self._transactions)
 
-    def moves_in_flight_elsewhere(self, run_id: str) -> tuple[RunElsewhere, ...]:
+    def runs_elsewhere(self, run_id: str) -> tuple[RunElsewhere, ...]:
         """Return all other runs under way that had moves in flight when last observed."""
         with self._transactions.reading() as connection:
-            rows = connection.execute(IN_FLIGHT_ELSEWHERE, {"this_run": run_id})
+            rows = connection.execute(RUNS_ELSEWHERE, {"this_run": run_id})
             return tuple(RunElsewhere(*row) for row in rows)
 
     def submitted_by_ended_runs(

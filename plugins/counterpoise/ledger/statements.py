@@ -30,7 +30,7 @@ REQUESTS: Final = (
     .where(requests.c.run_id.is_(None) | (requests.c.run_id == _THIS_RUN))
     .order_by(requests.c.id)
 )
-IN_FLIGHT_ELSEWHERE: Final = (
+RUNS_ELSEWHERE: Final = (
     sa.select(runs.c.run_id, runs.c.cluster, pulses.c.moves_in_flight)
     .join(runs, pulses.c.run_id == runs.c.run_id)
     .where(runs.c.state.in_(UNDER_WAY_STATES), runs.c.run_id != _THIS_RUN)
