@@ -84,8 +84,9 @@ def test_a_run_whose_cluster_is_gone_is_ended_without_kafka_and_says_what_may_be
 
 
 def test_what_a_run_left_at_a_cluster_that_comes_back_after_all_is_looked_after_by_the_watch(
-    shell: CommandLine, kafka: SimulatedCluster
+    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("counterpoise.pipeline.watching.time.sleep", kafka.advance)
     run_id = abandoned(shell, kafka, hours=1)
     assert shell.type("settle", run_id, "--cluster-is-gone", "decommissioned").code == 1
     kafka.unreachable.clear()
