@@ -131,3 +131,16 @@ def test_a_full_fleet_names_the_runs_that_fill_it_and_how_one_of_a_gone_cluster_
         "in clusters.yaml. A run whose cluster is gone for good is ended with `counterpoise settle "
         "RUN --cluster-is-gone WHY`"
     )
+
+
+def test_a_run_is_not_ended_without_its_cluster_where_that_has_another_name_now(
+    shell: CommandLine, kafka: SimulatedCluster, ledger: Ledger
+) -> None:
+    run_id = abandoned(shell, kafka, hours=1)
+    kafka.unreachable.clear()
+    shell.configure("simulated:9092", cluster="fresh")
+    assert shell.type("snapshot", "--cluster", "fresh").code == 0
+    typed = shell.type("settle", run_id, "--cluster-is-gone", "demo is in no file any more")
+    assert typed.code == 1
+    assert "is not gone, it is named fresh now" in " ".join(typed.err.split())
+    assert ledger.run(run_id).state is RunState.RUNNING

@@ -31,6 +31,7 @@ from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.words import join_names
 from counterpoise.pipeline.approving import check_plan_rules
 from counterpoise.pipeline.ended_runs import restore_pending_of
+from counterpoise.pipeline.other_names import check_other_names
 from counterpoise.rule_approvals import check_still_holds
 
 Log = Callable[[str], None]
@@ -83,6 +84,7 @@ def opened_run(
         access.check_provider(installation.cluster(run.cluster).policy, run.cluster)
         _check_approved(installation, run, plan)
         installation.check_name(plan)
+        check_other_names(installation, plan)
     if run.state is RunState.APPROVED:
         check_plan_rules(installation, plan)
     _restore_pending(installation, run)

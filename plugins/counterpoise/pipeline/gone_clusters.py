@@ -21,6 +21,7 @@ from counterpoise.model.policy import Action, ClusterPolicy
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.typed_text import required
 from counterpoise.model.words import join_names, pluralize
+from counterpoise.pipeline.other_names import present_name
 from counterpoise.units import format_seconds
 
 _KEY_OUTCOME: Final = "its cluster was said to be gone: restored if it comes back"
@@ -57,8 +58,9 @@ def end_without_cluster(
 ) -> EndedWithoutCluster:
     """End a run under way as halted, and return what it may have left behind.
 
-    Raises RefusedError for a run that is not under way, one that was observed not long ago, and a
-    person who may not operate; InputError without a reason; StepLockHeldError.
+    Raises RefusedError for a run that is not under way, one that was observed not long ago, one
+    whose cluster has another name now, and a person who may not operate; InputError without a
+    reason; StepLockHeldError.
     """
     run, journal = installation.ledger.run(run_id), installation.ledger.journal(run_id)
     settings = installation.settings.clusters.get(run.cluster)
@@ -67,6 +69,11 @@ def end_without_cluster(
     reason = f"ended by {counting.shown} without its cluster, which is gone: {required(why, 'why')}"
     if run.state not in UNDER_WAY_STATES:
         raise RefusedError(f"run {run_id} is {run.state}: it is not under way, so it needs no end")
+    if name := present_name(installation, run.cluster):
+        raise RefusedError(
+            f"the cluster of run {run_id} is not gone, it is named {name} now: name it "
+            f"{run.cluster} in clusters.yaml until `counterpoise settle {run_id}` has ended the run"
+        )
     with journal.step() as step:
         run = installation.ledger.run(run_id)
         if not is_orphaned(run, journal.unobserved_for(), policy.movement):

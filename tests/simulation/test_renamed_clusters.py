@@ -1,0 +1,90 @@
+"""A cluster that gets another name while runs of it are not at their end: nothing of theirs passes
+for somebody's.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from counterpoise.kafka_admin.simulated import SimulatedCluster
+from tests.support.command_line import CommandLine, interrupted_while_moving, let_commands_reach
+from tests.support.pictures import simulated
+from tests.support.runs import own_configs
+
+SKEWED = "\n".join(f"orders-{number}: 1 2 size=3000000" for number in range(6))
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
+    made = simulated(SKEWED, racks="1=a 2=b 3=c")
+    let_commands_reach(made, monkeypatch)
+    return made
+
+
+@pytest.fixture
+def shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
+) -> CommandLine:
+    made = CommandLine.in_folder(tmp_path, capsys)
+    made.configure("simulated:9092")
+    return made
+
+
+def approved(shell: CommandLine, cluster: str, *goal: str) -> Path:
+    path = shell.folder / f"{cluster}.json"
+    typed = shell.type("plan", "--cluster", cluster, "--goal", *goal, "--out", path)
+    assert typed.code == 0, typed.err
+    assert shell.type("approve", path, "--rate", "1MB/s", "--reason", "broker 3 is new").code == 0
+    return path
+
+
+def interrupted_under_its_former_name(shell: CommandLine, kafka: SimulatedCluster) -> Path:
+    """Return the plan of a run that nobody drives, whose moves have arrived; its keys are set."""
+    path = approved(shell, "demo", "add-brokers", "--brokers", "3")
+    with interrupted_while_moving(kafka):
+        shell.type("execute", path)
+    kafka.advance(600)
+    assert own_configs(kafka) and not kafka.list_reassignments()
+    shell.configure("simulated:9092", cluster="fresh")
+    return path
+
+
+def test_a_run_waits_for_the_end_of_one_that_the_cluster_has_under_its_former_name(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    former = interrupted_under_its_former_name(shell, kafka)
+    path = approved(shell, "fresh", "rebalance")
+    refused = shell.type("execute", path)
+    shown = " ".join(refused.err.split())
+    assert refused.code == 1, refused.out
+    assert "under the name demo, is running: name the cluster demo in clusters.yaml until" in shown
+    shell.configure("simulated:9092")
+    assert shell.type("settle", former).code == 0
+    shell.configure("simulated:9092", cluster="fresh")
+    ran = shell.type("execute", path)
+    assert ran.code == 0, ran.err
+    assert own_configs(kafka) == {}
+
+
+def test_a_run_takes_no_key_for_somebodys_that_one_under_a_former_name_has_left(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    former = interrupted_under_its_former_name(shell, kafka)
+    path = approved(
+        shell, "fresh", "replication-factor", *("--replication-factor", "3"), "--topics=*"
+    )
+    shell.configure("simulated:9092")
+    kafka.kill_broker(3)
+    assert shell.type("settle", former).code == 1, "a restore is pending"
+    kafka.restart_broker(3)
+    kafka.advance(600)
+    shell.configure("simulated:9092", cluster="fresh")
+    refused = shell.type("execute", path)
+    assert refused.code == 1, refused.out
+    assert "`counterpoise watch --cluster demo` has restored them" in " ".join(refused.err.split())
+    shell.configure("simulated:9092")
+    assert shell.type("watch", "--cluster", "demo").code == 0
+    shell.configure("simulated:9092", cluster="fresh")
+    ran = shell.type("execute", path)
+    assert ran.code == 0, ran.err
+    assert own_configs(kafka) == {}
