@@ -198,7 +198,7 @@ def find_way_back(
             way_back.foreign.append(name)
         elif present and present.replicas == move.replicas_before:
             way_back.back.append(name)
-        elif present and (why := _why_stuck(move, present, live)):
+        elif why := _why_stuck(move, present, live):
             way_back.stuck[name] = why
         else:
             way_back.moves.append(move)
@@ -250,8 +250,10 @@ def _partitions_at_rest(
     }
 
 
-def _why_stuck(move: Move, present: _Present, live_broker_ids: Collection[int]) -> str:
-    """Return why a reassignment back would never end; "" where it would."""
+def _why_stuck(move: Move, present: _Present | None, live_broker_ids: Collection[int]) -> str:
+    """Return why a partition cannot go back now, or would never arrive; "" where it would."""
+    if present is None:
+        return "being reassigned now: wait for its end"
     if lost := sorted(set(move.replicas_before) - set(live_broker_ids)):
         return f"{list_brokers(lost)} {verb(len(lost), 'is', 'are')} not live"
     if present.leader is None or present.leader not in live_broker_ids:

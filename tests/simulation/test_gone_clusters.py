@@ -144,3 +144,16 @@ def test_a_run_is_not_ended_without_its_cluster_where_that_has_another_name_now(
     assert typed.code == 1
     assert "is not gone, it is named fresh now" in " ".join(typed.err.split())
     assert ledger.run(run_id).state is RunState.RUNNING
+
+
+def test_undo_says_what_is_in_flight_still_when_the_cluster_is_back(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    run_id = abandoned(shell, kafka, hours=1)
+    assert shell.type("settle", run_id, "--cluster-is-gone", "decommissioned").code == 1
+    kafka.unreachable.clear()
+    back = shell.folder / "back.json"
+    typed = shell.type("undo", shell.folder / "plan.json", "--why", "back", "--out", back)
+    assert typed.code == 1
+    assert "orders-1 (being reassigned now: wait for its end)" in " ".join(typed.err.split())
+    assert not back.exists()

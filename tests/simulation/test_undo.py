@@ -444,3 +444,14 @@ def test_undo_of_a_run_whose_rows_are_deleted_says_so_also_where_somebody_has_an
     assert event.kind == "answer refused"
     typed, _ = undone(shell, path)
     assert typed.code == 1 and "checkpoint of the ledger" in " ".join(typed.err.split())
+
+
+def test_undo_takes_back_the_others_when_somebody_is_moving_one_partition(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
+    kafka.alter_reassignments({SECOND: (3, 4)})
+    typed, back = undone(shell, path)
+    assert back == {0: [1, 2]}, typed.err
+    shown = " ".join(typed.out.split())
+    assert "cannot go back now: orders-1 (being reassigned now: wait for its end)" in shown
