@@ -16,7 +16,11 @@ from itertools import chain
 
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import default_rate
-from counterpoise.execution.trouble_at_start import names_at_start, still_in_trouble
+from counterpoise.execution.trouble_at_start import (
+    name_at_start,
+    names_at_start,
+    still_in_trouble,
+)
 from counterpoise.execution.waits_for_cluster import IN_SYNC_AGAIN, name_of_catching_up
 from counterpoise.model.calendar import rate_at
 from counterpoise.model.kafka import PartitionDescription
@@ -143,7 +147,7 @@ def still_out_of_sync(base: RunProgress, observation: Observation) -> tuple[str,
         for partition, description in under_replicated.items()
     }
     at_start = base.under_replicated_at_start
-    replicas = chain.from_iterable(lagging.get(name, (name,)) for name in at_start)
+    replicas = chain.from_iterable(lagging.get(name_at_start(name), (name,)) for name in at_start)
     return still_in_trouble(replicas, set().union(*lagging.values()))
 
 

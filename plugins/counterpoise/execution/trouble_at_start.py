@@ -13,9 +13,14 @@ from typing import Final
 _SEEMS_OVER: Final = " (seems over)"
 
 
+def name_at_start(kept: str) -> str:
+    """Return a name that the ledger keeps, without its mark."""
+    return kept.removesuffix(_SEEMS_OVER)
+
+
 def names_at_start(kept: Iterable[str]) -> frozenset[str]:
     """Return the names that the ledger keeps, without marks."""
-    return frozenset(name.removesuffix(_SEEMS_OVER) for name in kept)
+    return frozenset(map(name_at_start, kept))
 
 
 def still_in_trouble(kept: Iterable[str], present: Set[str]) -> tuple[str, ...]:
