@@ -88,3 +88,21 @@ def test_a_run_takes_no_key_for_somebodys_that_one_under_a_former_name_has_left(
     ran = shell.type("execute", path)
     assert ran.code == 0, ran.err
     assert own_configs(kafka) == {}
+
+
+def test_a_freeze_under_a_former_name_holds_until_its_end(
+    shell: CommandLine, kafka: SimulatedCluster
+) -> None:
+    shell.type("snapshot", "--cluster", "demo")
+    assert shell.type("freeze", "demo", "--until", "8h", "--why", "month end").code == 0
+    shell.configure("simulated:9092", cluster="fresh")
+    path = approved(shell, "fresh", "add-brokers", "--brokers", "3")
+    refused = shell.type("execute", path)
+    assert refused.code == 1, refused.out
+    shown = " ".join(refused.err.split())
+    assert "this Kafka cluster, under the name demo, is frozen until" in shown
+    assert not kafka.list_reassignments()
+    shell.configure("simulated:9092")
+    assert shell.type("unfreeze", "demo", "--why", "over").code == 0
+    shell.configure("simulated:9092", cluster="fresh")
+    assert shell.type("execute", path).code == 0

@@ -1,25 +1,32 @@
 """Runs that a Kafka cluster has under another name: one that it had before in clusters.yaml, or the
 one that `--bootstrap` gave it while no file named it.
 
-check_other_names(installation, plan)      # raises RefusedError where such a run is under way
+check_other_names(installation, plan)      # raises RefusedError: one is under way, say
 present_name(installation, "old-eu")       # "orders-eu": so the file names this cluster now
 """
 
 from counterpoise.errors import RefusedError
 from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.installation import Installation
+from counterpoise.model.control import find_active_requests
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import UNDER_WAY_STATES
 
 
 def check_other_names(installation: Installation, plan: RebalancePlan) -> None:
-    """Raise RefusedError where a run of the plan's cluster under another name is under way, or has
-    left config keys that the plan needs: their values would pass for somebody's of before.
+    """Raise RefusedError where the plan's cluster is frozen under another name, or a run of it is
+    under way, or has left config keys that the plan needs: their values would pass for somebody's
+    of before.
     """
     ledger, needed = installation.ledger, throttles_of_plan(plan).keys
     for name, cluster_id in sorted(ledger.pinned_clusters().items()):
         if cluster_id != plan.cluster_id or name == plan.cluster:
             continue
+        if freeze := find_active_requests(ledger.requests(name), installation.clock()).frozen:
+            raise RefusedError(
+                f"this Kafka cluster, under the name {name}, is {freeze.frozen_in_words}; wait for "
+                f"the end, or name the cluster {name} in clusters.yaml for `counterpoise unfreeze`"
+            )
         runs = ledger.runs(cluster=name, were_started=True)
         if under_way := [run for run in runs if run.state in UNDER_WAY_STATES]:
             run_id = under_way[0].run_id
