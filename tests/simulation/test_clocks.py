@@ -10,10 +10,16 @@ from pathlib import Path
 import pytest
 
 from counterpoise import controls, pipeline
-from counterpoise.errors import HaltedError, StepExpiredError, StepLockHeldError
+from counterpoise.errors import (
+    HaltedError,
+    StepExpiredError,
+    StepLockHeldError,
+    UnknownOutcomeError,
+)
 from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.ledger import Ledger
 from counterpoise.ledger.schema import runs
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE
@@ -253,3 +259,32 @@ def test_a_clock_that_is_far_ahead_does_not_keep_later_runs_from_their_time(tmp_
         connection.execute(runs.update().values(state=RunState.DONE, opened_at=in_years))
     later = run.ledger.propose(run.plan, "plans/y.json", requested_by="alice")
     assert later.opened_at == run.clock()
+
+
+# -- a call that nobody answered
+
+
+def test_a_call_without_an_answer_does_not_halt_the_run_since_the_clock_is_set_back(
+    tmp_path: Path,
+) -> None:
+    """Two replicas are added, one after the other: a late call about the first would undo both."""
+    picture = "orders-0: 1 2 size=3000000"
+    copy = move("orders-0", "1 2", "3 4", size=6_000_000)
+    run = SimulatedRun.of_moves(tmp_path, picture, copy)
+
+    def ahead() -> datetime:
+        return run.clock() + timedelta(hours=1)
+
+    options = ExecutionOptions(run.run_id, run.plan, run.rate, run.limits)
+    ledger = Ledger.open(str(run.ledger._engine.url), ahead)
+    fast = Driver(run.cluster, ledger, options, ahead, run.log.append)
+    fast.open()
+    lost = UnknownOutcomeError("no answer", broker_id=1)
+    run.cluster.fail_next("alter_reassignments", lost)
+    journal = run.ledger.journal(run.run_id)
+    while not journal.has_submissions():
+        run.cluster.advance(fast.step() or 0)
+    driver = run.driver()
+    run.repeat_for(driver.step, PATIENCE.total_seconds(), every=5)
+    assert run.end(driver) is RunState.DONE
+    ledger.close()

@@ -26,6 +26,7 @@ from counterpoise.model.run_progress import LogDirReading
 # So long after its answer a change may not show: a busy broker's metadata was seen to be behind for
 # 1 s, and after a failover the controller of before may answer for a moment.
 SHOWS_WITHIN_SECONDS: Final = 5.0
+_MAX_SECONDS_AHEAD: Final = 300.0  # of another worker's clock; one beyond was set back since
 
 
 class MoveState(StrEnum):
@@ -311,7 +312,9 @@ class Observation:
         ]
 
     def _seconds_since(self, submission: Submission) -> float:
-        return (self.observed_at - submission.submitted_at).total_seconds()
+        """Return how long ago that was, as far as the clocks tell: never hours to come."""
+        seconds = (self.observed_at - submission.submitted_at).total_seconds()
+        return seconds if seconds > -_MAX_SECONDS_AHEAD else -seconds
 
 
 def was_just_answered(submission: Submission, now: datetime) -> bool:
