@@ -202,6 +202,9 @@ def _lacks_its_throttle(inputs: DecisionInputs) -> bool:
 
 
 def _full_log_dirs(inputs: DecisionInputs) -> Halt | None:
+    full_log_dirs = inputs.observation.conditions.full_log_dirs
+    if not full_log_dirs:
+        return None
     full = {
         broker_id
         for move in inputs.moves_in(MoveState.MOVING, MoveState.PENDING)
@@ -209,7 +212,6 @@ def _full_log_dirs(inputs: DecisionInputs) -> Halt | None:
     }
     if not full:
         return None
-    full_log_dirs = inputs.observation.conditions.full_log_dirs
     names = ", ".join(full_log_dirs[broker_id] for broker_id in sorted(full))
     return Halt(f"a log dir is past its limit: {names}; free space, or make a new plan")
 
