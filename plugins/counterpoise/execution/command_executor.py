@@ -168,9 +168,10 @@ class CommandExecutor:
             self._planned_lists,
         )
         taken_back = [*command.taken_back, *command.restored]
-        settles = self._ledger.run(step.run_id).state is RunState.SETTLING
+        removed = len(command.removed_by_others)
+        settles = bool(removed) and self._ledger.run(step.run_id).state is RunState.SETTLING
         with step.together(is_current=True):
-            if removed := len(command.removed_by_others):
+            if removed:
                 self.record_event(*throttle_gap_event(removed, settles=settles), step)
             if command.changes:
                 step.touching(touched_keys)
