@@ -2,10 +2,9 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,37 +19,10 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigResource, ConfigResourceType
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
-from tests.support.command_line import CommandLine, interrupted_while_moving, let_commands_reach
-from tests.support.pictures import simulated
+from tests.support.command_line import CommandLine, interrupted_while_moving
 from tests.support.runs import clock_of, let_step_locks_run_out, own_configs
 
-SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
 YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
-
-
-@pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
-    """Broker 3 has just joined. Whoever waits makes the cluster's time pass."""
-    made = simulated(SKEWED, racks="1=a 2=b 3=c")
-    let_commands_reach(made, monkeypatch)
-    return made
-
-
-@pytest.fixture
-def shell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
-) -> CommandLine:
-    made = CommandLine.in_folder(tmp_path, capsys)
-    made.configure("simulated:9092")
-    return made
-
-
-@pytest.fixture
-def ledger(shell: CommandLine) -> Iterator[Ledger]:
-    """The ledger of the commands, for another process."""
-    url = shell.environment["COUNTERPOISE_LEDGER"]
-    with closing(Ledger.open(url, lambda: datetime.now(UTC))) as opened:
-        yield opened
 
 
 def killed_at_work(ledger: Ledger) -> object:

@@ -2,9 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,35 +14,10 @@ from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunElsewhere, RunState
-from tests.support.command_line import CommandLine, interrupted_while_moving, let_commands_reach
-from tests.support.pictures import simulated
+from tests.support.command_line import CommandLine, interrupted_while_moving
+from tests.support.pictures import ON_TWO_BROKERS
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, own_configs
-
-SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
-
-
-@pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
-    made = simulated(SKEWED, racks="1=a 2=b 3=c")
-    let_commands_reach(made, monkeypatch)
-    return made
-
-
-@pytest.fixture
-def shell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
-) -> CommandLine:
-    made = CommandLine.in_folder(tmp_path, capsys)
-    made.configure("simulated:9092")
-    return made
-
-
-@pytest.fixture
-def ledger(shell: CommandLine) -> Iterator[Ledger]:
-    url = shell.environment["COUNTERPOISE_LEDGER"]
-    with closing(Ledger.open(url, lambda: datetime.now(UTC))) as opened:
-        yield opened
 
 
 def abandoned(shell: CommandLine, kafka: SimulatedCluster, *, hours: float) -> str:
@@ -113,7 +87,7 @@ def test_a_full_fleet_names_the_runs_that_fill_it_and_how_one_of_a_gone_cluster_
 ) -> None:
     copy = move("orders-0", "1 2", "3 2", size=30_000_000)
     limits = MovementPolicy(hold_patience=timedelta(minutes=1))
-    run = SimulatedRun.of_moves(tmp_path, SKEWED, copy, limits=limits)
+    run = SimulatedRun.of_moves(tmp_path, ON_TWO_BROKERS, copy, limits=limits)
     elsewhere = (RunElsewhere("pay-eu-1", "pay-eu", 7), RunElsewhere("old-eu-2", "old-eu", 3))
     monkeypatch.setattr(run.ledger, "runs_elsewhere", lambda _: elsewhere)
     options = ExecutionOptions(

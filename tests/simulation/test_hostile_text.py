@@ -22,15 +22,13 @@ from tests.support import hostile
 from tests.support.audits import BROKER_CONFIGS, connectivity, quorum, snapshot_of
 from tests.support.command_line import CommandLine, Typed
 from tests.support.hostile import HOSTILE, MARK, NAME
-from tests.support.pictures import simulated
-
-SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
+from tests.support.pictures import ON_TWO_BROKERS, simulated
 
 
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     """Broker 3 has just joined; whatever Kafka lets people name has a hostile name."""
-    made = simulated(SKEWED, racks="1=a 2=b 3=c", cluster_id=HOSTILE)
+    made = simulated(ON_TWO_BROKERS, racks="1=a 2=b 3=c", cluster_id=HOSTILE)
     for broker_id, broker in made.brokers.items():
         broker.rack = f"{HOSTILE}{broker_id}"
         listener = f"{HOSTILE}://{HOSTILE}:9092"
@@ -49,15 +47,6 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     monkeypatch.setattr(installations, "connect_by_discovery", lambda _: made)
     monkeypatch.setattr(Installation, "check_connectivity", walked)
     monkeypatch.setattr(repeating, "sleep", made.advance)
-    return made
-
-
-@pytest.fixture
-def shell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
-) -> CommandLine:
-    made = CommandLine.in_folder(tmp_path, capsys)
-    made.configure("simulated:9092")
     return made
 
 

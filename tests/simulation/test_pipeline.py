@@ -20,16 +20,14 @@ from counterpoise.model.result_tables import BROKER_BALANCE, TOPIC_BALANCE
 from counterpoise.model.run import RunState
 from counterpoise.settings import parse_settings
 from tests.support.installations import DEMO, installation_over
-from tests.support.pictures import simulated
+from tests.support.pictures import ON_TWO_BROKERS, simulated
 from tests.support.runs import change_state
-
-SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
 
 
 @pytest.fixture
 def kafka() -> SimulatedCluster:
     """Broker 3 has just joined."""
-    return simulated(SKEWED, racks="1=a 2=b 3=c")
+    return simulated(ON_TWO_BROKERS, racks="1=a 2=b 3=c")
 
 
 ANALYSIS = Person("analysis", "airflow-dag:kafka_leader_balance")

@@ -4,30 +4,9 @@ for somebody's.
 
 from pathlib import Path
 
-import pytest
-
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from tests.support.command_line import CommandLine, interrupted_while_moving, let_commands_reach
-from tests.support.pictures import simulated
+from tests.support.command_line import CommandLine, interrupted_while_moving
 from tests.support.runs import own_configs
-
-SKEWED = "\n".join(f"orders-{number}: 1 2 size=3000000" for number in range(6))
-
-
-@pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
-    made = simulated(SKEWED, racks="1=a 2=b 3=c")
-    let_commands_reach(made, monkeypatch)
-    return made
-
-
-@pytest.fixture
-def shell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kafka: SimulatedCluster
-) -> CommandLine:
-    made = CommandLine.in_folder(tmp_path, capsys)
-    made.configure("simulated:9092")
-    return made
 
 
 def approved(shell: CommandLine, cluster: str, *goal: str) -> Path:

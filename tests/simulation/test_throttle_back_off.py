@@ -2,6 +2,7 @@
 ends.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,11 +21,17 @@ REQUEST = PlanRequest(Goal.ADD_BROKERS, (4,), BalancePolicy(excluded_topics=("ot
 MB = 1_000_000
 
 
-def copying_for_long(folder: Path, rate: int) -> tuple[SimulatedRun, Driver]:
-    """A run with the policy's own back-off, approved at this rate, beside another topic."""
+def copying_for_long(
+    folder: Path, rate: int, *, begins_with: Callable[[SimulatedRun], None] | None = None
+) -> tuple[SimulatedRun, Driver]:
+    """A run with the policy's own back-off, approved at this rate, beside another topic, of which
+    replicas may be out of sync when it begins.
+    """
     run = SimulatedRun.make(folder, PICTURE + "\nother-0: 1 2 3 size=1000", request=REQUEST)
     run.rate = rate
     run.ledger.record_decision(run.approval())
+    if begins_with is not None:
+        begins_with(run)
     driver = run.driver()
     run.until_moving(driver)
     return run, driver
@@ -134,12 +141,7 @@ def test_a_partition_that_was_out_of_sync_at_the_start_slows_a_run_when_it_is_lo
     tmp_path: Path,
 ) -> None:
     """A run of days began just after a restart, while replicas were still catching up."""
-    run = SimulatedRun.make(tmp_path, PICTURE + "\nother-0: 1 2 3 size=1000", request=REQUEST)
-    run.rate = 20 * MB
-    run.ledger.record_decision(run.approval())
-    lose_isr(run)
-    driver = run.driver()
-    run.until_moving(driver)
+    run, driver = copying_for_long(tmp_path, 20 * MB, begins_with=lose_isr)
     go_on(run, driver, 120)
     assert rate_set(run) == 20 * MB
     restore_isr(run)
@@ -153,12 +155,9 @@ def test_a_replica_that_was_in_sync_slows_a_run_when_it_is_lost_beside_one_that_
     tmp_path: Path,
 ) -> None:
     """Two replicas of a partition lag when the run begins. One of them stays behind for days."""
-    run = SimulatedRun.make(tmp_path, PICTURE + "\nother-0: 1 2 3 size=1000", request=REQUEST)
-    run.rate = 20 * MB
-    run.ledger.record_decision(run.approval())
-    stay_behind(run, 2, 3)
-    driver = run.driver()
-    run.until_moving(driver)
+    run, driver = copying_for_long(
+        tmp_path, 20 * MB, begins_with=lambda run: stay_behind(run, 2, 3)
+    )
     go_on(run, driver, 120)
     assert rate_set(run) == 20 * MB
     restore_isr(run)
@@ -259,12 +258,7 @@ def test_what_an_earlier_release_kept_is_not_over_when_one_answer_shows_it_in_sy
     tmp_path: Path,
 ) -> None:
     """It kept partitions. The first answer after the update is of a broker that is behind."""
-    run = SimulatedRun.make(tmp_path, PICTURE + "\nother-0: 1 2 3 size=1000", request=REQUEST)
-    run.rate = 20 * MB
-    run.ledger.record_decision(run.approval())
-    lose_isr(run)
-    driver = run.driver()
-    run.until_moving(driver)
+    run, driver = copying_for_long(tmp_path, 20 * MB, begins_with=lose_isr)
     with run.ledger.journal(run.run_id).step() as step:
         kept = replace(run.run_progress(), under_replicated_at_start=("other-0",))
         step.update_progress(kept)

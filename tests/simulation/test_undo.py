@@ -19,16 +19,15 @@ from tests.support.command_line import (
     interrupted_while_moving,
     let_commands_reach,
 )
-from tests.support.pictures import simulated
+from tests.support.pictures import ON_TWO_BROKERS, simulated
 
-SKEWED = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
 YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
 FIRST, SECOND = (TopicPartition("orders", number) for number in (0, 1))
 
 
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
-    made = simulated(SKEWED, racks="1=a 2=b 3=c 4=d")
+    made = simulated(ON_TWO_BROKERS, racks="1=a 2=b 3=c 4=d")
     let_commands_reach(made, monkeypatch)
     return made
 

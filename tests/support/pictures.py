@@ -25,11 +25,14 @@ document has them.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
+
+# Of six partitions with 30 MB each: what there is before broker 3 joins.
+ON_TWO_BROKERS: Final = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
 
 
 @dataclass(frozen=True, slots=True)
