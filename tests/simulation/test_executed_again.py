@@ -14,7 +14,7 @@ from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.kafka import FOLLOWER_RATE, RATE_KEYS
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
-from tests.simulation.test_commands import kafka, planned, shell  # noqa: F401
+from tests.simulation.test_commands import planned
 from tests.support.command_line import CommandLine
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, own_configs
@@ -93,14 +93,14 @@ def test_two_copies_of_one_execution_go_on_together(run: SimulatedRun) -> None:
     assert run.go(second, max_steps=2_000) is RunState.DONE
 
 
-def highest_rate(kafka: SimulatedCluster) -> int:  # noqa: F811
+def highest_rate(kafka: SimulatedCluster) -> int:
     configs = kafka.configs.dynamic.values()
     return max(int(values[key]) for values in configs for key in RATE_KEYS if key in values)
 
 
 def test_an_execute_that_wakes_does_not_copy_at_the_rate_of_an_earlier_approval(
-    shell: CommandLine,  # noqa: F811
-    kafka: SimulatedCluster,  # noqa: F811
+    shell: CommandLine,
+    kafka: SimulatedCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = planned(shell)
@@ -133,8 +133,8 @@ def test_an_execute_that_wakes_does_not_copy_at_the_rate_of_an_earlier_approval(
 
 
 def test_a_settle_that_wakes_leaves_the_run_that_is_executed_again(
-    shell: CommandLine,  # noqa: F811
-    kafka: SimulatedCluster,  # noqa: F811
+    shell: CommandLine,
+    kafka: SimulatedCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = planned(shell)
