@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import HaltedError
-from counterpoise.execution.observation import SHOWS_WITHIN_SECONDS
 from counterpoise.model.control import Control
-from counterpoise.model.run import RunState
+from counterpoise.model.run import SHOWS_WITHIN, RunState
 from tests.simulation.test_whose_moves import FIRST, SECOND, a_run
 from tests.support.runs import SimulatedRun, own_configs, times_submitted
 
@@ -85,7 +84,7 @@ def test_nothing_new_begins_beside_a_move_that_seems_cancelled(tmp_path: Path) -
     run.cluster.alter_reassignments({in_flight: None})
     run.cluster.configs.dynamic.clear()
     cancelled_at = run.cluster.now
-    while run.cluster.now - cancelled_at < SHOWS_WITHIN_SECONDS - 1:
+    while run.cluster.now - cancelled_at < SHOWS_WITHIN.total_seconds() - 1:
         run.cluster.advance(run.driver().step() or 0)
         assert not run.cluster.list_reassignments()
         assert own_configs(run.cluster) == {}

@@ -17,6 +17,7 @@ the batch is (A, C), and B waits.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import Observation
@@ -60,9 +61,10 @@ def ready_moves(pending: Sequence[Move], observation: Observation) -> list[Move]
 
 def brokers_to_wait_for(move: Move, observation: Observation) -> frozenset[int]:
     """Return the brokers of a copy that do not respond: no throttle can be read back there."""
-    if not observation.adding_replicas(move):
+    unresponsive = observation.unresponsive_broker_ids
+    if not unresponsive or not observation.adding_replicas(move):
         return frozenset()
-    return observation.unresponsive_broker_ids & {*move.replicas_before, *move.adding}
+    return unresponsive & {*move.replicas_before, *move.adding}
 
 
 def _within_caps(ready: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, ...]:
@@ -140,10 +142,11 @@ def _interleaved(moves: Sequence[Move], observation: Observation) -> list[Move]:
     A link is a source with its destinations. Large moves come first, ties are broken by name.
     """
     moves_of_link: Counter[tuple[int, ...]] = Counter()
-    ranked = []
+    rounds: list[list[Move]] = []  # the first of each link, then the second of each, ...
     for move in sorted(moves, key=lambda m: (-m.size_bytes, m.topic, m.partition)):
         link = observation.copying_brokers(move)
-        rank = (moves_of_link[link], -move.size_bytes, move.topic, move.partition)
-        ranked.append((rank, move))
+        if moves_of_link[link] == len(rounds):
+            rounds.append([])
+        rounds[moves_of_link[link]].append(move)
         moves_of_link[link] += 1
-    return [move for _, move in sorted(ranked, key=lambda pair: pair[0])]
+    return list(chain.from_iterable(rounds))

@@ -13,23 +13,15 @@ it is so still, and is sent again. When somebody cancels it once more, the run h
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from typing import Final
 
-from counterpoise.execution.observation import (
-    SHOWS_WITHIN_SECONDS,
-    MovesByState,
-    MoveState,
-    Observation,
-)
+from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.waits import CANCELLED_BY_OTHERS
 from counterpoise.execution.waits_for_cluster import CancelledByOthers
 from counterpoise.model.plan import Move
-from counterpoise.model.run import Submission
+from counterpoise.model.run import SHOWS_WITHIN, Submission
 from counterpoise.model.run_progress import RunProgress
 
-# So long a busy broker's metadata may be behind, and show a move that has arrived as it began.
-_SHOWS_WITHIN: Final = timedelta(seconds=SHOWS_WITHIN_SECONDS)
 _SENT_AGAIN: Final = f"sent again after {CANCELLED_BY_OTHERS}"
 _AGAIN: Final = f"once more, {CANCELLED_BY_OTHERS}"
 
@@ -104,7 +96,7 @@ def cancelled_moves(run_progress: RunProgress, moves: Iterable[Move]) -> tuple[M
 def seem_cancelled(run_progress: RunProgress) -> CancelledByOthers | None:
     """Return the moves that seem to be cancelled, where a broker's metadata may only be behind."""
     shown_by = {
-        name.removeprefix(prefix): began_at + _SHOWS_WITHIN
+        name.removeprefix(prefix): began_at + SHOWS_WITHIN
         for name, began_at in run_progress.conditions_since.items()
         for prefix in (CANCELLED_BY_OTHERS, _AGAIN)
         if name.startswith(prefix) and _is_recent(run_progress, name)
@@ -120,4 +112,4 @@ def cancelled_again(run_progress: RunProgress) -> tuple[str, ...]:
 
 def _is_recent(run_progress: RunProgress, name: str) -> bool:
     began_at = run_progress.conditions_since.get(name)
-    return began_at is not None and run_progress.observed_at - began_at < _SHOWS_WITHIN
+    return began_at is not None and run_progress.observed_at - began_at < SHOWS_WITHIN

@@ -96,7 +96,7 @@ def still_unavailable(base: RunProgress, observation: Observation) -> tuple[str,
 
 def is_leaderless(move: Move, observation: Observation) -> bool:
     """Return whether an unfinished move has no leader to copy from."""
-    return observation.leader_of(move) is None and bool(move.adding)
+    return move.topic_partition in observation.leaderless and bool(move.adding)
 
 
 def _leaderless(moves: Iterable[Move], observation: Observation) -> Iterator[str]:
@@ -107,7 +107,10 @@ def _leaderless(moves: Iterable[Move], observation: Observation) -> Iterator[str
 
 def names_out_of_sync(moves: Iterable[Move], observation: Observation) -> Iterator[str]:
     """Yield what is kept for each replica that a move keeps, on a live broker and not in sync."""
+    out_of_sync = observation.with_replicas_out_of_sync
     for move in moves:
+        if move.topic_partition not in out_of_sync:
+            continue
         for broker_id in kept_out_of_sync(move, observation):
             yield name_of_out_of_sync(str(move.topic_partition), broker_id)
 
@@ -126,7 +129,10 @@ def kept_out_of_sync(move: Move, observation: Observation) -> list[int]:
 
 
 def _leaders_out_of_sync(done: Iterable[Move], observation: Observation) -> Iterator[str]:
+    out_of_sync = observation.with_replicas_out_of_sync
     for move in done:
+        if move.topic_partition not in out_of_sync:
+            continue
         preferred_leader = move.replicas_after[0]
         isr = observation.partitions[move.topic_partition].description.isr
         is_live = preferred_leader in observation.live_broker_ids
@@ -136,11 +142,12 @@ def _leaders_out_of_sync(done: Iterable[Move], observation: Observation) -> Iter
 
 def dead_brokers(by_state: MovesByState, observation: Observation) -> set[int]:
     """Return the brokers that the rest of the plan needs, and that are not live."""
-    remaining = [move for state in _UNFINISHED for move in by_state[state]]
-    remaining += [m for m in by_state[MoveState.DONE] if not observation.has_planned_leader(m)]
-    targets = {move.replicas_after for move in remaining}
+    states = (*_UNFINISHED, MoveState.DONE)
+    targets = {move.replicas_after for state in states for move in by_state[state]}
     if observation.live_broker_ids.issuperset(chain.from_iterable(targets)):
         return set()
+    remaining = [move for state in _UNFINISHED for move in by_state[state]]
+    remaining += [m for m in by_state[MoveState.DONE] if not observation.has_planned_leader(m)]
     needed = {b for move in remaining for b in _brokers_needed(move, observation)}
     return needed - observation.live_broker_ids
 

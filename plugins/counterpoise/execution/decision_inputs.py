@@ -5,6 +5,7 @@ inputs.missing_changes(throttles)    # (): these throttles are in force
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -35,6 +36,7 @@ from counterpoise.model.kafka import ConfigChange
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
+from counterpoise.model.run import TouchedKey
 from counterpoise.model.run_progress import RunProgress
 
 # A call without an answer may be applied when a frozen broker wakes. Kafka's broker session ends
@@ -62,6 +64,12 @@ class DecisionInputs:
     fleet_max_moves_in_flight: int | None = None
     max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL
     sets_throttles: bool = True  # otherwise it only takes them back
+
+    def with_touched_keys(self, touched_keys: tuple[TouchedKey, ...]) -> "DecisionInputs":
+        """Return the same with other keys of ours; what was found of moves stays found."""
+        inputs = copy(self)
+        vars(inputs)["observation"] = self.observation.with_touched_keys(touched_keys)
+        return inputs
 
     def is_over(self, reason: WaitReason) -> bool:
         """Return whether a reason to wait has lasted for longer than its patience."""
@@ -103,7 +111,7 @@ class DecisionInputs:
     def moving(self) -> Sequence[Move]:
         return self.by_state[MoveState.MOVING]
 
-    @property
+    @cached_property
     def pending(self) -> list[Move]:
         return self.moves_in(*_TO_COME)
 
@@ -115,12 +123,12 @@ class DecisionInputs:
         """Return the moves that do not seem to be under way, but a call about them may still be
         applied: also where somebody has moved the partition since.
         """
-        return list(filter(self.has_unknown_outcome, self._not_under_way))
+        return list(filter(self.has_unknown_outcome, self._submitted(self._not_under_way)))
 
     @cached_property
     def not_shown_yet(self) -> list[Move]:
         """Return the moves that were submitted just now, and do not seem to be under way."""
-        return list(filter(self.observation.may_not_show_yet, self.pending))
+        return list(filter(self.observation.may_not_show_yet, self._submitted(self.pending)))
 
     @cached_property
     def seem_cancelled(self) -> CancelledByOthers | None:
@@ -135,27 +143,29 @@ class DecisionInputs:
         answered = [m for m in self.not_shown_yet if not self.has_unknown_outcome(m)]
         return [*self.unknown_outcomes, *answered]
 
-    @property
+    @cached_property
     def _not_under_way(self) -> list[Move]:
         return self.moves_in(*_TO_COME, MoveState.DRIFTED, MoveState.FOREIGN)
+
+    def _submitted(self, moves: Iterable[Move]) -> list[Move]:
+        """Return those of which a submission is known, which are few."""
+        submissions = self.observation.submissions
+        return [move for move in moves if move.topic_partition in submissions]
 
     def has_unknown_outcome(self, move: Move) -> bool:
         return self.observation.has_unknown_outcome(move, QUIET_SECONDS)
 
-    @property
+    @cached_property
     def listed_moves(self) -> list[Move]:
-        """Return the moves that the throttled lists have to name, whatever is submitted next."""
-        return [*self.moving, *filter(self._keeps_entries, self._not_under_way)]
+        """Return the moves that the throttled lists have to name, whatever is submitted next.
 
-    def _keeps_entries(self, move: Move) -> bool:
-        """Return whether a move stays listed that does not seem to be under way: a call may still
-        start it, or has just done so, or a step is done.
+        Those that do not seem to be under way stay listed where a call may still start them, or has
+        just done so, or a step is done.
         """
-        return (
-            self.observation.is_between_steps(move)
-            or self.has_unknown_outcome(move)
-            or self.observation.may_not_show_yet(move)
-        )
+        between_steps = filter(self.observation.is_between_steps, self.by_state[MoveState.PENDING])
+        staying = {move.topic_partition for move in (*self.may_be_in_flight, *between_steps)}
+        not_under_way = self._not_under_way if staying else ()
+        return [*self.moving, *(m for m in not_under_way if m.topic_partition in staying)]
 
     def throttles_for(
         self, moves: Iterable[Move], remaining: Iterable[Move] = ()

@@ -228,8 +228,7 @@ class Driver:
         command = decide(inputs)
         while isinstance(command, MarkRestored | LeaveLifted):
             self._apply(command, inputs, step)
-            observation = replace(inputs.observation, touched_keys=self._journal.touched())
-            inputs = replace(inputs, observation=observation)
+            inputs = inputs.with_touched_keys(self._journal.touched())
             command = decide(inputs)
         with step.together():
             self._keep_progress(previous, inputs, command, step)

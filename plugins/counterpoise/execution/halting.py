@@ -248,8 +248,12 @@ def _isr_loss(inputs: DecisionInputs) -> Halt | None:
 
 
 def _below_min_isr(inputs: DecisionInputs) -> Halt | None:
+    min_insync_replicas = inputs.observation.min_insync_replicas
+    if not min_insync_replicas:
+        return None
+
     def falls_below_min_isr(move: Move) -> bool:
-        min_isr = inputs.observation.min_insync_replicas.get(move.topic, 0)
+        min_isr = min_insync_replicas.get(move.topic, 0)
         return len(move.replicas_after) < min(min_isr, len(move.replicas_before))
 
     too_few = [move for move in inputs.pending if falls_below_min_isr(move)]

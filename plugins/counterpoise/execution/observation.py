@@ -9,9 +9,11 @@ listed before and after the topics are described, and a partition of either list
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from counterpoise.execution.observed_cluster import ClusterConditions, ObservedPartition
@@ -23,9 +25,6 @@ from counterpoise.model.reassignment_targets import changes_replica_set, reassig
 from counterpoise.model.run import Submission, TouchedKey
 from counterpoise.model.run_progress import LogDirReading
 
-# So long after its answer a change may not show: a busy broker's metadata was seen to be behind for
-# 1 s, and after a failover the controller of before may answer for a moment.
-SHOWS_WITHIN_SECONDS: Final = 5.0
 _MAX_SECONDS_AHEAD: Final = 300.0  # of another worker's clock; one beyond was set back since
 
 
@@ -88,6 +87,27 @@ class Observation:
     _adding: dict[TopicPartition, tuple[int, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    def with_touched_keys(self, touched_keys: tuple[TouchedKey, ...]) -> "Observation":
+        """Return the same with other keys of ours; what was found of moves stays found."""
+        observation = copy(self)
+        vars(observation)["touched_keys"] = touched_keys
+        return observation
+
+    @cached_property
+    def leaderless(self) -> frozenset[TopicPartition]:
+        """Return the partitions of the plan without a leader."""
+        partitions = self.partitions.items()
+        return frozenset(tp for tp, found in partitions if found.description.leader is None)
+
+    @cached_property
+    def with_replicas_out_of_sync(self) -> frozenset[TopicPartition]:
+        """Return the partitions of the plan with replicas outside the ISR."""
+        return frozenset(
+            tp
+            for tp, (_, description, _) in self.partitions.items()
+            if len(description.isr) != len(description.replicas)
+        )
 
     @property
     def is_anything_moving(self) -> bool:
@@ -165,9 +185,8 @@ class Observation:
 
     def is_between_steps(self, move: Move) -> bool:
         """Return whether a reassignment of the move has ended, and the next one has not begun."""
-        if self.state_of(move) is not MoveState.PENDING:
-            return False
-        return self.partitions[move.topic_partition].description.replicas != move.replicas_before
+        replicas = self.partitions[move.topic_partition].description.replicas
+        return replicas != move.replicas_before and self.state_of(move) is MoveState.PENDING
 
     def adding_replicas(self, move: Move) -> tuple[int, ...]:
         """Return the brokers that are being added now, or that the next reassignment adds."""
@@ -226,9 +245,9 @@ class Observation:
         It would wait for them, or cost redundancy. Those that came with an earlier reassignment
         count, too (KAFKA-16218). A new order alone waits for nobody: Kafka takes it at once.
         """
-        partition = self.partitions[move.topic_partition].description
-        if len(partition.isr) == len(partition.replicas):
+        if move.topic_partition not in self.with_replicas_out_of_sync:
             return ()
+        partition = self.partitions[move.topic_partition].description
         target = self.next_target(move)
         if set(target) == set(partition.replicas):
             return ()
@@ -270,7 +289,7 @@ class Observation:
         it may be in flight, and what is sent twice is done twice.
         """
         submission = self.submissions.get(move.topic_partition)
-        if submission is None or not was_just_answered(submission, self.observed_at):
+        if submission is None or not submission.was_just_answered(self.observed_at):
             return False
         if self.state_of(move) not in (MoveState.PENDING, MoveState.CANCELLED):
             return False
@@ -283,7 +302,7 @@ class Observation:
         submission = self.submissions.get(move.topic_partition)
         if submission is None or not submission.is_at_rest:
             return False
-        if not is_under_way(submission, self.observed_at):
+        if not submission.is_under_way(self.observed_at):
             return False
         return self.state_of(move) in (MoveState.MOVING, MoveState.STUCK, MoveState.PENDING)
 
@@ -317,25 +336,6 @@ class Observation:
         return seconds if seconds > -_MAX_SECONDS_AHEAD else -seconds
 
 
-def was_just_answered(submission: Submission, now: datetime) -> bool:
-    """Return whether it was, also where the clock of the worker that did it is some seconds
-    ahead.
-    """
-    if submission.answered_at is None:
-        return False
-    return abs((now - submission.answered_at).total_seconds()) < SHOWS_WITHIN_SECONDS
-
-
-def is_under_way(submission: Submission, now: datetime) -> bool:
-    """Return whether what was submitted may still show as under way: until it has arrived, or for a
-    moment after its cancel was answered, unless it was seen in order since.
-    """
-    if not submission.is_over:
-        return True
-    is_known_to_be_over = submission.done_at or submission.in_order_at
-    return not is_known_to_be_over and was_just_answered(submission, now)
-
-
 def _may_have_lost_its_order(submission: Submission | None) -> bool:
     """Return whether a cancel of this run may have left the order of a partition.
 
@@ -355,7 +355,7 @@ def _state_of_reassignment(
     if submission is None:
         return MoveState.FOREIGN
     is_ours = submission.may_have_asked_for(reassignment.target)
-    if is_under_way(submission, now):
+    if submission.is_under_way(now):
         targets = reassignment_targets(move)
         if set(reassignment.adding) & set(reassignment.removing):
             # Rows of earlier releases do not tell the target.

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution.conditions import MAX_PARTITIONS, unlisted_since
-from counterpoise.execution.observation import Observation, is_under_way
+from counterpoise.execution.observation import Observation
 from counterpoise.execution.observed_cluster import ClusterConditions
 from counterpoise.execution.partition_reads import (
     Partitions,
@@ -179,7 +179,7 @@ def _with_unlisted(
 
     def is_behind(tp: TopicPartition) -> bool:
         submission = submissions.get(tp)
-        if submission is None or not is_under_way(submission, now):
+        if submission is None or not submission.is_under_way(now):
             return False
         return now - since.get(name_of_unlisted(str(tp)), others_since) < UNLISTED_PATIENCE
 
@@ -191,23 +191,19 @@ def _submissions_of_arrived(
     journal: "Journal", plan: RebalancePlan, partitions: Partitions
 ) -> dict[TopicPartition, Submission]:
     """Return all submissions where somebody moved again what had arrived; else {}."""
-    if journal.finished().isdisjoint(_not_as_planned(plan, partitions)):
-        return {}
-    return journal.submissions()
+
+    def is_as_planned(tp: TopicPartition) -> bool:
+        move, partition = _move_of(plan, tp), partitions.planned.get(tp)
+        if move is None or partition is None:
+            return True  # its topic is gone
+        has_arrived = partition.description.replicas == move.replicas_after
+        return has_arrived and tp not in partitions.reassignments
+
+    return {} if all(map(is_as_planned, journal.finished())) else journal.submissions()
 
 
-def _not_as_planned(plan: RebalancePlan, partitions: Partitions) -> set[TopicPartition]:
-    """Return the plan's partitions that are moving, or have other replicas than planned."""
-    planned, reassignments = partitions.planned, partitions.reassignments
-    return {
-        move.topic_partition
-        for move in plan.moves
-        if move.topic_partition in planned
-        and (
-            planned[move.topic_partition][1].replicas != move.replicas_after
-            or move.topic_partition in reassignments
-        )
-    }
+def _move_of(plan: RebalancePlan, tp: TopicPartition) -> Move | None:
+    return plan.moves_by_topic.get(tp.topic, {}).get(tp.partition)
 
 
 def _late_reassignments(
@@ -222,18 +218,19 @@ def _late_reassignments(
     Each with the id of that run. One may take the place of a reassignment of this run.
     """
     targets = {tp: reassignment.target for tp, reassignment in partitions.reassignments.items()}
-    for move in scope.plan.moves:
-        target = targets.get(move.topic_partition)
-        submission = submissions.get(move.topic_partition)
-        if target is None or submission is None:
-            continue
-        if submission.is_at_rest and not is_under_way(submission, now):
-            continue
-        if target in (*reassignment_targets(move), submission.target):
-            del targets[move.topic_partition]
-    if not targets:
+
+    def is_of_this_run(tp: TopicPartition, target: tuple[int, ...]) -> bool:
+        move, submission = _move_of(scope.plan, tp), submissions.get(tp)
+        if move is None or submission is None:
+            return False
+        if submission.is_at_rest and not submission.is_under_way(now):
+            return False
+        return target in (*reassignment_targets(move), submission.target)
+
+    of_others = {tp: target for tp, target in targets.items() if not is_of_this_run(tp, target)}
+    if not of_others:
         return {}
-    return ledger.submitted_by_ended_runs(scope.plan.cluster, targets)
+    return ledger.submitted_by_ended_runs(scope.plan.cluster, of_others)
 
 
 def _late_cancelled(
@@ -247,11 +244,8 @@ def _late_cancelled(
     """
     changed = {
         move.topic_partition
-        for move in scope.plan.moves
-        if move.topic_partition in partitions.planned
-        and move.topic_partition not in submissions
-        and partitions.planned[move.topic_partition][1].replicas
-        not in (move.replicas_before, move.replicas_after)
+        for move in partitions.in_between
+        if move.topic_partition not in submissions
     }
     return frozenset(changed and changed & ledger.late_cancelled(scope.plan.cluster))
 
@@ -282,6 +276,8 @@ def _topics_losing_replicas(plan: RebalancePlan) -> set[str]:
 
     Kafka itself lowers it below min.insync.replicas without a warning.
     """
+    if not plan.lowers_replication_factor:
+        return set()
     return {
         move.topic for move in plan.moves if len(move.replicas_after) < len(move.replicas_before)
     }

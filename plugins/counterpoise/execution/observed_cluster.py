@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import PartitionDescription, Reassignment
@@ -9,11 +10,12 @@ from counterpoise.model.run import RunElsewhere
 from counterpoise.model.run_progress import VersionReading
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedPartition:
+class ObservedPartition(NamedTuple):
+    """A partition of the plan; a tuple, since an observation makes one of each."""
+
     topic_id: str
     description: PartitionDescription
-    reassignment: Reassignment | None
+    reassignment: Reassignment | None = None
 
 
 @dataclass(frozen=True)

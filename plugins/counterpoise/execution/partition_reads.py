@@ -9,7 +9,7 @@ itself is read again.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,7 @@ from counterpoise.kafka_admin.port import ClusterReader, read_topics_and_named
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import PartitionDescription, Reassignment, TopicDescription
-from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_shown_by
 
 _MAX_STALE_READS: Final = 10
@@ -28,18 +28,22 @@ STALE_READ_SECONDS: Final = 0.2  # as long as the metadata of a broker that is u
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    planned: Mapping[TopicPartition, tuple[str, PartitionDescription]]  # with the topic's id
+    planned: Mapping[TopicPartition, ObservedPartition]  # without reassignments
     unhealthy: Mapping[TopicPartition, PartitionDescription]  # outside the plan: offline, or URP
     reassignments: Mapping[TopicPartition, Reassignment]
     topic_ids: Mapping[str, str]  # of the plan's topics
     # Those that topics show, and no list names, however often both were read.
     unlisted: Mapping[TopicPartition, Reassignment]
+    # Those with other replicas than before and after their move.
+    in_between: Sequence[Move]
 
     def observed(self) -> dict[TopicPartition, ObservedPartition]:
-        return {
-            tp: ObservedPartition(topic_id, description, self.reassignments.get(tp))
-            for tp, (topic_id, description) in self.planned.items()
+        moving = {
+            tp: self.planned[tp]._replace(reassignment=reassignment)
+            for tp, reassignment in self.reassignments.items()
+            if tp in self.planned
         }
+        return {**self.planned, **moving}
 
     def foreign_reassignments(
         self, late: Mapping[TopicPartition, str]
@@ -54,32 +58,43 @@ def read_partitions(reader: ClusterReader, plan: RebalancePlan) -> Partitions:
 
     A partition that is on no list and yet has the replicas of two targets together is read again.
     """
-    planned_topics = {move.topic for move in plan.moves}
+    planned_topics = set(plan.moves_by_topic)
     for _ in range(_MAX_STALE_READS):
         reassignments_before = reader.list_reassignments()
         topics = read_topics_and_named(reader, planned_topics)
         planned, unhealthy = _planned_and_unhealthy(topics, plan)
         reassignments = {**reassignments_before, **reader.list_reassignments()}
         topic_ids = {t.topic: t.topic_id for t in topics if t.topic in planned_topics}
-        unlisted = _unlisted(plan, planned, reassignments)
+        in_between = _in_between(plan, planned)
+        unlisted = _unlisted(in_between, planned, reassignments)
         if not unlisted:
             break
         time.sleep(STALE_READ_SECONDS)
-    return Partitions(planned, unhealthy, reassignments, topic_ids, unlisted)
+    return Partitions(planned, unhealthy, reassignments, topic_ids, unlisted, in_between)
+
+
+def _in_between(
+    plan: RebalancePlan, planned: Mapping[TopicPartition, ObservedPartition]
+) -> list[Move]:
+    return [
+        move
+        for move in plan.moves
+        if (observed := planned.get(move.topic_partition)) is not None
+        and observed.description.replicas not in (move.replicas_before, move.replicas_after)
+    ]
 
 
 def _unlisted(
-    plan: RebalancePlan,
-    planned: Mapping[TopicPartition, tuple[str, PartitionDescription]],
+    in_between: Iterable[Move],
+    planned: Mapping[TopicPartition, ObservedPartition],
     reassignments: Mapping[TopicPartition, Reassignment],
 ) -> dict[TopicPartition, Reassignment]:
     """Return the reassignments that replicas show, and no list names."""
     unlisted = {}
-    for move in plan.moves:
+    for move in in_between:
         tp = move.topic_partition
-        if tp not in planned or tp in reassignments:
-            continue
-        if shown := reassignment_shown_by(move, planned[tp][1].replicas):
+        shown = reassignment_shown_by(move, planned[tp].description.replicas)
+        if shown and tp not in reassignments:
             unlisted[tp] = shown
     return unlisted
 
@@ -87,23 +102,21 @@ def _unlisted(
 def _planned_and_unhealthy(
     topics: Iterable[TopicDescription], plan: RebalancePlan
 ) -> tuple[
-    dict[TopicPartition, tuple[str, PartitionDescription]],
+    dict[TopicPartition, ObservedPartition],
     dict[TopicPartition, PartitionDescription],
 ]:
     """Return what the plan moves, and what of the rest is offline or under-replicated.
 
     Nothing else is kept: there may be a million partitions.
     """
-    planned_numbers: dict[str, set[int]] = {}
-    for move in plan.moves:
-        planned_numbers.setdefault(move.topic, set()).add(move.partition)
     planned, unhealthy = {}, {}
     for topic in topics:
-        numbers = planned_numbers.get(topic.topic, set())
+        moves = plan.moves_by_topic.get(topic.topic, {})
         for description in topic.partitions:
-            if description.partition in numbers:
-                tp = TopicPartition(topic.topic, description.partition)
-                planned[tp] = (topic.topic_id, description)
+            move = moves.get(description.partition)
+            if move is not None:
+                observed = ObservedPartition(topic.topic_id, description)
+                planned[move.topic_partition] = observed
             elif description.leader is None or len(description.isr) < len(description.replicas):
                 unhealthy[TopicPartition(topic.topic, description.partition)] = description
     return planned, unhealthy
@@ -116,7 +129,7 @@ def copying_brokers(partitions: Partitions) -> frozenset[int]:
         if not reassignment.adding or tp not in partitions.planned:
             continue
         copying.update(reassignment.adding)
-        leader = partitions.planned[tp][1].leader
+        leader = partitions.planned[tp].description.leader
         if leader is not None:
             copying.add(leader)
     return frozenset(copying)

@@ -6,6 +6,7 @@ It remembers what one observation cannot show: since when a link makes no progre
 dead, or partitions outside the plan lack in-sync replicas.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -301,14 +302,15 @@ def _seconds_left(by_state: MovesByState, observation: Observation, rate: int) -
     Broker 4 receives 100 MB and 50 MB, broker 1 sends the 100 MB: 150 MB at 10 MB/s are 15 s.
     """
     states = (MoveState.MOVING, MoveState.PENDING, MoveState.CANCELLED)
-    bytes_left: dict[tuple[int | None, bool], int] = {}
+    sent: Counter[int | None] = Counter()
+    received: Counter[int] = Counter()
     for move in (move for state in states for move in by_state[state]):
-        isr = observation.partitions[move.topic_partition].description.isr
-        source = (observation.leader_of(move), True)
+        description = observation.partitions[move.topic_partition].description
         for destination in move.adding:
-            if destination in isr:
-                continue
-            missing_bytes = observation.bytes_to_copy(move, destination)
-            for link in ((destination, False), source):
-                bytes_left[link] = bytes_left.get(link, 0) + missing_bytes
-    return round(max(bytes_left.values()) / rate) if bytes_left and rate else None
+            if destination not in description.isr:
+                missing_bytes = observation.bytes_to_copy(move, destination)
+                sent[description.leader] += missing_bytes
+                received[destination] += missing_bytes
+    if not received or not rate:
+        return None
+    return round(max(*sent.values(), *received.values()) / rate)

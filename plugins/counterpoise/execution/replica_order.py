@@ -9,7 +9,7 @@ was seen, a (3, 2, 1) is somebody else's order.
 
 from collections.abc import Iterable, Iterator
 
-from counterpoise.execution.observation import MoveState, Observation, was_just_answered
+from counterpoise.execution.observation import MoveState, Observation
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move
 from counterpoise.model.reassignment_targets import reassignment_targets
@@ -44,7 +44,7 @@ def partitions_back_in_order(
         submission = observation.submissions.get(move.topic_partition)
         if submission is None or submission.in_order_at or submission.may_come_late:
             continue
-        if was_just_answered(submission, observation.observed_at):
+        if submission.was_just_answered(observation.observed_at):
             continue
         if observation.state_of(move) is MoveState.PENDING:
             replicas = observation.partitions[move.topic_partition].description.replicas

@@ -91,7 +91,7 @@ class Journal:
             moves.c.run_id == self.run_id, moves.c.done_at.is_not(None)
         )
         with self._transactions.reading() as connection:
-            return {TopicPartition(*row) for row in connection.execute(query)}
+            return set(map(TopicPartition._make, connection.execute(query)))
 
     def election_attempts(self, at_least: int = 1) -> dict[TopicPartition, int]:
         """Return how often each leader was elected that was elected so often."""

@@ -160,6 +160,14 @@ class RebalancePlan:
         return MoveColumns.of(self.moves)
 
     @cached_property
+    def moves_by_topic(self) -> Mapping[str, Mapping[int, Move]]:
+        """Return the moves of each topic, by partition."""
+        by_topic: dict[str, dict[int, Move]] = {}
+        for move in self.moves:
+            by_topic.setdefault(move.topic, {})[move.partition] = move
+        return by_topic
+
+    @cached_property
     def copied_replicas(self) -> int:
         return sum(map(len, self.columns.adding))
 

@@ -54,6 +54,9 @@ TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
 
 # An event of a run: why its plan was requested, as somebody typed it or an asset event had it.
 WHY_REQUESTED: Final = "reason"
+# So long after its answer a change may not show: a busy broker's metadata was seen to be behind for
+# 1 s, and after a failover the controller of before may answer for a moment.
+SHOWS_WITHIN: Final = timedelta(seconds=5)
 # A process that was stopped for so long, and then applies what it holds, was never seen; a broker
 # that is dead for good would keep calls to it open for ever.
 LOST_AFTER: Final = timedelta(days=1)
@@ -216,6 +219,23 @@ class Submission:
         call without an answer wants it.
         """
         return self.done_at is not None or self.is_at_rest
+
+    def was_just_answered(self, now: datetime) -> bool:
+        """Return whether it was, also where the clock of the worker that did it is some seconds
+        ahead.
+        """
+        if self.answered_at is None:
+            return False
+        return abs(now - self.answered_at) < SHOWS_WITHIN
+
+    def is_under_way(self, now: datetime) -> bool:
+        """Return whether what was submitted may still show as under way: until it has arrived, or
+        for a moment after its cancel was answered, unless it was seen in order since.
+        """
+        if not self.is_over:
+            return True
+        is_known_to_be_over = self.done_at or self.in_order_at
+        return not is_known_to_be_over and self.was_just_answered(now)
 
     def without_lost_call(self, now: datetime) -> "Submission":
         """Return it as if at rest where its call is taken for lost: it had no effect when the run

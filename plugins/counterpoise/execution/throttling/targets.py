@@ -141,6 +141,8 @@ def _possible_leaders(move: Move) -> tuple[int, ...]:
 
     They are those of before, and of the move's reassignments but the last one.
     """
+    if len(move.adding) <= 1:
+        return move.replicas_before
     on_the_way = [b for target in reassignment_targets(move)[:-1] for b in target]
     return tuple(dict.fromkeys((*move.replicas_before, *on_the_way)))
 
