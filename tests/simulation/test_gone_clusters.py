@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from counterpoise.cli import repeating
 from counterpoise.errors import HaltedError
 from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.kafka_admin.simulated import SimulatedCluster
@@ -131,3 +132,35 @@ def test_undo_says_what_is_in_flight_still_when_the_cluster_is_back(
     assert typed.code == 1
     assert "orders-1 (being reassigned now: wait for its end)" in " ".join(typed.err.split())
     assert not back.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "is_configured"),
+    [
+        (("settle", "RUN"), True),
+        (("settle", "RUN", "--json"), False),
+        (("execute", "PLAN"), True),
+        (("cancel", "RUN", "--why", "it is over"), False),
+    ],
+)
+def test_whoever_asks_for_a_cluster_that_is_not_there_reads_how_the_run_ends_without_it(
+    shell: CommandLine,
+    kafka: SimulatedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    *,
+    is_configured: bool,
+) -> None:
+    monkeypatch.setattr(repeating, "PATIENCE_SECONDS", 0)
+    run_id = abandoned(shell, kafka, hours=1)
+    if not is_configured:
+        shell.configure("simulated:9092", cluster="another")
+    known = {"RUN": run_id, "PLAN": shell.folder / "plan.json"}
+    typed = shell.type(*(known.get(word, word) for word in words))
+    way_out = f"gone for good, `counterpoise settle {run_id} --cluster-is-gone WHY` ends the run"
+    assert typed.code == (3 if is_configured else 2)
+    assert way_out in typed.err and not typed.out
+    assert shell.type("settle", run_id, "--cluster-is-gone", "decommissioned").code == 1
+    over = shell.type("execute", shell.folder / "plan.json")
+    assert over.code, over.out
+    assert "--cluster-is-gone" not in over.err, "it has ended"

@@ -16,6 +16,7 @@ from counterpoise.cli.common import (
     add_person_arguments,
     add_run_arguments,
     console_for_people,
+    explaining_a_gone_cluster,
     installation_for,
     installation_for_run,
     print_answer,
@@ -129,8 +130,9 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
             line = f"run {run.run_id} is {run.state}: there is nothing to settle"
             print_answer(arguments, console, tables.status_summary(status), line)
             return 0
-        controls.check_may(installation, run.cluster, who(installation), Action.OPERATE)
-        _settle_to_the_end(installation, run, console_for_people(arguments, console))
+        with explaining_a_gone_cluster(installation, run):
+            controls.check_may(installation, run.cluster, who(installation), Action.OPERATE)
+            _settle_to_the_end(installation, run, console_for_people(arguments, console))
         report = pipeline.report_run(installation, run.run_id)
         status = queries.run_status(installation, run.run_id)
         plan = queries.plan_of(installation, run.run_id)
