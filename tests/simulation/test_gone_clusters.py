@@ -15,6 +15,7 @@ from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunElsewhere, RunState
+from counterpoise.pipeline import gone_clusters
 from tests.support.command_line import CommandLine, interrupted_while_moving
 from tests.support.pictures import ON_TWO_BROKERS
 from tests.support.plans import move
@@ -119,6 +120,29 @@ def test_a_run_is_not_ended_without_its_cluster_where_that_has_another_name_now(
     assert typed.code == 1
     assert "is not gone, it is named fresh now" in " ".join(typed.err.split())
     assert ledger.run(run_id).state is RunState.RUNNING
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_run_that_ends_while_somebody_says_its_cluster_is_gone_is_said_to_have_ended(
+    shell: CommandLine,
+    kafka: SimulatedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+) -> None:
+    """The cluster was back, and somebody settled the run there at the same time."""
+    run_id = abandoned(shell, kafka, hours=1)
+
+    def settled_meanwhile(*_: object) -> str:
+        kafka.unreachable.clear()
+        assert shell.type("settle", run_id).code == 0
+        return ""
+
+    monkeypatch.setattr(gone_clusters, "present_name", settled_meanwhile)
+    typed = shell.type("settle", run_id, "--cluster-is-gone", "decommissioned", *options)
+    assert (typed.code, typed.out) == (1, "")
+    assert typed.err == (
+        f"counterpoise settle: run {run_id} is halted: it is not under way, so it needs no end\n"
+    )
 
 
 def test_undo_says_what_is_in_flight_still_when_the_cluster_is_back(

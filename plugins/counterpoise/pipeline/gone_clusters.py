@@ -67,8 +67,7 @@ def end_without_cluster(
     policy = settings.policy if settings else ClusterPolicy()
     counting = access.check_may(policy, installation.people, by, Action.OPERATE)
     reason = f"ended by {counting.shown} without its cluster, which is gone: {required(why, 'why')}"
-    if run.state not in UNDER_WAY_STATES:
-        raise RefusedError(f"run {run_id} is {run.state}: it is not under way, so it needs no end")
+    _check_under_way(run)
     if name := present_name(installation, run.cluster):
         raise RefusedError(
             f"the cluster of run {run_id} is not gone, it is named {name} now: name it "
@@ -76,6 +75,7 @@ def end_without_cluster(
         )
     with journal.step() as step:
         run = installation.ledger.run(run_id)
+        _check_under_way(run)
         if not is_orphaned(run, journal.unobserved_for(), policy.movement):
             patience = format_seconds(policy.movement.orphaned_after.total_seconds())
             raise RefusedError(
@@ -93,3 +93,10 @@ def end_without_cluster(
                 step.change_state(RunState.SETTLING, reason)
             step.change_state(RunState.HALTED, f"{reason}; {ended.in_words}")
     return ended
+
+
+def _check_under_way(run: Run) -> None:
+    if run.state not in UNDER_WAY_STATES:
+        raise RefusedError(
+            f"run {run.run_id} is {run.state}: it is not under way, so it needs no end"
+        )
