@@ -18,6 +18,7 @@ the batch is (A, C), and B waits.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from operator import attrgetter
 
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import Observation
@@ -143,7 +144,8 @@ def _interleaved(moves: Sequence[Move], observation: Observation) -> list[Move]:
     """
     moves_of_link: Counter[tuple[int, ...]] = Counter()
     rounds: list[list[Move]] = []  # the first of each link, then the second of each, ...
-    for move in sorted(moves, key=lambda m: (-m.size_bytes, m.topic, m.partition)):
+    by_name = sorted(moves, key=attrgetter("topic", "partition"))
+    for move in sorted(by_name, key=attrgetter("size_bytes"), reverse=True):
         link = observation.copying_brokers(move)
         if moves_of_link[link] == len(rounds):
             rounds.append([])

@@ -94,22 +94,25 @@ def still_unavailable(base: RunProgress, observation: Observation) -> tuple[str,
     return still_in_trouble(base.unavailable_at_start, unavailable)
 
 
-def is_leaderless(move: Move, observation: Observation) -> bool:
-    """Return whether an unfinished move has no leader to copy from."""
-    return move.topic_partition in observation.leaderless and bool(move.adding)
+def leaderless_moves(moves: Iterable[Move], observation: Observation) -> list[Move]:
+    """Return those of unfinished moves that have no leader to copy from."""
+    leaderless = observation.leaderless
+    if not leaderless:
+        return []
+    return [move for move in moves if move.topic_partition in leaderless and move.adding]
 
 
 def _leaderless(moves: Iterable[Move], observation: Observation) -> Iterator[str]:
-    for move in moves:
-        if is_leaderless(move, observation):
-            yield name_of_leaderless(str(move.topic_partition))
+    for move in leaderless_moves(moves, observation):
+        yield name_of_leaderless(str(move.topic_partition))
 
 
 def names_out_of_sync(moves: Iterable[Move], observation: Observation) -> Iterator[str]:
     """Yield what is kept for each replica that a move keeps, on a live broker and not in sync."""
     out_of_sync = observation.with_replicas_out_of_sync
     for move in moves:
-        if move.topic_partition not in out_of_sync:
+        is_moving = observation.partitions[move.topic_partition].reassignment is not None
+        if not is_moving and move.topic_partition not in out_of_sync:
             continue
         for broker_id in kept_out_of_sync(move, observation):
             yield name_of_out_of_sync(str(move.topic_partition), broker_id)

@@ -67,7 +67,7 @@ class DecisionInputs:
 
     def with_touched_keys(self, touched_keys: tuple[TouchedKey, ...]) -> "DecisionInputs":
         """Return the same with other keys of ours; what was found of moves stays found."""
-        inputs = copy(self)
+        inputs = copy(self)  # `replace` would leave that out
         vars(inputs)["observation"] = self.observation.with_touched_keys(touched_keys)
         return inputs
 

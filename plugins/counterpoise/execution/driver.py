@@ -53,6 +53,7 @@ from counterpoise.execution.throttling.read_back import (
 from counterpoise.execution.throttling.targets import lifted_cordons, throttles_of_plan
 from counterpoise.execution.waits_for_cluster import UnreportedConfigs
 from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.model.garbage import collecting_no_garbage
 from counterpoise.model.run import UNDER_WAY_STATES, LateCall, Run, RunState
 from counterpoise.model.run_progress import RunProgress
 
@@ -214,6 +215,7 @@ class Driver:
 
     # -- observing and deciding
 
+    @collecting_no_garbage()
     def _decide(
         self, decide: Callable[[DecisionInputs], Command], step: "Step"
     ) -> tuple[DecisionInputs, Command]:

@@ -17,7 +17,7 @@ from counterpoise.execution.cancelled_moves import cancelled_again
 from counterpoise.execution.commands import Finish, Halt
 from counterpoise.execution.conditions import (
     dead_brokers,
-    is_leaderless,
+    leaderless_moves,
     unavailable_since_start,
 )
 from counterpoise.execution.decision_inputs import DecisionInputs
@@ -123,7 +123,7 @@ def _troubles(inputs: DecisionInputs) -> Iterator[WaitReason]:
     if unavailable := unavailable_since_start(inputs.run_progress, observation):
         yield UnavailablePartitions(tuple(unavailable))
     unfinished = inputs.moves_in(MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)
-    if leaderless := [move for move in unfinished if is_leaderless(move, observation)]:
+    if leaderless := leaderless_moves(unfinished, observation):
         yield LeaderlessPartitions(tuple(_names(leaderless)))
 
 

@@ -90,7 +90,7 @@ class Observation:
 
     def with_touched_keys(self, touched_keys: tuple[TouchedKey, ...]) -> "Observation":
         """Return the same with other keys of ours; what was found of moves stays found."""
-        observation = copy(self)
+        observation = copy(self)  # `replace` would leave that out
         vars(observation)["touched_keys"] = touched_keys
         return observation
 
@@ -184,9 +184,8 @@ class Observation:
         return next((target for target in remaining if can_end(target)), remaining[-1])
 
     def is_between_steps(self, move: Move) -> bool:
-        """Return whether a reassignment of the move has ended, and the next one has not begun."""
-        replicas = self.partitions[move.topic_partition].description.replicas
-        return replicas != move.replicas_before and self.state_of(move) is MoveState.PENDING
+        """Return whether a reassignment of a pending move has ended."""
+        return self.partitions[move.topic_partition].description.replicas != move.replicas_before
 
     def adding_replicas(self, move: Move) -> tuple[int, ...]:
         """Return the brokers that are being added now, or that the next reassignment adds."""
@@ -204,6 +203,8 @@ class Observation:
         if self.state_of(move) not in (MoveState.PENDING, MoveState.CANCELLED):
             return ()
         present = partition.description.replicas
+        if len(move.adding) <= 1 and present == move.replicas_before:
+            return move.adding
         return tuple(b for b in self.next_target(move) if b not in present)
 
     def leader_of(self, move: Move) -> int | None:
@@ -259,11 +260,18 @@ class Observation:
         The leader has 120 MB, the destination 50 MB: 70 MB. The plan's size counts only where the
         leader's is not known: since then retention may have deleted what was to be copied.
         """
+        if str(move.topic_partition) not in self._measured:
+            return move.size_bytes
         leader = self.leader_of(move)
         leader_bytes = None if leader is None else self.size_at(move, leader)
         if leader_bytes is None:
             leader_bytes = move.size_bytes
         return max(0, leader_bytes - (self.size_at(move, broker_id) or 0))
+
+    @cached_property
+    def _measured(self) -> frozenset[str]:
+        """Return the partitions of which the size of a replica is known, by name."""
+        return frozenset().union(*(reading.sizes for reading in self.log_dirs.values()))
 
     def has_unknown_outcome(self, move: Move, quiet_seconds: float) -> bool:
         """Return whether a call about this partition may still be applied.

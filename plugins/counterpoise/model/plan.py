@@ -9,11 +9,9 @@ Only integers and strings, keys sorted, no time stamps: the same input gives the
 document whose fingerprint does not match its content was edited and is refused.
 """
 
-import gc
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from operator import gt
@@ -21,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import is_topic
+from counterpoise.model.garbage import collecting_no_garbage
 from counterpoise.model.json_values import ReadAs, json_keys, read_json
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.move import Move as Move
@@ -208,7 +207,7 @@ class RebalancePlan:
         Raises InputError, naming `where`, when it is no plan, was cut short, edited after it was
         made, or made by another version.
         """
-        with _collecting_no_garbage():
+        with collecting_no_garbage():
             return cls._from_json(text, where)
 
     @classmethod
@@ -254,7 +253,7 @@ class RebalancePlan:
             return None
         rows = memoryview(compact)[before + len(_BEFORE_MOVES) : -len(_BEHIND_MOVES)]
         try:
-            with _collecting_no_garbage():
+            with collecting_no_garbage():
                 head = compact[:before].decode()
                 return cls._of_record(f"{head}{_NO_MOVES}}}", rows, fingerprint)
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -323,22 +322,6 @@ def _check_format(document: object, where: str) -> None:
             f"not {FORMAT}. Make a new plan."
         )
     raise InputError(f'{where}: not a plan: it has no "format": "{FORMAT}"')
-
-
-@contextmanager
-def _collecting_no_garbage() -> Iterator[None]:
-    """Leave out the collections of garbage that a large document sets off.
-
-    Nothing in it refers back to what holds it, and each collection visits all that was read by
-    then: half of the time that 60,000 moves take.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _refuse(number: str) -> None:

@@ -22,6 +22,7 @@ from counterpoise.execution.throttling.targets import (
     wanted_throttles,
 )
 from counterpoise.kafka_admin.port import ClusterReader
+from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
@@ -84,6 +85,8 @@ def brokers_in_force(
 ) -> frozenset[int]:
     """Return those of the brokers that report the throttles, each asked by itself."""
     topics = [resource for resource in throttles.resources if resource.is_topic]
+    rates_of = grouped((resource, (resource, key)) for resource, key in throttles.rates)
+    touched_of = grouped((touched.resource, touched) for touched in touched_keys)
 
     def is_in_force(broker_id: int) -> bool:
         broker = broker_resource(broker_id)
@@ -92,13 +95,11 @@ def brokers_in_force(
         except BrokerUnresponsiveError:
             return False
         configs |= reader.describe_configs([broker], RATE_KEYS)
-        own_rates = frozenset(
-            (resource, key) for resource, key in throttles.rates if resource == broker
-        )
+        own_rates = frozenset(rates_of.get(broker, ()))
         if own_rates and broker not in configs:
             return False
         own_throttles = WantedThrottles(throttles.rate_bytes_per_second, own_rates, throttles.lists)
-        return not missing_changes(own_throttles, configs, touched_keys)
+        return not missing_changes(own_throttles, configs, touched_of.get(broker, ()))
 
     in_force = _check_each(is_in_force, broker_ids)
     return frozenset(broker_id for broker_id, holds in in_force.items() if holds)
