@@ -185,10 +185,10 @@ def _ours_at_topic_made_again(
     if topic_id is None:
         return None
     present = dynamic_value(configs, *touched.resource_key)
-    ours = list_entries(touched.written_value)
-    absent = [entry for entry in ours if entry not in list_entries(present)]
+    ours, present_entries = list_entries(touched.written_value), set(list_entries(present))
+    absent = [entry for entry in ours if entry not in present_entries]
     was_read_back = touched.during_value is not None  # at the topic that is gone: not that call
-    if ours and not was_read_back and set(list_entries(present)) == set(ours):
+    if ours and not was_read_back and present_entries == set(ours):
         return replace(touched, topic_id=topic_id, before_value=None)
     if not touched.has_unanswered_call or not absent:
         return None

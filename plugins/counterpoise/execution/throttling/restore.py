@@ -100,7 +100,7 @@ def restored_value(present: str | None, keys: Iterable[TouchedKey]) -> str | Non
             case ConfigOperation.DELETE:
                 present = None
             case ConfigOperation.SUBTRACT:
-                removed = list_entries(change.value)
+                removed = set(list_entries(change.value))
                 present = ",".join(e for e in list_entries(present) if e not in removed)
             case _:
                 present = change.value
@@ -118,10 +118,11 @@ def idle_keys(
     """
     unrestored = [touched for touched in observation.touched_keys if touched.restored_at is None]
     gone = [t for t in unrestored if is_topic_gone(t, observation.topic_ids)]
+    needed = throttles.keys
     idle = [
         touched
         for touched in unrestored
-        if touched.resource_key not in throttles.keys and touched.resource in observation.configs
+        if touched.resource_key not in needed and touched.resource in observation.configs
     ]
     changes = _with_restoring_change(idle, observation)
     still_ours = {touched.resource_key for touched, _ in changes}
@@ -136,13 +137,14 @@ def unneeded_entries(throttles: WantedThrottles, observation: Observation) -> tu
     read from may not know them yet: what is ours is exact once that was answered.
     """
     changes = []
+    needed = throttles.keys
     for touched in observation.touched_keys:
-        is_needed_list = touched.key in LIST_KEYS and touched.resource_key in throttles.keys
+        is_needed_list = touched.key in LIST_KEYS and touched.resource_key in needed
         if not is_needed_list or touched.restored_at is not None:
             continue
         needed_entries = set(throttles.lists.get(touched.resource_key, ()))
         value = dynamic_value(observation.configs, *touched.resource_key)
-        present_entries = list_entries(value)
+        present_entries = set(list_entries(value))
         may_be_there = value is not None and not touched.has_unanswered_call
         unneeded = [
             entry

@@ -197,7 +197,7 @@ def missing_changes(
     for (resource, key), wanted in throttles.lists.items():
         if resource not in configs:
             continue
-        present = list_entries(dynamic_value(configs, resource, key))
+        present = set(list_entries(dynamic_value(configs, resource, key)))
         absent = [entry for entry in wanted if entry not in present]
         if absent and EVERY_REPLICA not in present:
             changes.append(ConfigChange(resource, key, ConfigOperation.APPEND, ",".join(absent)))
