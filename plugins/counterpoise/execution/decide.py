@@ -150,12 +150,13 @@ def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
 
     Where a move has several reassignments, a late call about an earlier one would do that.
     """
-    may_be_sent = [
+    not_shown_yet = {move.topic_partition for move in inputs.not_shown_yet}
+    return [
         move
         for move in inputs.pending
-        if len(move.adding) <= 1 or not inputs.has_unknown_outcome(move)
+        if move.topic_partition not in not_shown_yet
+        and (len(move.adding) <= 1 or not inputs.has_unknown_outcome(move))
     ]
-    return [move for move in may_be_sent if not inputs.observation.may_not_show_yet(move)]
 
 
 def settle_command(inputs: DecisionInputs) -> Command:

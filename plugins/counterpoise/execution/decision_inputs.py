@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from counterpoise.execution.cancelled_moves import seem_cancelled
+from counterpoise.execution.conditions import dead_brokers
 from counterpoise.execution.observation import MovesByState, MoveState, Observation
 from counterpoise.execution.throttling.targets import (
     WantedThrottles,
@@ -129,6 +130,11 @@ class DecisionInputs:
     def not_shown_yet(self) -> list[Move]:
         """Return the moves that were submitted just now, and do not seem to be under way."""
         return list(filter(self.observation.may_not_show_yet, self._submitted(self.pending)))
+
+    @cached_property
+    def dead_broker_ids(self) -> tuple[int, ...]:
+        """Return the brokers that the rest of the plan needs, and that are not live."""
+        return tuple(sorted(dead_brokers(self.by_state, self.observation)))
 
     @cached_property
     def seem_cancelled(self) -> CancelledByOthers | None:

@@ -16,7 +16,6 @@ from counterpoise.execution.back_off import lost_partitions
 from counterpoise.execution.cancelled_moves import cancelled_again
 from counterpoise.execution.commands import Finish, Halt
 from counterpoise.execution.conditions import (
-    dead_brokers,
     leaderless_moves,
     unavailable_since_start,
 )
@@ -118,8 +117,8 @@ def unreadable_text(observation: Observation) -> str:
 def _troubles(inputs: DecisionInputs) -> Iterator[WaitReason]:
     """Yield the troubles of brokers and partitions that hold a run for a while, then halt it."""
     observation = inputs.observation
-    if dead := sorted(dead_brokers(inputs.by_state, observation)):
-        yield DeadBrokers(tuple(dead))
+    if dead := inputs.dead_broker_ids:
+        yield DeadBrokers(dead)
     if unavailable := unavailable_since_start(inputs.run_progress, observation):
         yield UnavailablePartitions(tuple(unavailable))
     unfinished = inputs.moves_in(MoveState.PENDING, MoveState.MOVING, MoveState.CANCELLED)

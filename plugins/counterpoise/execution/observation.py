@@ -76,14 +76,10 @@ class Observation:
     active_requests: ActiveRequests = field(default_factory=ActiveRequests)
     conditions: ClusterConditions = field(default_factory=ClusterConditions)
 
-    # All are read many times of each move, and plans may have a hundred thousand moves.
+    # Both are read many times of each move, and plans may have a hundred thousand moves.
     _states: dict[TopicPartition, MoveState] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    _targets: dict[TopicPartition, tuple[int, ...]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-
     _adding: dict[TopicPartition, tuple[int, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -97,8 +93,9 @@ class Observation:
     @cached_property
     def leaderless(self) -> frozenset[TopicPartition]:
         """Return the partitions of the plan without a leader."""
-        partitions = self.partitions.items()
-        return frozenset(tp for tp, found in partitions if found.description.leader is None)
+        return frozenset(
+            tp for tp, found in self.partitions.items() if found.description.leader is None
+        )
 
     @cached_property
     def with_replicas_out_of_sync(self) -> frozenset[TopicPartition]:
@@ -124,7 +121,7 @@ class Observation:
         if partition is None:
             return MoveState.GONE
         submission = self.submissions.get(move.topic_partition)
-        if move.is_of_another_topic(partition.topic_id):
+        if partition.topic_id != move.topic_id and move.is_of_another_topic(partition.topic_id):
             came_late = _came_late(partition.reassignment, submission)
             return MoveState.STUCK if came_late else MoveState.GONE
         if partition.reassignment is not None:
@@ -162,12 +159,6 @@ class Observation:
 
         A reassignment that keeps a dead replica for a while would never end: it is left out.
         """
-        target = self._targets.get(move.topic_partition)
-        if target is None:
-            target = self._targets[move.topic_partition] = self._find_target(move)
-        return target
-
-    def _find_target(self, move: Move) -> tuple[int, ...]:
         targets = reassignment_targets(move)
         if len(targets) == 1:
             return targets[0]
