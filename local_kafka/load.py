@@ -73,10 +73,14 @@ def create_topics(bootstrap: str, topics: Sequence[TopicSpec]) -> None:
     Raises LocalKafkaError with the broker's reason.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    _create(admin, _create(admin, topics), may_exist=True)
+    addresses = bootstrap.split(",")
+    unanswered = _create(admin, topics)
+    for _ in addresses:
+        unanswered = _create(admin, unanswered, may_exist=True)
+    if unanswered:
+        raise LocalKafkaError(f"topic {unanswered[0].name} was not created: no broker answered")
 
     # A broker may learn of them later than the one that is asked next.
-    addresses = bootstrap.split(",")
 
     def are_all_known() -> bool:
         while addresses and _knows_leaders(addresses[0], topics):
@@ -91,8 +95,8 @@ def _create(
 ) -> list[TopicSpec]:
     """Create topics; return those of which no answer came, which may exist.
 
-    A request at a bootstrap address is given up when librdkafka learns which broker that is. The
-    second request goes to a broker that it knows.
+    A request at a bootstrap address is given up when librdkafka learns which broker that is: each
+    address may cost one request.
     """
     if not topics:
         return []
@@ -106,7 +110,7 @@ def _create(
             futures[topic.name].result()
         except KafkaException as raised:
             error = raised.args[0]
-            if error.code() == KafkaError._DESTROY_BROKER and not may_exist:
+            if error.code() == KafkaError._DESTROY_BROKER:
                 unanswered.append(topic)
             elif error.code() != KafkaError.TOPIC_ALREADY_EXISTS or not may_exist:
                 why = f"topic {topic.name} was not created: {error.str()}"

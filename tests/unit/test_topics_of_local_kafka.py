@@ -38,6 +38,13 @@ def test_a_request_without_an_answer_is_made_again(
     create(monkeypatch, Admin(KafkaError._DESTROY_BROKER, second))
 
 
+def test_each_bootstrap_address_may_leave_a_request_without_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost = [KafkaError._DESTROY_BROKER] * 3
+    create(monkeypatch, Admin(*lost, None), bootstrap="a:9092,b:9092,c:9092")
+
+
 @pytest.mark.parametrize(
     "errors",
     [
@@ -53,11 +60,11 @@ def test_any_other_answer_is_an_error(
         create(monkeypatch, Admin(*errors))
 
 
-def create(monkeypatch: pytest.MonkeyPatch, admin: Admin) -> None:
+def create(monkeypatch: pytest.MonkeyPatch, admin: Admin, bootstrap: str = "a:9092") -> None:
     """Create one topic; all its requests are used up."""
     monkeypatch.setattr(load, "AdminClient", lambda _config: admin)
     monkeypatch.setattr(load, "_knows_leaders", lambda _address, _topics: True)
     try:
-        load.create_topics("a:9092", [TopicSpec("orders")])
+        load.create_topics(bootstrap, [TopicSpec("orders")])
     finally:
         assert not admin.errors
