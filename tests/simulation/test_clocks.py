@@ -16,13 +16,13 @@ from counterpoise.errors import (
     StepLockHeldError,
     UnknownOutcomeError,
 )
-from counterpoise.execution import Driver, ExecutionOptions
+from counterpoise.execution import Driver, ExecutionOptions, restore_pending
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.ledger import Ledger
+from counterpoise.ledger import Ledger, database_clock
 from counterpoise.ledger.schema import runs
 from counterpoise.model.control import Control
-from counterpoise.model.kafka import FOLLOWER_RATE
+from counterpoise.model.kafka import FOLLOWER_RATE, FOLLOWER_REPLICAS, ConfigChange, ConfigOperation
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal
 from counterpoise.model.run import LaterMove, RunState
@@ -43,6 +43,7 @@ from tests.support.runs import (
     SimulatedRun,
     clock_of,
     let_step_locks_run_out,
+    of_topic,
     own_configs,
     set_database_clock,
 )
@@ -287,4 +288,69 @@ def test_a_call_without_an_answer_does_not_halt_the_run_since_the_clock_is_set_b
     driver = run.driver()
     run.repeat_for(driver.step, PATIENCE.total_seconds(), every=5)
     assert run.end(driver) is RunState.DONE
+    ledger.close()
+
+
+def of_another_machine(
+    run: SimulatedRun, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> tuple[Ledger, Driver]:
+    """A ledger and a driver whose own clock is ahead; the database's is that of the run."""
+    monkeypatch.setattr(database_clock, "database_seconds", lambda _: run.clock().timestamp())
+
+    def clock() -> datetime:
+        return run.clock() + timedelta(seconds=ahead)
+
+    ledger = Ledger.open(str(run.ledger._engine.url), clock, shared=True)
+    options = ExecutionOptions(run.run_id, run.plan, run.rate, run.limits)
+    return ledger, Driver(run.cluster, ledger, options, ledger.clock, run.log.append)
+
+
+@pytest.mark.parametrize("ahead", [12, 40, -40, 3600, -3600])
+def test_workers_that_take_turns_keep_the_throttle_of_a_call_that_may_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    copy = move("orders-0", "1 2", "3 2", size=30_000_000)
+    run = SimulatedRun.of_moves(tmp_path, "orders-0: 1 2 size=30000000", copy)
+    ledger, other = of_another_machine(run, monkeypatch, ahead)
+    other.open()
+    lost = UnknownOutcomeError("no answer", broker_id=1)
+    run.cluster.fail_next("alter_reassignments", lost)
+    while not run.ledger.journal(run.run_id).has_submissions():
+        run.cluster.advance(other.step() or 0)
+    submitted_at = run.cluster.now
+    for driver in cycle([run.driver(), other]):
+        wait_seconds = driver.settle_step()
+        if wait_seconds is None or not own_configs(run.cluster):
+            break
+        run.cluster.advance(wait_seconds)
+    assert 27 <= run.cluster.now - submitted_at <= 60
+    ledger.close()
+
+
+@pytest.mark.parametrize("ahead", [0, 40, -40])
+def test_a_watch_whose_clock_differs_restores_a_list_that_was_set_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    driver = run.driver()
+    driver.open()
+    run.cluster.fail_next("alter_configs", UnknownOutcomeError("no answer", broker_id=1))
+    driver.step()
+    run.ask(Control.CANCEL)
+    assert run.end(driver) is RunState.HALTED
+    ledger, _ = of_another_machine(run, monkeypatch, ahead)
+
+    def watch() -> None:
+        with ledger.step(run.plan.cluster) as step:
+            restore_pending(run.cluster, ledger.journal(run.run_id), step.of_run(run.run_id))
+
+    run.cluster.advance(1)
+    watch()
+    run.cluster.advance(5)
+    late = ConfigChange(of_topic("orders"), FOLLOWER_REPLICAS, ConfigOperation.APPEND, "0:4")
+    run.cluster.alter_configs([late])
+    for _ in range(3):
+        watch()
+        run.cluster.advance(60)
+    assert own_configs(run.cluster) == {}
     ledger.close()

@@ -1,10 +1,12 @@
 """Where store and ledger are, from a variable, a command or a file; and that nothing shows it."""
 
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from counterpoise import installation as installations
 from counterpoise.errors import CounterpoiseError, InputError, LedgerError
 from counterpoise.installation import Installation, now_utc, open_installation
 from counterpoise.ledger import Ledger
@@ -70,6 +72,20 @@ def test_nothing_is_asked_before_it_is_needed() -> None:
         assert installation.locations.store == "var/store"
         with pytest.raises(InputError, match="COUNTERPOISE_LEDGER_CMD"):
             _ = installation.ledger
+
+
+def test_a_ledger_goes_by_the_clock_of_its_database(
+    ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers on several machines compare times that they wrote; this one's is an hour ahead."""
+
+    def ahead() -> datetime:
+        return now_utc() + timedelta(hours=1)
+
+    monkeypatch.setattr(installations, "now_utc", ahead)
+    with open_installation(environment={"COUNTERPOISE_LEDGER": ledger_url}) as installation:
+        installation.clock = ahead
+        assert abs(installation.ledger.clock() - now_utc()) < timedelta(minutes=30)
 
 
 def test_no_repr_shows_an_address() -> None:

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from counterpoise.errors import LedgerError
 from counterpoise.ledger.database import explain, is_refused, newest_revision, open_database
+from counterpoise.ledger.database_clock import database_seconds
 from counterpoise.ledger.schema import metadata, step_locks
-from counterpoise.ledger.step_lock import database_seconds
 
 
 @dataclass(frozen=True, slots=True)

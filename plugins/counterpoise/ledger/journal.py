@@ -15,11 +15,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from counterpoise.ledger.database_clock import database_seconds
 from counterpoise.ledger.run_states import add_event
 from counterpoise.ledger.schema import elections, events, late_calls, moves
 from counterpoise.ledger.statements import NOT_OVER_IN_RUN, OBSERVED_AT, PROGRESS
 from counterpoise.ledger.step import Step, held_step
-from counterpoise.ledger.step_lock import database_seconds
 from counterpoise.ledger.submissions import read_submission
 from counterpoise.ledger.touched import read_pending_restores, read_touched_keys
 from counterpoise.ledger.transactions import Transactions

@@ -22,6 +22,7 @@ from counterpoise.errors import UnknownNameError, WrongClusterError
 from counterpoise.ledger import overview
 from counterpoise.ledger.chain import Chain
 from counterpoise.ledger.database import open_database
+from counterpoise.ledger.database_clock import shared_clock
 from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
 from counterpoise.ledger.notifications import Notifications
@@ -67,16 +68,18 @@ from counterpoise.model.typed_text import is_storable
 class Ledger:
     def __init__(self, engine: sa.Engine, clock: Callable[[], datetime]) -> None:
         self._engine = engine
-        self._clock = clock
+        self.clock = clock
         self._transactions = Transactions(engine, clock)
 
     @classmethod
-    def open(cls, url: str, clock: Callable[[], datetime], *, migrate: bool = True) -> "Ledger":
-        """Open a ledger; without `migrate`, one that is made and up to date already.
-
-        Raises InputError, LedgerError.
+    def open(
+        cls, url: str, clock: Callable[[], datetime], *, migrate: bool = True, shared: bool = False
+    ) -> "Ledger":
+        """Open a ledger; without `migrate`, one that is made and up to date already; with `shared`,
+        its clock goes as the database's. Raises InputError, LedgerError.
         """
-        return cls(open_database(url, migrate=migrate), clock)
+        engine = open_database(url, migrate=migrate)
+        return cls(engine, shared_clock(Transactions(engine, clock), clock) if shared else clock)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -140,7 +143,7 @@ class Ledger:
         run proposes it. Raises RunConflictError while another run is under way on this cluster,
         and RefusedError where the requester may not supersede the one that waits.
         """
-        requester, now = Person.from_ledger(requested_by, account), self._clock()
+        requester, now = Person.from_ledger(requested_by, account), self.clock()
         dag_run = (dag_id, dag_run_id)
         with self._transactions.chaining(plan.cluster) as connection:
             for row in self._open_rows(connection, plan.cluster):
@@ -350,7 +353,7 @@ class Ledger:
     ) -> dict[TopicPartition, str]:
         """Return what `read_submitted_by_ended_runs` does."""
         with self._transactions.reading() as connection:
-            return read_submitted_by_ended_runs(connection, cluster, targets, self._clock())
+            return read_submitted_by_ended_runs(connection, cluster, targets, self.clock())
 
     def moved_after(self, run: Run) -> dict[TopicPartition, LaterMove]:
         """Return what `read_moved_after` does."""
@@ -363,14 +366,14 @@ class Ledger:
             return read_late_cancelled(connection, cluster)
 
     def journal(self, run_id: str) -> Journal:
-        return Journal(run_id, self._transactions, self._clock)
+        return Journal(run_id, self._transactions, self.clock)
 
     def step(self, cluster: str) -> AbstractContextManager[Step]:
         """Hold the steps of a cluster, for what ended runs have left there.
 
         Raises StepLockHeldError when another process works on a run of it.
         """
-        return held_step(self._transactions, self._clock, cluster, None)
+        return held_step(self._transactions, self.clock, cluster, None)
 
     def cluster_states(
         self, clusters: Collection[str] | None = None
@@ -383,7 +386,7 @@ class Ledger:
         return overview.second_questions(self._transactions, clusters)
 
     def notifications(self) -> Notifications:
-        return Notifications(self._transactions, self._clock)
+        return Notifications(self._transactions, self.clock)
 
     def chain(self) -> Chain:
         return Chain(self._transactions)

@@ -23,6 +23,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from counterpoise.errors import RunConflictError, StepExpiredError, StepLockHeldError
+from counterpoise.ledger.database_clock import database_seconds
 from counterpoise.ledger.schema import runs, step_locks
 from counterpoise.ledger.transactions import Transactions, insert_if_missing
 from counterpoise.model.run import STEP_LOCK_SECONDS
@@ -63,8 +64,6 @@ _EXTEND_IN_RUNS: Final = runs.update().where(*_OURS_IN_RUNS).values(step_until=_
 _HELD: Final = sa.select(step_locks.c.until).where(*_OURS)
 _RELEASE: Final = step_locks.update().where(*_OURS).values(holder=None, until=0)
 _RELEASE_IN_RUNS: Final = runs.update().where(*_OURS_IN_RUNS).values(step_holder=None, step_until=0)
-_SECONDS_OF_SQLITE: Final = sa.text("SELECT strftime('%s', 'now')")
-_SECONDS_OF_POSTGRES: Final = sa.text("SELECT extract(epoch FROM clock_timestamp())")
 
 
 @dataclass
@@ -149,10 +148,3 @@ class StepLock:
 def _make_sure_of_row(connection: sa.Connection, cluster: str) -> None:
     if connection.scalar(_KNOWN, {"this_cluster": cluster}) is None:
         insert_if_missing(connection, step_locks, cluster=cluster, until=0)
-
-
-def database_seconds(connection: sa.Connection) -> int:
-    """Return the seconds since 1970 by the database's clock."""
-    is_sqlite = connection.dialect.name == "sqlite"
-    query = _SECONDS_OF_SQLITE if is_sqlite else _SECONDS_OF_POSTGRES
-    return int(connection.execute(query).scalar_one())

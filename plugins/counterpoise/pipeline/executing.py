@@ -348,7 +348,7 @@ def execution(
         execution=latest,
     )
     with installation.operator(run.cluster) as admin:
-        yield Driver(admin, installation.ledger, options, installation.clock, log)
+        yield Driver(admin, installation.ledger, options, installation.ledger.clock, log)
 
 
 def _last_rate(installation: Installation, run: Run) -> int:

@@ -1,0 +1,37 @@
+"""The database's clock, which all workers of a run share: their own may differ.
+
+database_seconds(connection)         # 1795901400, since 1970
+shared_clock(transactions, clock)    # ours, put forward or back to where the database's is
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+import sqlalchemy as sa
+
+from counterpoise.ledger.transactions import Transactions
+
+_SECONDS_OF_SQLITE: Final = sa.text("SELECT strftime('%s', 'now')")
+_SECONDS_OF_POSTGRES: Final = sa.text("SELECT extract(epoch FROM clock_timestamp())")
+_SAME_SECONDS: Final = 2  # less is the way of the answer, and what whole seconds leave out
+
+
+def database_seconds(connection: sa.Connection) -> int:
+    """Return the seconds since 1970 by the database's clock."""
+    is_sqlite = connection.dialect.name == "sqlite"
+    query = _SECONDS_OF_SQLITE if is_sqlite else _SECONDS_OF_POSTGRES
+    return int(connection.execute(query).scalar_one())
+
+
+def shared_clock(
+    transactions: Transactions, clock: Callable[[], datetime]
+) -> Callable[[], datetime]:
+    """Return our clock (UTC) as far ahead as the database's is now, to the second.
+
+    One worker's is right, another one's 40 s ahead: both go by the database's, and when a call was
+    made is the same time for both. Raises LedgerError.
+    """
+    with transactions.reading() as connection:
+        ahead = database_seconds(connection) - clock().timestamp()
+    return clock if abs(ahead) < _SAME_SECONDS else lambda: clock() + timedelta(seconds=ahead)
