@@ -81,7 +81,6 @@ def create_topics(bootstrap: str, topics: Sequence[TopicSpec]) -> None:
         raise LocalKafkaError(f"topic {unanswered[0].name} was not created: no broker answered")
 
     # A broker may learn of them later than the one that is asked next.
-
     def are_all_known() -> bool:
         while addresses and _knows_leaders(addresses[0], topics):
             addresses.pop(0)

@@ -64,6 +64,7 @@ from counterpoise.execution.waits_for_cluster import (
 )
 from counterpoise.model.plan import Move
 from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
+from counterpoise.model.reassignment_targets import is_one_reassignment
 from counterpoise.model.words import join_names, pluralize
 
 MAX_ELECTION_ATTEMPTS: Final = 10
@@ -155,7 +156,7 @@ def _may_be_submitted(inputs: DecisionInputs) -> list[Move]:
         move
         for move in inputs.pending
         if move.topic_partition not in not_shown_yet
-        and (len(move.adding) <= 1 or not inputs.has_unknown_outcome(move))
+        and (is_one_reassignment(move) or not inputs.has_unknown_outcome(move))
     ]
 
 

@@ -21,7 +21,11 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests
 from counterpoise.model.kafka import ConfigResource, ConfigValue, Reassignment
 from counterpoise.model.plan import Move
-from counterpoise.model.reassignment_targets import changes_replica_set, reassignment_targets
+from counterpoise.model.reassignment_targets import (
+    changes_replica_set,
+    is_one_reassignment,
+    reassignment_targets,
+)
 from counterpoise.model.run import Submission, TouchedKey
 from counterpoise.model.run_progress import LogDirReading
 
@@ -194,7 +198,7 @@ class Observation:
         if self.state_of(move) not in (MoveState.PENDING, MoveState.CANCELLED):
             return ()
         present = partition.description.replicas
-        if len(move.adding) <= 1 and present == move.replicas_before:
+        if is_one_reassignment(move) and present == move.replicas_before:
             return move.adding
         return tuple(b for b in self.next_target(move) if b not in present)
 
@@ -251,7 +255,7 @@ class Observation:
         The leader has 120 MB, the destination 50 MB: 70 MB. The plan's size counts only where the
         leader's is not known: since then retention may have deleted what was to be copied.
         """
-        if str(move.topic_partition) not in self._measured:
+        if str(move.topic_partition) not in self._with_known_sizes:
             return move.size_bytes
         leader = self.leader_of(move)
         leader_bytes = None if leader is None else self.size_at(move, leader)
@@ -260,7 +264,7 @@ class Observation:
         return max(0, leader_bytes - (self.size_at(move, broker_id) or 0))
 
     @cached_property
-    def _measured(self) -> frozenset[str]:
+    def _with_known_sizes(self) -> frozenset[str]:
         """Return the partitions of which the size of a replica is known, by name."""
         return frozenset().union(*(reading.sizes for reading in self.log_dirs.values()))
 

@@ -1,6 +1,7 @@
 """The reassignments that one move consists of: one new replica at a time.
 
     reassignment_targets(move)            # (1, 2, 3) -> (4, 5, 3): ((1, 5, 3), (4, 5, 3))
+    is_one_reassignment(move)             # False: there are two
     changes_replica_set(move)             # not order or leader alone
     reassignment_shown_by(move, replicas) # None: not as only while it is reassigned
 
@@ -22,8 +23,7 @@ def reassignment_targets(move: Move) -> tuple[tuple[int, ...], ...]:
     the preferred leader stays, and drop the replica that leads last. Example: brokers 1, 2, 3 to
     brokers 4, 5, 3 under leader 1. First 5 takes the place of 2, (1, 5, 3); then 4 that of 1.
     """
-    adding = move.adding
-    if len(adding) <= 1:
+    if is_one_reassignment(move):
         return (move.replicas_after,)
 
     def drop_order(broker_id: int) -> tuple[bool, int]:
@@ -34,13 +34,18 @@ def reassignment_targets(move: Move) -> tuple[tuple[int, ...], ...]:
     replicas = list(move.replicas_before)
     targets = []
     # The first of the plan's order is often the next leader: it is added last.
-    for new_broker_id in adding[:0:-1]:
+    for new_broker_id in move.adding[:0:-1]:
         if removing:
             replicas[replicas.index(removing.pop(0))] = new_broker_id
         else:
             replicas.append(new_broker_id)
         targets.append(tuple(replicas))
     return (*targets, move.replicas_after)
+
+
+def is_one_reassignment(move: Move) -> bool:
+    """Return whether the only target of a move is `move.replicas_after`."""
+    return len(move.adding) <= 1
 
 
 def changes_replica_set(move: Move) -> bool:

@@ -40,7 +40,7 @@ from counterpoise.model.kafka import (
     ResourceKey,
 )
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.reassignment_targets import reassignment_targets
+from counterpoise.model.reassignment_targets import is_one_reassignment, reassignment_targets
 from counterpoise.model.run import CORDON_LEFT, TAKEN_BACK, TouchedKey
 
 EVERY_REPLICA: Final = "*"
@@ -141,7 +141,7 @@ def _possible_leaders(move: Move) -> tuple[int, ...]:
 
     They are those of before, and of the move's reassignments but the last one.
     """
-    if len(move.adding) <= 1:
+    if is_one_reassignment(move):
         return move.replicas_before
     on_the_way = [b for target in reassignment_targets(move)[:-1] for b in target]
     return tuple(dict.fromkeys((*move.replicas_before, *on_the_way)))
