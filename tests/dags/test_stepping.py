@@ -119,15 +119,15 @@ def test_between_steps_nothing_is_logged(
 def test_progress_is_logged_once_a_minute_and_when_what_is_waited_for_changes(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
+    now = datetime(2026, 11, 25, 12, tzinfo=UTC)
+    installation.clock = lambda: now  # before the ledger is opened: the driver goes by the ledger's
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
     run = pipeline.plan(installation, "demo", request, pipeline.Origin(Person("alice")))
     assert run is not None
     grant(installation, run, by="bob", reason="x")
     pipeline.open_run(installation, run["run_id"], run["fingerprint"])
-    now = datetime(2026, 11, 25, 12, tzinfo=UTC)
     lines: list[str] = []
     for _ in range(18):
-        installation.clock = lambda now=now: now  # type: ignore[misc]
         pipeline.execute_step(installation, run["run_id"], run["fingerprint"], lines.append)
         now += timedelta(seconds=10)
     progress_lines = [line for line in lines if " % of " in line or " %: " in line]
