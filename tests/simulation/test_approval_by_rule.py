@@ -19,7 +19,7 @@ from counterpoise.model.run import RunState
 from counterpoise.pipeline import DagTask, PlannedRun
 from counterpoise.settings import parse_settings
 from tests.support.command_line import CommandLine
-from tests.support.installations import installation_over
+from tests.support.installations import installation_over, set_clock
 from tests.support.pictures import simulated
 from tests.support.runs import change_state
 from tests.support.web import browser
@@ -251,7 +251,7 @@ def test_a_rule_does_nothing_but_approve_and_nobody_can_claim_to_be_one(
 def test_an_approval_by_a_rule_expires(ruled: Installation, run: PlannedRun) -> None:
     approve_by_rule(ruled, run)
     clock = ruled.clock
-    ruled.clock = lambda: clock() + timedelta(hours=25)
+    set_clock(ruled, lambda: clock() + timedelta(hours=25))
     with pytest.raises(NotApprovedError, match="expired"):
         start(ruled, run)
 
@@ -302,7 +302,7 @@ def test_plans_cut_into_slices_count_together_also_after_a_checkpoint(
 
 def let_pass(installation: Installation, time: timedelta, *, has_checkpoint: bool) -> None:
     clock = installation.clock
-    installation.clock = lambda: clock() + time
+    set_clock(installation, lambda: clock() + time)
     if has_checkpoint:
         now = installation.clock()
         installation.ledger.chain().let_go("demo", before=now - timedelta(minutes=1), now=now)

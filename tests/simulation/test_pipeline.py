@@ -19,7 +19,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.result_tables import BROKER_BALANCE, TOPIC_BALANCE
 from counterpoise.model.run import RunState
 from counterpoise.settings import parse_settings
-from tests.support.installations import DEMO, installation_over
+from tests.support.installations import DEMO, installation_over, set_clock
 from tests.support.pictures import ON_TWO_BROKERS, simulated
 from tests.support.runs import change_state
 
@@ -112,7 +112,7 @@ def decide(
 
 def after(installation: Installation, time: timedelta) -> None:
     clock = installation.clock
-    installation.clock = lambda: clock() + time
+    set_clock(installation, lambda: clock() + time)
 
 
 def under(installation: Installation, proposals: str) -> None:
@@ -366,7 +366,7 @@ def test_the_end_of_a_run_is_waited_for_by_the_second_and_only_the_end(
 ) -> None:
     waits: dict[int | None, list[float]] = {}
     started = installation.clock()
-    installation.clock = lambda: started + timedelta(seconds=kafka.now)
+    set_clock(installation, lambda: started + timedelta(seconds=kafka.now))
     run = pipeline.plan(
         installation,
         "demo",

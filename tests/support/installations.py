@@ -3,6 +3,7 @@ address of its name.
 
     with installation_over(tmp_path, lambda settings: kafka) as installation:
         pipeline.snapshot(installation, "demo", installation.clock())
+        set_clock(installation, lambda: later)
 """
 
 from collections.abc import Callable
@@ -44,6 +45,11 @@ def installation_over(
         known_clusters=parse_settings(clusters, where="clusters.yaml"),
         connectivity_checker=connectivity_checker,
     )
+
+
+def set_clock(installation: Installation, clock: Callable[[], datetime]) -> None:
+    """Let another time hold for an installation, and for its ledger, which may be open."""
+    installation.clock = installation.ledger.clock = clock
 
 
 class _Connections:

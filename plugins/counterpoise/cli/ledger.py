@@ -60,7 +60,7 @@ def _verify(arguments: argparse.Namespace, console: Console) -> int:
     with open_installation(may_migrate_ledger=False) as installation:
         _check_cluster(installation, arguments.cluster)
         report = installation.ledger.chain().verify(
-            installation.clock(), cluster=arguments.cluster, heads=heads
+            installation.ledger.clock(), cluster=arguments.cluster, heads=heads
         )
     if arguments.json:
         print_json({**asdict(report), "is_intact": report.is_intact})
@@ -202,7 +202,7 @@ def _checkpoint(arguments: argparse.Namespace, console: Console) -> int:
     before = parse_moment(arguments.before, where="--before")
     with open_installation(may_make_ledger=False) as installation:
         _check_cluster(installation, arguments.cluster)
-        now = installation.clock()
+        now = installation.ledger.clock()
         chain = installation.ledger.chain()
         count = chain.let_go(arguments.cluster, before=before, now=now)
         report = chain.verify(now, cluster=arguments.cluster)
@@ -227,7 +227,7 @@ def _add_migrate(actions: Commands) -> None:
 
 def _migrate(arguments: argparse.Namespace, console: Console) -> int:
     with open_installation() as installation:
-        now = installation.clock()
+        now = installation.ledger.clock()
         chain = installation.ledger.chain()
         chain.append_pending(now)
         states = chain.verify(now).states

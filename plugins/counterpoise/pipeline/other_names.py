@@ -22,7 +22,7 @@ def check_other_names(installation: Installation, plan: RebalancePlan) -> None:
     for name, cluster_id in sorted(ledger.pinned_clusters().items()):
         if cluster_id != plan.cluster_id or name == plan.cluster:
             continue
-        if freeze := find_active_requests(ledger.requests(name), installation.clock()).frozen:
+        if freeze := find_active_requests(ledger.requests(name), ledger.clock()).frozen:
             raise RefusedError(
                 f"this Kafka cluster, under the name {name}, is {freeze.frozen_in_words}; wait for "
                 f"the end, or name the cluster {name} in clusters.yaml for `counterpoise unfreeze`"

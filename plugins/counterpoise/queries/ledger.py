@@ -98,7 +98,7 @@ def verify(installation: Installation, viewing: Viewing, cluster: str = "") -> C
     Raises UnknownClusterError, MayNotViewError, LedgerError.
     """
     wanted = set(_wanted_clusters(viewing, _clusters(installation, viewing), cluster))
-    report = installation.ledger.chain().verify(installation.clock())
+    report = installation.ledger.chain().verify(installation.ledger.clock())
     return ChainReport(
         states=tuple(state for state in report.states if state.cluster in wanted),
         breaks=tuple(found for found in report.breaks if found.cluster in wanted),
