@@ -1,10 +1,11 @@
 """What was under way when Counterpoise was updated is carried on, and nothing else by an XCom."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, Self
 
 import pytest
 from airflow._shared.module_loading import import_string
@@ -19,8 +20,9 @@ from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from counterpoise.orchestration import stepping
+from counterpoise.orchestration import stepping, waiting
 from counterpoise.orchestration.stepping import StepUntilDone, begin_settling, settle_step
+from counterpoise.orchestration.waiting import WaitTrigger
 from tests.support.decisions import grant
 from tests.support.runs import change_state
 
@@ -86,12 +88,36 @@ def test_an_xcom_gives_no_run_to_a_task_that_was_not_under_way(run: pipeline.Pla
         step(Task("manual__1", run), None)
 
 
-def deferred(wait_seconds: float) -> TaskDeferred:
+def deferred(wait_seconds: float, **arguments: Any) -> TaskDeferred:
     """How a step that asks to wait so long ends."""
-    operator = StepUntilDone(task_id="execute", step=lambda *_: wait_seconds)
+    operator = StepUntilDone(task_id="execute", step=lambda *_: wait_seconds, **arguments)
     with pytest.raises(TaskDeferred) as parked:
         operator.execute({"ti": Task("manual__1", {})}, None)
     return parked.value
+
+
+async def first_event(trigger: WaitTrigger) -> TriggerEvent:
+    return await anext(trigger.run())
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=-25), timedelta(hours=1)])
+def test_a_pause_is_as_long_as_the_step_asks_whatever_the_clock_of_the_triggerer(
+    installation: Installation,
+    run: pipeline.PlannedRun,
+    monkeypatch: pytest.MonkeyPatch,
+    ahead: timedelta,
+) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return super().now(tz) + ahead
+
+    pipeline.adopt_run(installation, run["run_id"], "kafka_rebalance", "manual__1")
+    monkeypatch.setattr(waiting, "datetime", Clock)
+    class_path, arguments = deferred(1.5, min_wait_seconds=0).trigger.serialize()
+    trigger, began_at = import_string(class_path)(**arguments), time.monotonic()
+    asyncio.run(asyncio.wait_for(first_event(trigger), 20))
+    assert time.monotonic() - began_at >= 1
 
 
 def test_between_steps_nothing_is_logged(
@@ -99,21 +125,21 @@ def test_between_steps_nothing_is_logged(
 ) -> None:
     pipeline.adopt_run(installation, run["run_id"], "kafka_rebalance", "manual__1")
     capfd.readouterr()
-    started_at = datetime.now(UTC)
-    trigger = deferred(12.0).trigger
-    wait, ended_at = timedelta(seconds=12), datetime.now(UTC)
-    assert started_at + wait <= trigger.moment <= ended_at + wait
-    class_path, arguments = trigger.serialize()
-    again = import_string(class_path)(**arguments)
-    again.moment = datetime.now(UTC) + timedelta(seconds=0.1)
-
-    async def fire() -> TriggerEvent:
-        return await anext(again.run())
-
-    assert asyncio.run(fire()).payload == again.moment.isoformat()
+    class_path, arguments = deferred(12.0).trigger.serialize()
+    assert arguments == {"seconds": 12.0}
+    again = import_string(class_path)(seconds=0.1)
+    assert asyncio.run(first_event(again)).payload
     shown = "".join(capfd.readouterr()).lower()
     assert "sleeping" not in shown
     assert "next step" not in shown
+
+
+def test_a_wait_that_an_earlier_release_began_ends_at_its_moment() -> None:
+    moment = (datetime.now(UTC) + timedelta(seconds=0.5)).isoformat()
+    class_path, arguments = WaitTrigger(moment).serialize()
+    again = import_string(class_path)(**arguments)
+    assert asyncio.run(first_event(again)).payload == moment
+    assert datetime.now(UTC) >= datetime.fromisoformat(moment)
 
 
 def test_progress_is_logged_once_a_minute_and_when_what_is_waited_for_changes(

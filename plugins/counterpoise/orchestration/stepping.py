@@ -14,7 +14,6 @@ less than 10 s as failed.
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseOperator
@@ -98,12 +97,8 @@ class StepUntilDone(BaseOperator):
         kwargs: dict[str, Any] = {"failed_looks": failed_steps}
         if self.begin and not self._has_begun:
             kwargs["has_begun"] = False  # named only here: an earlier release does not know it
-        pause = timedelta(seconds=max(wait_seconds, self.min_wait_seconds))
-        self.defer(
-            trigger=WaitTrigger(datetime.now(UTC) + pause),
-            method_name="execute",
-            kwargs=kwargs,
-        )
+        pause_seconds = max(wait_seconds, self.min_wait_seconds)
+        self.defer(trigger=WaitTrigger(seconds=pause_seconds), method_name="execute", kwargs=kwargs)
 
     def _do_steps(self, ti: Any, *, was_deferred: bool) -> float | None:
         from counterpoise.queries import metrics
