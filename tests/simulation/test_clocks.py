@@ -295,7 +295,7 @@ def of_another_machine(
     run: SimulatedRun, monkeypatch: pytest.MonkeyPatch, ahead: float
 ) -> tuple[Ledger, Driver]:
     """A ledger and a driver whose own clock is ahead; the database's is that of the run."""
-    monkeypatch.setattr(database_clock, "database_seconds", lambda _: run.clock().timestamp())
+    monkeypatch.setattr(database_clock, "database_time", lambda _: run.clock().timestamp())
 
     def clock() -> datetime:
         return run.clock() + timedelta(seconds=ahead)
@@ -367,7 +367,7 @@ def test_a_ledger_that_answers_late_puts_no_clock_back(
         run.cluster.advance(next(delays, 0.01))
         return told
 
-    monkeypatch.setattr(database_clock, "database_seconds", answer)
+    monkeypatch.setattr(database_clock, "database_time", answer)
     ledger = Ledger.open(str(run.ledger._engine.url), run.clock, shared=True)
     assert abs(ledger.clock() - run.clock()) < timedelta(seconds=2)
     ledger.close()

@@ -49,7 +49,7 @@ def machine(
     the database.
     """
     now = clock_of(kafka)
-    monkeypatch.setattr(database_clock, "database_seconds", lambda _: now().timestamp())
+    monkeypatch.setattr(database_clock, "database_time", lambda _: now().timestamp())
 
     def open_on(hours_ahead: float, clusters: str = CLUSTERS) -> Installation:
         opened = installation_over(

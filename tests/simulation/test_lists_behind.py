@@ -5,7 +5,7 @@ after a failover, a broker that does not know the new controller yet has it answ
 """
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from counterpoise.errors import HaltedError, StalePlanError
 from counterpoise.execution import Driver, ExecutionOptions, late_moves, partition_reads
 from counterpoise.kafka_admin.simulated import SimulatedCluster
+from counterpoise.ledger import Ledger, database_clock
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_REPLICAS
 from counterpoise.model.policy import MovementPolicy
@@ -329,3 +330,40 @@ def test_a_stop_without_the_ledger_leaves_the_throttle_until_the_list_shows_what
     monkeypatch.setattr(emergency_stop, "now_utc", run.clock)
     emergency_stop.stop_from_plan(behind, run.plan, run.log.append)
     assert not run.cluster.list_reassignments()
+
+
+def test_clocks_that_are_near_that_of_the_database_keep_the_throttle_of_what_does_not_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One worker's clock is nearly 3 s behind that of the database, the next one's 2 s ahead."""
+    limits = MovementPolicy(max_moves_in_flight=1)
+    run = SimulatedRun.of_moves(tmp_path, PICTURE, FIRST, SECOND, limits=limits)
+    monkeypatch.setattr(database_clock, "database_time", lambda _: run.clock().timestamp())
+
+    def ledger_of(seconds_ahead: float) -> Ledger:
+        def clock() -> datetime:
+            return run.clock() + timedelta(seconds=seconds_ahead)
+
+        return Ledger.open(str(run.ledger._engine.url), clock, shared=True)
+
+    def driver(ledger: Ledger, admin: Any) -> Driver:
+        options = ExecutionOptions(run.run_id, run.plan, run.rate, run.limits)
+        return Driver(admin, ledger, options, ledger.clock, run.log.append)
+
+    run.cluster.advance(0.95)
+    slow = ledger_of(-2.9)
+    run.cluster.advance(0.05)
+    fast = ledger_of(1.95)
+    first = driver(slow, run.cluster)
+    first.open()
+    while not run.cluster.list_reassignments():
+        behind = Behind(run.cluster)
+        run.cluster.advance(0.05)
+        first.step()
+    run.ask(Control.PAUSE)
+    run.cluster.advance(0.5)
+    driver(fast, behind).step()
+    assert run.cluster.list_reassignments()
+    assert is_throttled(run), run.log[-3:]
+    for ledger in (slow, fast):
+        ledger.close()

@@ -12,24 +12,31 @@ import sqlalchemy as sa
 
 from counterpoise.ledger.transactions import Transactions
 
-_SECONDS_OF_SQLITE: Final = sa.text("SELECT strftime('%s', 'now')")
+_SECONDS_OF_SQLITE: Final = sa.text(
+    "SELECT strftime('%s', 'now') + strftime('%f', 'now') - strftime('%S', 'now')"
+)
 _SECONDS_OF_POSTGRES: Final = sa.text("SELECT extract(epoch FROM clock_timestamp())")
-_SAME_SECONDS: Final = 2  # less is the way of the answer, and what whole seconds leave out
+_SAME_SECONDS: Final = 0.5  # less is the way of the answer
 _SHORT_SECONDS: Final = 0.5
 _MAX_QUESTIONS: Final = 5
 
 
 def database_seconds(connection: sa.Connection) -> int:
-    """Return the seconds since 1970 by the database's clock."""
+    """Return the whole seconds since 1970 by the database's clock."""
+    return int(database_time(connection))
+
+
+def database_time(connection: sa.Connection) -> float:
+    """Return the seconds since 1970, to the millisecond: several times of a run are 5 s apart."""
     is_sqlite = connection.dialect.name == "sqlite"
     query = _SECONDS_OF_SQLITE if is_sqlite else _SECONDS_OF_POSTGRES
-    return int(connection.execute(query).scalar_one())
+    return float(connection.execute(query).scalar_one())
 
 
 def shared_clock(
     transactions: Transactions, clock: Callable[[], datetime]
 ) -> Callable[[], datetime]:
-    """Return our clock (UTC) as far ahead as the database's is now, to the second.
+    """Return our clock (UTC) as far ahead as the database's is now, within a second.
 
     One worker's is right, another one's 40 s ahead: both go by the database's, and when a call was
     made is the same time for both. Raises LedgerError.
@@ -48,7 +55,7 @@ def _seconds_ahead(connection: sa.Connection, clock: Callable[[], datetime]) -> 
     answers: list[tuple[float, float]] = []
     while len(answers) < _MAX_QUESTIONS and not (answers and min(answers)[0] < _SHORT_SECONDS):
         asked_at = clock()
-        seconds, now = database_seconds(connection), clock()
+        seconds, now = database_time(connection), clock()
         took_seconds = abs((now - asked_at).total_seconds())
         answers.append((took_seconds, seconds - now.timestamp()))
     return min(answers)[1]
