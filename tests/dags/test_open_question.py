@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta, tzinfo
+from types import ModuleType
+from typing import Any, Self
 from uuid import UUID
 
 import pytest
@@ -21,7 +22,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from counterpoise.orchestration import open_question
+from counterpoise.orchestration import approval, open_question
 from counterpoise.orchestration.approval import RecordedApproval
 from tests.dags.test_recorded_approval import Task, approve_first, asked, lowering, page, run
 from tests.support.decisions import reject
@@ -205,9 +206,34 @@ def test_when_time_is_up_nobody_has_answered(
     trigger.until = datetime.now(UTC)
     sleeps[:] = [nothing]
     resume(event_of(trigger))
-    (approval,) = installation.ledger.approvals_of(run["run_id"])
-    assert approval.decision is Decision.TIMED_OUT
+    (answer,) = installation.ledger.approvals_of(run["run_id"])
+    assert answer.decision is Decision.TIMED_OUT
     assert question.detail.chosen_options == (REJECT,)
+
+
+@pytest.mark.parametrize("hours_ahead", [-25, 25])
+@pytest.mark.parametrize("machine", [approval, open_question], ids=["worker", "triggerer"])
+def test_a_question_is_open_for_as_long_as_the_policy_says_whatever_the_clock(
+    run: pipeline.PlannedRun,
+    question: Question,
+    sleeps: list[Callable[[], object]],
+    monkeypatch: pytest.MonkeyPatch,
+    machine: ModuleType,
+    hours_ahead: int,
+) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return super().now(tz) + timedelta(hours=hours_ahead)
+
+    monkeypatch.setattr(machine, "datetime", Clock, raising=False)
+    trigger = started_anew(defer())
+    sleeps[:] = [nothing] * 3
+    with pytest.raises(AssertionError, match="stays open"):
+        event_of(trigger)
+    trigger.until -= timedelta(hours=2)
+    sleeps[:] = [nothing]
+    assert event_of(trigger)["timedout"]
 
 
 def test_a_question_that_was_closed_before_the_triggerer_was_killed_ends_the_same(

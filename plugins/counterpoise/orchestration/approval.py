@@ -22,7 +22,7 @@ keeps the text of a task's first question, so it cannot say what was wrong with 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -198,6 +198,7 @@ class RecordedApproval(ApprovalOperator):
                 installation, dag_task(ti), is_second=self.is_second, is_again=is_again
             )
             tell_about_run(installation, run["run_id"])
+            now = installation.ledger.clock()
         if question is None:
             _LOGGER.info("nobody (else) has to approve this plan")
             return None
@@ -216,12 +217,13 @@ class RecordedApproval(ApprovalOperator):
         try:
             return super().execute(context)
         except TaskAwaitingInput:  # the question is open now
-            self._wait_beside_the_ledger(ti, run["run_id"], question.wait_for)
+            self._wait_beside_the_ledger(ti, run["run_id"], now, question.wait_for)
 
-    def _wait_beside_the_ledger(self, ti: Any, run_id: str, wait_for: timedelta) -> None:
+    def _wait_beside_the_ledger(
+        self, ti: Any, run_id: str, now: datetime, wait_for: timedelta
+    ) -> None:
         """Wait as HITLOperator does, and for the end of the run elsewhere."""
-        until = datetime.now(UTC) + wait_for
-        trigger = QuestionTrigger(ti.id, run_id, until, default=self.REJECT)
+        trigger = QuestionTrigger(ti.id, run_id, now + wait_for, default=self.REJECT)
         self.defer(trigger=trigger, method_name=_GO_ON, timeout=wait_for + _TRIGGER_GRACE)
 
     def resume_execution(

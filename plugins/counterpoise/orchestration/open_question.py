@@ -50,18 +50,22 @@ class _SharedLedger:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="counterpoise-ledger")
         self._installation: Installation | None = None
 
-    async def is_closed(self, run_id: str) -> bool:
-        """Return whether nobody can answer about a run any more. Raises CounterpoiseError."""
+    async def is_over(self, run_id: str, until: datetime) -> bool:
+        """Return whether nobody can answer about a run any more, or time is up by the ledger's
+        clock: the triggerer's and that of the worker that asked may differ. Raises
+        CounterpoiseError.
+        """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._is_closed, run_id)
+        return await loop.run_in_executor(self._thread, self._is_over, run_id, until)
 
-    def _is_closed(self, run_id: str) -> bool:
+    def _is_over(self, run_id: str, until: datetime) -> bool:
         from counterpoise.installation import open_worker_installation
 
         try:
             if self._installation is None:
                 self._installation = open_worker_installation(may_migrate_ledger=False)
-            return self._installation.ledger.run(run_id).state in CLOSED_STATES
+            ledger = self._installation.ledger
+            return ledger.clock() >= until or ledger.run(run_id).state in CLOSED_STATES
         except Exception:
             self._forget()
             raise
@@ -78,7 +82,7 @@ LEDGER = _SharedLedger()
 
 class QuestionTrigger(BaseTrigger):
     """Fires once, with the event that lets the asking task go on, for the run of the ledger that it
-    asks about; `until` (UTC) is when time is up.
+    asks about; `until` (UTC) is when time is up, by the ledger's clock.
     """
 
     def __init__(
@@ -123,16 +127,16 @@ class QuestionTrigger(BaseTrigger):
             if (answered := await self._answer()) is not None:
                 return answered
             self._is_early_answer_read = True
-        if datetime.now(UTC) < self.until and not await self._is_closed():
+        if not await self._is_over():
             return None
         return await self._answer() or await self._close()
 
-    async def _is_closed(self) -> bool:
+    async def _is_over(self) -> bool:
         try:
-            return await LEDGER.is_closed(self.ledger_run_id)
+            return await LEDGER.is_over(self.ledger_run_id, self.until)
         except Exception as error:  # noqa: BLE001 - answers count all the same
             self._warn_once("whether the run is closed cannot be asked; answers still count", error)
-            return False
+            return datetime.now(UTC) >= self.until
 
     async def _answer(self) -> dict[str, Any] | None:
         return _payload_of(await sync_to_async(get_hitl_detail_content_detail)(ti_id=self.ti_id))
