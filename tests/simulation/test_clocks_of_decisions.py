@@ -1,4 +1,4 @@
-"""What people decide holds by the database's clock, whatever the clocks of all machines."""
+"""What people decide, or are told, goes by the database's clock, whatever those of all machines."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,6 +11,7 @@ from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger, database_clock
+from counterpoise.model.notification import Notification, NotificationEvent
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
@@ -28,6 +29,7 @@ from tests.support.runs import change_state, clock_of
 HOURS = [-25.0, -1.0, 1.0, 25.0]
 ALICE = Person("alice")
 TASK = DagTask("kafka_rebalance", "manual__1", "approve")
+TELLING = f"{CLUSTERS}notify: {{webhooks: [ops]}}"
 BY_RULE = """
 clusters:
   demo:
@@ -191,3 +193,19 @@ def test_a_question_waits_for_as_long_as_the_policy_says(
         kafka.advance(600)
         left = question.wait_for - timedelta(minutes=10)
         assert abs(pipeline.time_to_answer(worker, TASK) - left) < timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("ahead", HOURS)
+def test_people_are_told_for_a_day_that_a_run_has_halted(
+    machine: Open,
+    kafka: SimulatedCluster,  # noqa: F811
+    ahead: float,
+) -> None:
+    told: list[Notification] = []
+    with machine(0) as first, machine(ahead, TELLING) as worker:
+        run = approved(first)
+        for state in (RunState.RUNNING, RunState.SETTLING, RunState.HALTED):
+            change_state(first.ledger, run["run_id"], state)
+        kafka.advance(3600 * 23.5)
+        pipeline.notify(worker, "demo", lambda _, notification: told.append(notification))
+    assert NotificationEvent.HALTED in {notification.event for notification in told}
