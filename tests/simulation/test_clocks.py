@@ -354,20 +354,3 @@ def test_a_watch_whose_clock_differs_restores_a_list_that_was_set_late(
         run.cluster.advance(60)
     assert own_configs(run.cluster) == {}
     ledger.close()
-
-
-def test_a_ledger_that_answers_late_puts_no_clock_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its first answer arrives after 40 s, or the process is stopped when it has come."""
-    run, delays = SimulatedRun.make(tmp_path), iter([40])
-
-    def answer(_: object) -> float:
-        told = run.clock().timestamp()
-        run.cluster.advance(next(delays, 0.01))
-        return told
-
-    monkeypatch.setattr(database_clock, "database_time", answer)
-    ledger = Ledger.open(str(run.ledger._engine.url), run.clock, shared=True)
-    assert abs(ledger.clock() - run.clock()) < timedelta(seconds=2)
-    ledger.close()

@@ -1,7 +1,7 @@
 """The database's clock, which all workers of a run share: their own may differ.
 
 database_seconds(connection)         # 1795901400, since 1970
-shared_clock(transactions, clock)    # ours, put forward or back to where the database's is
+SharedClock(transactions, clock)     # ours, put forward or back to where the database's is
 """
 
 from collections.abc import Callable
@@ -33,17 +33,34 @@ def database_time(connection: sa.Connection) -> float:
     return float(connection.execute(query).scalar_one())
 
 
-def shared_clock(
-    transactions: Transactions, clock: Callable[[], datetime]
-) -> Callable[[], datetime]:
-    """Return our clock (UTC) as far ahead as the database's is now, within a second.
+class SharedClock:
+    """Our clock (UTC) as far ahead as the database's was when both were compared, within a second.
 
     One worker's is right, another one's 40 s ahead: both go by the database's, and when a call was
-    made is the same time for both. Raises LedgerError.
+    made is the same time for both. Ours may be set while this process lives: each step of a run
+    compares them again.
     """
-    with transactions.reading() as connection:
-        ahead = _seconds_ahead(connection, clock)
-    return clock if abs(ahead) < _SAME_SECONDS else lambda: clock() + timedelta(seconds=ahead)
+
+    def __init__(self, transactions: Transactions, clock: Callable[[], datetime]) -> None:
+        """Compare the clocks for the first time. Raises LedgerError."""
+        self._transactions = transactions
+        self._clock = clock
+        self.compare()
+
+    def __call__(self) -> datetime:
+        return self._clock() + self._ahead
+
+    def compare(self) -> None:
+        """Ask the database for its time. Raises LedgerError."""
+        with self._transactions.reading() as connection:
+            ahead = _seconds_ahead(connection, self._clock)
+        self._ahead = timedelta(seconds=0 if abs(ahead) < _SAME_SECONDS else ahead)
+
+
+def compare_again(clock: Callable[[], datetime]) -> None:
+    """Compare a shared clock with the database's; any other one goes on as it is."""
+    if isinstance(clock, SharedClock):
+        clock.compare()
 
 
 def _seconds_ahead(connection: sa.Connection, clock: Callable[[], datetime]) -> float:

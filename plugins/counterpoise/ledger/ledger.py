@@ -22,7 +22,7 @@ from counterpoise.errors import UnknownNameError, WrongClusterError
 from counterpoise.ledger import overview
 from counterpoise.ledger.chain import Chain
 from counterpoise.ledger.database import open_database
-from counterpoise.ledger.database_clock import shared_clock
+from counterpoise.ledger.database_clock import SharedClock
 from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
 from counterpoise.ledger.notifications import Notifications
@@ -79,7 +79,7 @@ class Ledger:
         its clock goes as the database's. Raises InputError, LedgerError.
         """
         engine = open_database(url, migrate=migrate)
-        return cls(engine, shared_clock(Transactions(engine, clock), clock) if shared else clock)
+        return cls(engine, SharedClock(Transactions(engine, clock), clock) if shared else clock)
 
     def close(self) -> None:
         self._engine.dispose()

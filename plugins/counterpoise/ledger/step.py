@@ -23,6 +23,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from counterpoise.ledger.database_clock import compare_again
 from counterpoise.ledger.run_states import add_event, set_state
 from counterpoise.ledger.schema import (
     elections,
@@ -71,6 +72,7 @@ def held_step(
     lock = StepLock(transactions, cluster, run_id, uuid.uuid4().hex)
     lock.take()
     try:
+        compare_again(clock)
         yield Step(lock, clock, run_id or "")
     finally:
         lock.release()
