@@ -70,13 +70,14 @@ test-with-airflow: setup
 	@nice -n 2 $(PYTEST) $(SHARED_OUT)
 	@$(BESIDE) tests/upgrades
 	@$(BESIDE) tests/conformance -m "not on_brokers"
+	@$(BESIDE) tests/property
 
 test-jobs: setup
 	@$(BESIDE) tests/spark
 	@$(BESIDE) tests/dags
 
 test-in-memory: setup
-	@$(BESIDE) tests/architecture tests/unit tests/property tests/simulation
+	@$(BESIDE) tests/architecture tests/unit tests/simulation
 
 matrix-setup: setup chromium $(FAB_STAMP) $(CELERY_STAMP) $(S3_STAMP)  ## what the tests of `make test-matrix` need, to run one of them alone
 
