@@ -16,6 +16,7 @@ from counterpoise.errors import (
     RunConflictError,
     StepLockHeldError,
 )
+from counterpoise.execution import late_moves
 from counterpoise.ledger import Journal
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigChange, ConfigOperation
@@ -191,6 +192,29 @@ def test_who_made_a_call_late_notes_it_and_the_run_is_settled_once_more(tmp_path
         step.change_state(RunState.SETTLING, "a call was made late")
     assert run.end(run.driver()) is RunState.HALTED
     assert own_configs(run.cluster) == {}
+    assert journal.late_calls() == ()
+
+
+def test_a_move_that_was_sent_late_is_known_as_the_run_s_and_does_not_copy_unthrottled(
+    tmp_path: Path,
+) -> None:
+    """Nobody knows of it any more: the other copy had waited until it was taken for lost."""
+    run = SimulatedRun.make(tmp_path)
+    run.driver().open()
+    run.cluster.advance(run.driver().step() or 0)
+    journal = run.ledger.journal(run.run_id)
+    with pytest.raises(RunConflictError, match="taken over"):
+        frozen_copy(run, "alter_reassignments", lambda: cancel_and_settle(run)).step()
+    in_flight = run.cluster.list_reassignments()
+    late = late_moves(run.plan, in_flight, journal.unfinished_submissions())
+    assert {move.topic_partition for move in late} == in_flight.keys() != set()
+    run.change_state(RunState.SETTLING, "a call was made late")
+    run.cluster.advance(run.driver().settle_step() or 0)
+    if run.cluster.list_reassignments():
+        assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}
+    assert run.end(run.driver()) is RunState.HALTED
+    assert own_configs(run.cluster) == {}
+    assert not run.cluster.list_reassignments()
     assert journal.late_calls() == ()
 
 

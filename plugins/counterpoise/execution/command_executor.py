@@ -34,7 +34,7 @@ from counterpoise.execution.commands import (
 )
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.observe import changed_moves
-from counterpoise.execution.recorded_calls import AnyResults, RecordedCalls, name_of
+from counterpoise.execution.recorded_calls import AnyResults, RecordedCalls, Targets, name_of
 from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
 from counterpoise.execution.throttling.restore import keys_touched_by
@@ -68,8 +68,6 @@ _OVERTAKEN: Final = ("UNKNOWN_TOPIC_OR_PARTITION", "NO_REASSIGNMENT_IN_PROGRESS"
 # Or a broker stopped since the observation: the next one shows it, and knows how long to wait.
 _PASSES: Final = (NO_RESPONSE, NOT_SENT, *_OVERTAKEN)
 _NOT_ELECTABLE: Final = "PREFERRED_LEADER_NOT_AVAILABLE"
-
-Targets = Mapping[TopicPartition, tuple[int, ...] | None]
 
 
 class CommandExecutor:
@@ -266,16 +264,17 @@ class CommandExecutor:
         with step.together(is_current=True):
             self.record_event(kind, text, step)
             step.submitting(targets)
+        noting_when_late = self._calls.noting_a_late_call("reassignment", targets)
         try:
             results = self._admin.alter_reassignments(
                 targets, may_change_replication_factor=self._may_resize, deadline=step.deadline
             )
         except UnknownOutcomeError as error:
-            with self._calls.noting_a_late_call("reassignment"), step.together():
+            with noting_when_late, step.together():
                 step.unanswered(targets, error.broker_id)
                 self.record_event("no answer", str(error), step)
             return OBSERVE_AGAIN_SECONDS
-        with self._calls.noting_a_late_call("reassignment"), step.together():
+        with noting_when_late, step.together():
             step.answered(targets)
             step.at_rest(tp for tp in results.accepted if targets[tp] is None)
             self._calls.record_errors("reassignment", results, step)

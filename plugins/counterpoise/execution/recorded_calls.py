@@ -8,7 +8,7 @@ Whoever was stopped for longer than a step holds sends nothing; whoever was stop
 itself notes that it was late, and the run is settled once more.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _MAX_ERRORS_NAMED: Final = 20
 
+Targets = Mapping[TopicPartition, tuple[int, ...] | None]  # None: cancelled
+_NO_TARGETS: Final[Targets] = {}
 AnyResults = CallResults[TopicPartition] | CallResults[ConfigResource]
 
 
@@ -80,12 +82,14 @@ class RecordedCalls:
         return results
 
     @contextmanager
-    def noting_a_late_call(self, call: str) -> Iterator[None]:
-        """Note the call where the step turns out to have gone to another copy of the run."""
+    def noting_a_late_call(self, call: str, targets: Targets = _NO_TARGETS) -> Iterator[None]:
+        """Note the call where the step turns out to have gone to another copy of the run; `targets`
+        are those of a reassignment.
+        """
         try:
             yield
         except RunConflictError:
-            self._journal.note_late_call(call)
+            self._journal.note_late_call(call, targets)
             raise
 
     def record_event(self, kind: str, text: str, step: "Step") -> None:

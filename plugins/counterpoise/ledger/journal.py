@@ -3,7 +3,7 @@
     journal.touched(), journal.submissions()     # anybody may read
     with journal.step() as step: ...             # who works on the run writes: `step.py`
 
-Without a step, rows are only added that stay true whoever works on the run: what people answered
+Without a step, only what stays true whoever works on the run is written: what people answered
 (`event`), and `note_late_call`.
 """
 
@@ -20,7 +20,7 @@ from counterpoise.ledger.run_states import add_event
 from counterpoise.ledger.schema import elections, events, late_calls, moves
 from counterpoise.ledger.statements import NOT_OVER_IN_RUN, OBSERVED_AT, PROGRESS
 from counterpoise.ledger.step import Step, held_step
-from counterpoise.ledger.submissions import read_submission
+from counterpoise.ledger.submissions import Targets, read_submission, record_submissions
 from counterpoise.ledger.touched import read_pending_restores, read_touched_keys
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.approval import Decision
@@ -152,15 +152,19 @@ class Journal:
             newest = {row.kind: row.newest for row in connection.execute(query)}
         return Execution(approval_id=newest.get(granted, 0), start_id=newest.get(running, 0))
 
-    def note_late_call(self, call: str) -> None:
+    def note_late_call(self, call: str, targets: Targets | None = None) -> None:
         """Note a call that was made after the step had gone to another copy of the run.
 
         The row says nothing about what was there before, and changes no state: the run is settled
-        once more because of it.
+        once more because of it. Reassignments to `targets` are on record as sent now, so that what
+        moves there passes for nobody else's; that of a cancel moves nothing.
         """
-        row = {"run_id": self.run_id, "at": self._clock(), "call": call}
+        now = self._clock()
+        row = {"run_id": self.run_id, "at": now, "call": call}
+        moved = {tp: target for tp, target in (targets or {}).items() if target is not None}
         with self._transactions.writing() as connection:
             connection.execute(late_calls.insert().values(**row))
+            record_submissions(connection, self.run_id, moved, now)
 
     def late_calls(self) -> tuple[LateCall, ...]:
         """Return the late calls that the run was not settled for yet, oldest first."""
