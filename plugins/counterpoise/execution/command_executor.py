@@ -264,7 +264,7 @@ class CommandExecutor:
         with step.together(is_current=True):
             self.record_event(kind, text, step)
             step.submitting(targets)
-        noting_when_late = self._calls.noting_a_late_call("reassignment", targets)
+        noting_when_late = self._calls.noting_a_late_call("reassignment", step, targets)
         try:
             results = self._admin.alter_reassignments(
                 targets, may_change_replication_factor=self._may_resize, deadline=step.deadline

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from counterpoise.errors import RunConflictError, UnknownOutcomeError
+from counterpoise.errors import LedgerError, RunConflictError, UnknownOutcomeError
 from counterpoise.execution.commands import KeyChange
 from counterpoise.kafka_admin.port import ClusterAdmin, without_answer
 from counterpoise.model.cluster import TopicPartition
@@ -71,23 +71,32 @@ class RecordedCalls:
         except UnknownOutcomeError as error:
             resources = {change.resource for change in changes}
             unanswered = resources & error.subjects or {r for r in resources if r.is_topic}
-            with self.noting_a_late_call("config change"), step.together():
+            with self.noting_a_late_call("config change", step), step.together():
                 step.answer_received(call, except_for=unanswered)
                 self.record_event("no answer", str(error), step)
             return CallResults((), {})
         unanswered = without_answer(results.errors)
-        with self.noting_a_late_call("config change"), step.together():
+        with self.noting_a_late_call("config change", step), step.together():
             step.answer_received(call, except_for=unanswered)
             self.record_errors("config change", results, step)
         return results
 
     @contextmanager
-    def noting_a_late_call(self, call: str, targets: Targets = _NO_TARGETS) -> Iterator[None]:
+    def noting_a_late_call(
+        self, call: str, step: "Step", targets: Targets = _NO_TARGETS
+    ) -> Iterator[None]:
         """Note the call where the step turns out to have gone to another copy of the run; `targets`
         are those of a reassignment.
+
+        Whoever was stopped for minutes has lost its connection to the ledger, too: where the answer
+        cannot be written, it is asked on a new one whose step it is.
         """
         try:
-            yield
+            try:
+                yield
+            except LedgerError:
+                step.check()
+                raise
         except RunConflictError:
             self._journal.note_late_call(call, targets)
             raise
