@@ -3,13 +3,12 @@ nothing that still counts.
 """
 
 import json
-from datetime import datetime, timedelta, tzinfo
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from counterpoise import installation
 from counterpoise.errors import HaltedError, StalePlanError
 from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
@@ -19,7 +18,13 @@ from counterpoise.model.run import RunState
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.plans import move
-from tests.support.runs import FOUR_BROKERS, SKEWED, SimulatedRun, times_submitted
+from tests.support.runs import (
+    FOUR_BROKERS,
+    SKEWED,
+    SimulatedRun,
+    let_two_hours_pass,
+    times_submitted,
+)
 
 BULK = ("moves", "elections", "touched_keys")
 ONE_AT_A_TIME = MovementPolicy(max_moves_in_flight=1)
@@ -31,12 +36,6 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     made = simulated(SKEWED, racks=FOUR_BROKERS)
     let_commands_reach(made, monkeypatch)
     return made
-
-
-class TwoHoursLater(datetime):
-    @classmethod
-    def now(cls, tz: tzinfo | None = None) -> "TwoHoursLater":
-        return super().now(tz) + timedelta(hours=2)
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def shell(
     assert shell.type("plan", *words).code == 0
     assert shell.type("approve", plan, "--rate", "50MB/s", "--reason", "broker 4").code == 0
     assert shell.type("execute", plan).code == 0
-    monkeypatch.setattr(installation, "datetime", TwoHoursLater)
+    let_two_hours_pass(monkeypatch)
     return shell
 
 

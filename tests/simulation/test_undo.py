@@ -1,12 +1,11 @@
 """The way back: what a run moved, and nothing that a later run or somebody else has moved since."""
 
 import json
-from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
 
-from counterpoise import controls, installation
+from counterpoise import controls
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import open_installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
@@ -20,6 +19,7 @@ from tests.support.command_line import (
     let_commands_reach,
 )
 from tests.support.pictures import ON_TWO_BROKERS, simulated
+from tests.support.runs import let_two_hours_pass
 
 YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
 FIRST, SECOND = (TopicPartition("orders", number) for number in (0, 1))
@@ -381,18 +381,6 @@ def test_what_was_never_moved_needs_no_way_back_to_a_broker_that_is_lost(
 
 
 # -- after a checkpoint of the ledger
-
-
-class TwoHoursLater(datetime):
-    @classmethod
-    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
-        return datetime.now(tz) + timedelta(hours=2)
-
-
-def let_two_hours_pass(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return a time in between."""
-    monkeypatch.setattr(installation, "datetime", TwoHoursLater)
-    return (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 
 
 def run_ids(shell: CommandLine) -> list[str]:

@@ -14,12 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from counterpoise.execution import Driver, ExecutionOptions, restore_pending
 from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.ledger import Ledger
+from counterpoise.ledger import Ledger, database_clock
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
@@ -289,6 +290,13 @@ def set_database_clock(engine: sa.Engine, seconds: Callable[[], float]) -> None:
     @sa.event.listens_for(engine, "connect")
     def _replace_the_clock(connection: Any, _record: Any) -> None:
         connection.create_function("strftime", 2, lambda *_: str(int(seconds())))
+
+
+def let_two_hours_pass(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let the databases of ledgers that commands open be two hours ahead; return a time between."""
+    told = database_clock.database_time
+    monkeypatch.setattr(database_clock, "database_time", lambda by: told(by) + 2 * 3600)
+    return (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 
 
 def own_configs(cluster: SimulatedCluster) -> dict[ConfigResource, dict[str, str]]:
