@@ -19,7 +19,7 @@ from counterpoise.errors import (
 from counterpoise.execution import Driver, ExecutionOptions, restore_pending
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.ledger import Ledger, database_clock
+from counterpoise.ledger import Ledger
 from counterpoise.ledger.schema import runs
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, FOLLOWER_REPLICAS, ConfigChange, ConfigOperation
@@ -42,6 +42,7 @@ from tests.support.runs import (
     FOUR_BROKERS,
     SimulatedRun,
     clock_of,
+    ledger_of_another_machine,
     let_step_locks_run_out,
     of_topic,
     own_configs,
@@ -291,27 +292,14 @@ def test_a_call_without_an_answer_does_not_halt_the_run_since_the_clock_is_set_b
     ledger.close()
 
 
-def of_another_machine(
-    run: SimulatedRun, monkeypatch: pytest.MonkeyPatch, ahead: float
-) -> tuple[Ledger, Driver]:
-    """A ledger and a driver whose own clock is ahead; the database's is that of the run."""
-    monkeypatch.setattr(database_clock, "database_time", lambda _: run.clock().timestamp())
-
-    def clock() -> datetime:
-        return run.clock() + timedelta(seconds=ahead)
-
-    ledger = Ledger.open(str(run.ledger._engine.url), clock, shared=True)
-    options = ExecutionOptions(run.run_id, run.plan, run.rate, run.limits)
-    return ledger, Driver(run.cluster, ledger, options, ledger.clock, run.log.append)
-
-
 @pytest.mark.parametrize("ahead", [12, 40, -40, 3600, -3600])
 def test_workers_that_take_turns_keep_the_throttle_of_a_call_that_may_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: float
 ) -> None:
     copy = move("orders-0", "1 2", "3 2", size=30_000_000)
     run = SimulatedRun.of_moves(tmp_path, "orders-0: 1 2 size=30000000", copy)
-    ledger, other = of_another_machine(run, monkeypatch, ahead)
+    ledger = ledger_of_another_machine(run, monkeypatch, lambda: ahead)
+    other = run.driver(ledger=ledger)
     other.open()
     lost = UnknownOutcomeError("no answer", broker_id=1)
     run.cluster.fail_next("alter_reassignments", lost)
@@ -338,7 +326,7 @@ def test_a_watch_whose_clock_differs_restores_a_list_that_was_set_late(
     driver.step()
     run.ask(Control.CANCEL)
     assert run.end(driver) is RunState.HALTED
-    ledger, _ = of_another_machine(run, monkeypatch, ahead)
+    ledger = ledger_of_another_machine(run, monkeypatch, lambda: ahead)
 
     def watch() -> None:
         with ledger.step(run.plan.cluster) as step:

@@ -1,15 +1,14 @@
 """A worker's clock is set while its process lives, or the database is slow to tell the time."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from counterpoise.errors import UnknownOutcomeError
-from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.ledger import Ledger, database_clock
 from tests.support.plans import move
-from tests.support.runs import SimulatedRun, own_configs
+from tests.support.runs import SimulatedRun, ledger_of_another_machine, own_configs
 
 
 @pytest.mark.parametrize("seconds", [40, 3600, -20])
@@ -19,15 +18,9 @@ def test_a_clock_that_is_set_while_a_process_lives_takes_no_call_for_over(
     """Between two steps of `counterpoise execute`; or back, right before the call."""
     copy = move("orders-0", "1 2", "3 2", size=30_000_000)
     run = SimulatedRun.of_moves(tmp_path, "orders-0: 1 2 size=30000000", copy)
-    monkeypatch.setattr(database_clock, "database_time", lambda _: run.clock().timestamp())
     was_set = [0.0]
-
-    def clock() -> datetime:
-        return run.clock() + timedelta(seconds=was_set[0])
-
-    ledger = Ledger.open(str(run.ledger._engine.url), clock, shared=True)
-    options = ExecutionOptions(run.run_id, run.plan, run.rate, run.limits)
-    driver = Driver(run.cluster, ledger, options, ledger.clock, run.log.append)
+    ledger = ledger_of_another_machine(run, monkeypatch, lambda: was_set[0])
+    driver = run.driver(ledger=ledger)
     driver.open()
     run.cluster.fail_next("alter_reassignments", UnknownOutcomeError("no answer", broker_id=1))
     if seconds < 0:

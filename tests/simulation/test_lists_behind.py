@@ -5,7 +5,7 @@ after a failover, a broker that does not know the new controller yet has it answ
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,14 +15,19 @@ import pytest
 from counterpoise.errors import HaltedError, StalePlanError
 from counterpoise.execution import Driver, ExecutionOptions, late_moves, partition_reads
 from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.ledger import Ledger, database_clock
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_REPLICAS
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import emergency_stop
 from tests.support.plans import move
-from tests.support.runs import SimulatedRun, of_topic, own_configs, times_submitted
+from tests.support.runs import (
+    SimulatedRun,
+    ledger_of_another_machine,
+    of_topic,
+    own_configs,
+    times_submitted,
+)
 
 SIZE = 3_000_000_000
 PICTURE = f"orders-0: 1 2 3 size={SIZE}\norders-1: 1 2 3 size={SIZE}"
@@ -339,23 +344,11 @@ def test_clocks_that_are_near_that_of_the_database_keep_the_throttle_of_what_doe
     """One worker's clock is nearly 3 s behind that of the database, the next one's 2 s ahead."""
     limits = MovementPolicy(max_moves_in_flight=1)
     run = SimulatedRun.of_moves(tmp_path, PICTURE, FIRST, SECOND, limits=limits)
-    monkeypatch.setattr(database_clock, "database_time", lambda _: run.clock().timestamp())
-
-    def ledger_of(seconds_ahead: float) -> Ledger:
-        def clock() -> datetime:
-            return run.clock() + timedelta(seconds=seconds_ahead)
-
-        return Ledger.open(str(run.ledger._engine.url), clock, shared=True)
-
-    def driver(ledger: Ledger, admin: Any) -> Driver:
-        options = ExecutionOptions(run.run_id, run.plan, run.rate, run.limits)
-        return Driver(admin, ledger, options, ledger.clock, run.log.append)
-
     run.cluster.advance(0.95)
-    slow = ledger_of(-2.9)
+    slow = ledger_of_another_machine(run, monkeypatch, lambda: -2.9)
     run.cluster.advance(0.05)
-    fast = ledger_of(1.95)
-    first = driver(slow, run.cluster)
+    fast = ledger_of_another_machine(run, monkeypatch, lambda: 1.95)
+    first = run.driver(ledger=slow)
     first.open()
     while not run.cluster.list_reassignments():
         behind = Behind(run.cluster)
@@ -363,7 +356,7 @@ def test_clocks_that_are_near_that_of_the_database_keep_the_throttle_of_what_doe
         first.step()
     run.ask(Control.PAUSE)
     run.cluster.advance(0.5)
-    driver(fast, behind).step()
+    run.driver(behind, fast).step()
     assert run.cluster.list_reassignments()
     assert is_throttled(run), run.log[-3:]
     for ledger in (slow, fast):

@@ -210,8 +210,7 @@ def test_a_move_that_was_sent_late_is_known_as_the_run_s_and_does_not_copy_unthr
     assert {move.topic_partition for move in late} == in_flight.keys() != set()
     run.change_state(RunState.SETTLING, "a call was made late")
     run.cluster.advance(run.driver().settle_step() or 0)
-    if run.cluster.list_reassignments():
-        assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}
+    assert not run.cluster.list_reassignments(), "they are cancelled at once"
     assert run.end(run.driver()) is RunState.HALTED
     assert own_configs(run.cluster) == {}
     assert not run.cluster.list_reassignments()

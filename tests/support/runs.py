@@ -113,9 +113,8 @@ class SimulatedRun:
 
     def driver(self, admin: ClusterAdmin | None = None, ledger: Ledger | None = None) -> Driver:
         options = ExecutionOptions(self.run_id, self.plan, self.rate, self.limits)
-        return Driver(
-            admin or self.cluster, ledger or self.ledger, options, self.clock, self.log.append
-        )
+        ledger = ledger or self.ledger
+        return Driver(admin or self.cluster, ledger, options, ledger.clock, self.log.append)
 
     @property
     def run(self) -> Run:
@@ -290,6 +289,18 @@ def set_database_clock(engine: sa.Engine, seconds: Callable[[], float]) -> None:
     @sa.event.listens_for(engine, "connect")
     def _replace_the_clock(connection: Any, _record: Any) -> None:
         connection.create_function("strftime", 2, lambda *_: str(int(seconds())))
+
+
+def ledger_of_another_machine(
+    run: SimulatedRun, monkeypatch: pytest.MonkeyPatch, seconds_ahead: Callable[[], float]
+) -> Ledger:
+    """Open a run's ledger where the clock is so far ahead; the database's is that of the run."""
+    monkeypatch.setattr(database_clock, "database_time", lambda _: run.clock().timestamp())
+
+    def clock() -> datetime:
+        return run.clock() + timedelta(seconds=seconds_ahead())
+
+    return Ledger.open(str(run.ledger._engine.url), clock, shared=True)
 
 
 def let_two_hours_pass(monkeypatch: pytest.MonkeyPatch) -> str:
