@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from types import ModuleType
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -26,6 +26,7 @@ from counterpoise.orchestration import approval, open_question
 from counterpoise.orchestration.approval import RecordedApproval
 from tests.dags.test_recorded_approval import Task, approve_first, asked, lowering, page, run
 from tests.support.decisions import reject
+from tests.support.runs import datetime_of_another_machine
 
 __all__ = ["asked", "lowering", "page", "run"]  # fixtures
 REJECT = "Reject"
@@ -221,12 +222,8 @@ def test_a_question_is_open_for_as_long_as_the_policy_says_whatever_the_clock(
     machine: ModuleType,
     hours_ahead: int,
 ) -> None:
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> Self:
-            return super().now(tz) + timedelta(hours=hours_ahead)
-
-    monkeypatch.setattr(machine, "datetime", Clock, raising=False)
+    there = datetime_of_another_machine(timedelta(hours=hours_ahead))
+    monkeypatch.setattr(machine, "datetime", there, raising=False)
     trigger = started_anew(defer())
     sleeps[:] = [nothing] * 3
     with pytest.raises(AssertionError, match="stays open"):

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any, Self
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from airflow._shared.module_loading import import_string
@@ -23,7 +23,7 @@ from counterpoise.orchestration import stepping, waiting
 from counterpoise.orchestration.stepping import StepUntilDone, begin_settling, settle_step
 from counterpoise.orchestration.waiting import WaitTrigger
 from tests.support.decisions import grant
-from tests.support.runs import change_state
+from tests.support.runs import change_state, datetime_of_another_machine
 
 FIRED = "2026-11-23T12:00:00+00:00"  # with what a trigger resumes a task
 
@@ -106,11 +106,6 @@ def test_a_pause_is_as_long_as_the_step_asks_whatever_the_clock_of_the_triggerer
     monkeypatch: pytest.MonkeyPatch,
     ahead: timedelta,
 ) -> None:
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> Self:
-            return super().now(tz) + ahead
-
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -119,7 +114,7 @@ def test_a_pause_is_as_long_as_the_step_asks_whatever_the_clock_of_the_triggerer
 
     pipeline.adopt_run(installation, run["run_id"], "kafka_rebalance", "manual__1")
     class_path, arguments = deferred(12.0).trigger.serialize()
-    monkeypatch.setattr(waiting, "datetime", Clock)
+    monkeypatch.setattr(waiting, "datetime", datetime_of_another_machine(ahead))
     monkeypatch.setattr(asyncio, "sleep", sleep)
     assert asyncio.run(first_event(import_string(class_path)(**arguments))).payload
     assert sum(slept) == 12.0

@@ -1,6 +1,6 @@
 """What people decide, or are told, goes by the database's clock, whatever those of all machines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -66,45 +66,46 @@ def machine(
     return open_on
 
 
-@pytest.mark.parametrize("ahead", HOURS)
-@pytest.mark.parametrize("is_approver", [False, True])
+@pytest.fixture(params=HOURS)
+def ahead(request: pytest.FixtureRequest) -> float:
+    return float(request.param)
+
+
+@pytest.fixture(params=["approver", "worker"])
+def page_and_worker(
+    request: pytest.FixtureRequest, machine: Open, ahead: float
+) -> Iterator[tuple[Installation, Installation]]:
+    """Where a plan is approved, and where it is executed; the clock of one of them is ahead."""
+    is_approver = request.param == "approver"
+    with (
+        machine(ahead if is_approver else 0) as page,
+        machine(0 if is_approver else ahead) as worker,
+    ):
+        yield page, worker
+
+
 def test_an_approval_holds_for_as_long_as_the_policy_says(
-    machine: Open,
+    page_and_worker: tuple[Installation, Installation],
     kafka: SimulatedCluster,  # noqa: F811
-    ahead: float,
-    *,
-    is_approver: bool,
 ) -> None:
-    with (
-        machine(ahead if is_approver else 0) as page,
-        machine(0 if is_approver else ahead) as worker,
-    ):
-        run = approved(page)
-        kafka.advance(3600 * 23.5)
-        pipeline.open_run(worker, *run_of(run))
-        assert worker.ledger.run(run["run_id"]).state is RunState.RUNNING
+    page, worker = page_and_worker
+    run = approved(page)
+    kafka.advance(3600 * 23.5)
+    pipeline.open_run(worker, *run_of(run))
+    assert worker.ledger.run(run["run_id"]).state is RunState.RUNNING
 
 
-@pytest.mark.parametrize("ahead", HOURS)
-@pytest.mark.parametrize("is_approver", [False, True])
 def test_an_approval_ends_when_the_policy_says(
-    machine: Open,
+    page_and_worker: tuple[Installation, Installation],
     kafka: SimulatedCluster,  # noqa: F811
-    ahead: float,
-    *,
-    is_approver: bool,
 ) -> None:
-    with (
-        machine(ahead if is_approver else 0) as page,
-        machine(0 if is_approver else ahead) as worker,
-    ):
-        run = approved(page)
-        kafka.advance(3600 * 24.5)
-        with pytest.raises(NotApprovedError, match="expired"):
-            pipeline.open_run(worker, *run_of(run))
+    page, worker = page_and_worker
+    run = approved(page)
+    kafka.advance(3600 * 24.5)
+    with pytest.raises(NotApprovedError, match="expired"):
+        pipeline.open_run(worker, *run_of(run))
 
 
-@pytest.mark.parametrize("ahead", HOURS)
 def test_a_freeze_lasts_for_as_long_as_was_typed(
     machine: Open,
     kafka: SimulatedCluster,  # noqa: F811
@@ -129,7 +130,6 @@ def planned(installation: Installation) -> pipeline.PlannedRun:
     return run
 
 
-@pytest.mark.parametrize("ahead", HOURS)
 def test_a_rule_approves_nothing_during_a_freeze(
     machine: Open,
     kafka: SimulatedCluster,  # noqa: F811
@@ -144,7 +144,6 @@ def test_a_rule_approves_nothing_during_a_freeze(
         assert pipeline.rule_that_approves(worker, TASK) is not None
 
 
-@pytest.mark.parametrize("ahead", HOURS)
 def test_a_rule_approves_only_within_its_windows(
     machine: Open,
     kafka: SimulatedCluster,  # noqa: F811
@@ -161,7 +160,6 @@ def test_a_rule_approves_only_within_its_windows(
         assert pipeline.rule_that_approves(worker, TASK) is None
 
 
-@pytest.mark.parametrize("ahead", HOURS)
 def test_a_rule_counts_what_it_has_approved_within_a_day(
     machine: Open,
     kafka: SimulatedCluster,  # noqa: F811
@@ -180,7 +178,6 @@ def test_a_rule_counts_what_it_has_approved_within_a_day(
         assert pipeline.rule_that_approves(worker, TASK) is not None
 
 
-@pytest.mark.parametrize("ahead", HOURS)
 def test_a_question_waits_for_as_long_as_the_policy_says(
     machine: Open,
     kafka: SimulatedCluster,  # noqa: F811
@@ -195,7 +192,6 @@ def test_a_question_waits_for_as_long_as_the_policy_says(
         assert abs(pipeline.time_to_answer(worker, TASK) - left) < timedelta(seconds=1)
 
 
-@pytest.mark.parametrize("ahead", HOURS)
 def test_people_are_told_for_a_day_that_a_run_has_halted(
     machine: Open,
     kafka: SimulatedCluster,  # noqa: F811

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import sqlalchemy as sa
@@ -289,6 +289,17 @@ def set_database_clock(engine: sa.Engine, seconds: Callable[[], float]) -> None:
     @sa.event.listens_for(engine, "connect")
     def _replace_the_clock(connection: Any, _record: Any) -> None:
         connection.create_function("strftime", 2, lambda *_: str(int(seconds())))
+
+
+def datetime_of_another_machine(ahead: timedelta) -> type[datetime]:
+    """Return the class `datetime` of a machine whose clock is so far ahead."""
+
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return super().now(tz) + ahead
+
+    return Ahead
 
 
 def ledger_of_another_machine(

@@ -34,7 +34,7 @@ from counterpoise.execution.commands import (
 )
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.observe import changed_moves
-from counterpoise.execution.recorded_calls import AnyResults, RecordedCalls, Targets, name_of
+from counterpoise.execution.recorded_calls import AnyResults, RecordedCalls, name_of
 from counterpoise.execution.throttling.pending_restores import mark_restored
 from counterpoise.execution.throttling.read_back import throttled_moves
 from counterpoise.execution.throttling.restore import keys_touched_by
@@ -47,7 +47,7 @@ from counterpoise.execution.throttling.targets import (
 from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_answer
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
-from counterpoise.model.kafka import CallResults, ConfigResource
+from counterpoise.model.kafka import CallResults, ConfigResource, Targets
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import CORDON_LEFT, LateCall, RunState, TouchedKey

@@ -8,7 +8,7 @@ Whoever was stopped for longer than a step holds sends nothing; whoever was stop
 itself notes that it was late, and the run is settled once more.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,7 @@ from counterpoise.errors import LedgerError, RunConflictError, UnknownOutcomeErr
 from counterpoise.execution.commands import KeyChange
 from counterpoise.kafka_admin.port import ClusterAdmin, without_answer
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
+from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource, Targets
 from counterpoise.model.words import pluralize
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _MAX_ERRORS_NAMED: Final = 20
 
-Targets = Mapping[TopicPartition, tuple[int, ...] | None]  # None: cancelled
 _NO_TARGETS: Final[Targets] = {}
 AnyResults = CallResults[TopicPartition] | CallResults[ConfigResource]
 

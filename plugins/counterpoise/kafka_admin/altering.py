@@ -16,7 +16,7 @@ reads before it (with older brokers, or ZooKeeper) can make a failing call last 
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
@@ -35,10 +35,8 @@ from counterpoise.kafka_admin.liveness_probe import MAX_SELECTION_SECONDS
 from counterpoise.kafka_admin.reading import describe_topics, list_reassignments
 from counterpoise.model.acl import ALTER_CLUSTER
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import CallResults
+from counterpoise.model.kafka import CallResults, Targets
 from counterpoise.model.words import pluralize
-
-Targets = Mapping[TopicPartition, tuple[int, ...] | None]
 
 _PREFERRED: Final = 0
 _NOT_CONTROLLER: Final = 41

@@ -20,11 +20,12 @@ from counterpoise.ledger.run_states import add_event
 from counterpoise.ledger.schema import elections, events, late_calls, moves
 from counterpoise.ledger.statements import NOT_OVER_IN_RUN, OBSERVED_AT, PROGRESS
 from counterpoise.ledger.step import Step, held_step
-from counterpoise.ledger.submissions import Targets, read_submission, record_submissions
+from counterpoise.ledger.submissions import read_submission, record_submissions
 from counterpoise.ledger.touched import read_pending_restores, read_touched_keys
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import Targets
 from counterpoise.model.run import (
     Event,
     Execution,

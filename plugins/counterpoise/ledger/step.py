@@ -36,7 +36,6 @@ from counterpoise.ledger.schema import (
 from counterpoise.ledger.statements import UPDATE_OF_PROGRESS, named, update_of_a_key
 from counterpoise.ledger.step_lock import StepLock
 from counterpoise.ledger.submissions import (
-    Targets,
     close_late_calls,
     mark_submissions,
     record_submissions,
@@ -51,7 +50,7 @@ from counterpoise.ledger.touched import (
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
-from counterpoise.model.kafka import RATE_KEYS, ConfigResource
+from counterpoise.model.kafka import RATE_KEYS, ConfigResource, Targets
 from counterpoise.model.run import (
     ANY_BROKER,
     ENDED_STATES,

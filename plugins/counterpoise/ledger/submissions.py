@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from counterpoise.ledger.schema import events, late_calls, moves, runs
 from counterpoise.ledger.statements import NOT_OVER, named
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.kafka import Targets
 from counterpoise.model.run import (
     ANY_BROKER,
     LOOKED_AFTER_STATES,
@@ -16,8 +17,6 @@ from counterpoise.model.run import (
     RunState,
     Submission,
 )
-
-Targets = Mapping[TopicPartition, tuple[int, ...] | None]  # None: cancelled
 
 
 def read_moved_after(

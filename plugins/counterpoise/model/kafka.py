@@ -78,6 +78,9 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...]  # by partition
 
 
+Targets = Mapping[TopicPartition, tuple[int, ...] | None]  # of reassignments; None: cancelled
+
+
 @dataclass(frozen=True, slots=True)
 class Reassignment:
     """An ongoing reassignment (KIP-455). `replicas` is the union of old and new."""
