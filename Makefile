@@ -26,14 +26,14 @@ test test-matrix soak pictures: export PYTHONDONTWRITEBYTECODE :=
 
 setup: $(STAMP)  ## the environment in .venv, with .venv/bin/counterpoise in it
 
-$(STAMP): requirements.txt requirements-dev.txt requirements-java.txt requirements-setup.txt pyproject.toml Makefile
+$(STAMP): requirements.txt requirements/dev.txt requirements/java.txt requirements/setup.txt pyproject.toml Makefile
 	@command -v $(PYTHON) >/dev/null || $(call NO_PYTHON,was not found)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || $(call NO_PYTHON,is another Python than 3.11)
-	@test -x $(UV) || { echo "setup: making $(VENV)"; $(PYTHON) -m venv $(VENV) && $(VENV)/bin/pip install --quiet --require-hashes -r requirements-setup.txt; }
+	@test -x $(UV) || { echo "setup: making $(VENV)"; $(PYTHON) -m venv $(VENV) && $(VENV)/bin/pip install --quiet --require-hashes -r requirements/setup.txt; }
 	@echo "setup: installing the pinned packages (about a minute, once)"
-	@$(UV) pip install --quiet --require-hashes -r requirements.txt -r requirements-dev.txt
+	@$(UV) pip install --quiet --require-hashes -r requirements.txt -r requirements/dev.txt
 	@$(UV) pip install --quiet --no-deps --no-build-isolation --editable .
-	@$(VENV)/bin/python -m counterpoise.java_runtime --check >/dev/null 2>&1 || $(UV) pip install --quiet --require-hashes -r requirements-java.txt
+	@$(VENV)/bin/python -m counterpoise.java_runtime --check >/dev/null 2>&1 || $(UV) pip install --quiet --require-hashes -r requirements/java.txt
 	@touch $(STAMP)
 
 demo: setup  ## the main job on a real Kafka; APPROVE=yes approves by itself, KEEP=yes stays up afterwards
@@ -86,23 +86,23 @@ test-matrix: matrix-setup  ## what takes too long for `make test`: each ACL take
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance --kafka-version $(OLDER_KAFKA)
 
 # The FAB provider needs another python-dateutil than requirements.txt has.
-$(FAB_STAMP): requirements-fab.txt | $(STAMP)
+$(FAB_STAMP): requirements/fab.txt | $(STAMP)
 	@echo "test-matrix: making $(FAB), Airflow with the FAB provider (about a minute, once)"
 	@$(PYTHON) -m venv $(FAB)
-	@VIRTUAL_ENV=$(CURDIR)/$(FAB) $(UV) pip install --quiet --require-hashes -r requirements-fab.txt
+	@VIRTUAL_ENV=$(CURDIR)/$(FAB) $(UV) pip install --quiet --require-hashes -r requirements/fab.txt
 	@touch $(FAB_STAMP)
 
 # On top of the packages of .venv, for a PYTHONPATH; nothing of .venv is changed.
-$(CELERY_STAMP): requirements-celery.txt | $(STAMP)
+$(CELERY_STAMP): requirements/celery.txt | $(STAMP)
 	@echo "test-matrix: making $(CELERY), CeleryExecutor and Redis"
-	@$(UV) pip install --quiet --require-hashes --no-deps --target $(CELERY) -r requirements-celery.txt
+	@$(UV) pip install --quiet --require-hashes --no-deps --target $(CELERY) -r requirements/celery.txt
 	@touch $(CELERY_STAMP)
 
 # The S3 server needs packages that nothing else here does.
-$(S3_STAMP): requirements-s3.txt | $(STAMP)
+$(S3_STAMP): requirements/s3.txt | $(STAMP)
 	@echo "test-matrix: making $(S3), a server for S3 (half a minute, once)"
 	@$(PYTHON) -m venv $(S3)
-	@VIRTUAL_ENV=$(CURDIR)/$(S3) $(UV) pip install --quiet --require-hashes -r requirements-s3.txt
+	@VIRTUAL_ENV=$(CURDIR)/$(S3) $(UV) pip install --quiet --require-hashes -r requirements/s3.txt
 	@touch $(S3_STAMP)
 
 soak: setup  ## plans and runs of many more examples; every command before odd inputs; kill -9 of runs at named points and random instants, on real brokers; deeper interleavings
@@ -127,15 +127,15 @@ docs-audit: setup  ## docs/audit-rules.md anew, from the rules themselves
 	@$(VENV)/bin/python -m counterpoise.pipeline.rule_book docs/audit-rules.md
 
 requirements: setup  ## compile the pinned lists, with the hash of every file, anew from the .in files, each package as new as they allow
-	$(COMPILE) requirements.in -o requirements.txt
-	$(COMPILE) requirements-dev.in -o requirements-dev.txt
-	$(COMPILE) requirements-java.in -o requirements-java.txt
-	$(COMPILE) requirements-setup.in -o requirements-setup.txt
-	$(COMPILE) requirements-s3.in -o requirements-s3.txt
-	$(COMPILE) requirements-celery.in -o requirements-celery.txt \
+	$(COMPILE) requirements/product.in -o requirements.txt
+	$(COMPILE) requirements/dev.in -o requirements/dev.txt
+	$(COMPILE) requirements/java.in -o requirements/java.txt
+	$(COMPILE) requirements/setup.in -o requirements/setup.txt
+	$(COMPILE) requirements/s3.in -o requirements/s3.txt
+	$(COMPILE) requirements/celery.in -o requirements/celery.txt \
 		$$(grep -oE '^[a-z0-9][A-Za-z0-9._-]*==' requirements.txt | sed 's/==//; s/^/--no-emit-package /')
-	{ grep -v '^pyspark' requirements.in; echo 'apache-airflow-providers-fab==3.10.2'; } \
-		| $(COMPILE) --no-annotate - -o requirements-fab.txt
+	{ grep -v '^pyspark' requirements/product.in; echo 'apache-airflow-providers-fab==3.10.2'; } \
+		| $(COMPILE) --no-annotate - -o requirements/fab.txt
 
 clean:  ## what the demo and the tests left in this folder
 	rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis

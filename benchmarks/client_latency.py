@@ -34,7 +34,7 @@ from benchmarks.tables import table
 from benchmarks.targets import Check
 from benchmarks.throttled import TOPIC, Contest, contest
 from counterpoise.units import format_rate, parse_rate
-from local_processes import Process, start, wait_until
+from dev.local_processes import Process, start, wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MAX_RATIO: Final = 1.1

@@ -24,7 +24,7 @@ from benchmarks.tables import HEADINGS, cells, table
 from benchmarks.targets import Check, Extras, checks
 from counterpoise.errors import CounterpoiseError
 from counterpoise.java_runtime import java_executable
-from local_kafka.jars import KAFKA_VERSION, kafka_jars
+from dev.local_kafka.jars import KAFKA_VERSION, kafka_jars
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RUNS: Final = 3

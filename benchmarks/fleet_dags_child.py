@@ -170,7 +170,7 @@ def _dag(dag_id: str) -> Any:
 
 def _connect(settings: Any) -> Any:
     """Return the simulated cluster at an address, with the id of the cluster of that name."""
-    from counterpoise.kafka_admin.simulated import SimulatedCluster
+    from tests.simulated_kafka.cluster import SimulatedCluster
 
     (address,) = settings.bootstrap_servers
     return SimulatedCluster.like(replace(_snapshot(), cluster_id=f"id-of-{address}"))

@@ -24,7 +24,7 @@ from typing import Any, Final
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # type: ignore[import-untyped]
 
 from counterpoise.java_runtime import java_executable
-from local_kafka.jars import kafka_jars
+from dev.local_kafka.jars import kafka_jars
 
 _COMMAND: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 # the public interface with the CPU time of the process

@@ -21,8 +21,8 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-import local_kafka
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics
+from dev import local_kafka
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics
 
 CLUSTER: Final = "many"
 NEW_BROKER: Final = 4

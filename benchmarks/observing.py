@@ -33,9 +33,6 @@ if __name__ == "__main__":
 import sqlalchemy as sa
 
 from counterpoise.execution import Driver, ExecutionOptions
-from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
-from counterpoise.kafka_admin.simulated_world import SimulatedBroker
 from counterpoise.ledger import Ledger
 from counterpoise.ledger.schema import moves
 from counterpoise.model.approval import Approval, Decision
@@ -44,6 +41,9 @@ from counterpoise.model.plan import LowerBound, Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
+from tests.simulated_kafka.cluster import SimulatedCluster
+from tests.simulated_kafka.partition import SimulatedPartition
+from tests.simulated_kafka.world import SimulatedBroker
 
 BROKERS: Final = 200
 TOPICS: Final = 600

@@ -24,7 +24,6 @@ from typing import Any, Final
 
 from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.document import from_document_text
@@ -34,6 +33,7 @@ from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest, Scope
 from counterpoise.model.run import RunState
 from counterpoise.planning import make_plan
+from tests.simulated_kafka.cluster import SimulatedCluster
 
 _BROKERS: Final = 68
 _NEW_BROKERS: Final = (67, 68)

@@ -29,15 +29,15 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 from kafka import KafkaAdminClient
 
-import local_kafka
 from benchmarks.machine import machine_line
 from benchmarks.tables import table
 from benchmarks.targets import Check
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.snapshot import take_snapshot
-from local_kafka import TopicSpec, create_topics
-from local_processes import wait_until
+from dev import local_kafka
+from dev.local_kafka import TopicSpec, create_topics
+from dev.local_processes import wait_until
 
 MAX_OVER_BARE: Final = 1.5
 _PARTITIONS_PER_TOPIC: Final = 100

@@ -32,8 +32,6 @@ from counterpoise.archive import Archive
 from counterpoise.errors import ClusterUnreachableError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.kafka_admin.simulated_world import SimulatedBroker
 from counterpoise.model.approval import Decision
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.files import StoredFile
@@ -44,6 +42,8 @@ from counterpoise.model.run import RunState
 from counterpoise.settings import Locations, parse_settings
 from counterpoise.storage import Store
 from counterpoise.storage.folders import files_below
+from tests.simulated_kafka.cluster import SimulatedCluster
+from tests.simulated_kafka.world import SimulatedBroker
 
 BEGIN: Final = datetime(2026, 10, 1, tzinfo=UTC)
 KEEP_ALL, KEEP_HOURLY, KEEP_DAILY = timedelta(days=3), timedelta(days=7), timedelta(days=14)

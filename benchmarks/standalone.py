@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from counterpoise.java_runtime import spark_java_home
-from local_processes import Process, free_ports, start, wait_until
+from dev.local_processes import Process, free_ports, start, wait_until
 
 WORKERS: Final = 2
 # Compiling less eagerly halves the time of jobs over a handful of rows.

@@ -26,7 +26,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-import local_kafka
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
@@ -34,8 +33,9 @@ from counterpoise.ledger import Ledger
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.movement import busiest_link_bytes
 from counterpoise.model.plan import RebalancePlan
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
-from local_processes import POLL_SECONDS, wait_until
+from dev import local_kafka
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from dev.local_processes import POLL_SECONDS, wait_until
 
 CLUSTER: Final = "bench"
 CONNECTION: Final = "kafka"

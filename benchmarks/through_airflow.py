@@ -28,7 +28,7 @@ from counterpoise import queries
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.run import Run, RunState
-from local_airflow import AirflowApi, LocalAirflow
+from dev.local_airflow import AirflowApi, LocalAirflow
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _DAG: Final = "kafka_rebalance"

@@ -4,8 +4,8 @@ There are three brokers and three replicas of each partition. Broker 1 leads two
 partitions, and the first partitions of each topic are the large ones.
 """
 
-from local_kafka import TopicSpec
-from local_kafka.load import MB
+from dev.local_kafka import TopicSpec
+from dev.local_kafka.load import MB
 
 BROKERS = (1, 2, 3)
 LEADERS = (1, 1, 2, 1, 3, 1)  # of partitions 0, 1, ..., and again from the start

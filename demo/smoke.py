@@ -21,9 +21,9 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from counterpoise.errors import CounterpoiseError
-from local_airflow.api import AirflowApi
-from local_kafka import TopicSpec, create_topics, fill
-from local_processes import wait_until
+from dev.local_airflow.api import AirflowApi
+from dev.local_kafka import TopicSpec, create_topics, fill
+from dev.local_processes import wait_until
 
 PARTITIONS = 12
 BROKERS = (1, 2, 3)

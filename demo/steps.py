@@ -28,10 +28,10 @@ from demo import load
 from demo.figures import BrokerFigures, broker_figures, copied_bytes, set_throttles
 from demo.place import APPROVER, CLUSTER, ROOT, Place
 from demo.terminal import Terminal
-from local_airflow import AirflowApi, LocalAirflow
-from local_airflow.api import FINAL_RUN_STATES, PendingApproval
-from local_kafka import LocalKafka, SteadyProducer, brokers_in_racks, create_topics, fill
-from local_processes import free_ports
+from dev.local_airflow import AirflowApi, LocalAirflow
+from dev.local_airflow.api import FINAL_RUN_STATES, PendingApproval
+from dev.local_kafka import LocalKafka, SteadyProducer, brokers_in_racks, create_topics, fill
+from dev.local_processes import free_ports
 
 ROUND_TIMEOUT_SECONDS = 600.0
 MOVE_TIMEOUT_SECONDS = 900.0

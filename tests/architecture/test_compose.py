@@ -15,11 +15,11 @@ import pytest
 import yaml
 from cryptography.fernet import Fernet
 
-from local_airflow.components import COMMANDS, MIGRATE, PLACE_VARIABLES, SHARED_VARIABLES
+from dev.local_airflow.components import COMMANDS, MIGRATE, PLACE_VARIABLES, SHARED_VARIABLES
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yaml"
-DOCKERFILE = ROOT / "Dockerfile"
+DOCKERFILE = ROOT / "docker/Dockerfile"
 PROFILES = ("broker-4", "object-store", "smoke")
 SECRETS = (
     "POSTGRES_PASSWORD",

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 from counterpoise.cli.main import build_parser, leaf_commands
 from counterpoise.settings import Locations
-from local_kafka import KAFKA_VERSION
+from dev.local_kafka import KAFKA_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "plugins" / "counterpoise"
@@ -30,7 +30,7 @@ WITH_COMMANDS = [
     *DOCUMENTS,
     *(ROOT / "docker").glob("*"),
     ROOT / "docker-compose.yaml",
-    *(ROOT / "monitoring").glob("*"),
+    *(ROOT / "docs/monitoring").glob("*"),
     *PACKAGE.rglob("*.html"),
 ]
 TYPED = re.compile(r"(?:(?<=`)|exec scheduler )counterpoise ([a-z][a-z-]*)")
@@ -118,7 +118,7 @@ def described_variables() -> dict[str, str]:
 def variables_that_are_read() -> set[str]:
     """Return the names in the code; a name that is put together of parts is told by its parts."""
     found: set[str] = set()
-    folders = (ROOT / "plugins", ROOT / "dags", ROOT / "local_kafka", ROOT / "spark_jobs")
+    folders = (ROOT / "plugins", ROOT / "dags", ROOT / "dev", ROOT / "spark_jobs")
     for path in (path for folder in folders for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -186,7 +186,7 @@ def test_images_that_are_to_be_pinned_are_those_that_are_started() -> None:
     started = dict(re.findall(r"image: \$\{(\w+_IMAGE):-(\S+)\}", compose))
     assert named == {name: image for name, image in started.items() if "counterpoise" not in image}
     assert named["KAFKA_IMAGE"].endswith(f":{KAFKA_VERSION}")
-    (base,) = re.findall(r"^FROM (\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    (base,) = re.findall(r"^FROM (\S+)$", (ROOT / "docker/Dockerfile").read_text(), re.MULTILINE)
     assert f"    base={base};" in deploying
 
 

@@ -13,10 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "plugins" / "counterpoise"
 OURS = [
     PACKAGE,
-    *(
-        ROOT / name
-        for name in ("local_processes", "local_kafka", "local_airflow", "demo", "spark_jobs")
-    ),
+    *(ROOT / name for name in ("dev", "demo", "spark_jobs")),
 ]
 PURE = (
     "model",
@@ -144,7 +141,7 @@ def test_spark_jobs_import_only_the_model_of_ours() -> None:
             if isinstance(node, ast.ImportFrom)
             else [a.name for a in node.names]
         )
-        if name.split(".")[0] in ("counterpoise", "local_kafka", "demo")
+        if name.split(".")[0] in ("counterpoise", "dev", "demo")
     }
     assert ours
     assert all(name.startswith("counterpoise.model") for name in ours)
@@ -170,12 +167,12 @@ def test_nothing_tracked_names_a_path_of_one_machine() -> None:
 
 def test_every_package_is_installed_by_its_hash() -> None:
     """Also the one that installs the others."""
-    for path in ROOT.glob("requirements*.txt"):
+    for path in (ROOT / "requirements.txt", *(ROOT / "requirements").glob("*.txt")):
         requirements = path.read_text().replace("\\\n", " ").splitlines()
         pinned = [line for line in requirements if re.match(r"\w", line)]
         assert pinned, path.name
         assert not [line for line in pinned if "==" not in line or "--hash=sha256:" not in line]
-    for name in ("Makefile", "Dockerfile"):
+    for name in ("Makefile", "docker/Dockerfile"):
         installs = re.findall(r"pip\)? install [^\n&|}]*", (ROOT / name).read_text())
         assert installs
         own = "--no-deps --no-build-isolation --editable ."

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from local_kafka import KAFKA_VERSION
+from dev.local_kafka import KAFKA_VERSION
 from tests.support.conformance import Cluster, RealBrokers, SimulatedBrokers, version_numbers
 from tests.support.patience import patient_clients
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from counterpoise.installation import Installation
     from counterpoise.kafka_admin.connection import ConnectionSettings
     from counterpoise.kafka_admin.port import ClusterAdmin
-    from counterpoise.kafka_admin.simulated import SimulatedCluster
+    from tests.simulated_kafka.cluster import SimulatedCluster
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(tempfile.mkdtemp(prefix="counterpoise-airflow-"))

@@ -18,12 +18,12 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import Run, RunState
 from counterpoise.orchestration import handover
 from counterpoise.web import airflow_questions
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.questions import answered_by
 from tests.support.web import browser, token_on
 

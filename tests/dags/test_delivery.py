@@ -15,7 +15,6 @@ from airflow.dag_processing.dagbag import DagBag
 
 from counterpoise import controls, pipeline
 from counterpoise.installation import Installation, now_utc
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision, Question
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
@@ -24,6 +23,7 @@ from counterpoise.model.run import Run, RunState
 from counterpoise.orchestration.delivery import tell, webhook_body
 from counterpoise.orchestration.notifier import ClusterNotifier
 from tests.dags.test_recorded_approval import CLUSTERS
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support import hostile
 from tests.support.decisions import grant
 from tests.support.message_servers import MailServer, Webhook

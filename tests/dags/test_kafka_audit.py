@@ -10,7 +10,7 @@ from airflow.dag_processing.dagbag import DagBag
 
 from counterpoise import queries
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
+from tests.simulated_kafka.cluster import SimulatedCluster
 
 ROOT = Path(__file__).parents[2]
 

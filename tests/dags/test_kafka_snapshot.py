@@ -8,9 +8,9 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import ParamValidationError
 
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.orchestration import fresh_snapshot
 from counterpoise.orchestration.fresh_snapshot import clusters_of_round
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.contradictions import name_a_broker_twice
 
 ROOT = Path(__file__).parents[2]

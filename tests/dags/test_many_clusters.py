@@ -16,8 +16,8 @@ from counterpoise import installation as wiring
 from counterpoise.installation import Installation, connect_by_discovery
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.orchestration.pools import pool_for
+from tests.simulated_kafka.cluster import SimulatedCluster
 
 ROOT = Path(__file__).parents[2]
 ALIVE = ("alpha", "beta", "gamma")

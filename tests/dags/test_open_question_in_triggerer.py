@@ -13,12 +13,12 @@ from airflow.models.trigger import Trigger
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
-import local_processes
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import Run, RunState
 from counterpoise.orchestration.open_question import QuestionTrigger
-from local_processes import wait_until
+from dev import local_processes
+from dev.local_processes import wait_until
 from tests.dags.test_answers_on_pages import rebalance
 from tests.support.decisions import reject
 

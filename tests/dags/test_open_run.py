@@ -11,12 +11,12 @@ from airflow.sdk.exceptions import AirflowFailException
 from counterpoise import controls, pipeline
 from counterpoise.errors import ClusterUnreachableError, HaltedError
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from tests.dags.test_recorded_approval import planned
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant
 
 ROOT = Path(__file__).parents[2]

@@ -25,8 +25,6 @@ from sqlalchemy.orm import joinedload
 from counterpoise import access, pipeline
 from counterpoise.errors import ClusterError, LedgerError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation, open_installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
@@ -35,6 +33,8 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.handover import Wanted, wanted_rebalance
+from tests.simulated_kafka.cluster import SimulatedCluster
+from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.decisions import grant
 from tests.support.questions import WAITING_STATES, answered_by
 

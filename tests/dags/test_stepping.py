@@ -14,7 +14,6 @@ from airflow.triggers.base import TriggerEvent
 from counterpoise import pipeline
 from counterpoise.errors import LedgerError
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
@@ -22,6 +21,7 @@ from counterpoise.model.run import RunState
 from counterpoise.orchestration import stepping, waiting
 from counterpoise.orchestration.stepping import StepUntilDone, begin_settling, settle_step
 from counterpoise.orchestration.waiting import WaitTrigger
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant
 from tests.support.runs import change_state, datetime_of_another_machine
 

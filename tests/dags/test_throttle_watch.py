@@ -12,7 +12,6 @@ from airflow.dag_processing.dagbag import DagBag
 
 from counterpoise import pipeline
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger.schema import pulses
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -25,6 +24,7 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import ENDED_STATES, TouchedKey
 from counterpoise.orchestration.installation import log_entries
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant
 
 ROOT = Path(__file__).parents[2]

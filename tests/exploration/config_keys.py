@@ -1,9 +1,9 @@
 """Config keys of the simulated cluster, by resource and name, and their entries."""
 
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource
 from tests.exploration.points import REASSIGNMENTS
+from tests.simulated_kafka.cluster import SimulatedCluster
 
 Key = tuple[ConfigResource, str]
 

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -36,6 +35,7 @@ from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import STEP_LOCK_SECONDS
 from tests.exploration.config_keys import Key, entries_of, kind_of, named, settings_of
 from tests.exploration.independence import by_others
+from tests.simulated_kafka.cluster import SimulatedCluster
 
 if TYPE_CHECKING:
     from tests.exploration.actors import Actor

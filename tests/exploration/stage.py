@@ -33,7 +33,6 @@ import sqlalchemy as sa
 
 from counterpoise.archive import Archive
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.ledger.schema import metadata
 from counterpoise.model.cluster import ClusterSnapshot
@@ -41,6 +40,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.storage import Store
 from tests.exploration.independence import TIME, Footprint
 from tests.exploration.points import ExploredAdmin, ExploredTransactions, Monotonic, point
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.installations import installation_over
 from tests.support.runs import START, set_database_clock
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-import local_kafka
-from local_kafka import LocalKafka, brokers_in_racks
+from dev import local_kafka
+from dev.local_kafka import LocalKafka, brokers_in_racks
 from tests.support.faults import BROKER_PROPERTIES
 from tests.support.patience import patient_clients
 

@@ -27,10 +27,10 @@ from counterpoise.model.kafka import (
 from counterpoise.model.person import Person
 from counterpoise.model.run import Run, RunState
 from counterpoise.model.run_progress import RunProgress
-from local_airflow import AirflowApi, LocalAirflow
-from local_airflow.api import FINAL_RUN_STATES
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
-from local_kafka.load import MB
+from dev.local_airflow import AirflowApi, LocalAirflow
+from dev.local_airflow.api import FINAL_RUN_STATES
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from dev.local_kafka.load import MB
 from tests.support.kafka_facts import (
     ON_A_SHARED_DISK,
     configs,

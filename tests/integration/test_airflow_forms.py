@@ -14,10 +14,10 @@ import pytest
 
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.run import Run, RunState
-from local_airflow import AirflowApi, LocalAirflow
-from local_airflow.api import WAITING_STATES, AirflowApiError, PendingApproval
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
-from local_kafka.load import MB
+from dev.local_airflow import AirflowApi, LocalAirflow
+from dev.local_airflow.api import WAITING_STATES, AirflowApiError, PendingApproval
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from dev.local_kafka.load import MB
 from tests.support.kafka_facts import ON_A_SHARED_DISK
 
 pytestmark = pytest.mark.timeout(2400)

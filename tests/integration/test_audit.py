@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import local_kafka
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
@@ -24,8 +23,16 @@ from counterpoise.model.kafka import (
     ConfigResource,
 )
 from counterpoise.model.kafka import ConfigResourceType as Type
-from local_kafka import BrokerSpec, Listener, LocalKafka, TopicSpec, brokers_in_racks, create_topics
-from local_processes import free_ports, wait_until
+from dev import local_kafka
+from dev.local_kafka import (
+    BrokerSpec,
+    Listener,
+    LocalKafka,
+    TopicSpec,
+    brokers_in_racks,
+    create_topics,
+)
+from dev.local_processes import free_ports, wait_until
 from tests.support.command_line import CommandLine
 from tests.support.faults import NOTICED_SOON
 from tests.support.kafka_facts import ON_A_SHARED_DISK

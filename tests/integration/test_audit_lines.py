@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import pytest
 
-import local_kafka
 from counterpoise.audit.commands import add_config, add_partitions, describe_config, describe_topic
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
@@ -29,8 +28,9 @@ from counterpoise.model.kafka import (
     ConfigResource,
 )
 from counterpoise.model.kafka import ConfigResourceType as Type
-from local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill
-from local_processes import ChildFailedError, wait_until
+from dev import local_kafka
+from dev.local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill
+from dev.local_processes import ChildFailedError, wait_until
 from tests.support.audit_lines import BY_COMMANDS, IN_FILES
 from tests.support.command_line import CommandLine
 from tests.support.faults import NOTICED_SOON

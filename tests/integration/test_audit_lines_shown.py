@@ -14,7 +14,6 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Consumer
 
-import local_kafka
 from counterpoise.audit.commands import describe_topic
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
@@ -23,8 +22,9 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics
-from local_processes import free_ports, wait_until
+from dev import local_kafka
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics
+from dev.local_processes import free_ports, wait_until
 from tests.support.audit_lines import (
     FEATURES,
     FOR_CLIENTS,

@@ -12,9 +12,16 @@ from typing import Final
 
 import pytest
 
-import local_kafka
-from local_kafka import BrokerSpec, Listener, LocalKafka, TopicSpec, brokers_in_racks, create_topics
-from local_processes import free_ports
+from dev import local_kafka
+from dev.local_kafka import (
+    BrokerSpec,
+    Listener,
+    LocalKafka,
+    TopicSpec,
+    brokers_in_racks,
+    create_topics,
+)
+from dev.local_processes import free_ports
 from tests.support.command_line import CommandLine
 from tests.support.kafka_facts import ON_A_SHARED_DISK
 

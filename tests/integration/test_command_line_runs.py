@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-import local_kafka
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
-from local_processes import wait_until
+from dev import local_kafka
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine
 from tests.support.kafka_facts import (
     ON_A_SHARED_DISK,

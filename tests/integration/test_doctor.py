@@ -16,9 +16,9 @@ from confluent_kafka.admin import (
     AdminClient,
 )
 
-import local_kafka
-from local_kafka import BrokerSpec, Listener, LocalKafka, TopicSpec, create_topics
-from local_processes import free_ports
+from dev import local_kafka
+from dev.local_kafka import BrokerSpec, Listener, LocalKafka, TopicSpec, create_topics
+from dev.local_processes import free_ports
 from tests.support.command_line import CommandLine, Typed
 from tests.support.faults import NOTICED_SOON
 

@@ -23,8 +23,8 @@ from demo import steps
 from demo.place import CLUSTER, ROOT, Place
 from demo.steps import NEW_BROKER, Demo
 from demo.terminal import Terminal
-from local_airflow.api import PendingApproval
-from local_processes import wait_until
+from dev.local_airflow.api import PendingApproval
+from dev.local_processes import wait_until
 from tests.support.kafka_facts import (
     leaders_per_broker,
     ongoing_reassignments,

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-import local_kafka
 from counterpoise.model.run import RunState
-from local_kafka import LocalKafka, brokers_in_racks
-from local_processes import wait_until
+from dev import local_kafka
+from dev.local_kafka import LocalKafka, brokers_in_racks
+from dev.local_processes import wait_until
 from tests.support.faults import BROKER_PROPERTIES, NOTICED_SOON, Ground
 from tests.support.kafka_facts import configs, placement, throttles
 

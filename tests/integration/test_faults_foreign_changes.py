@@ -19,8 +19,8 @@ from counterpoise.model.kafka import (
     ConfigResource,
 )
 from counterpoise.model.run import RunState
-from local_kafka import LocalKafka
-from local_processes import wait_until
+from dev.local_kafka import LocalKafka
+from dev.local_processes import wait_until
 from tests.support.faults import KB, Ground
 from tests.support.kafka_facts import configs, placement, throttles
 

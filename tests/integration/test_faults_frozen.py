@@ -11,8 +11,8 @@ from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
-from local_kafka import LocalKafka
-from local_processes import wait_until
+from dev.local_kafka import LocalKafka
+from dev.local_processes import wait_until
 from tests.support.faults import FAST, KB, SLOW, Ground
 from tests.support.kafka_facts import configs, configs_now, placement, throttles
 

@@ -20,8 +20,8 @@ from counterpoise.ledger import database
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import STEP_LOCK_SECONDS, RunState
 from counterpoise.pipeline import PlannedRun
-from local_kafka import LocalKafka
-from local_processes import wait_until
+from dev.local_kafka import LocalKafka
+from dev.local_processes import wait_until
 from tests.support.fault_points import Trap
 from tests.support.faults import KB, Ground
 from tests.support.kafka_facts import configs, ongoing_reassignments, placement

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource
 
-import local_kafka
 from counterpoise import controls, pipeline
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
@@ -25,8 +24,9 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.run import RunState
 from counterpoise.settings import Locations, parse_settings
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
-from local_processes import wait_until
+from dev import local_kafka
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from dev.local_processes import wait_until
 from tests.support.faults import steps
 from tests.support.kafka_facts import (
     CLUSTER_TOOL,

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import Consumer, Producer
 
-import local_kafka
 from counterpoise.audit.auditing import find, resolve
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rules.controllers import is_static
@@ -21,8 +20,9 @@ from counterpoise.model.inspection import ConsumerGroup, InspectionItem, Quorum
 from counterpoise.model.kafka import ConfigSource, ConfigValue
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.snapshot import take_snapshot
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics
-from local_processes import wait_until
+from dev import local_kafka
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics
+from dev.local_processes import wait_until
 
 QUORUM, TOPICS, CONFIGS = (
     "org.apache.kafka.tools.MetadataQuorumCommand",

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka.admin import AdminClient
 
-import local_kafka
 from counterpoise.discovery import discover
 from counterpoise.errors import BrokerUnresponsiveError, UnknownOutcomeError
 from counterpoise.kafka_admin import connect
@@ -21,7 +20,6 @@ from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     ConfigChange,
@@ -33,8 +31,10 @@ from counterpoise.model.kafka import (
     Reassignment,
 )
 from counterpoise.snapshot import take_snapshot
-from local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill
-from local_processes import POLL_SECONDS, free_ports, wait_until
+from dev import local_kafka
+from dev.local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill
+from dev.local_processes import POLL_SECONDS, free_ports, wait_until
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pictures import simulated
 

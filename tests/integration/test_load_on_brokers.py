@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-import local_kafka
 from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.pipeline.snapshots import keep
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.snapshot import take_snapshot
-from local_kafka import LocalKafka, SteadyProducer, TopicSpec, create_topics
-from local_processes import wait_until
+from dev import local_kafka
+from dev.local_kafka import LocalKafka, SteadyProducer, TopicSpec, create_topics
+from dev.local_processes import wait_until
 
 RECORDS_PER_SECOND = 100
 RECORD_BYTES = 5_000

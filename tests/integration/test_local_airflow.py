@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from local_airflow import AirflowApi, LocalAirflow
-from local_airflow.api import AirflowApiError
-from local_processes import ChildFailedError, wait_until
+from dev.local_airflow import AirflowApi, LocalAirflow
+from dev.local_airflow.api import AirflowApiError
+from dev.local_processes import ChildFailedError, wait_until
 from tests.support.audit_lines import SILENT
 from tests.support.audits import findings_of
 from tests.support.rule_pairs import PAIRS

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-import local_kafka
-from local_kafka import (
+from dev import local_kafka
+from dev.local_kafka import (
     BrokerSpec,
     KafkaDownloadError,
     LocalKafka,
@@ -22,7 +22,7 @@ from local_kafka import (
     fill,
     kafka_jars,
 )
-from local_processes import ChildFailedError, free_ports, wait_until
+from dev.local_processes import ChildFailedError, free_ports, wait_until
 from tests.support.kafka_facts import CONFIGS, configs, configs_by_tool, throttles
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
 PARENT = """
 import signal, sys
 from pathlib import Path
-import local_kafka
+from dev import local_kafka
 with local_kafka.running(Path(sys.argv[1]), brokers=1) as kafka:
     process = kafka.processes[1]
     print(process.pid, process.keeper_pid, flush=True)

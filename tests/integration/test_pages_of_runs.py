@@ -13,8 +13,8 @@ from playwright.sync_api import expect
 from counterpoise.model.approval import Decision
 from counterpoise.model.request import Goal
 from counterpoise.model.run import Run, RunState
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
-from local_kafka.load import MB
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from dev.local_kafka.load import MB
 from tests.integration.test_airflow_accounts import (
     DAG,
     REMOVE,

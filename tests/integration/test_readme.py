@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import local_kafka
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
-from local_processes import run
+from dev import local_kafka
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from dev.local_processes import run
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(

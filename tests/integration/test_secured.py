@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from counterpoise.model.acl import OPERATOR_ACLS, READER_ACLS
-from local_kafka import TopicSpec, create_topics, fill
+from dev.local_kafka import TopicSpec, create_topics, fill
 from tests.support.command_line import CommandLine, Typed
 from tests.support.kafka_facts import (
     ongoing_reassignments,

@@ -15,8 +15,8 @@ from typing import Final
 import pytest
 
 import counterpoise
-from local_kafka import LocalKafka
-from local_processes import Process, run, start, wait_until
+from dev.local_kafka import LocalKafka
+from dev.local_processes import Process, run, start, wait_until
 from tests.support.faults import Ground
 from tests.support.kafka_facts import (
     ON_A_SHARED_DISK,

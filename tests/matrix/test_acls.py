@@ -22,8 +22,8 @@ from counterpoise.model.acl import (
     READER_ACLS,
     Acl,
 )
-from local_kafka import TopicSpec, create_topics, fill
-from local_processes import wait_until
+from dev.local_kafka import TopicSpec, create_topics, fill
+from dev.local_processes import wait_until
 from tests.support.acl_rows import ROWS, AclRow
 from tests.support.command_line import CommandLine, Typed
 from tests.support.kafka_facts import ongoing_reassignments, placement, throttle_lines

@@ -13,7 +13,7 @@ from counterpoise import controls, queries
 from counterpoise.errors import LedgerError
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
-from local_airflow.api import FINAL_RUN_STATES, AirflowApiError
+from dev.local_airflow.api import FINAL_RUN_STATES, AirflowApiError
 from tests.support import airflow_place
 from tests.support.airflow_machines import S3_SERVER
 from tests.support.airflow_place import (

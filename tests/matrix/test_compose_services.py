@@ -17,7 +17,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from counterpoise.model.plan import RebalancePlan
-from local_processes import wait_until
+from dev.local_processes import wait_until
 from tests.architecture.test_compose import SECRETS
 from tests.support.compose_run import ROOT, S3_SERVER, VERSITYGW, ComposeRun, why_not_here
 from tests.support.kafka_facts import ON_A_SHARED_DISK

@@ -23,8 +23,8 @@ from counterpoise.model.kafka import (
     ConfigOperation,
     ConfigResource,
 )
-from local_kafka import KAFKA_VERSION
-from local_processes import ChildFailedError
+from dev.local_kafka import KAFKA_VERSION
+from dev.local_processes import ChildFailedError
 from tests.support.conformance import (
     HELD_BYTES,
     Cluster,

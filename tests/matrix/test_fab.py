@@ -19,11 +19,11 @@ import pytest
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import RunState
-from local_airflow import AirflowApi, LocalAirflow
-from local_airflow.api import AirflowApiError
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
-from local_kafka.load import MB
-from local_processes import run
+from dev.local_airflow import AirflowApi, LocalAirflow
+from dev.local_airflow.api import AirflowApiError
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from dev.local_kafka.load import MB
+from dev.local_processes import run
 from tests.support.kafka_facts import ON_A_SHARED_DISK
 
 pytestmark = pytest.mark.timeout(1800)

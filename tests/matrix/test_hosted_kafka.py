@@ -28,8 +28,8 @@ from counterpoise.model.acl import (
     Acl,
 )
 from counterpoise.model.kafka import LEADER_REPLICAS
-from local_kafka import TopicSpec, create_topics, fill
-from local_processes import wait_until
+from dev.local_kafka import TopicSpec, create_topics, fill
+from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine, Typed
 from tests.support.kafka_facts import (
     configs_by_tool,

@@ -7,11 +7,11 @@ What is accepted here is written by the controller; the broker shows it much lat
 from contextlib import closing
 from pathlib import Path
 
-import local_kafka
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.kafka import LIST_KEYS, ConfigChange, ConfigOperation
-from local_kafka import TopicSpec, create_topics
+from dev import local_kafka
+from dev.local_kafka import TopicSpec, create_topics
 from tests.support.conformance import topic
 
 TOPICS = 6_000

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from counterpoise.model.acl import OPERATOR_ACLS, READER_ACLS
-from local_kafka import TopicSpec, create_topics, fill
-from local_processes import wait_until
+from dev.local_kafka import TopicSpec, create_topics, fill
+from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine, Typed
 from tests.support.kafka_facts import ongoing_reassignments, placement, throttle_lines
 from tests.support.secured_kafka import MECHANISMS, SecuredKafka, connect, secured_kafka

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-import local_kafka
 from counterpoise import queries
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.run import RunState
 from demo.place import ROOT
 from demo.smoke import DAGS, TIMEOUT_SECONDS, approve, expect_success
-from local_airflow import LocalAirflow
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from dev import local_kafka
+from dev.local_airflow import LocalAirflow
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from tests.support.kafka_facts import (
     ON_A_SHARED_DISK,
     configs_by_tool,

@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, expect
 from counterpoise import pipeline, queries
 from counterpoise.model.run import Run, RunState
 from counterpoise.queries import running
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
-from local_kafka.load import MB
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from dev.local_kafka.load import MB
 from tests.integration.test_airflow_accounts import (
     ANALYSIS,
     WAIT_SECONDS,

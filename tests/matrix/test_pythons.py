@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-import local_processes
+from dev import local_processes
 from tests.support.installed import build_wheel
 
 ROOT = Path(__file__).parents[2]

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-import local_kafka
-from local_airflow import LocalAirflow
-from local_kafka import LocalKafka, brokers_in_racks
-from local_processes import run, wait_until
+from dev import local_kafka
+from dev.local_airflow import LocalAirflow
+from dev.local_kafka import LocalKafka, brokers_in_racks
+from dev.local_processes import run, wait_until
 
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).with_name("counterpoise")

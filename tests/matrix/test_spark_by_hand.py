@@ -24,7 +24,7 @@ from counterpoise.archive import Archive
 from counterpoise.model.result_tables import DAILY_TABLES, RESULT_TABLES
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.storage import Store
-from local_processes import free_ports, start, wait_until
+from dev.local_processes import free_ports, start, wait_until
 from tests.spark.scenarios import LOG_DIRS
 from tests.spark.snapshot_files import SnapshotSpec, part
 

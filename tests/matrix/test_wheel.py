@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import local_kafka
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from dev import local_kafka
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from tests.support.installed import ROOT, Installed, build_source_archive, build_wheel, install
 from tests.support.kafka_facts import (
     ON_A_SHARED_DISK,

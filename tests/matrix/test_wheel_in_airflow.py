@@ -7,10 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-import local_kafka
 from demo.smoke import smoke
-from local_airflow import LocalAirflow
-from local_kafka import LocalKafka, brokers_in_racks
+from dev import local_kafka
+from dev.local_airflow import LocalAirflow
+from dev.local_kafka import LocalKafka, brokers_in_racks
 from tests.support.installed import ROOT, Installed, install
 from tests.support.kafka_facts import ON_A_SHARED_DISK, ongoing_reassignments, throttle_lines
 

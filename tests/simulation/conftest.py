@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import ON_TWO_BROKERS, simulated
 

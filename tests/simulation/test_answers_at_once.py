@@ -9,11 +9,11 @@ import pytest
 from counterpoise import controls
 from counterpoise.errors import CounterpoiseError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation import test_approval_by_rule as by_rule
 from tests.simulation.test_approval_by_rule import ALICE, SMALL, approve_by
 from tests.support.installations import installation_over

@@ -10,7 +10,6 @@ import pytest
 from counterpoise import controls, pipeline
 from counterpoise.errors import CounterpoiseError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
@@ -18,6 +17,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import DagTask, PlannedRun
 from counterpoise.settings import parse_settings
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
 from tests.support.installations import installation_over, set_clock
 from tests.support.pictures import simulated

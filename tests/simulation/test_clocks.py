@@ -18,7 +18,6 @@ from counterpoise.errors import (
 )
 from counterpoise.execution import Driver, ExecutionOptions, restore_pending
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.ledger.schema import runs
 from counterpoise.model.control import Control
@@ -26,6 +25,7 @@ from counterpoise.model.kafka import FOLLOWER_RATE, FOLLOWER_REPLICAS, ConfigCha
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal
 from counterpoise.model.run import LaterMove, RunState
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fixture
     CLUSTERS,
     approved,

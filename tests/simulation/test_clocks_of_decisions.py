@@ -9,7 +9,6 @@ import pytest
 from counterpoise import controls, pipeline
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger, database_clock
 from counterpoise.model.notification import Notification, NotificationEvent
 from counterpoise.model.person import Person
@@ -17,6 +16,7 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import DagTask
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fixture
     CLUSTERS,
     approved,

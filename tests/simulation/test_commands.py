@@ -12,13 +12,13 @@ import pytest
 from counterpoise import controls, pipeline
 from counterpoise.cli import repeating
 from counterpoise.installation import open_installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.model.acl import REASSIGN
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigResource, ConfigResourceType
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, interrupted_while_moving
 from tests.support.runs import clock_of, let_step_locks_run_out, own_configs
 

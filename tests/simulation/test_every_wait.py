@@ -39,7 +39,6 @@ from counterpoise.execution.waits_for_cluster import (
     UnresponsiveBrokers,
     UnrestoredKeys,
 )
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
@@ -53,6 +52,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import MaintenanceWindow, MovementPolicy
 from counterpoise.model.run import ENDED_STATES, RunState
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, of_topic
 

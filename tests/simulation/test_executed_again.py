@@ -10,10 +10,10 @@ from counterpoise import pipeline
 from counterpoise.cli import repeating
 from counterpoise.errors import RunConflictError
 from counterpoise.execution import Driver
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.kafka import FOLLOWER_RATE, RATE_KEYS
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation.test_commands import planned
 from tests.support.command_line import CommandLine
 from tests.support.plans import move

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import HaltedError, RunConflictError, StalePlanError, UnknownOutcomeError
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
@@ -21,6 +20,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.crashes import MUTATING, ended_after_crashes
 from tests.support.runs import (
     FOUR_BROKERS,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from counterpoise.cli import repeating
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.kafka import FOLLOWER_RATE
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.runs import at_broker, own_configs

@@ -8,7 +8,6 @@ import pytest
 
 from counterpoise.errors import HaltedError, RefusedError
 from counterpoise.execution import Driver
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     ConfigChange,
@@ -20,6 +19,7 @@ from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.crashes import MUTATING, ended_after_crashes
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand

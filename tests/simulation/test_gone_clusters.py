@@ -11,11 +11,11 @@ import pytest
 from counterpoise.cli import repeating
 from counterpoise.errors import HaltedError
 from counterpoise.execution import Driver, ExecutionOptions
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunElsewhere, RunState
 from counterpoise.pipeline import gone_clusters
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, interrupted_while_moving
 from tests.support.pictures import ON_TWO_BROKERS
 from tests.support.plans import move

@@ -11,12 +11,12 @@ import pytest
 from counterpoise import pipeline
 from counterpoise.errors import ConfigurationError, NotPermittedError
 from counterpoise.installation import open_installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.provider import Provider, profile_of, provider_at
 from counterpoise.pipeline.emergency_stop import stop_from_plan
 from counterpoise.settings import parse_settings
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import connectivity, snapshot_of
 from tests.support.command_line import CommandLine, interrupted_while_moving, let_commands_reach
 from tests.support.pictures import simulated

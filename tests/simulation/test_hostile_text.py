@@ -15,9 +15,9 @@ from counterpoise import installation as installations
 from counterpoise import pipeline
 from counterpoise.cli import repeating
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.plan import RebalancePlan
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support import hostile
 from tests.support.audits import BROKER_CONFIGS, connectivity, quorum, snapshot_of
 from tests.support.command_line import CommandLine, Typed

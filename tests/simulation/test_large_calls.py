@@ -6,7 +6,6 @@ import pytest
 
 from counterpoise.errors import UnknownOutcomeError
 from counterpoise.kafka_admin.port import MAX_CHANGES_PER_REQUEST, in_requests
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.kafka import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,
@@ -18,6 +17,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.request import Goal
 from counterpoise.pipeline.emergency_stop import stop_from_plan
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.conformance import broker
 from tests.support.pictures import cluster, simulated
 from tests.support.plans import move, plan_by_hand

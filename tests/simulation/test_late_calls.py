@@ -11,7 +11,6 @@ import pytest
 
 from counterpoise.errors import HaltedError, RunConflictError
 from counterpoise.execution import late_moves
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Step
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
@@ -25,6 +24,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import SettingBefore
 from counterpoise.model.run import RunState
 from counterpoise.pipeline.emergency_stop import stop_from_plan
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.crashes import Crash
 from tests.support.promises import Watch
 from tests.support.runs import (

@@ -10,11 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from counterpoise.errors import HaltedError, StalePlanError
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
 from counterpoise.model.control import Control
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.plans import move

@@ -14,12 +14,12 @@ import pytest
 
 from counterpoise.errors import HaltedError, StalePlanError
 from counterpoise.execution import Driver, ExecutionOptions, late_moves, partition_reads
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_REPLICAS
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import emergency_stop
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.plans import move
 from tests.support.runs import (
     SimulatedRun,

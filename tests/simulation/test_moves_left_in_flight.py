@@ -9,9 +9,9 @@ import pytest
 from counterpoise import pipeline
 from counterpoise.errors import HaltedError
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE
 from counterpoise.model.run import RunState
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation.test_what_earlier_runs_left import approved, run_of, until_moving
 from tests.support.installations import installation_over
 from tests.support.pictures import simulated

@@ -25,7 +25,6 @@ from counterpoise.errors import (
     StalePlanError,
 )
 from counterpoise.execution import Driver
-from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
@@ -46,6 +45,7 @@ from counterpoise.pipeline.ended_runs import restore_pending_of
 from counterpoise.pipeline.planning import plan_of_assignment
 from counterpoise.snapshot import take_snapshot
 from counterpoise.undoing import check_not_moved_again, check_undoable, find_way_back
+from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.crashes import MUTATING, Countdown, Crash, CrashingLedger, CrashingProxy
 from tests.support.examples import seeds
 from tests.support.night_events import HARMLESS, OTHERS, STOPS

@@ -12,12 +12,12 @@ import pytest
 
 from counterpoise.errors import HaltedError, UnknownOutcomeError
 from counterpoise.execution import Driver, ExecutionOptions
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, FOLLOWER_REPLICAS, ConfigChange, ConfigOperation
 from counterpoise.model.policy import MaintenanceWindow, MovementPolicy, ThrottleBackOffPolicy
 from counterpoise.model.run import RunState
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, of_topic, own_configs
 

@@ -10,7 +10,6 @@ import pytest
 from counterpoise import controls, pipeline
 from counterpoise.errors import RefusedError, RunConflictError
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
@@ -19,6 +18,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.result_tables import BROKER_BALANCE, TOPIC_BALANCE
 from counterpoise.model.run import RunState
 from counterpoise.settings import parse_settings
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.installations import DEMO, installation_over, set_clock
 from tests.support.pictures import ON_TWO_BROKERS, simulated
 from tests.support.runs import change_state

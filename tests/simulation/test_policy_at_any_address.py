@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise.cli import repeating
-from counterpoise.kafka_admin.simulated import SimulatedCluster
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, Typed, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.runs import own_configs

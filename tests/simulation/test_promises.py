@@ -26,7 +26,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from counterpoise.errors import ClusterError, ClusterUnreachableError, RefusedError
 from counterpoise.execution import Driver, ExecutionOptions, late_moves
-from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
@@ -54,6 +53,7 @@ from counterpoise.model.run import (
     RunState,
 )
 from counterpoise.pipeline.ended_runs import restore_pending_of
+from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.crashes import (
     MUTATING,
     Countdown,

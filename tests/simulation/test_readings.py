@@ -6,7 +6,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.kafka import (
     FOLLOWER_REPLICAS,
     BrokerVersion,
@@ -15,6 +14,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, of_topic
 

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import HaltedError
-from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
@@ -23,6 +21,8 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState, TouchedKey
+from tests.simulated_kafka.cluster import SimulatedCluster
+from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.plans import move

@@ -4,7 +4,7 @@ for somebody's.
 
 from pathlib import Path
 
-from counterpoise.kafka_admin.simulated import SimulatedCluster
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, interrupted_while_moving
 from tests.support.runs import own_configs
 

@@ -8,9 +8,9 @@ import pytest
 from counterpoise import pipeline
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigOperation
 from counterpoise.model.run import RunState
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - fixtures
     approved,
     change_late,

@@ -13,7 +13,6 @@ from counterpoise.errors import (
     UnknownOutcomeError,
 )
 from counterpoise.kafka_admin.port import NOT_SENT
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     ConfigChange,
@@ -24,6 +23,7 @@ from counterpoise.model.kafka import (
     ConfigValue,
     Reassignment,
 )
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.pictures import simulated
 
 RACKS = "1=a 2=b 3=c 4=d"

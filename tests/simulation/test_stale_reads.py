@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import HaltedError
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
 from tests.support.plans import move

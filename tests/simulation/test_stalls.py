@@ -13,11 +13,11 @@ import pytest
 
 from counterpoise.errors import HaltedError
 from counterpoise.execution import Driver
-from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, LogDirDescription
 from counterpoise.model.run import RunState
+from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker
 

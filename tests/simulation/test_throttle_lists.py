@@ -6,8 +6,6 @@ import pytest
 
 from counterpoise.execution import Driver
 from counterpoise.execution.throttling import list_room
-from counterpoise.kafka_admin import simulated_configs
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
@@ -19,6 +17,8 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
+from tests.simulated_kafka import configs
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, of_topic, own_configs
 
@@ -190,7 +190,7 @@ def test_a_topic_whose_lists_can_name_a_part_of_its_moves_goes_in_more_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`0:1,0:2,0:3,` of 8 moves are 96 characters; 60 of them, and 8 of others, are let in here."""
-    for module in (list_room, simulated_configs):
+    for module in (list_room, configs):
         monkeypatch.setattr(module, "MAX_VALUE_CHARACTERS", 60)
     sizes = {p: 1_000_000 * (1 + 5 * (p % 2)) for p in range(8)}  # half of a batch ends earlier
     picture = "\n".join(f"orders-{p}: 1 2 3 size={size}" for p, size in sizes.items())

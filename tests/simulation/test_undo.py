@@ -8,10 +8,10 @@ import pytest
 from counterpoise import controls
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import open_installation
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.person import Person
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import (
     CommandLine,
     Typed,

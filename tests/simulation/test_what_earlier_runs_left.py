@@ -18,7 +18,6 @@ from counterpoise.errors import (
 )
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.port import NO_RESPONSE
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Journal
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -38,6 +37,7 @@ from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState, TouchedKey
 from counterpoise.pipeline import watching
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant, reject
 from tests.support.installations import installation_over
 from tests.support.pictures import simulated

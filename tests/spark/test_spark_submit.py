@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.standalone import standalone_cluster
 from counterpoise.spark_submit import SparkJobError, run_job
-from local_processes import wait_until
+from dev.local_processes import wait_until
 from tests.spark.snapshot_files import SnapshotSpec, part, write_history
 
 JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"

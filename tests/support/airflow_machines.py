@@ -21,10 +21,10 @@ from typing import Final
 
 import httpx
 
-import local_processes
-from local_airflow import LocalAirflow
-from local_airflow.components import COMMANDS
-from local_processes import Process, free_ports, wait_until
+from dev import local_processes
+from dev.local_airflow import LocalAirflow
+from dev.local_airflow.components import COMMANDS
+from dev.local_processes import Process, free_ports, wait_until
 from tests.support.postgres import Postgres
 
 ROOT: Final = Path(__file__).parents[2]

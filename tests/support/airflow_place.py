@@ -21,9 +21,9 @@ import pytest
 from counterpoise import queries
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.run import RunState
-from local_airflow import AirflowApi
-from local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
-from local_kafka.load import MB
+from dev.local_airflow import AirflowApi
+from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from dev.local_kafka.load import MB
 from tests.support.airflow_machines import AirflowMachines, s3_server, why_not_here
 from tests.support.kafka_facts import ON_A_SHARED_DISK, leaders_per_broker
 from tests.support.postgres import Postgres, running_postgres

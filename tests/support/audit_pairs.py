@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from counterpoise.audit.facts import AuditFacts, QuarantinedSnapshot
 from counterpoise.errors import ClusterError
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import (
     Certificate,
@@ -31,6 +30,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Waiver
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import (
     HEALTHY,
     NOW,

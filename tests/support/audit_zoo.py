@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from counterpoise.audit.auditing import compare
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import Certificate
 from counterpoise.model.kafka import (
@@ -31,6 +30,7 @@ from counterpoise.model.result_tables import TOPIC_LOAD
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.pipeline.auditing import findings_of
 from counterpoise.planning import make_plan
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import NOW, connectivity, endpoint, facts, healthy, quorum, snapshot_of
 from tests.support.pictures import cluster as picture_of
 

@@ -20,7 +20,6 @@ from counterpoise.audit import RULES
 from counterpoise.audit.auditing import find, resolve
 from counterpoise.audit.facts import AuditFacts, PastFacts
 from counterpoise.inspection import inspect
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.connectivity import (
     ConnectionStage,
@@ -38,6 +37,7 @@ from counterpoise.model.result_tables import SERIES, TOPIC_LOAD
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import SNAPSHOTS
 from counterpoise.snapshot import take_snapshot
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.pictures import simulated
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -26,9 +26,9 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
-import local_processes
-from local_airflow import LocalAirflow
-from local_processes import ChildFailedError
+from dev import local_processes
+from dev.local_airflow import LocalAirflow
+from dev.local_processes import ChildFailedError
 
 PROGRAMS: Final = ("chromium", "chromium-headless-shell", "google-chrome", "chromium-browser")
 MISSING: Final = "no Chromium that starts was found (apt-get install chromium-headless-shell)"

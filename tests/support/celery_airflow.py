@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-import local_processes
-from local_processes import Process, free_ports
+from dev import local_processes
+from dev.local_processes import Process, free_ports
 from tests.support.airflow_machines import HOST, ROOT, AirflowMachines
 from tests.support.postgres import Postgres
 

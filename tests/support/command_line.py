@@ -11,7 +11,7 @@ import pytest
 from counterpoise import installation
 from counterpoise.cli import common, repeating
 from counterpoise.cli.main import main
-from counterpoise.kafka_admin.simulated import SimulatedCluster
+from tests.simulated_kafka.cluster import SimulatedCluster
 
 
 @contextmanager

@@ -32,9 +32,9 @@ from typing import Any, Final, Self
 
 import yaml
 
-import local_processes
-from local_kafka import kafka_jars
-from local_processes import Process, wait_until
+from dev import local_processes
+from dev.local_kafka import kafka_jars
+from dev.local_processes import Process, wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 COMPOSE: Final = ROOT / "docker-compose.yaml"
@@ -44,7 +44,7 @@ _CONTAINER: Final = Path(__file__).with_name("container.py")
 _VENV: Final = Path(sys.prefix)
 _VARIABLE: Final = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 _MADE_FOR_US: Final = re.compile(r"install --directory --owner=counterpoise (.*)")
-_DOCKERFILE: Final = (ROOT / "Dockerfile").read_text()
+_DOCKERFILE: Final = (ROOT / "docker/Dockerfile").read_text()
 _IMAGE: Final = {  # what Docker sets, and the Dockerfile
     "PATH": f"/image/bin:{_VENV / 'bin'}:/usr/local/bin:/usr/bin:/bin",
     "HOME": str(HOME),

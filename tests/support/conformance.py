@@ -29,7 +29,6 @@ from counterpoise.kafka_admin.broker_client import BrokerClient, BrokerRequest, 
 from counterpoise.kafka_admin.configs import alter_request
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     EVERY_BROKER,
@@ -46,8 +45,9 @@ from counterpoise.model.kafka import (
     ConfigValue,
     PartitionDescription,
 )
-from local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill, running
-from local_processes import wait_until
+from dev.local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill, running
+from dev.local_processes import wait_until
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.kafka_facts import CLUSTER_TOOL
 
 MB: Final = 1_000_000

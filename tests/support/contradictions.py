@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.kafka import TopicDescription
+from tests.simulated_kafka.cluster import SimulatedCluster
 
 
 def name_a_broker_twice(

@@ -44,8 +44,8 @@ from counterpoise.model.reassignment import from_reassignment_json
 from counterpoise.model.run import ENDED_STATES, Run, RunState
 from counterpoise.pipeline import PlannedRun
 from counterpoise.settings import Locations, parse_settings
-from local_kafka import LocalKafka, TopicSpec, create_topics
-from local_processes import wait_until
+from dev.local_kafka import LocalKafka, TopicSpec, create_topics
+from dev.local_processes import wait_until
 from tests.support.fault_points import (
     CLUSTER_CALLS,
     Points,

@@ -16,7 +16,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Final
 
-import local_processes
+from dev import local_processes
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _BIN: Final = Path(sys.executable).parent

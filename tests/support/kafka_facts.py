@@ -24,8 +24,8 @@ from confluent_kafka.admin import (
     TopicMetadata,
 )
 
-from local_kafka import LocalKafka
-from local_processes import wait_until
+from dev.local_kafka import LocalKafka
+from dev.local_processes import wait_until
 
 CONFIGS = "kafka.admin.ConfigCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"

@@ -23,8 +23,8 @@ from typing import Any, ClassVar, Final, Self
 import psycopg
 
 from demo.place import Place
-from local_kafka import BrokerSpec, Listener, LocalKafka, security
-from local_processes import free_ports
+from dev.local_kafka import BrokerSpec, Listener, LocalKafka, security
+from dev.local_processes import free_ports
 from tests.support.postgres import Postgres
 
 MARK: Final = "MARKED-SECRET"

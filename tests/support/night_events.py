@@ -9,8 +9,6 @@ from functools import partial
 from typing import Any, Final
 
 from counterpoise.errors import ClusterUnreachableError, UnknownOutcomeError
-from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
@@ -25,6 +23,8 @@ from counterpoise.model.kafka import (
     ConfigResource,
 )
 from counterpoise.model.reassignment_targets import reassignment_targets
+from tests.simulated_kafka.cluster import SimulatedCluster
+from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.nights import RATE, THEIRS, Night
 from tests.support.runs import at_broker, of_topic
 

@@ -16,8 +16,6 @@ from functools import partial
 from itertools import count
 from typing import Any, Final
 
-from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     LIST_KEYS,
@@ -35,6 +33,8 @@ from counterpoise.model.policy import (
     ThrottleBackOffPolicy,
 )
 from counterpoise.model.request import Goal
+from tests.simulated_kafka.cluster import SimulatedCluster
+from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.pictures import cluster, simulated
 from tests.support.plans import move, plan_by_hand
 from tests.support.runs import at_broker, of_topic

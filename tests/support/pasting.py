@@ -20,8 +20,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from local_kafka import LocalKafka
-from local_processes import run
+from dev.local_kafka import LocalKafka
+from dev.local_processes import run
 
 _TOOLS: Final = "org.apache.kafka.tools"
 _CLASSES: Final = {

@@ -27,9 +27,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
+from tests.simulated_kafka.cluster import SimulatedCluster
 
 # Of six partitions with 30 MB each: what there is before broker 3 joins.
 ON_TWO_BROKERS: Final = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))

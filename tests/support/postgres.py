@@ -22,9 +22,9 @@ from typing import Final
 
 import psycopg
 
-import local_processes
 from counterpoise.ledger.database import open_database
 from counterpoise.ledger.schema import metadata
+from dev import local_processes
 
 OWNER: Final = "postgres"
 START_SECONDS: Final = 240.0

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from local_kafka import LocalKafka
+from dev.local_kafka import LocalKafka
 from tests.support.kafka_facts import CONFIGS
 
 Call = tuple[str, ...]  # the partitions that it names: "orders-0"

@@ -19,7 +19,6 @@ import sqlalchemy as sa
 
 from counterpoise.execution import Driver, ExecutionOptions, restore_pending
 from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.ledger import Ledger, database_clock
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
@@ -31,6 +30,7 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import Run, RunState, TouchedKey
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.planning import make_plan
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.pictures import cluster, simulated
 from tests.support.plans import plan_by_hand
 

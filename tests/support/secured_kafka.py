@@ -18,10 +18,10 @@ from typing import Final
 
 from cryptography import x509
 
-import local_kafka
 from counterpoise.model.acl import Acl
-from local_kafka import BrokerSpec, Listener, LocalKafka, security
-from local_processes import free_ports
+from dev import local_kafka
+from dev.local_kafka import BrokerSpec, Listener, LocalKafka, security
+from dev.local_processes import free_ports
 from tests.support.certificates import DAY, Authority
 from tests.support.command_line import CommandLine
 from tests.support.kafka_facts import ON_A_SHARED_DISK

@@ -30,13 +30,13 @@ from typing import Final
 
 from rich.console import Console
 
-import local_kafka
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import ENDED_STATES, RunState
 from counterpoise.pipeline import PlannedRun
-from local_kafka import brokers_in_racks
-from local_processes import wait_until
+from dev import local_kafka
+from dev.local_kafka import brokers_in_racks
+from dev.local_processes import wait_until
 from tests.support.fault_points import Trap
 from tests.support.faults import BROKER_PROPERTIES, FAST, KB, SLOW, Ground
 from tests.support.kafka_facts import additions, configs, placement

@@ -24,7 +24,7 @@ from counterpoise.installation import Installation, open_installation
 from counterpoise.web import app as web
 from counterpoise.web.airflow_runs import dag_run_states, start_dag_run
 from counterpoise.web.viewers import may_change_runs, may_read
-from local_processes import free_ports, wait_until
+from dev.local_processes import free_ports, wait_until
 from tests.support.runs import SimulatedRun
 
 Started = list[tuple[str, dict[str, object], str]]

@@ -7,9 +7,9 @@ import pytest
 
 from counterpoise import installation
 from counterpoise.errors import ClusterUnreachableError
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import HEALTHY, connectivity, healthy, snapshot_of
 from tests.support.command_line import CommandLine
 

@@ -18,7 +18,6 @@ from counterpoise.history import usual_interval
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import ConnectivityCheck
@@ -30,6 +29,7 @@ from counterpoise.model.severity import Severity
 from counterpoise.pipeline.auditing import past_facts
 from counterpoise.pipeline.snapshots import keep
 from counterpoise.snapshot import take_snapshot
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import HEALTHY, NOW, connectivity, healthy, snapshot_of
 from tests.support.installations import DEMO, installation_over
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import local_processes
 from counterpoise.ledger import Ledger
 from counterpoise.model.run import RunState
+from dev import local_processes
 from tests.support.postgres import Postgres
 from tests.support.runs import SimulatedRun, let_step_locks_run_out
 

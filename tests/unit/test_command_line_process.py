@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from counterpoise.cli.unexpected import UNEXPECTED
-from local_processes import wait_until
+from dev.local_processes import wait_until
 from tests.support.broken import documents, plans
 
 SHELL = "exec {python} -c 'from counterpoise.cli.start import run; run()' \"$@\""

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-import local_processes
+from dev import local_processes
 from tests.support.postgres import Postgres
 
 SCRIPT = Path(__file__).parents[2] / "docker" / "postgres" / "create-roles.sh"

@@ -13,7 +13,7 @@ import pytest
 from counterpoise import input_files
 from counterpoise.errors import InputError
 from counterpoise.input_files import SizeLimit, file_complaint, read_input, read_input_text
-from local_processes import wait_until
+from dev.local_processes import wait_until
 from tests.support.broken import documents
 from tests.support.command_line import CommandLine
 

@@ -8,7 +8,6 @@ import pytest
 
 from counterpoise.errors import BrokerUnresponsiveError, ClusterError, ClusterUnreachableError
 from counterpoise.inspection import inspect
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import (
     TOPIC_KEYS,
@@ -18,6 +17,7 @@ from counterpoise.model.inspection import (
     InspectionItem,
 )
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType, ConfigSource, ConfigValue
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import healthy, quorum, snapshot_of
 
 CHANGING = {"alter_configs", "alter_reassignments", "elect_preferred_leaders"}

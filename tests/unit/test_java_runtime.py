@@ -9,8 +9,8 @@ import pytest
 
 from counterpoise import java_runtime
 from counterpoise.java_runtime import NoJavaError, java_executable, spark_java_home
-from local_kafka import kafka_jars
-from local_kafka.broker import LIGHT_JVM
+from dev.local_kafka import kafka_jars
+from dev.local_kafka.broker import LIGHT_JVM
 
 ROOT = Path(__file__).parents[2]
 
@@ -165,7 +165,7 @@ def test_spark_and_kafka_run_on_the_java_from_pypi(tmp_path: Path) -> None:
             "--target",
             packages,
             "-r",
-            ROOT / "requirements-java.txt",
+            ROOT / "requirements/java.txt",
         ],
         check=True,
     )

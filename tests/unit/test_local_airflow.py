@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-import local_airflow
-from local_airflow import LocalAirflow
-from local_airflow.api import DATABASE_ATTEMPTS, AirflowApi, AirflowApiError
-from local_processes import ChildFailedError
+from dev import local_airflow
+from dev.local_airflow import LocalAirflow
+from dev.local_airflow.api import DATABASE_ATTEMPTS, AirflowApi, AirflowApiError
+from dev.local_processes import ChildFailedError
 
 AUTH_MANAGER = "AIRFLOW__CORE__AUTH_MANAGER"
 URL = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
@@ -94,7 +94,7 @@ def test_a_write_that_sqlite_refused_is_asked_again(
     token = httpx.Response(201, json={"access_token": "x"})
     answers = iter([token, *[refused] * refusals, run])
     api = AirflowApi("http://127.0.0.1:1", "alice", "password")
-    monkeypatch.setattr("local_airflow.api.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("dev.local_airflow.api.POLL_SECONDS", 0.0)
     monkeypatch.setattr(api._client, "_transport", httpx.MockTransport(lambda _: next(answers)))
     if refusals < DATABASE_ATTEMPTS:
         assert api.trigger("kafka_rebalance") == "manual__1"

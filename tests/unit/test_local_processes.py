@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import local_processes
-from local_processes import ChildFailedError, Process, free_ports, run, start, wait_until
+from dev import local_processes
+from dev.local_processes import ChildFailedError, Process, free_ports, run, start, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +31,7 @@ time.sleep(600)
 PARENT = """
 import signal, sys
 from pathlib import Path
-from local_processes import start
+from dev.local_processes import start
 folder = Path(sys.argv[1])
 command = [sys.executable, "-c", sys.argv[2], str(folder / "daemon")]
 child = start(command, log_path=folder / "log", name="child", orphan_grace_seconds=0.2)
@@ -195,7 +195,7 @@ def test_free_ports_are_different() -> None:
 
 
 OTHER = """
-import local_processes, sys
+import sys; from dev import local_processes
 local_processes.PORT_RANGE = range(int(sys.argv[1]), int(sys.argv[1]) + 3)
 print(local_processes.free_ports(1)[0])
 """

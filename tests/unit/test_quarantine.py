@@ -13,12 +13,12 @@ from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.kafka_admin.port import ClusterAdmin
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.pipeline import snapshots
 from counterpoise.validation import BadSnapshotError, DataCheck
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.contradictions import name_a_broker_twice
 from tests.support.installations import DEMO, installation_over
 from tests.support.pictures import simulated

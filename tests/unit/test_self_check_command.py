@@ -20,7 +20,7 @@ import pytest
 from counterpoise import pipeline
 from counterpoise.installation import open_installation
 from counterpoise.ledger.database import open_database
-from local_processes import wait_until
+from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine
 from tests.support.postgres import Postgres
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.inspection import Quorum, QuorumNode
 from counterpoise.model.kafka import (
@@ -20,6 +19,7 @@ from counterpoise.model.kafka import (
     Reassignment,
 )
 from counterpoise.snapshot import take_snapshot
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.pictures import cluster, simulated
 
 WHEN = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from local_kafka import LocalKafkaError, load
-from local_kafka.load import TopicSpec
+from dev.local_kafka import LocalKafkaError, load
+from dev.local_kafka.load import TopicSpec
 
 
 class Admin:

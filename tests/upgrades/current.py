@@ -25,9 +25,6 @@ from counterpoise.cli.main import main
 from counterpoise.errors import ClusterError, HaltedError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.simulated import SimulatedCluster
-from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
-from counterpoise.kafka_admin.simulated_world import VERSION, SimulatedBroker
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.person import Person
@@ -35,6 +32,9 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import RunState
 from counterpoise.settings import FileConnections, Locations
 from counterpoise.validation import find_violations
+from tests.simulated_kafka.cluster import SimulatedCluster
+from tests.simulated_kafka.partition import SimulatedPartition
+from tests.simulated_kafka.world import VERSION, SimulatedBroker
 from tests.upgrades.frozen import Document, FrozenDay, read_cluster, write_cluster
 
 __all__ = ["BalancePolicy", "Present", "Typed", "dump", "find_violations", "load"]

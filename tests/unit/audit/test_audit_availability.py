@@ -11,12 +11,12 @@ import pytest
 
 from counterpoise.audit.auditing import find
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import LOG_DIRS
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import NOW, facts, findings_of, healthy, past, snapshot_of
 from tests.support.pictures import cluster as picture_of
 

@@ -9,7 +9,6 @@ from datetime import timedelta
 import pytest
 
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.connectivity import (
     Certificate,
     ConnectionStage,
@@ -19,6 +18,7 @@ from counterpoise.model.connectivity import (
 )
 from counterpoise.model.kafka import BrokerDescription
 from counterpoise.model.severity import Severity
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import (
     NOW,
     connectivity,

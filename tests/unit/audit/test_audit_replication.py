@@ -10,12 +10,12 @@ import pytest
 from counterpoise.audit.commands import add_config
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.errors import ClusterError
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import HEALTHY, facts, findings_of, healthy, quorum
 
 MIN_ISR = "min.insync.replicas"

@@ -10,7 +10,6 @@ import pytest
 
 from counterpoise.audit.auditing import PreviousAudit, compare, find, resolve
 from counterpoise.audit.facts import AuditFacts
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import Certificate
 from counterpoise.model.kafka import (
@@ -23,6 +22,7 @@ from counterpoise.model.kafka import (
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.provider import Provider
 from counterpoise.model.severity import Severity
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import (
     HEALTHY,
     NOW,

@@ -11,7 +11,6 @@ import pytest
 
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rules.rights import GOALS_WITHOUT
-from counterpoise.kafka_admin.simulated import SimulatedCluster
 from counterpoise.model.acl import CHANGES, ELECT, READ_TOPICS, REASSIGN, SET_LISTS, SET_RATE
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.finding import Finding
@@ -27,6 +26,7 @@ from counterpoise.model.kafka import (
     ConfigValue,
 )
 from counterpoise.model.severity import Severity
+from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import HEALTHY, NOW, facts, findings_of, healthy, quorum, snapshot_of
 
 ORDERS = ConfigResource(ConfigResourceType.TOPIC, "orders")

@@ -1,6 +1,6 @@
 """Starts a cluster and keeps it until Ctrl-C.
 
-    python -m local_kafka --brokers 3 --directory var/kafka
+    python -m dev.local_kafka --brokers 3 --directory var/kafka
 
 Limits: the directory must be new or empty; its contents cannot be started again.
 """
@@ -12,14 +12,14 @@ import tempfile
 from pathlib import Path
 
 from counterpoise.errors import CounterpoiseError
-from local_kafka.cluster import DEFAULT_HEAP, running
-from local_kafka.jars import KAFKA_VERSION
+from dev.local_kafka.cluster import DEFAULT_HEAP, running
+from dev.local_kafka.jars import KAFKA_VERSION
 
 
 def main() -> int:
     """Run the command line; return 0 after Ctrl-C or SIGTERM, 3 when the cluster cannot start."""
     parser = argparse.ArgumentParser(
-        prog="python -m local_kafka", description="A real Kafka cluster on this machine."
+        prog="python -m dev.local_kafka", description="A real Kafka cluster on this machine."
     )
     parser.add_argument("--brokers", type=int, default=3, help="how many, each in its own rack (3)")
     parser.add_argument(

@@ -24,8 +24,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from local_kafka.cluster import LocalKafkaError
-from local_processes import wait_until
+from dev.local_kafka.cluster import LocalKafkaError
+from dev.local_processes import wait_until
 
 MB = 1_000_000
 TIMEOUT_SECONDS = 120.0

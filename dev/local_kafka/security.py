@@ -29,7 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from local_kafka.broker import Listener
+from dev.local_kafka.broker import Listener
 
 TIMEOUT_SECONDS: Final = 20.0
 _MODULES: Final = "org.apache.kafka.common.security"

@@ -23,8 +23,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Self
 
-from counterpoise.kafka_admin.simulated_configs import SimulatedConfigs
-from counterpoise.kafka_admin.simulated_partition import SimulatedPartition
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum, QuorumNode
 from counterpoise.model.kafka import (
@@ -39,6 +37,8 @@ from counterpoise.model.kafka import (
     ConfigResourceType,
 )
 from counterpoise.model.tables import TOPIC_CONFIGS
+from tests.simulated_kafka.configs import SimulatedConfigs
+from tests.simulated_kafka.partition import SimulatedPartition
 
 FULL_SPEED_BYTES_PER_SECOND: Final = 100_000_000
 SESSION_TIMEOUT_SECONDS: Final = 9.0

@@ -11,8 +11,8 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from local_kafka.broker import HOST, jvm_environment
-from local_processes import Process, free_ports, start, wait_until
+from dev.local_kafka.broker import HOST, jvm_environment
+from dev.local_processes import Process, free_ports, start, wait_until
 
 _START_SECONDS: Final = 60.0
 _ORPHAN_GRACE_SECONDS: Final = 1.0

@@ -28,7 +28,7 @@ from xml.sax.saxutils import quoteattr
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.java_runtime import cache_directory, java_executable
-from local_processes import run
+from dev.local_processes import run
 
 KAFKA_VERSION = "4.3.1"
 MIRROR = "COUNTERPOISE_MAVEN_REPOSITORY"

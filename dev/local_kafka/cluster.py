@@ -27,7 +27,7 @@ from typing import Self
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.java_runtime import java_executable
-from local_kafka.broker import (
+from dev.local_kafka.broker import (
     LIGHT_JVM,
     BrokerHome,
     BrokerSpec,
@@ -40,7 +40,7 @@ from local_kafka.broker import (
     new_id,
     write_log4j,
 )
-from local_kafka.jars import (
+from dev.local_kafka.jars import (
     KAFKA_VERSION,
     WRITES_ARCHIVE,
     class_archive_of,
@@ -51,8 +51,8 @@ from local_kafka.jars import (
     locked,
     options_to_write_archive,
 )
-from local_kafka.zookeeper import LocalZooKeeper
-from local_processes import Process, run, start, wait_until
+from dev.local_kafka.zookeeper import LocalZooKeeper
+from dev.local_processes import Process, run, start, wait_until
 
 DEFAULT_HEAP = "-Xmx256m"
 START_TIMEOUT_SECONDS = 240.0

@@ -19,7 +19,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from local_processes import free_ports
+from dev.local_processes import free_ports
 
 HOST = "127.0.0.1"
 CONTROLLERS = 3  # among brokers, where none is a controller only

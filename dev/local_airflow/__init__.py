@@ -19,8 +19,8 @@ from typing import ClassVar
 
 import httpx
 
-from local_airflow.api import REQUEST_TIMEOUT_SECONDS, AirflowApi
-from local_airflow.components import (
+from dev.local_airflow.api import REQUEST_TIMEOUT_SECONDS, AirflowApi
+from dev.local_airflow.components import (
     COMMANDS,
     HOST,
     MIGRATE,
@@ -29,7 +29,7 @@ from local_airflow.components import (
     MigratedHome,
     environment,
 )
-from local_processes import ChildFailedError, Process, free_ports, start, wait_until
+from dev.local_processes import ChildFailedError, Process, free_ports, start, wait_until
 
 __all__ = ["USERS", "AirflowApi", "LocalAirflow"]
 

@@ -5,7 +5,7 @@
     cluster.advance(10.0)
     cluster.freeze_broker(2)
 
-This module has the calls and network faults; the cluster itself is in `simulated_world.py`.
+This module has the calls and network faults; the cluster itself is in `world.py`.
 
 Limits: records are 1000 bytes; requests take no time.
 """
@@ -24,7 +24,6 @@ from counterpoise.errors import (
     UnknownOutcomeError,
 )
 from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, in_requests
-from counterpoise.kafka_admin.simulated_world import FEATURES, VERSION, SimulatedWorld
 from counterpoise.model.acl import DESCRIBE_CONFIGS_OF_TOPICS
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
@@ -43,6 +42,7 @@ from counterpoise.model.kafka import (
     Reassignment,
     TopicDescription,
 )
+from tests.simulated_kafka.world import FEATURES, VERSION, SimulatedWorld
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,0 +1,1 @@
+"""What development and the demo start on this machine: Kafka, Airflow, child processes."""
