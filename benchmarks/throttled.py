@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Final
 
 from counterpoise.kafka_admin import connect
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.ledger import Ledger
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.movement import busiest_link_bytes

@@ -8,7 +8,7 @@ Limits: reads all log dirs of every broker, which is fine for a demo's cluster.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from counterpoise.kafka_admin.port import ClusterReader
+from counterpoise.kafka_admin.cluster_admin import ClusterReader
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     LIST_KEYS,

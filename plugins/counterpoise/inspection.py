@@ -13,24 +13,27 @@ read only for topics with a partition below its `min.insync.replicas`, since oth
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise.errors import ClusterError
-from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.inspection import TOPIC_KEYS, Inspection, InspectionItem
 from counterpoise.model.kafka import EVERY_BROKER, ConfigResource, ConfigResourceType, ConfigValue
 from counterpoise.model.words import name_brokers
+
+if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin, ClusterReader
+
 
 Value = TypeVar("Value")
 Configs = Mapping[ConfigResource, Mapping[str, ConfigValue]]
 
 
 def inspect(
-    reader: ClusterReader, snapshot: ClusterSnapshot, *, operator: ClusterAdmin | None = None
+    reader: "ClusterReader", snapshot: ClusterSnapshot, *, operator: "ClusterAdmin | None" = None
 ) -> Inspection:
     """Return what the cluster of `snapshot` reports now.
 
@@ -82,7 +85,7 @@ def inspect(
 
 
 def _refused_operations(
-    operator: ClusterAdmin | None, snapshot: ClusterSnapshot
+    operator: "ClusterAdmin | None", snapshot: ClusterSnapshot
 ) -> Mapping[str, str]:
     """Return what is refused on the first live broker and the first topic; others are not tried."""
     if operator is None:

@@ -21,7 +21,6 @@ from counterpoise.discovery import discover
 from counterpoise.errors import LedgerError, RefusedError, StalePlanError, WrongClusterError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
 from counterpoise.model.acl import OPERATOR_ACLS
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.person import People
@@ -42,6 +41,7 @@ from counterpoise.settings import (
 from counterpoise.storage import Store
 
 if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin, ClusterReader
     from counterpoise.ledger import Ledger
 
 _LOGGER = safe_logger(__name__)
@@ -70,7 +70,7 @@ class Installation:
     locations: Locations
     connections: Connections
     clock: Callable[[], datetime] = now_utc
-    connect_to: Callable[[ConnectionSettings], ClusterAdmin] | None = None
+    connect_to: "Callable[[ConnectionSettings], ClusterAdmin] | None" = None
     known_clusters: Settings | None = None
     connectivity_checker: Callable[[ConnectionSettings], ConnectivityCheck] | None = None
     may_migrate_ledger: bool = True
@@ -148,7 +148,7 @@ class Installation:
         return self.archive.read_plan(run.plan_uri, run.fingerprint)
 
     @contextmanager
-    def reader(self, name: str) -> Iterator[ClusterReader]:
+    def reader(self, name: str) -> "Iterator[ClusterReader]":
         """Yield a connection that cannot change the cluster.
 
         Raises ClusterUnreachableError, WrongClusterError, InputError.
@@ -157,13 +157,13 @@ class Installation:
             yield admin
 
     @contextmanager
-    def operator(self, name: str) -> Iterator[ClusterAdmin]:
+    def operator(self, name: str) -> "Iterator[ClusterAdmin]":
         """Yield a connection that may change the cluster; raises what `reader` raises."""
         with self._connected(name, self._operator_connection(name)) as admin:
             yield admin
 
     @contextmanager
-    def operator_without_ledger(self, name: str) -> Iterator[ClusterAdmin]:
+    def operator_without_ledger(self, name: str) -> "Iterator[ClusterAdmin]":
         """Yield what `operator` yields, but never open the ledger: an emergency stop works when the
         ledger does not.
         """
@@ -221,7 +221,7 @@ class Installation:
         return replace(settings, needed_acls=OPERATOR_ACLS)
 
     @contextmanager
-    def _connected(self, name: str, settings: ConnectionSettings) -> Iterator[ClusterAdmin]:
+    def _connected(self, name: str, settings: ConnectionSettings) -> "Iterator[ClusterAdmin]":
         admin = (self.connect_to or connect_by_discovery)(settings)
         try:
             self._check_identity(name, admin.describe_cluster().cluster_id)
@@ -248,7 +248,7 @@ class Installation:
         self.ledger.pin_cluster(name, cluster_id)
 
 
-def connect_by_discovery(settings: ConnectionSettings) -> ClusterAdmin:
+def connect_by_discovery(settings: ConnectionSettings) -> "ClusterAdmin":
     """Connect to the first address that answers; warn of others. Raises ClusterUnreachableError."""
     for warning in settings.warnings:
         _LOGGER.warning("%s", warning)

@@ -20,12 +20,11 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
 from counterpoise.errors import NotPermittedError
-from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition, tiered_topics
 from counterpoise.model.disks import disk_over
 from counterpoise.model.inspection import Quorum
@@ -61,6 +60,10 @@ from counterpoise.model.tables import (
 )
 from counterpoise.model.words import join_names
 
+if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterReader
+
+
 _LOGGER = safe_logger(__name__)
 _MAX_TRIED_TOPICS: Final = 100
 _SET_AT_RESOURCE: Final = (ConfigSource.DYNAMIC_TOPIC, ConfigSource.DYNAMIC_BROKER)
@@ -73,7 +76,7 @@ Value = TypeVar("Value")
 
 
 def take_snapshot(
-    reader: ClusterReader,
+    reader: "ClusterReader",
     *,
     cluster: str,
     snapshot_id: str,
@@ -146,7 +149,7 @@ class _GuardedReads:
 
 
 def _read_topics(
-    reader: ClusterReader, guarded: _GuardedReads
+    reader: "ClusterReader", guarded: _GuardedReads
 ) -> tuple[Sequence[TopicDescription], Mapping[TopicPartition, Reassignment]]:
     """Return the topics, and every reassignment that was ongoing before or after that."""
     before = guarded.read("reassignments", reader.list_reassignments) or {}
@@ -164,7 +167,7 @@ def _partitions_of(topics: Sequence[TopicDescription]) -> Partitions:
 
 
 def _check_nothing_hidden(
-    reader: ClusterReader, topics: Sequence[TopicDescription], stored: StoredReplicas
+    reader: "ClusterReader", topics: Sequence[TopicDescription], stored: StoredReplicas
 ) -> None:
     """Raise ClusterError where brokers store a topic that this principal may not see.
 
@@ -177,12 +180,12 @@ def _check_nothing_hidden(
         reader.describe_topics(sorted(unseen)[:_MAX_TRIED_TOPICS])
 
 
-def _read_topic_configs(reader: ClusterReader, topics: Sequence[TopicDescription]) -> Configs:
+def _read_topic_configs(reader: "ClusterReader", topics: Sequence[TopicDescription]) -> Configs:
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic.topic) for topic in topics]
     return reader.describe_configs(resources, [*TOPIC_CONFIGS.values(), *LIST_KEYS])
 
 
-def _read_broker_rates(reader: ClusterReader, description: ClusterDescription) -> Configs:
+def _read_broker_rates(reader: "ClusterReader", description: ClusterDescription) -> Configs:
     live_ids = sorted(description.live_broker_ids)
     resources = [ConfigResource(ConfigResourceType.BROKER, str(b)) for b in live_ids]
     return reader.describe_configs([*resources, EVERY_BROKER], [*RATE_KEYS, CORDONED_LOG_DIRS])

@@ -3,7 +3,7 @@
 import pytest
 
 from counterpoise.errors import BrokerUnresponsiveError
-from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT
+from counterpoise.kafka_admin.config_requests import NO_RESPONSE, NOT_SENT
 from counterpoise.model.kafka import (
     CORDONED_LOG_DIRS,
     FOLLOWER_RATE,

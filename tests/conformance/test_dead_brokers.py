@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from counterpoise.errors import BrokerUnresponsiveError
-from counterpoise.kafka_admin.port import NOT_SENT
+from counterpoise.kafka_admin.config_requests import NOT_SENT
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     LEADER_RATE,

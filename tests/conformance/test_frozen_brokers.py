@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from counterpoise.errors import UnknownOutcomeError
-from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,

@@ -15,8 +15,8 @@ import pytest
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
+    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.kafka_admin.connection import ConnectionSettings
-    from counterpoise.kafka_admin.port import ClusterAdmin
     from tests.simulated_kafka.cluster import SimulatedCluster
 
 ROOT = Path(__file__).parents[2]

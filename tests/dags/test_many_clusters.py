@@ -14,8 +14,8 @@ from airflow.dag_processing.dagbag import DagBag
 
 from counterpoise import installation as wiring
 from counterpoise.installation import Installation, connect_by_discovery
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.orchestration.pools import pool_for
 from tests.simulated_kafka.cluster import SimulatedCluster
 

@@ -20,7 +20,7 @@ import greenlet
 import sqlalchemy as sa
 
 from counterpoise.errors import UnknownOutcomeError
-from counterpoise.kafka_admin.port import NO_RESPONSE
+from counterpoise.kafka_admin.config_requests import NO_RESPONSE
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.kafka import CallResults, ConfigResourceType
 from tests.exploration.independence import by_others

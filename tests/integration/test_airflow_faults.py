@@ -15,7 +15,7 @@ import pytest
 
 from counterpoise import controls, queries
 from counterpoise.installation import Installation, open_installation
-from counterpoise.kafka_admin.port import ClusterReader
+from counterpoise.kafka_admin.cluster_admin import ClusterReader
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
     RATE_KEYS,

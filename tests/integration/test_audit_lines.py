@@ -15,8 +15,8 @@ import pytest
 
 from counterpoise.audit.commands import add_config, add_partitions, describe_config, describe_topic
 from counterpoise.kafka_admin import connect
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer
 
 from counterpoise.audit.commands import describe_topic
 from counterpoise.kafka_admin import connect
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.policy import LeaderWeight

@@ -12,8 +12,8 @@ from counterpoise.audit.auditing import find, resolve
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rules.controllers import is_static
 from counterpoise.inspection import inspect
-from counterpoise.kafka_admin import connect, kraft
-from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
+from counterpoise.kafka_admin import connect, reading
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.inspection import ConsumerGroup, InspectionItem, Quorum
@@ -51,14 +51,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 
 @pytest.fixture
-def reader(kafka: LocalKafka) -> Iterator[KafkaClusterAdmin]:
+def reader(kafka: LocalKafka) -> Iterator[ClusterAdmin]:
     first_three = ",".join(kafka.home(broker_id).address for broker_id in (1, 2, 3))
     settings = ConnectionSettings.parse({"bootstrap.servers": first_three})
     with closing(connect(settings)) as made:
         yield made
 
 
-def snapshot_of(reader: KafkaClusterAdmin) -> ClusterSnapshot:
+def snapshot_of(reader: ClusterAdmin) -> ClusterSnapshot:
     return take_snapshot(
         reader, cluster="demo", snapshot_id="demo-1", observed_at=datetime.now(UTC)
     )
@@ -72,7 +72,7 @@ def are_caught_up(quorum: Quorum | None) -> bool:
 
 
 def test_the_quorum_is_the_one_that_kafkas_own_tool_tells(
-    kafka: LocalKafka, reader: KafkaClusterAdmin
+    kafka: LocalKafka, reader: ClusterAdmin
 ) -> None:
     wait_until(
         lambda: are_caught_up(reader.describe_quorum()), "every node to be caught up", SECONDS
@@ -105,7 +105,7 @@ def test_the_quorum_is_the_one_that_kafkas_own_tool_tells(
 
 
 def test_configs_features_and_versions_of_all_brokers_with_their_levels(
-    kafka: LocalKafka, reader: KafkaClusterAdmin
+    kafka: LocalKafka, reader: ClusterAdmin
 ) -> None:
     change = (
         "--alter",
@@ -174,7 +174,7 @@ def test_a_topic_that_asks_for_more_in_sync_replicas_than_it_has_takes_records(
 
 
 def test_a_group_with_more_members_than_partitions_is_told_by_either_protocol(
-    kafka: LocalKafka, reader: KafkaClusterAdmin
+    kafka: LocalKafka, reader: ClusterAdmin
 ) -> None:
     def settled() -> dict[str, ConsumerGroup]:
         for consumer in consumers:
@@ -214,7 +214,7 @@ def test_a_group_with_more_members_than_partitions_is_told_by_either_protocol(
 
 
 def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
-    kafka: LocalKafka, reader: KafkaClusterAdmin, monkeypatch: pytest.MonkeyPatch
+    kafka: LocalKafka, reader: ClusterAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Last in this file: brokers 4 and 5 are down afterwards."""
     for broker_id, in_sync in ((5, (1, 4)), (4, (1,))):
@@ -272,7 +272,7 @@ def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
     assert "needed: broker 4" in next(
         one.summary for one in found if one.key == ("partitions-offline", "topic lonely")
     )
-    monkeypatch.setattr(kraft, "PARTITIONS_PER_PAGE", 1)
+    monkeypatch.setattr(reading, "PARTITIONS_PER_PAGE", 1)
     every = [topic.topic for topic in reader.describe_topics()]
     assert reader.list_eligible_leaders([*every, "no-such-topic"]) == inspection.eligible_leaders
     assert sorted(inspection.broker_configs) == [1, 2, 3]
@@ -281,7 +281,7 @@ def test_partitions_in_trouble_are_those_that_kafkas_own_tool_lists(
     }
 
 
-def _isr(reader: KafkaClusterAdmin, topic: str) -> set[tuple[int, ...]]:
+def _isr(reader: ClusterAdmin, topic: str) -> set[tuple[int, ...]]:
     return {
         tuple(sorted(p.isr)) for found in reader.describe_topics([topic]) for p in found.partitions
     }

@@ -17,9 +17,8 @@ from counterpoise.discovery import discover
 from counterpoise.errors import BrokerUnresponsiveError, UnknownOutcomeError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.broker_client import BrokerClient
-from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     ConfigChange,
@@ -83,7 +82,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 
 @pytest.fixture
-def admin(kafka: LocalKafka) -> Iterator[KafkaClusterAdmin]:
+def admin(kafka: LocalKafka) -> Iterator[ClusterAdmin]:
     with closing(connect(settings(kafka.bootstrap_string))) as made:
         yield made
 
@@ -164,7 +163,7 @@ def test_a_dead_first_address_is_recorded_and_the_next_one_answers(kafka: LocalK
 
 
 def test_a_snapshot_shows_the_skewed_cluster_as_kafkas_own_tools_do(
-    kafka: LocalKafka, admin: KafkaClusterAdmin
+    kafka: LocalKafka, admin: ClusterAdmin
 ) -> None:
     snapshot = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
     assert (snapshot.cluster_id, snapshot.live_broker_ids) == (kafka.cluster_id, (1, 2, 3, 4))
@@ -208,7 +207,7 @@ def test_a_snapshot_shows_the_skewed_cluster_as_kafkas_own_tools_do(
 
 
 def test_reading_never_writes_even_where_asking_could_create_a_topic(
-    kafka: LocalKafka, admin: KafkaClusterAdmin
+    kafka: LocalKafka, admin: ClusterAdmin
 ) -> None:
     before = changed_records(kafka)
     ghost = TopicPartition("ghost", 0)
@@ -237,14 +236,14 @@ def test_reading_never_writes_even_where_asking_could_create_a_topic(
     )
 
 
-def test_brokers_of_one_release_speak_the_same(admin: KafkaClusterAdmin) -> None:
+def test_brokers_of_one_release_speak_the_same(admin: ClusterAdmin) -> None:
     versions = admin.describe_versions()
     assert set(versions) == {1, 2, 3, 4}
     assert len(set(versions.values())) == 1
     assert (versions[1].metadata_version or 0) >= 29  # the level of Kafka 4.2
 
 
-def test_throttle_keys_that_are_set_are_in_the_snapshot(admin: KafkaClusterAdmin) -> None:
+def test_throttle_keys_that_are_set_are_in_the_snapshot(admin: ClusterAdmin) -> None:
     change(admin, topic("orders"), LEADER_LIST, SET, "")
     change(admin, broker(3), FOLLOWER_RATE, SET, "5")
     wait_until(lambda: config_of(admin, broker(3), FOLLOWER_RATE) is not None, "the rate", SECONDS)
@@ -263,7 +262,7 @@ def test_throttle_keys_that_are_set_are_in_the_snapshot(admin: KafkaClusterAdmin
 
 
 def test_a_topic_config_is_read_from_the_broker_that_was_named(
-    kafka: LocalKafka, admin: KafkaClusterAdmin
+    kafka: LocalKafka, admin: ClusterAdmin
 ) -> None:
     """Only the frozen broker gets the request, though any other could respond."""
     with closing(
@@ -377,7 +376,7 @@ def reassignments(admin: ClusterAdmin, show: Show) -> list[object]:
 
 
 def test_the_simulated_cluster_moves_replicas_as_the_real_one_does(
-    admin: KafkaClusterAdmin,
+    admin: ClusterAdmin,
 ) -> None:
     picture = "\n".join(
         [*(f"orders-{n}: 1 2 3 size=4000000" for n in range(6)), "pairs-0: 1 2 size=4000000"]
@@ -388,7 +387,7 @@ def test_the_simulated_cluster_moves_replicas_as_the_real_one_does(
 
 
 def test_for_older_brokers_the_replication_factor_is_compared_here(
-    admin: KafkaClusterAdmin, monkeypatch: pytest.MonkeyPatch
+    admin: ClusterAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BrokerClient, "highest_version", lambda *_: 0)
     key, other = TopicPartition("moves", 1), TopicPartition("moves", 0)
@@ -464,14 +463,14 @@ RATE_STEPS = [
 ]
 
 
-def test_the_simulated_cluster_keeps_configs_as_the_real_one_does(admin: KafkaClusterAdmin) -> None:
+def test_the_simulated_cluster_keeps_configs_as_the_real_one_does(admin: ClusterAdmin) -> None:
     model = Simulation(simulated("orders-0: 1 2 3", racks="1 2 3 4"))
     expected = config_story(model.cluster, model.show)
     assert config_story(admin, Reality(iter(model.shown)).show) == expected
 
 
 def test_configs_of_many_resources_are_changed_and_restored_exactly(
-    kafka: LocalKafka, admin: KafkaClusterAdmin
+    kafka: LocalKafka, admin: ClusterAdmin
 ) -> None:
     change(
         admin, topic("moves"), FOLLOWER_LIST, SET, ""
@@ -529,7 +528,7 @@ def test_configs_of_many_resources_are_changed_and_restored_exactly(
 
 
 def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over(
-    admin: KafkaClusterAdmin,
+    admin: ClusterAdmin,
 ) -> None:
     key, rate = TopicPartition("moves", 0), 2 * MB
     changes = [
@@ -578,7 +577,7 @@ def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over
 
 
 def test_a_default_rate_of_all_brokers_is_in_force_where_a_broker_has_none(
-    kafka: LocalKafka, admin: KafkaClusterAdmin
+    kafka: LocalKafka, admin: ClusterAdmin
 ) -> None:
     key = TopicPartition("moves", 0)
     default = f"{LEADER_RATE}={2 * MB},{FOLLOWER_RATE}={2 * MB}"
@@ -618,7 +617,7 @@ def test_a_default_rate_of_all_brokers_is_in_force_where_a_broker_has_none(
 
 
 def test_a_frozen_broker_is_left_out_and_holds_up_nothing(
-    kafka: LocalKafka, admin: KafkaClusterAdmin
+    kafka: LocalKafka, admin: ClusterAdmin
 ) -> None:
     """Until its session ends it counts as live; every call goes to a broker that responds."""
     brokers = [broker(n) for n in (1, 2, 3, 4)]
@@ -731,7 +730,7 @@ def test_a_lost_answer_names_the_broker_and_the_change_comes_when_it_wakes(
 
 
 def test_a_killed_broker_is_described_as_fenced_and_fails_fast(
-    kafka: LocalKafka, admin: KafkaClusterAdmin
+    kafka: LocalKafka, admin: ClusterAdmin
 ) -> None:
     lonely = TopicPartition("lonely", 0)
     assert admin.list_offsets([lonely]) == {lonely: (0, 0)}

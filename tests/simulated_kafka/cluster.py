@@ -1,4 +1,4 @@
-"""A cluster in memory behind the same protocol, with a clock of its own: for tests and for scale.
+"""A cluster in memory behind the methods of `ClusterAdmin`, with a clock of its own, for tests.
 
     cluster = SimulatedCluster.like(snapshot)
     cluster.alter_reassignments({TopicPartition("orders", 0): (4, 2, 3)})
@@ -23,7 +23,8 @@ from counterpoise.errors import (
     ClusterUnreachableError,
     UnknownOutcomeError,
 )
-from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, in_requests
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
+from counterpoise.kafka_admin.config_requests import NO_RESPONSE, NOT_SENT, in_requests
 from counterpoise.model.acl import DESCRIBE_CONFIGS_OF_TOPICS
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from counterpoise.errors import UnknownOutcomeError
-from counterpoise.kafka_admin.port import MAX_CHANGES_PER_REQUEST, in_requests
+from counterpoise.kafka_admin.config_requests import MAX_CHANGES_PER_REQUEST, in_requests
 from counterpoise.model.kafka import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,

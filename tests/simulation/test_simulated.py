@@ -12,7 +12,7 @@ from counterpoise.errors import (
     ClusterUnreachableError,
     UnknownOutcomeError,
 )
-from counterpoise.kafka_admin.port import NOT_SENT
+from counterpoise.kafka_admin.config_requests import NOT_SENT
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     ConfigChange,

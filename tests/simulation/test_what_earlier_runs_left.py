@@ -17,7 +17,7 @@ from counterpoise.errors import (
     UnknownOutcomeError,
 )
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.port import NO_RESPONSE
+from counterpoise.kafka_admin.config_requests import NO_RESPONSE
 from counterpoise.ledger import Journal
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,

@@ -26,9 +26,10 @@ from confluent_kafka.admin import AdminClient
 
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.broker_client import BrokerClient, BrokerRequest, write_deadline
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
+from counterpoise.kafka_admin.config_requests import NO_RESPONSE
 from counterpoise.kafka_admin.configs import alter_request
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.port import NO_RESPONSE, ClusterAdmin
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     EVERY_BROKER,

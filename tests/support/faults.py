@@ -33,9 +33,8 @@ from counterpoise import controls, pipeline
 from counterpoise.errors import CounterpoiseError, HaltedError
 from counterpoise.execution import Driver
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
@@ -118,7 +117,7 @@ class Place:
         return installation
 
     def _connected(self, settings: ConnectionSettings) -> ClusterAdmin:
-        return KafkaClusterAdmin(settings, self.call_seconds)
+        return ClusterAdmin(settings, self.call_seconds)
 
 
 @dataclass

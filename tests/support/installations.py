@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 
 from counterpoise.installation import Installation, now_utc
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.settings import Locations, parse_settings
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from counterpoise.kafka_admin import broker_client, configs, kraft
+from counterpoise.kafka_admin import broker_client, configs, reading
 
 PATIENCE_SECONDS: Final = 5.0
 
@@ -22,6 +22,6 @@ PATIENCE_SECONDS: Final = 5.0
 def patient_clients() -> Iterator[None]:
     """Wait PATIENCE_SECONDS for a broker, or as long as a client waits for any answer."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (broker_client, configs, kraft):
+        for module in (broker_client, configs, reading):
             patch.setattr(module, "UNRESPONSIVE_AFTER_SECONDS", PATIENCE_SECONDS)
         yield

@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 
 from counterpoise.execution import Driver, ExecutionOptions, restore_pending
-from counterpoise.kafka_admin.port import ClusterAdmin
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.ledger import Ledger, database_clock
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition

@@ -16,8 +16,8 @@ from counterpoise.audit.auditing import resolve
 from counterpoise.errors import ClusterUnreachableError, InputError
 from counterpoise.history import usual_interval
 from counterpoise.installation import Installation
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import ConnectivityCheck

@@ -11,8 +11,8 @@ import pytest
 from counterpoise import pipeline
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
+from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal

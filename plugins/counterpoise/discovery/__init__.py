@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from counterpoise.model.kafka import ClusterDescription
 
 if TYPE_CHECKING:  # the Kafka clients are slow to import, and planning needs none
-    from counterpoise.kafka_admin.cluster_admin import KafkaClusterAdmin
+    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.kafka_admin.handshake import BootstrapAttempt
 
 
@@ -37,7 +37,7 @@ class Discovery:
         return tuple(attempt for attempt in self.attempts if not attempt.is_reachable)
 
 
-def discover(admin: "KafkaClusterAdmin") -> Discovery:
+def discover(admin: "ClusterAdmin") -> Discovery:
     """Try the addresses of `admin` in order.
 
     A dead address costs 3 s at most, one that accepts connections and does not respond some 8 s.

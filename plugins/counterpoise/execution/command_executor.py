@@ -44,7 +44,7 @@ from counterpoise.execution.throttling.targets import (
     dynamic_value,
     list_entries,
 )
-from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, ClusterAdmin, without_answer
+from counterpoise.kafka_admin.config_requests import NO_RESPONSE, NOT_SENT, without_answer
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import CallResults, ConfigResource, Targets
@@ -55,6 +55,7 @@ from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
 if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.ledger import Ledger, Step
 
 OBSERVE_AGAIN_SECONDS: Final = 2.0  # while partitions move
@@ -73,7 +74,7 @@ _NOT_ELECTABLE: Final = "PREFERRED_LEADER_NOT_AVAILABLE"
 class CommandExecutor:
     def __init__(
         self,
-        admin: ClusterAdmin,
+        admin: "ClusterAdmin",
         ledger: "Ledger",
         run_id: str,
         plan: RebalancePlan,

@@ -52,12 +52,12 @@ from counterpoise.execution.throttling.read_back import (
 )
 from counterpoise.execution.throttling.targets import lifted_cordons, throttles_of_plan
 from counterpoise.execution.waits_for_cluster import UnreportedConfigs
-from counterpoise.kafka_admin.port import ClusterAdmin
 from counterpoise.model.garbage import collecting_no_garbage
 from counterpoise.model.run import UNDER_WAY_STATES, LateCall, Run, RunState
 from counterpoise.model.run_progress import RunProgress
 
 if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.ledger import Journal, Ledger, Step
 
 # A busy broker's metadata was seen to be behind for longer than the usual time.
@@ -67,7 +67,7 @@ _STALE_READ_PAUSES = tuple(STALE_READ_SECONDS * factor for factor in (1, 2, 4))
 class Driver:
     def __init__(
         self,
-        admin: ClusterAdmin,
+        admin: "ClusterAdmin",
         ledger: "Ledger",
         options: ExecutionOptions,
         clock: Callable[[], datetime],

@@ -26,7 +26,6 @@ from counterpoise.execution.readings import read_log_dirs, read_versions
 from counterpoise.execution.throttling.targets import Configs, broker_resource
 from counterpoise.execution.waits import UNLISTED_PATIENCE
 from counterpoise.execution.waits_for_cluster import name_of_unlisted
-from counterpoise.kafka_admin.port import ClusterReader, read_throttle_keys
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests, find_active_requests
 from counterpoise.model.kafka import (
@@ -41,6 +40,7 @@ from counterpoise.model.run import Submission
 from counterpoise.model.run_progress import RunProgress, VersionReading
 
 if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterReader
     from counterpoise.ledger import Journal, Ledger
 
 _MIN_ISR: Final = "min.insync.replicas"
@@ -57,7 +57,7 @@ class ObservationScope:
 
 
 def observe(
-    reader: ClusterReader,
+    reader: "ClusterReader",
     ledger: "Ledger",
     scope: ObservationScope,
     now: datetime,
@@ -131,7 +131,7 @@ def _unanswering_brokers(
 
 
 def changed_moves(
-    reader: ClusterReader, moves: Sequence[Move], observation: Observation
+    reader: "ClusterReader", moves: Sequence[Move], observation: Observation
 ) -> tuple[Move, ...]:
     """Return those of the moves whose partitions are not as they were observed.
 
@@ -251,7 +251,7 @@ def _late_cancelled(
 
 
 def _read_settings(
-    reader: ClusterReader,
+    reader: "ClusterReader",
     resources: set[ConfigResource],
     live_broker_ids: frozenset[int],
     previous: RunProgress | None,
@@ -268,7 +268,7 @@ def _read_settings(
     ]
     with ThreadPoolExecutor(1) as pool:
         versions = pool.submit(read_versions, reader, live_broker_ids, previous, now)
-        return read_throttle_keys(reader, readable), versions.result()
+        return reader.read_throttle_keys(readable), versions.result()
 
 
 def _topics_losing_replicas(plan: RebalancePlan) -> set[str]:
@@ -284,7 +284,7 @@ def _topics_losing_replicas(plan: RebalancePlan) -> set[str]:
 
 
 def _min_insync_replicas(
-    reader: ClusterReader, topics: Set[str], *, skip_refused: bool = False
+    reader: "ClusterReader", topics: Set[str], *, skip_refused: bool = False
 ) -> dict[str, int]:
     if not topics:
         return {}
@@ -299,7 +299,7 @@ def _min_insync_replicas(
 
 
 def _read_unhealthy(
-    reader: ClusterReader, unhealthy: Mapping[TopicPartition, PartitionDescription]
+    reader: "ClusterReader", unhealthy: Mapping[TopicPartition, PartitionDescription]
 ) -> ClusterConditions:
     """Return what of the cluster outside the plan takes no writes with acks=all (it is offline, or
     under its min ISR), and what lacks replicas in sync.

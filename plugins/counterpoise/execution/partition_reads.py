@@ -11,16 +11,19 @@ itself is read again.
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution.observed_cluster import ObservedPartition
 from counterpoise.execution.readings import Copies
-from counterpoise.kafka_admin.port import ClusterReader, read_topics_and_named
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import PartitionDescription, Reassignment, TopicDescription
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment_targets import reassignment_shown_by
+
+if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterReader
+
 
 _MAX_STALE_READS: Final = 10
 STALE_READ_SECONDS: Final = 0.2  # as long as the metadata of a broker that is up is behind
@@ -53,7 +56,7 @@ class Partitions:
         return tuple(sorted(tp for tp in self.reassignments if tp not in known))
 
 
-def read_partitions(reader: ClusterReader, plan: RebalancePlan) -> Partitions:
+def read_partitions(reader: "ClusterReader", plan: RebalancePlan) -> Partitions:
     """Read topics, and reassignments before and after them; what either list names is moving.
 
     A partition that is on no list and yet has the replicas of two targets together is read again.
@@ -61,7 +64,7 @@ def read_partitions(reader: ClusterReader, plan: RebalancePlan) -> Partitions:
     planned_topics = set(plan.moves_by_topic)
     for _ in range(_MAX_STALE_READS):
         reassignments_before = reader.list_reassignments()
-        topics = read_topics_and_named(reader, planned_topics)
+        topics = reader.describe_topics_and_named(planned_topics)
         planned, unhealthy = _planned_and_unhealthy(topics, plan)
         reassignments = {**reassignments_before, **reader.list_reassignments()}
         topic_ids = {t.topic: t.topic_id for t in topics if t.topic in planned_topics}

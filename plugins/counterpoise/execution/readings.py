@@ -16,10 +16,9 @@ one at 12:00:20 brokers 21 to 40, and one at 12:00:30 brokers 41 to 50 and, agai
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution.observation import Observation
-from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import BrokerVersion, LogDirDescription
@@ -29,6 +28,10 @@ from counterpoise.model.run_progress import (
     RunProgress,
     VersionReading,
 )
+
+if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterReader
+
 
 _BROKERS_AT_ONCE: Final = 20
 _MAX_AGE: Final = timedelta(seconds=45)  # at the next observation it is a minute
@@ -44,7 +47,7 @@ class Copies:
 
 
 def read_log_dirs(
-    reader: ClusterReader,
+    reader: "ClusterReader",
     copies: Copies,
     previous: RunProgress | None,
     now: datetime,
@@ -155,7 +158,7 @@ def _beside(full: Sequence[LogDirDescription], sizes: Mapping[str, int]) -> tupl
 
 
 def read_versions(
-    reader: ClusterReader,
+    reader: "ClusterReader",
     live_broker_ids: Set[int],
     previous: RunProgress | None,
     now: datetime,

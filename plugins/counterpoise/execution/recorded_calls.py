@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import LedgerError, RunConflictError, UnknownOutcomeError
 from counterpoise.execution.commands import KeyChange
-from counterpoise.kafka_admin.port import ClusterAdmin, without_answer
+from counterpoise.kafka_admin.config_requests import without_answer
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigChange, ConfigResource, Targets
 from counterpoise.model.words import pluralize
 
 if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.ledger import Journal, Step
 
 _MAX_ERRORS_NAMED: Final = 20
@@ -31,7 +32,7 @@ AnyResults = CallResults[TopicPartition] | CallResults[ConfigResource]
 class RecordedCalls:
     def __init__(
         self,
-        admin: ClusterAdmin,
+        admin: "ClusterAdmin",
         journal: "Journal",
         log: Callable[[str], None] = lambda _: None,
         *,

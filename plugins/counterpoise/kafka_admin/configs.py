@@ -27,9 +27,14 @@ from counterpoise.kafka_admin.broker_client import (
     Failure,
     write_deadline,
 )
+from counterpoise.kafka_admin.config_requests import (
+    NO_RESPONSE,
+    NOT_SENT,
+    in_requests,
+    without_answer,
+)
 from counterpoise.kafka_admin.error_codes import describe_error_code, is_refusal, raise_for
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
-from counterpoise.kafka_admin.port import NO_RESPONSE, NOT_SENT, in_requests, without_answer
 from counterpoise.model.acl import (
     ALTER_CONFIGS_OF_BROKERS,
     ALTER_CONFIGS_OF_TOPICS,

@@ -258,7 +258,7 @@ def sasl_arguments(settings: ConnectionSettings) -> dict[str, Any]:
         arguments["sasl_plain_username"] = given["sasl.username"]
         arguments["sasl_plain_password"] = given["sasl.password"]
     elif settings.tokens is not None:
-        from counterpoise.kafka_admin.token_provider import TokenProvider
+        from counterpoise.kafka_admin.tokens import TokenProvider
 
         arguments["sasl_oauth_token_provider"] = TokenProvider(settings.tokens)
     else:

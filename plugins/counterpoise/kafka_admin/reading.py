@@ -5,14 +5,24 @@
 Limits: nothing here can create a topic. Topic creation is switched off in every metadata request.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import new_class
 from typing import Any, Final, Protocol
 
 from kafka.protocol.admin import (
     DescribeClusterRequest,
+    DescribeGroupsRequest,
     DescribeLogDirsRequest,
+    DescribeQuorumRequest,
+    DescribeTopicPartitionsRequest,
+    ListGroupsRequest,
     ListPartitionReassignmentsRequest,
 )
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import MetadataRequest
 
 from counterpoise.errors import ClusterError
@@ -20,13 +30,17 @@ from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
     Failure,
+    UnsupportedRequestError,
 )
 from counterpoise.kafka_admin.error_codes import describe_error_code, raise_for
+from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS, api_versions_request
 from counterpoise.kafka_admin.metadata import by_id, none_if_negative, partitions_of
-from counterpoise.model.acl import DESCRIBE_CLUSTER, DESCRIBE_TOPICS, Acl
+from counterpoise.model.acl import DESCRIBE_CLUSTER, DESCRIBE_GROUPS, DESCRIBE_TOPICS, Acl
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum, QuorumNode
 from counterpoise.model.kafka import (
     BrokerDescription,
+    BrokerVersion,
     ClusterDescription,
     LogDirDescription,
     Reassignment,
@@ -215,3 +229,475 @@ def _log_dir(broker_id: int, result: Any) -> LogDirDescription:
         sizes={tp: p.partition_size for tp, p in replicas if not p.is_future_key},
         arriving=frozenset(tp for tp, p in replicas if p.is_future_key),
     )
+
+
+# -- The parts of KRaft that audits read: metadata quorum, versions, features, eligible leaders
+#
+#     quorum = describe_quorum(broker_client)
+#     quorum.leader_id, quorum.now_ms, [voter.last_caught_up_ms for voter in quorum.voters]
+#     list_eligible_leaders(broker_client, ["orders"])      # {TopicPartition("orders", 3): (2,)}
+#
+# Eligible leader replicas (KIP-966) are outside the ISR and still have every acknowledged record.
+#
+# Limits: brokers before 3.3 report no times of the quorum (KIP-836), those before 3.9 neither
+# directories nor endpoints (KIP-853), those before 3.8 no eligible leader replicas.
+
+
+# A broker returns no more than its max.request.partition.size.limit, 2000 by default.
+PARTITIONS_PER_PAGE = 2000
+_METADATA_TOPIC: Final = "__cluster_metadata"
+_METADATA_VERSION: Final = "metadata.version"
+_TOPICS_PER_REQUEST: Final = 500
+_QUORUM: Final = "the metadata quorum"
+
+
+def describe_quorum(broker_client: RequestReader) -> Quorum | None:
+    """See `ClusterReader.describe_quorum`."""
+    response = _quorum_response(broker_client)
+    if response is None:
+        return None
+    nodes = getattr(response, "nodes", None) or ()
+    endpoints = {
+        node.node_id: tuple(f"{listener.host}:{listener.port}" for listener in node.listeners)
+        for node in nodes
+    }
+    state = response.topics[0].partitions[0]
+    voters = [_quorum_node(replica, True, endpoints) for replica in state.current_voters]
+    observers = [_quorum_node(replica, False, endpoints) for replica in state.observers]
+    return Quorum(
+        leader_id=state.leader_id,
+        leader_epoch=state.leader_epoch,
+        high_watermark=state.high_watermark,
+        nodes=(*sorted(voters, key=_node_id), *sorted(observers, key=_node_id)),
+    )
+
+
+def _quorum_response(broker_client: RequestReader) -> Any:
+    """Return the response of the quorum's leader (KIP-595); None on a cluster with ZooKeeper."""
+    topic_type = DescribeQuorumRequest.TopicData
+    partition = topic_type.PartitionData(partition_index=0)
+    topic = topic_type(topic_name=_METADATA_TOPIC, partitions=[partition])
+    try:
+        response = broker_client.read(DescribeQuorumRequest(topics=[topic]), _QUORUM)
+    except UnsupportedRequestError:
+        return None
+    for part in (response, response.topics[0].partitions[0] if response.topics else response):
+        message = getattr(part, "error_message", None)
+        raise_for(part.error_code, message, _QUORUM, DESCRIBE_CLUSTER, broker_client)
+    return response
+
+
+def _node_id(node: QuorumNode) -> int:
+    return node.node_id
+
+
+def _quorum_node(
+    replica: Any, is_voter: bool, endpoints: Mapping[int, tuple[str, ...]]
+) -> QuorumNode:
+    directory_id = getattr(replica, "replica_directory_id", None)
+    return QuorumNode(
+        node_id=replica.replica_id,
+        is_voter=is_voter,
+        log_end_offset=replica.log_end_offset,
+        last_caught_up_ms=none_if_negative(getattr(replica, "last_caught_up_timestamp", None)),
+        directory_id=None if directory_id is None else str(directory_id),
+        endpoints=endpoints.get(replica.replica_id, ()),
+    )
+
+
+# -- versions and features (KIP-511, KIP-584)
+
+
+def describe_versions(
+    broker_client: BrokerClient, broker_ids: Sequence[int] | None = None
+) -> dict[int, BrokerVersion]:
+    """See `ClusterReader.describe_versions`."""
+    versions: dict[int, BrokerVersion] = {}
+    responses = _api_versions(broker_client, broker_ids, "the versions")
+    for broker_id, response in responses.items():
+        raise_for(response.error_code, None, f"the versions of broker {broker_id}")
+        ranges = sorted((a.api_key, a.min_version, a.max_version) for a in response.api_keys)
+        digest = hashlib.sha256(repr(ranges).encode()).hexdigest()[:12]
+        metadata_version = _finalized_levels(response).get(_METADATA_VERSION)
+        versions[broker_id] = BrokerVersion(digest, metadata_version)
+    return versions
+
+
+def describe_features(
+    broker_client: BrokerClient, broker_ids: Sequence[int] | None = None
+) -> dict[int, dict[str, FeatureLevel]]:
+    """See `ClusterReader.describe_features`."""
+    responses = _api_versions(broker_client, broker_ids, "the features")
+    return {broker_id: _feature_levels(response) for broker_id, response in responses.items()}
+
+
+def _feature_levels(response: Any) -> dict[str, FeatureLevel]:
+    finalized = _finalized_levels(response)
+    return {
+        feature.name: FeatureLevel(
+            finalized.get(feature.name), feature.min_version, feature.max_version
+        )
+        for feature in response.supported_features or ()
+    }
+
+
+def _finalized_levels(response: Any) -> dict[str, int]:
+    return {
+        feature.name: feature.max_version_level for feature in response.finalized_features or ()
+    }
+
+
+def _api_versions(
+    broker_client: BrokerClient, broker_ids: Sequence[int] | None, what: str
+) -> dict[int, Any]:
+    """Return each broker's ApiVersions response; unresponsive brokers are left out."""
+    asked_ids = live_or_named_brokers(broker_client, broker_ids)
+    requests = [
+        BrokerRequest(broker_id, api_versions_request(), UNRESPONSIVE_AFTER_SECONDS)
+        for broker_id in asked_ids
+    ]
+    return responses_by_broker(asked_ids, broker_client.read_each(requests), what)
+
+
+# -- eligible leader replicas (KIP-966)
+
+
+def list_eligible_leaders(
+    broker_client: BrokerClient, topics: Sequence[str]
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """See `ClusterReader.list_eligible_leaders`. Unknown topics are left out."""
+    names = sorted(set(topics))
+    eligible_leaders: dict[TopicPartition, tuple[int, ...]] = {}
+    for start in range(0, len(names), _TOPICS_PER_REQUEST):
+        batch = names[start : start + _TOPICS_PER_REQUEST]
+        eligible_leaders |= _eligible_leaders_of(broker_client, batch)
+    return eligible_leaders
+
+
+def _eligible_leaders_of(
+    broker_client: BrokerClient, names: Sequence[str]
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the eligible leaders of some topics; the response comes in pages."""
+    what = "the eligible leader replicas"
+    found: dict[TopicPartition, tuple[int, ...]] = {}
+    cursor: Any = None
+    while True:
+        response = broker_client.read(_page_request(names, cursor), what)
+        for topic in response.topics:
+            if topic.error_code == UNKNOWN_TOPIC:
+                continue
+            where = f"{what} of topic {topic.name}"
+            raise_for(topic.error_code, None, where, DESCRIBE_TOPICS, broker_client)
+            for partition in topic.partitions:
+                if partition.eligible_leader_replicas:
+                    key = TopicPartition(topic.name, partition.partition_index)
+                    found[key] = tuple(partition.eligible_leader_replicas)
+        cursor = response.next_cursor
+        if cursor is None:
+            return found
+
+
+def _page_request(names: Sequence[str], cursor: Any) -> Any:
+    """Return a request for the page at `cursor`, with topics in order of name as brokers need it.
+
+    It never creates a topic.
+    """
+    request_type = DescribeTopicPartitionsRequest
+    if cursor is None:
+        return request_type(
+            topics=[request_type.TopicRequest(name=name) for name in names],
+            response_partition_limit=PARTITIONS_PER_PAGE,
+        )
+    remaining = [name for name in names if name >= cursor.topic_name]
+    return request_type(
+        topics=[request_type.TopicRequest(name=name) for name in remaining],
+        response_partition_limit=PARTITIONS_PER_PAGE,
+        cursor=request_type.Cursor(
+            topic_name=cursor.topic_name, partition_index=cursor.partition_index
+        ),
+    )
+
+
+# -- Earliest and latest offsets, read from the leaders, all in parallel
+#
+#     Offsets(broker_client, describe_topics).of([TopicPartition("orders", 0)])   # {...: (0, 1200)}
+#
+# The leaders are remembered from the last topics that were described. A broker that no longer leads
+# a partition says so; its leader is then looked up again, and asked once.
+#
+# Why not librdkafka's `list_offsets`: a partition without a leader delays it by the whole timeout,
+# and then has the offset -1001 instead of an error (confluent-kafka 2.16.1).
+#
+# Limits: partitions without a responding leader, and unknown ones, are left out.
+
+
+PARTITIONS_PER_REQUEST: Final = 5000
+_EARLIEST: Final = -2  # the protocol's timestamps for the two ends of a log
+_LATEST: Final = -1
+_NO_REPLICA: Final = -1  # we are no follower
+_READ_UNCOMMITTED: Final = 0  # the true end of the log
+# Unknown topic, leader not available, not leader, fenced or unknown epoch, offset not available:
+# the leader moved.
+_MOVED: Final = frozenset({3, 5, 6, 74, 75, 78})
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    leader_id: int
+    timestamp: int  # _EARLIEST or _LATEST
+    partitions: list[TopicPartition]
+
+
+@dataclass(slots=True)
+class _Result:
+    earliest: dict[TopicPartition, int] = field(default_factory=dict)
+    latest: dict[TopicPartition, int] = field(default_factory=dict)
+    missed: set[TopicPartition] = field(default_factory=set)  # leader moved or unresponsive
+    unresponsive_ids: set[int] = field(default_factory=set)
+
+
+class Offsets:
+    """Offsets of one cluster; `describe` describes topics by name."""
+
+    def __init__(
+        self,
+        broker_client: BrokerClient,
+        describe: Callable[[Sequence[str]], Iterable[TopicDescription]],
+    ) -> None:
+        self._broker_client = broker_client
+        self._describe = describe
+        self._leader_ids: dict[TopicPartition, int | None] = {}
+
+    def remember(self, topics: Iterable[TopicDescription]) -> None:
+        """Remember the leaders of `topics`."""
+        for topic in topics:
+            for partition in topic.partitions:
+                key = TopicPartition(topic.topic, partition.partition)
+                self._leader_ids[key] = partition.leader
+
+    def of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """See `ClusterReader.list_offsets`.
+
+        Where the leader moved, or does not respond, the new leader is asked.
+        """
+        self._look_up([key for key in partitions if self._leader_ids.get(key) is None])
+        result = self._read(partitions)
+        earliest, latest = result.earliest, result.latest
+        if result.missed:
+            missed = sorted(result.missed)
+            self._broker_client.pause(1)
+            self._look_up(missed)
+            unresponsive_ids = result.unresponsive_ids
+            again = self._read(
+                [key for key in missed if self._leader_ids.get(key) not in unresponsive_ids]
+            )
+            earliest = earliest | again.earliest
+            latest = latest | again.latest
+        return {
+            key: (earliest[key], latest[key])
+            for key in partitions
+            if key in earliest and key in latest
+        }
+
+    def _look_up(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read the leaders of `partitions` from the cluster."""
+        for key in partitions:
+            self._leader_ids.pop(key, None)
+        if partitions:
+            self.remember(self._describe(sorted({key.topic for key in partitions})))
+
+    def _read(self, partitions: Sequence[TopicPartition]) -> _Result:
+        batches = list(self._batches(partitions))
+        requests = [
+            BrokerRequest(batch.leader_id, _offsets_request(batch), probes_first=True)
+            for batch in batches
+        ]
+        found = _Result()
+        for batch, response in zip(batches, self._broker_client.read_each(requests), strict=True):
+            if isinstance(response, Failure):
+                if not response.is_unresponsive:
+                    leader = self._broker_client.name_of(batch.leader_id)
+                    raise ClusterError(f"the offsets: {leader}: {response.reason}")
+                found.missed.update(batch.partitions)
+                found.unresponsive_ids.add(batch.leader_id)
+                continue
+            offsets = found.earliest if batch.timestamp == _EARLIEST else found.latest
+            for key, row in _rows(response):
+                if row.error_code in _MOVED:
+                    found.missed.add(key)
+                elif row.error_code:
+                    sender = self._broker_client
+                    reason = describe_error_code(row.error_code, None, DESCRIBE_TOPICS, sender)
+                    raise ClusterError(f"the offsets of {key}: {reason}")
+                else:
+                    offsets[key] = row.offset
+        return found
+
+    def _batches(self, partitions: Sequence[TopicPartition]) -> Iterator[_Batch]:
+        partitions_by_leader: dict[int, list[TopicPartition]] = {}
+        for key in partitions:
+            leader_id = self._leader_ids.get(key)
+            if leader_id is not None:
+                partitions_by_leader.setdefault(leader_id, []).append(key)
+        for leader_id, led_partitions in sorted(partitions_by_leader.items()):
+            for start in range(0, len(led_partitions), PARTITIONS_PER_REQUEST):
+                batch = led_partitions[start : start + PARTITIONS_PER_REQUEST]
+                yield _Batch(leader_id, _EARLIEST, batch)
+                yield _Batch(leader_id, _LATEST, batch)
+
+
+def _offsets_request(batch: _Batch) -> Any:
+    topic_type = ListOffsetsRequest.ListOffsetsTopic
+    partition_type = topic_type.ListOffsetsPartition
+    topics: dict[str, list[Any]] = {}
+    for key in batch.partitions:
+        partition = partition_type(partition_index=key.partition, timestamp=batch.timestamp)
+        topics.setdefault(key.topic, []).append(partition)
+    return ListOffsetsRequest(
+        replica_id=_NO_REPLICA,
+        isolation_level=_READ_UNCOMMITTED,
+        topics=[topic_type(name=name, partitions=rows) for name, rows in topics.items()],
+    )
+
+
+def _rows(response: Any) -> Iterator[tuple[TopicPartition, Any]]:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition.partition_index), partition
+
+
+# -- Consumer groups, with how many of their members have partitions
+#
+#     [group.idle_member_count for group in describe_groups(broker_client)]
+#
+# Every broker lists the groups that it coordinates, and is then asked for those with members: for
+# groups of the classic protocol by one request, in which clients encoded the assignments, for those
+# of the new protocol (KIP-848) by another, which kafka-python does not define (`schemas/`).
+#
+# Limits: groups that the principal may not describe are missing, without notice. Protocol types
+# other than "consumer" (Connect, Schema Registry, share groups) are left out.
+
+
+_SCHEMAS: Final = "counterpoise.kafka_admin.schemas"
+_GROUPS_PER_REQUEST: Final = 200
+_CONSUMER: Final = "consumer"  # the protocol type of both, and the group type of the new one
+_WITHOUT_MEMBERS: Final = ("Empty", "Dead")
+# Coordinator loading, not available or not this one, group not found: it moved or ended since it
+# was listed.
+_COORDINATOR_MOVED: Final = frozenset({14, 15, 16, 69})
+
+
+def _message(name: str) -> Any:
+    """Return a message class of kafka-python made from our schema."""
+    return new_class(name, (ApiMessage,), {"load_json": _SCHEMAS})
+
+
+_DescribeRequest: Final = _message("ConsumerGroupDescribeRequest")
+_DescribeResponse: Final = _message("ConsumerGroupDescribeResponse")
+
+
+def describe_groups(broker_client: BrokerClient) -> tuple[ConsumerGroup, ...]:
+    """See `ClusterReader.describe_groups`.
+
+    Unresponsive brokers are left out. Raises ClusterError when a broker refuses.
+    """
+    groups: dict[str, ConsumerGroup] = {}
+    requests: list[BrokerRequest] = []
+    for broker_id, listed in _list_groups(broker_client).items():
+        with_members = []
+        for group in listed:
+            if _state(group) in _WITHOUT_MEMBERS:
+                groups[group.group_id] = ConsumerGroup(group.group_id, _state(group), 0, 0, ())
+            else:
+                with_members.append(group)
+        requests += _describe_requests(broker_id, with_members)
+    for request, response in zip(requests, broker_client.read_each(requests), strict=True):
+        if isinstance(response, Failure):
+            if response.is_unresponsive:
+                continue
+            where = f"the consumer groups of broker {request.broker_id}"
+            raise ClusterError(f"{where}: {response.reason}")
+        groups |= {group.group: group for group in _groups_in(response, broker_client)}
+    return tuple(groups[name] for name in sorted(groups))
+
+
+def group_trial(broker_client: BrokerClient) -> BrokerRequest | None:
+    """Return a request for one consumer group; None where there is none."""
+    for broker_id, listed in sorted(_list_groups(broker_client).items()):
+        for request in _describe_requests(broker_id, listed[:1]):
+            return request
+    return None
+
+
+def _list_groups(broker_client: BrokerClient) -> dict[int, list[Any]]:
+    """Return the listed consumer groups by the broker that coordinates them."""
+    what = "the consumer groups"
+    broker_ids = live_or_named_brokers(broker_client, None)
+    requests = [
+        BrokerRequest(broker_id, ListGroupsRequest(), probes_first=True) for broker_id in broker_ids
+    ]
+    responses = responses_by_broker(broker_ids, broker_client.read_each(requests), what)
+    listed: dict[int, list[Any]] = {}
+    for broker_id, response in responses.items():
+        if response.error_code in _COORDINATOR_MOVED:
+            continue
+        raise_for(response.error_code, None, f"{what} of broker {broker_id}")
+        listed[broker_id] = [g for g in response.groups if g.protocol_type == _CONSUMER]
+    return listed
+
+
+def _state(group: Any) -> str:
+    """Return a listed group's state; "" where brokers do not list it (before 2.6)."""
+    return getattr(group, "group_state", None) or ""
+
+
+def _describe_requests(broker_id: int, groups: Sequence[Any]) -> Iterator[BrokerRequest]:
+    """Yield the requests for groups that `broker_id` coordinates, 200 in each."""
+    of_new_protocol = sorted(
+        group.group_id
+        for group in groups
+        if (getattr(group, "group_type", None) or "").lower() == _CONSUMER
+    )
+    classic = sorted({group.group_id for group in groups} - set(of_new_protocol))
+    for names in _chunks(classic):
+        request = DescribeGroupsRequest(groups=names, include_authorized_operations=False)
+        yield BrokerRequest(broker_id, request)
+    for names in _chunks(of_new_protocol):
+        request = _DescribeRequest(group_ids=names, include_authorized_operations=False)
+        yield BrokerRequest(broker_id, request)
+
+
+def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
+    for start in range(0, len(names), _GROUPS_PER_REQUEST):
+        yield list(names[start : start + _GROUPS_PER_REQUEST])
+
+
+def _groups_in(response: Any, broker_client: BrokerClient) -> Iterator[ConsumerGroup]:
+    for group in response.groups:
+        if group.error_code in _COORDINATOR_MOVED:
+            continue
+        what = f"the consumer group {group.group_id}"
+        message = getattr(group, "error_message", None)
+        raise_for(group.error_code, message, what, DESCRIBE_GROUPS, broker_client)
+        topics_by_member = [_topics_of(member) for member in group.members]
+        idle_count = sum(not topics for topics in topics_by_member)
+        yield ConsumerGroup(
+            group=group.group_id,
+            state=group.group_state,
+            member_count=len(topics_by_member),
+            # In the middle of a consumer-group rebalance members have no assignment yet, which
+            # does not make them idle.
+            idle_member_count=idle_count if group.group_state == "Stable" else 0,
+            topics=tuple(sorted(set().union(*topics_by_member))),
+        )
+
+
+def _topics_of(member: Any) -> set[str]:
+    """Return the topics of which a member has a partition."""
+    if isinstance(member, _DescribeResponse.DescribedGroup.Member):
+        assigned = member.assignment.topic_partitions
+        return {topic.topic_name for topic in assigned if topic.partitions}
+    if not member.member_assignment:
+        return set()
+    assignment = ConsumerProtocolAssignment.decode(member.member_assignment)
+    return {topic.topic for topic in assignment.assigned_partitions if topic.partitions}

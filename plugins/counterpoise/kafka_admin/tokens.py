@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
 from counterpoise.errors import ClusterError, InputError
 from counterpoise.input_files import ONE_LINE, read_input_text
 from counterpoise.kafka_admin.connection_rules import (
@@ -257,3 +259,22 @@ def _claims(token: str) -> dict[str, Any]:
 
 def _encoded(value: Mapping[str, object]) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+# -- Gives our tokens to kafka-python, whose interface wants a subclass
+#
+# KafkaAdminClient(sasl_oauth_token_provider=TokenProvider(source), ...)
+
+
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+    """See `TokenSource`."""
+
+    def __init__(self, source: TokenSource) -> None:
+        super().__init__()
+        self._source = source
+
+    def token(self) -> str:
+        return self._source.token().text
+
+    def extensions(self) -> dict[str, Any]:
+        return dict(self._source.extensions)

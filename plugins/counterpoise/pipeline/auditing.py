@@ -12,7 +12,7 @@ changed on the cluster.
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +24,6 @@ from counterpoise.audit.facts import AuditFacts, PastFacts, QuarantinedSnapshot
 from counterpoise.audit.figures import idle_since, moving_since
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.finding import AuditReport, Finding, PlanOutlook, WantedPlan
@@ -40,6 +39,10 @@ from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.snapshots import read_snapshot
 from counterpoise.pipeline.usual_rates import usual_bytes_in
 from counterpoise.planning import plan_from
+
+if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin, ClusterReader
+
 
 _LOGGER = safe_logger(__name__)
 _DISK_FORECAST_PERIOD: Final = timedelta(days=14)
@@ -140,7 +143,7 @@ def _gather_facts(
 
 def _connected(
     installation: Installation, cluster: str, stack: ExitStack
-) -> tuple[ClusterReader, ClusterAdmin | None]:
+) -> "tuple[ClusterReader, ClusterAdmin | None]":
     """Return the reader and the operator, whose permissions are inspected; often they are one.
 
     The operator is None where its connection fails, and where no run is open to anybody.

@@ -22,7 +22,6 @@ from counterpoise.execution.throttling.targets import (
     throttles_of_plan,
 )
 from counterpoise.installation import now_utc
-from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move, RebalancePlan
@@ -32,6 +31,7 @@ from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import RunState, TouchedKey
 
 if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.ledger import Journal, Ledger
 
 # With brokers that do not respond: a person waits for the end.
@@ -57,7 +57,7 @@ class Stopped:
 
 
 def stop_from_plan(
-    admin: ClusterAdmin,
+    admin: "ClusterAdmin",
     plan: RebalancePlan,
     log: Callable[[str], None],
     provider: Provider | None = None,
@@ -90,7 +90,7 @@ def stop_from_plan(
             )
             driver = Driver(admin, ledger, options, now_utc, log)
             driver.check_cluster()
-            configs = read_throttle_keys(admin, throttles_of_plan(plan).resources)
+            configs = admin.read_throttle_keys(throttles_of_plan(plan).resources)
             journal = ledger.journal(run_id)
             _record_possible_changes(journal, plan, configs, cancelled)
             try:
@@ -124,7 +124,7 @@ def _not_in_order(journal: "Journal") -> set[TopicPartition]:
 
 
 def _outcome(
-    admin: ClusterAdmin, plan: RebalancePlan, journal: "Journal", cordoned: tuple[int, ...]
+    admin: "ClusterAdmin", plan: RebalancePlan, journal: "Journal", cordoned: tuple[int, ...]
 ) -> Stopped:
     reassignments, submissions = admin.list_reassignments(), journal.submissions()
     return Stopped(
@@ -136,7 +136,7 @@ def _outcome(
 
 
 def _orders_before(
-    admin: ClusterAdmin, plan: RebalancePlan, reassignments: Container[TopicPartition]
+    admin: "ClusterAdmin", plan: RebalancePlan, reassignments: Container[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """Return the order that partitions had, of those at rest that have the same replicas in another
     one: a cancel left it, of a run or of a stop that was interrupted, or somebody gave it to them.

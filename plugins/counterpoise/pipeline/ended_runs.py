@@ -6,19 +6,22 @@ late_moves_of(installation, admin, runs)      # {run id: moves that are under wa
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from counterpoise.execution import restore_pending
 from counterpoise.execution.leftovers import late_moves_by_run
 from counterpoise.execution.throttling.pending_restores import is_pending_restore
 from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader
 from counterpoise.model.plan import Move
 from counterpoise.model.run import UNDER_WAY_STATES, Run, TouchedKey
 
+if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin, ClusterReader
+
 
 def restore_pending_of(
-    installation: Installation, admin: ClusterAdmin, cluster: str
+    installation: Installation, admin: "ClusterAdmin", cluster: str
 ) -> tuple[list[TouchedKey], list[TouchedKey]]:
     """Restore the config keys of ended runs; return those restored now, and those still pending.
 
@@ -62,7 +65,7 @@ def _has_nothing_to_restore(installation: Installation, cluster: str) -> bool:
 
 
 def late_moves_of(
-    installation: Installation, reader: ClusterReader, runs: Sequence[Run]
+    installation: Installation, reader: "ClusterReader", runs: Sequence[Run]
 ) -> dict[str, tuple[Move, ...]]:
     """Return the moves of ended runs that are under way, by the run's id; `runs` are newest first.
 

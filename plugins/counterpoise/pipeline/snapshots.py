@@ -12,13 +12,12 @@ import tempfile
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from counterpoise import history
 from counterpoise.archive import data_docs_folder
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.provider import profile_of
 from counterpoise.model.safe_text import safe_logger
@@ -32,6 +31,10 @@ from counterpoise.validation import (
     quick_check,
     repeated_loss,
 )
+
+if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterReader
+
 
 _LOGGER = safe_logger(__name__)
 _MAX_FAILURES_SHOWN: Final = 10
@@ -82,7 +85,7 @@ def fresh_snapshot(
 
 
 def read_snapshot(
-    reader: ClusterReader, installation: Installation, cluster: str, scheduled_at: datetime
+    reader: "ClusterReader", installation: Installation, cluster: str, scheduled_at: datetime
 ) -> ClusterSnapshot:
     """Return what `fresh_snapshot` does, over a connection that is open already.
 

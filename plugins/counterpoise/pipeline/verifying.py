@@ -6,13 +6,12 @@ report_run(installation, run_id)               # the URI of its page
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from counterpoise import analysis, reporting, verification
 from counterpoise.archive import run_report_name
 from counterpoise.errors import RefusedError, list_complaints
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.port import ClusterReader, read_topics_and_named
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
@@ -22,6 +21,10 @@ from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
 from counterpoise.pipeline.snapshots import fresh_snapshot
 from counterpoise.verification import RemovalVerdict, judge_removal
+
+if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterReader
+
 
 _LOGGER = safe_logger(__name__)
 _SECONDS_BETWEEN_OBSERVATIONS: Final = 2.0
@@ -87,7 +90,7 @@ def removal_verdict(installation: Installation, plan: RebalancePlan) -> RemovalV
 
 
 def _partitions_with_replicas(
-    reader: ClusterReader, broker_ids: Sequence[int]
+    reader: "ClusterReader", broker_ids: Sequence[int]
 ) -> list[tuple[str, tuple[int, ...]]]:
     """Return all partitions. Raises ClusterError where a broker stores some that are hidden."""
     live_ids = sorted(set(broker_ids) & reader.describe_cluster().live_broker_ids)
@@ -95,7 +98,7 @@ def _partitions_with_replicas(
     stored = {key.topic for log_dir in log_dirs for key in log_dir.sizes}
     return [
         (f"{topic.topic}-{partition.partition}", tuple(partition.replicas))
-        for topic in read_topics_and_named(reader, stored)
+        for topic in reader.describe_topics_and_named(stored)
         for partition in topic.partitions
     ]
 

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import RunConflictError, StepLockHeldError
 from counterpoise.execution.leftovers import foreign_throttles, is_orphaned
 from counterpoise.execution.throttling.targets import broker_resource, topic_resource
 from counterpoise.installation import Installation
-from counterpoise.kafka_admin.port import ClusterAdmin, ClusterReader, read_throttle_keys
 from counterpoise.model.plan import Move
 from counterpoise.model.run import (
     UNDER_WAY_STATES,
@@ -31,6 +30,10 @@ from counterpoise.model.words import pluralize
 from counterpoise.pipeline.ended_runs import late_moves_of, restore_pending_of
 from counterpoise.pipeline.executing import settle_step
 from counterpoise.units import format_moment, format_seconds
+
+if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin, ClusterReader
+
 
 # For one settling run; the next watch goes on with it.
 _MAX_SETTLE_SECONDS: Final = 300.0
@@ -217,7 +220,7 @@ def _settle(installation: Installation, run: Run, log: Log) -> str:
 
 def _late_moves_beside(
     installation: Installation,
-    reader: ClusterReader,
+    reader: "ClusterReader",
     runs: Sequence[Run],
     under_way: Sequence[Run],
 ) -> Iterator[str]:
@@ -236,7 +239,7 @@ def _late_moves_beside(
 
 
 def _late_runs(
-    installation: Installation, reader: ClusterReader, runs: Sequence[Run]
+    installation: Installation, reader: "ClusterReader", runs: Sequence[Run]
 ) -> list[LateRun]:
     """Return the ended runs of which a move is under way, or a call was made late, newest first."""
     moves_by_run = late_moves_of(installation, reader, runs)
@@ -252,7 +255,7 @@ def _late_runs(
 
 
 def _settle_late(
-    installation: Installation, reader: ClusterReader, found: LateRun, log: Log
+    installation: Installation, reader: "ClusterReader", found: LateRun, log: Log
 ) -> str:
     """Settle an ended run once more, if it still is one of which something came late."""
     run_id = found.run.run_id
@@ -275,7 +278,7 @@ def _settle_late(
 
 
 def _still_late(
-    installation: Installation, reader: ClusterReader, runs: Sequence[Run], run_id: str
+    installation: Installation, reader: "ClusterReader", runs: Sequence[Run], run_id: str
 ) -> LateRun | None:
     """Judge once more, while nobody else works on the cluster: somebody may have executed it."""
     late_runs = _late_runs(installation, reader, runs)
@@ -304,7 +307,7 @@ def _log_late(late: LateRun, log: Log) -> None:
 
 
 def _restore_pending(
-    installation: Installation, admin: ClusterAdmin, cluster: str, log: Log
+    installation: Installation, admin: "ClusterAdmin", cluster: str, log: Log
 ) -> tuple[list[TouchedKey], list[TouchedKey]]:
     try:
         return restore_pending_of(installation, admin, cluster)
@@ -326,7 +329,7 @@ def _foreign_throttles(
         topics = [topic_resource(description.topic) for description in reader.describe_topics()]
         live_broker_ids = reader.describe_cluster().live_broker_ids
         brokers = [broker_resource(broker_id) for broker_id in live_broker_ids]
-        configs = read_throttle_keys(reader, [*topics, *brokers])
+        configs = reader.read_throttle_keys([*topics, *brokers])
     return tuple(foreign_throttles(configs, known_keys))
 
 

@@ -27,20 +27,20 @@ from counterpoise.execution.throttling.targets import (
     is_topic_gone,
     list_entries,
 )
-from counterpoise.kafka_admin.port import ClusterAdmin, read_throttle_keys
 from counterpoise.model.cluster import is_another_topic
 from counterpoise.model.kafka import ConfigChange, ResourceKey
 from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, CORDON_LEFT, LOST_AFTER, TouchedKey
 from counterpoise.model.words import pluralize
 
 if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
     from counterpoise.ledger import Journal, Step
 
 _NOT_YET: Final = "not restored yet: the watch tries again"
 
 
 def restore_pending(
-    admin: ClusterAdmin, journal: "Journal", step: "Step", needed: Collection[ResourceKey] = ()
+    admin: "ClusterAdmin", journal: "Journal", step: "Step", needed: Collection[ResourceKey] = ()
 ) -> tuple[tuple[TouchedKey, ...], tuple[TouchedKey, ...]]:
     """Restore what an ended run left; return the keys restored now, and those still pending.
 
@@ -217,15 +217,15 @@ def is_pending_restore(touched: TouchedKey) -> bool:
     return touched.restored_at is None or touched.has_unanswered_call
 
 
-def _read_keys(admin: ClusterAdmin, keys: Sequence[TouchedKey]) -> Configs:
+def _read_keys(admin: "ClusterAdmin", keys: Sequence[TouchedKey]) -> Configs:
     live_broker_ids = admin.describe_cluster().live_broker_ids
     resources = [touched.resource for touched in keys]
-    return read_throttle_keys(
-        admin, (r for r in resources if r.is_topic or int(r.name) in live_broker_ids)
+    return admin.read_throttle_keys(
+        r for r in resources if r.is_topic or int(r.name) in live_broker_ids
     )
 
 
-def _read_topic_ids(admin: ClusterAdmin, keys: Sequence[TouchedKey]) -> dict[str, str]:
+def _read_topic_ids(admin: "ClusterAdmin", keys: Sequence[TouchedKey]) -> dict[str, str]:
     names = sorted({touched.resource.name for touched in keys if touched.resource.is_topic})
     topics = admin.describe_topics(names) if names else ()
     return {topic.topic: topic.topic_id for topic in topics}

@@ -8,7 +8,7 @@ Tried on Kafka 4.3.1: one of thirty reads right after a change was stale, some 0
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import BrokerUnresponsiveError
 from counterpoise.execution.observation import Observation
@@ -21,11 +21,14 @@ from counterpoise.execution.throttling.targets import (
     missing_changes,
     wanted_throttles,
 )
-from counterpoise.kafka_admin.port import ClusterReader
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
 from counterpoise.model.plan import Move
 from counterpoise.model.run import TouchedKey
+
+if TYPE_CHECKING:
+    from counterpoise.kafka_admin.cluster_admin import ClusterReader
+
 
 _MAX_BROKERS_AT_ONCE: Final = 20
 
@@ -54,7 +57,7 @@ def throttled_brokers(*moves: Move) -> frozenset[int]:
 
 
 def throttled_moves(
-    reader: ClusterReader, moves: Sequence[Move], observation: Observation, rate: int
+    reader: "ClusterReader", moves: Sequence[Move], observation: Observation, rate: int
 ) -> tuple[Move, ...]:
     """Return the moves whose live brokers all report the throttle, and those that copy nothing.
 
@@ -78,7 +81,7 @@ def throttled_moves(
 
 
 def brokers_in_force(
-    reader: ClusterReader,
+    reader: "ClusterReader",
     throttles: WantedThrottles,
     touched_keys: Sequence[TouchedKey],
     broker_ids: Iterable[int],
@@ -106,7 +109,7 @@ def brokers_in_force(
 
 
 def brokers_that_disagree(
-    reader: ClusterReader, observation: Observation, broker_ids: Iterable[int]
+    reader: "ClusterReader", observation: Observation, broker_ids: Iterable[int]
 ) -> tuple[int, ...]:
     """Return the brokers that report other values of our topic keys than were observed, or none.
 
