@@ -30,8 +30,11 @@ from dev import local_processes
 from dev.local_airflow import LocalAirflow
 from dev.local_processes import ChildFailedError
 
-PROGRAMS: Final = ("chromium", "chromium-headless-shell", "google-chrome", "chromium-browser")
-MISSING: Final = "no Chromium that starts was found (apt-get install chromium-headless-shell)"
+# The first one that starts: the headless shell takes less of the processor than one with windows.
+PROGRAMS: Final = ("chromium-headless-shell", "chromium", "google-chrome", "chromium-browser")
+MISSING: Final = (
+    "no Chromium that starts was found (apt-get install chromium-headless-shell, or chromium)"
+)
 START_SECONDS: Final = 60.0
 FETCH_SECONDS: Final = 60.0  # that many, too, without a network: the tests shall not wait longer
 CONNECT_MILLISECONDS: Final = 5_000

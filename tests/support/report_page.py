@@ -8,6 +8,7 @@ numbers nobody has looked at yet.
     page.unread()                                   # numbers that no test has asked for
 
 Pictures are left out, but for their labels; so is what explains the figures.
+`Page` is simpler: every element, and all the words.
 """
 
 import re
@@ -19,6 +20,39 @@ _DIGIT: Final = re.compile(r"\d")
 _HEADINGS: Final = frozenset({"h1", "h2", "summary"})
 _SENTENCES: Final = frozenset({"p", "li", "div", "footer", "pre"})
 _VOID: Final = frozenset({"meta", "link", "br", "hr", "img", "input"})
+
+
+def is_icon(tag: str, attributes: dict[str, str | None]) -> bool:
+    """Return whether it is the icon of a page, which is in the page itself: nothing is fetched."""
+    is_inline = (attributes.get("href") or "").startswith("data:image/svg+xml,")
+    return tag == "link" and attributes.keys() == {"rel", "href"} and is_inline
+
+
+class Page(HTMLParser):
+    """Every element but the icon, with its attributes, the visible words, and nothing else."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        if not is_icon(tag, attributes):
+            self.elements.append((tag, attributes))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    @property
+    def tags(self) -> set[str]:
+        return {tag for tag, _ in self.elements}
 
 
 @dataclass

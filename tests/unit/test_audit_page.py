@@ -21,7 +21,8 @@ from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.reporting.audit_page import audit_json, audit_markdown, audit_report
 from tests.support.audits import NOW
-from tests.unit.test_load_pages import BREAKOUT, Page
+from tests.support.report_page import Page
+from tests.unit.test_load_pages import BREAKOUT
 
 TEXTS = {
     "idle": RuleText(

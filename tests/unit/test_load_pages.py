@@ -9,7 +9,6 @@ import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
 
 import pyarrow as pa
 import pytest
@@ -31,37 +30,13 @@ from counterpoise.reporting.load_section import about_bounds, load_section
 from counterpoise.reporting.load_text import load_document, load_markdown
 from counterpoise.reporting.timelines import event_bands
 from tests.support.loads import loads_of
+from tests.support.report_page import Page
 from tests.support.series import NO_TOPICS, Broker, rows, story
 
 NOW = datetime(2026, 12, 9, tzinfo=UTC)
 BREAKOUT = (
     '"><img src=x onerror=alert(1)><script>alert(1)</script> {{ 7 * 7 }} $\\frac{1}$ ]]> --> | `x`'
 )
-
-
-class Page(HTMLParser):
-    """Every element with its attributes, and the visible words."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-    @property
-    def tags(self) -> set[str]:
-        return {tag for tag, _ in self.elements}
 
 
 def made_up(brokers: int = 6, snapshots: int = 60) -> ClusterLoad:

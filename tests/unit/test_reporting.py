@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
-from html.parser import HTMLParser
 from itertools import accumulate
 
 import pyarrow as pa
@@ -50,31 +49,11 @@ from counterpoise.reporting import (
 )
 from counterpoise.reporting.charts import Line, over_time
 from tests.support.loads import loads_of
+from tests.support.report_page import Page
 from tests.support.series import NO_TOPICS, NOON, Broker, Story, rows, story, topics
 
 SCRIPT = "<script>alert(1)</script>"
 BREAKOUT = '"><img src=x onerror=alert(1)> {{ 7 * 7 }} $\\frac{1}$ ]]> --> | `x`'
-
-
-class Page(HTMLParser):
-    """Every element with its attributes, the visible words, and nothing else."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
 
 
 def balance(
