@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from counterpoise.kafka_admin.liveness_probe import LivenessProbe
 from cryptography.hazmat.primitives import serialization
 
 from counterpoise.errors import ConfigurationError
@@ -24,6 +23,7 @@ from counterpoise.kafka_admin.connection import (
     librdkafka_arguments,
     split_address,
 )
+from counterpoise.kafka_admin.liveness_probe import LivenessProbe
 from tests.support.certificates import DAY, Authority
 
 SASL = {
