@@ -131,6 +131,12 @@ def trials(
     are none of these.
     """
     chance = random.Random(draw(st.integers(0, 2**64)))
+    return draw_trial(chance, goals=goals, dead=dead, scopes=scopes, many=many)
+
+
+def draw_trial(
+    chance: random.Random, *, goals: tuple[Goal, ...], dead: bool, scopes: bool, many: bool
+) -> Trial:
     brokers = _brokers(chance, [2] if many else [0, 2, 3, 4, 5], dead)
     holders = [b["id"] for b in brokers][
         : len(brokers) - chance.randint(0, (len(brokers) - 1) // 2)
