@@ -13,10 +13,9 @@ from typing import Any, Final
 import pytest
 
 from counterpoise.errors import BrokerUnresponsiveError, HaltedError, UnknownOutcomeError
-from counterpoise.execution import Driver, ExecutionOptions, waits_for_cluster
+from counterpoise.execution import Driver, waits_for_cluster
 from counterpoise.execution.waits import (
     DifferentVersions,
-    FleetIsFull,
     Frozen,
     Moving,
     NoRunProgress,
@@ -158,16 +157,6 @@ def different_versions(folder: Path) -> None:
     run = made(folder)
     run.cluster.versions[3] = BrokerVersion("newer", 30)
     waiting(run, "broker 3 speak different versions, for 1 min").halts(within=LIMITS.hold_patience)
-
-
-def fleet_is_full(folder: Path) -> None:
-    run = made(folder)
-    options = ExecutionOptions(
-        run.run_id, run.plan, run.rate, run.limits, fleet_max_moves_in_flight=0
-    )
-    driver = Driver(run.cluster, run.ledger, options, run.clock, run.log.append)
-    full = Waiting(run, "fleet's max_moves_in_flight .0.; that has been so for 1 min", driver)
-    full.halts(within=LIMITS.hold_patience)
 
 
 # -- brokers
@@ -342,7 +331,6 @@ CASES: Final[dict[type[WaitReason], Callable[[Path], None]]] = {
     Frozen: frozen,
     OutsideWindows: outside_windows,
     DifferentVersions: different_versions,
-    FleetIsFull: fleet_is_full,
     DeadBrokers: dead_brokers,
     UnresponsiveBrokers: unresponsive_brokers,
     UnmeasuredBrokers: unmeasured_brokers,

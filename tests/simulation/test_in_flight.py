@@ -4,15 +4,13 @@ settings freed.
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from counterpoise.errors import HaltedError
-from counterpoise.execution import Driver, ExecutionOptions
-from counterpoise.ledger import Ledger
+from counterpoise.execution import Driver
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -127,38 +125,6 @@ def test_caps_in_bytes_hold_per_broker_and_on_the_cluster_but_one_move_always_fi
     watched(run, look)
     assert 9_000_000 in most, "the large one went alone"
     assert 8_000_000 in most, "and the room is used"
-
-
-def test_the_fleet_cap_counts_what_moves_in_other_clusters(tmp_path: Path) -> None:
-    first = SimulatedRun.make(tmp_path)
-    first.until_moving(first.driver())
-    moving = len(first.cluster.list_reassignments())
-    assert moving > 2
-    first.driver().step()  # its progress shows what is in flight
-    (tmp_path / "second").mkdir()
-    second = SimulatedRun.make(tmp_path / "second")
-    plan = replace(second.plan, cluster="another")
-    second.ledger.close()
-    second.ledger, second.plan = first.ledger, plan
-    second.run_id = first.ledger.propose(plan, "plans/y.json", requested_by="alice").run_id
-    first.ledger.record_decision(second.approval())
-    driver = driver_in_a_fleet(second, first.ledger, most=moving + 2)
-    second.until_moving(driver)
-    for _ in range(3):
-        assert len(second.cluster.list_reassignments()) <= 2
-        second.cluster.advance(driver.step() or 0)
-    first.repeat(first.driver().step)
-    first.repeat(first.driver().settle_step)
-    for _ in range(3):
-        second.cluster.advance(driver.step() or 0)
-    assert len(second.cluster.list_reassignments()) > 2, "the first one has ended"
-
-
-def driver_in_a_fleet(run: SimulatedRun, ledger: Ledger, most: int) -> Driver:
-    orders = ExecutionOptions(
-        run.run_id, run.plan, run.rate, run.limits, fleet_max_moves_in_flight=most
-    )
-    return Driver(run.cluster, ledger, orders, run.clock, run.log.append)
 
 
 def test_leaders_are_elected_in_batches_and_only_where_the_wanted_one_is_in_sync(

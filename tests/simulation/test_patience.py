@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import HaltedError, UnknownOutcomeError
-from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
-from counterpoise.model.kafka import FOLLOWER_RATE, FOLLOWER_REPLICAS, ConfigChange, ConfigOperation
+from counterpoise.model.kafka import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    BrokerVersion,
+    ConfigChange,
+    ConfigOperation,
+)
 from counterpoise.model.policy import MaintenanceWindow, MovementPolicy, ThrottleBackOffPolicy
 from counterpoise.model.run import RunState
 from tests.simulated_kafka.cluster import SimulatedCluster
@@ -395,7 +400,7 @@ def test_thousands_of_partitions_in_trouble_do_not_fill_the_row_of_a_run(tmp_pat
 
 
 def test_a_leader_that_is_lost_and_elected_again_and_again_is_no_progress(tmp_path: Path) -> None:
-    """The move that is left waits for the fleet, which has no room for it."""
+    """The move that is left waits for the end of a rolling upgrade."""
     picture = "orders-0: 1 2 3 size=1000\norders-1: 1 2 3 size=1000"
     moves = (
         move("orders-0", "1 2 3", "2 1 3", size=1000),
@@ -403,14 +408,12 @@ def test_a_leader_that_is_lost_and_elected_again_and_again_is_no_progress(tmp_pa
     )
     limits = MovementPolicy(hold_patience=timedelta(minutes=2))
     run = made_by_hand(tmp_path, picture, *moves, limits=limits)
-    options = ExecutionOptions(
-        run.run_id, run.plan, run.rate, run.limits, fleet_max_moves_in_flight=0
-    )
-    driver = Driver(run.cluster, run.ledger, options, run.clock, run.log.append)
+    driver = run.driver()
     driver.open()
+    run.cluster.versions[3] = BrokerVersion("newer", 30)
     orders_0 = run.cluster.partitions[ORDERS_0]
     orders_0.replicas = (2, 1, 3)  # it is done
-    with pytest.raises(HaltedError, match=r"in_flight \(0\); that has been so for 2 min"):
+    with pytest.raises(HaltedError, match="speak different versions, for 2 min"):
         while run.cluster.now < 600:
             orders_0.leader = 2 if orders_0.leader == 1 else 1
             run.cluster.advance(max(driver.step() or 0, 10.0))
@@ -510,17 +513,15 @@ def test_a_broker_that_is_still_dead_afterwards_has_its_whole_patience(tmp_path:
         observe_for(run, 5 * 60)
 
 
-def test_what_others_use_up_is_waited_for_once_whatever_the_windows_are(tmp_path: Path) -> None:
-    """A full fleet lasts while the window is closed, or no number of nights would be the end."""
+def test_a_rolling_upgrade_is_waited_for_once_whatever_the_windows_are(tmp_path: Path) -> None:
+    """It lasts while the window is closed, or no number of nights would be the end."""
     an_hour_in_two = MaintenanceWindow("0 */2 * * *", timedelta(hours=1))
     limits = MovementPolicy(windows=(an_hour_in_two,), hold_patience=timedelta(hours=5))
     run = SimulatedRun.make(tmp_path, limits=limits)
-    options = ExecutionOptions(
-        run.run_id, run.plan, run.rate, run.limits, fleet_max_moves_in_flight=0
-    )
-    driver = Driver(run.cluster, run.ledger, options, run.clock, run.log.append)
+    driver = run.driver()
     driver.open()
-    with pytest.raises(HaltedError, match="the fleet's max_moves_in_flight"):
+    run.cluster.versions[3] = BrokerVersion("newer", 30)
+    with pytest.raises(HaltedError, match="speak different versions, for 5 h"):
         while run.cluster.now < 7 * 3600:
             run.cluster.advance(max(driver.step() or 0, 50.0))
 

@@ -75,8 +75,6 @@ clusters:
         dead_broker_patience: 3m
         stall_patience: 2m
         orphaned_after: 1h
-fleet:
-  max_moves_in_flight: 1000
 """
 
 
@@ -107,8 +105,6 @@ def test_a_good_file_is_read_and_what_is_absent_has_defaults() -> None:
 
 def test_everything_about_movement_is_read() -> None:
     settings = parse_settings(MOVEMENT, where="x")
-    assert settings.fleet_max_moves_in_flight == 1000
-    assert parse_settings(GOOD, where="x").fleet_max_moves_in_flight is None
     assert settings.cluster("demo").policy.movement == MovementPolicy(
         rate_bytes_per_second=50_000_000,
         link_capacity_bytes_per_second=1_250_000_000,
@@ -237,12 +233,6 @@ def test_the_history_is_kept_as_it_is_written() -> None:
     )
 
 
-def test_the_fleet_has_a_limit_and_nothing_else() -> None:
-    clusters = "clusters:\n  a:\n    connection: x\n"
-    assert "from 1 to" in complaints(f"{clusters}fleet: {{max_moves_in_flight: 0}}\n")[0]
-    assert "unknown key 'moves' in fleet" in complaints(f"{clusters}fleet: {{moves: 1}}\n")[0]
-
-
 def documented() -> str:
     return (ROOT / "docs" / "deploying.md").read_text().split("```yaml\n")[1].split("```")[0]
 
@@ -273,7 +263,6 @@ def test_both_have_every_key_and_what_stands_in_comments_can_be_used(content: st
     # No rule approves what two people have to approve.
     used = COMMENTED_KEY.sub(r"\1", content).replace("critical: yes", "critical: no")
     settings = parse_settings(used, where="x")
-    assert settings.fleet_max_moves_in_flight == 1000
     (cluster,) = settings.clusters.values()
     assert cluster.policy.notify.webhooks
     assert cluster.policy.approval.by_rule

@@ -4,8 +4,7 @@ import argparse
 import os
 import pwd
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,12 +22,8 @@ from counterpoise import pipeline, queries
 from counterpoise.cli.output_files import path_argument
 from counterpoise.cli.streams import is_unicode
 from counterpoise.errors import (
-    ClusterUnreachableError,
     CounterpoiseError,
     InputError,
-    LedgerError,
-    UnknownNameError,
-    WrongClusterError,
 )
 from counterpoise.input_files import DOCUMENTS, read_input_text
 from counterpoise.installation import Installation, open_bootstrap_installation, open_installation
@@ -36,7 +31,7 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
+from counterpoise.model.run import Run, RunState
 from counterpoise.model.safe_text import for_json, without_control_characters
 
 # A plan whose latest run is in one of these states needs a new run, or a new plan.
@@ -236,23 +231,6 @@ def installation_for_run(arguments: argparse.Namespace) -> tuple[Installation, R
         return installation, run
     installation.close()
     return open_bootstrap_installation(arguments.bootstrap, run.cluster)[0], run
-
-
-@contextmanager
-def explaining_a_gone_cluster(installation: Installation, run: Run) -> Iterator[None]:
-    """Let the error of a cluster that is not there say how a run under way ends without it."""
-    try:
-        yield
-    except (ClusterUnreachableError, UnknownNameError, WrongClusterError) as error:
-        with suppress(LedgerError):
-            run = installation.ledger.run(run.run_id)
-        if run.state in UNDER_WAY_STATES:
-            error.args = (
-                f"{error}\nIf the cluster is gone for good, `counterpoise settle {run.run_id} "
-                "--cluster-is-gone WHY` ends the run without it, once nobody has observed the run "
-                "for orphaned_after (a key of the policy)",
-            )
-        raise
 
 
 def read_text(path: Path, what: str) -> str:

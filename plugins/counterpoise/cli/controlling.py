@@ -15,7 +15,6 @@ from counterpoise.cli.common import (
     add_json_argument,
     add_person_arguments,
     add_run_arguments,
-    explaining_a_gone_cluster,
     installation_for_run,
     print_answer,
     who,
@@ -70,7 +69,7 @@ def _add_run_control(
 
 def _request_of_run(arguments: argparse.Namespace, console: Console) -> int:
     installation, run = installation_for_run(arguments)
-    with installation, explaining_a_gone_cluster(installation, run):
+    with installation:
         by = who(installation, arguments.by)
         request = arguments.request(installation, run.run_id, by=by, why=arguments.why)
     line = (

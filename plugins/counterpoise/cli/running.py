@@ -16,7 +16,6 @@ from counterpoise.cli.common import (
     add_json_argument,
     add_plan_command,
     console_for_people,
-    explaining_a_gone_cluster,
     installation_for,
     print_answer,
     print_json,
@@ -80,8 +79,7 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
             raise RefusedError(_why_closed(installation, run, arguments.plan))
         progress = console_for_people(arguments, console)
         try:
-            with explaining_a_gone_cluster(installation, run):
-                _run_to_the_end(installation, run, progress)
+            _run_to_the_end(installation, run, progress)
         except (KeyboardInterrupt, OutputError) as ended_by:
             can_print = isinstance(ended_by, KeyboardInterrupt)
             (progress if can_print else stderr_console(arguments)).print(

@@ -16,7 +16,6 @@ from counterpoise.cli.common import (
     add_person_arguments,
     add_run_arguments,
     console_for_people,
-    explaining_a_gone_cluster,
     installation_for,
     installation_for_run,
     print_answer,
@@ -102,15 +101,9 @@ def _add_settle(commands: Commands) -> None:
         help="end a run: nothing new, every config as before",
         description="Drives a run under way to its end without starting anything new: what is in "
         "flight finishes or is cancelled, as the policy says, then every throttle key goes back to "
-        "what it was. With --cluster-is-gone it ends the run in the ledger alone, and says what "
-        "may be left behind.",
+        "what it was.",
     )
     add_run_arguments(parser)
-    parser.add_argument(
-        "--cluster-is-gone",
-        metavar="WHY",
-        help="end the run without its cluster, which will never answer again; kept in the ledger",
-    )
     add_json_argument(parser)
     parser.set_defaults(run=_settle)
 
@@ -118,8 +111,6 @@ def _add_settle(commands: Commands) -> None:
 def _settle(arguments: argparse.Namespace, console: Console) -> int:
     installation, run = installation_for_run(arguments)
     with installation:
-        if arguments.cluster_is_gone is not None:
-            return _end_without_cluster(arguments, console, installation, run)
         if run.state in (RunState.PROPOSED, RunState.APPROVED):
             raise RefusedError(
                 f"run {run.run_id} is {run.state}: it has changed nothing, so there is nothing to "
@@ -130,9 +121,8 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
             line = f"run {run.run_id} is {run.state}: there is nothing to settle"
             print_answer(arguments, console, tables.status_summary(status), line)
             return 0
-        with explaining_a_gone_cluster(installation, run):
-            controls.check_may(installation, run.cluster, who(installation), Action.OPERATE)
-            _settle_to_the_end(installation, run, console_for_people(arguments, console))
+        controls.check_may(installation, run.cluster, who(installation), Action.OPERATE)
+        _settle_to_the_end(installation, run, console_for_people(arguments, console))
         report = pipeline.report_run(installation, run.run_id)
         status = queries.run_status(installation, run.run_id)
         plan = queries.plan_of(installation, run.run_id)
@@ -141,19 +131,6 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
     else:
         plans.print_outcome(console, plan, status, report)
     return 1 if status.pending_restores else 0
-
-
-def _end_without_cluster(
-    arguments: argparse.Namespace, console: Console, installation: Installation, run: Run
-) -> int:
-    """Return 1 where something may be left behind, as where restores are pending."""
-    why, by = arguments.cluster_is_gone, who(installation)
-    ended = pipeline.end_without_cluster(installation, run.run_id, by=by, why=why)
-    status = queries.run_status(installation, run.run_id)
-    line = f"run {run.run_id} is {status.run.state}; {ended.in_words}"
-    in_flight = {"may_be_in_flight": list(map(str, ended.moves))}
-    print_answer(arguments, console, tables.status_summary(status) | in_flight, line)
-    return 1 if ended.moves or ended.keys else 0
 
 
 def _settle_to_the_end(installation: Installation, run: Run, console: Console) -> None:

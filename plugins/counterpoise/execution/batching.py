@@ -88,14 +88,9 @@ def _within_caps(ready: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, .
 
 
 def _free_slots(inputs: DecisionInputs) -> int:
-    """Return how many moves the caps of the policy and of the fleet let begin now."""
+    """Return how many moves the caps of the policy let begin now."""
     in_flight = len(_copies_in_flight(inputs))
-    free_slots = min(inputs.limits.max_moves_in_flight - in_flight, inputs.max_partitions_per_call)
-    if inputs.fleet_max_moves_in_flight is None:
-        return free_slots
-    runs_elsewhere = inputs.observation.conditions.runs_elsewhere
-    elsewhere = sum(run.moves_in_flight for run in runs_elsewhere)
-    return min(free_slots, inputs.fleet_max_moves_in_flight - elsewhere - in_flight)
+    return min(inputs.limits.max_moves_in_flight - in_flight, inputs.max_partitions_per_call)
 
 
 def _copies_in_flight(inputs: DecisionInputs) -> list[Move]:

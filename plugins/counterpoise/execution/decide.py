@@ -18,11 +18,7 @@ harmless.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from counterpoise.execution.batching import (
-    brokers_to_wait_for,
-    next_batch,
-    ready_moves,
-)
+from counterpoise.execution.batching import brokers_to_wait_for, next_batch
 from counterpoise.execution.cancelled_moves import cancelled_moves
 from counterpoise.execution.cancelling import cancel_moves, cancel_stuck, next_cancel
 from counterpoise.execution.commands import (
@@ -49,7 +45,6 @@ from counterpoise.execution.throttling.next_change import throttle_command, with
 from counterpoise.execution.throttling.restore import restore_all_keys
 from counterpoise.execution.waits import (
     EXECUTE_AGAIN,
-    FleetIsFull,
     Moving,
     UnknownOutcomes,
     WaitReason,
@@ -229,9 +224,6 @@ def _wait_for_moves(inputs: DecisionInputs) -> Command | None:
         return Wait(WithoutEffect(_CHANGES[Submit]), is_brief=True)
     if inputs.seem_cancelled:
         return Wait(inputs.seem_cancelled, is_brief=True)
-    if ready_moves(_may_be_submitted(inputs), observation):
-        limit = inputs.fleet_max_moves_in_flight or 0
-        return Wait(FleetIsFull(len(pending), limit, observation.conditions.runs_elsewhere))
     out_of_sync = [
         (str(move.topic_partition), broker_ids)
         for move in pending

@@ -62,7 +62,6 @@ class DecisionInputs:
     by_state: MovesByState  # the plan's moves, by their state in the observation
     run_progress: RunProgress
     limits: MovementPolicy
-    fleet_max_moves_in_flight: int | None = None
     max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL
     sets_throttles: bool = True  # otherwise it only takes them back
 

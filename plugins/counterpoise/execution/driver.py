@@ -270,7 +270,6 @@ class Driver:
             by_state=by_state,
             run_progress=run_progress,
             limits=options.limits,
-            fleet_max_moves_in_flight=options.fleet_max_moves_in_flight,
             max_partitions_per_call=options.max_partitions_per_call,
             sets_throttles=options.sets_throttles,
         )

@@ -103,7 +103,6 @@ def observe(
             late_cancelled=_late_cancelled(ledger, scope, partitions, submissions),
             full_log_dirs={b: reading.full for b, reading in log_dirs.items() if reading.full},
             versions=versions,
-            runs_elsewhere=ledger.runs_elsewhere(scope.run_id),
         ),
     )
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import PartitionDescription, Reassignment
-from counterpoise.model.run import RunElsewhere
 from counterpoise.model.run_progress import VersionReading
 
 
@@ -35,5 +34,3 @@ class ClusterConditions:
     # Brokers with a log dir that is past its limit: which ones, in words.
     full_log_dirs: Mapping[int, str] = field(default_factory=dict)
     versions: Mapping[int, VersionReading] = field(default_factory=dict, repr=False)
-    # The runs of the other clusters of the fleet, those with most in flight first.
-    runs_elsewhere: tuple[RunElsewhere, ...] = ()

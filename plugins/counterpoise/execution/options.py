@@ -17,7 +17,6 @@ class ExecutionOptions:
     rate_bytes_per_second: int
     limits: MovementPolicy
     disk_limit_percent: int = BalancePolicy().disk_limit_percent
-    fleet_max_moves_in_flight: int | None = None
     max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL  # that the provider allows
     max_rate_bytes_per_second: int | None = None  # that a request may set
     sets_throttles: bool = True  # otherwise it only takes them back

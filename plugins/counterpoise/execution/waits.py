@@ -20,8 +20,7 @@ from typing import ClassVar, Final
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.kafka import BrokerVersion
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.run import RunElsewhere
-from counterpoise.model.words import join_names, name_brokers, pluralize, verb
+from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.units import format_moment, format_seconds
 
 EXECUTE_AGAIN: Final = "execute the plan again (`counterpoise execute PLAN`)"
@@ -36,7 +35,6 @@ CANCELLED_BY_OTHERS: Final = "somebody else cancelled "  # a partition
 _PAUSED_AT: Final = "paused at "
 _FROZEN_AT: Final = "frozen at "
 _DIFFERENT_VERSIONS: Final = "brokers speak different versions"
-_FLEET_IS_FULL: Final = "the moves of other clusters use up the fleet's max_moves_in_flight"
 # Kafka's broker session ends after 9 s by default: a controller is replaced by then.
 UNLISTED_PATIENCE: Final = timedelta(seconds=30)
 UNLISTED: Final = "has replicas as if it moved, and no list of reassignments names it"
@@ -48,7 +46,7 @@ class WaitReason(ABC):
     """What a run waits for. A new reason needs a case in tests/simulation/test_every_wait.py."""
 
     policy_key: ClassVar[str] = "dead_broker_patience"  # the field that has the patience
-    # Whether people, the calendar or other clusters are why nothing moves.
+    # Whether people, the calendar or a rolling upgrade are why nothing moves.
     is_wanted: ClassVar[bool] = False
     # Whether it lasts from one decision to the next; otherwise observations show since when.
     is_decided: ClassVar[bool] = True
@@ -87,7 +85,7 @@ class WaitReason(ABC):
         return None
 
 
-# -- people, the calendar, other clusters
+# -- people, the calendar, a rolling upgrade
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,33 +185,6 @@ class DifferentVersions(WaitReason):
         return (
             f"{groups} speak different versions, {self.for_how_long(limits)}: end the rolling "
             f"upgrade, then {EXECUTE_AGAIN}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class FleetIsFull(WaitReason):
-    policy_key = "hold_patience"
-    is_wanted = True
-    waiting: int  # partitions
-    limit: int
-    runs_elsewhere: tuple[RunElsewhere, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (_FLEET_IS_FULL,)
-
-    @property
-    def in_words(self) -> str:
-        runs = join_names([run.in_words for run in self.runs_elsewhere])
-        whose = f": {runs}" if runs else ""
-        return f"{partitions_wait(self.waiting)}: {_FLEET_IS_FULL} ({self.limit}){whose}"
-
-    def when_over(self, limits: MovementPolicy) -> str:
-        return (
-            f"{self.in_words}; that has been so {self.for_how_long(limits)}. When those runs have "
-            f"ended, {EXECUTE_AGAIN}; or raise max_moves_in_flight of the fleet in clusters.yaml. "
-            "A run whose cluster is gone for good is ended with `counterpoise settle RUN "
-            "--cluster-is-gone WHY`"
         )
 
 
@@ -342,9 +313,8 @@ _OTHER_PATIENCES: Final[Mapping[str, str]] = {  # by a part of the name that the
     "is slower than its producers": "pause_patience",
     "does not report its log dirs": "hold_patience",
     _DIFFERENT_VERSIONS: "hold_patience",
-    _FLEET_IS_FULL: "hold_patience",
 }
-_OF_WANTED_WAITS: Final = (_PAUSED_AT, _FROZEN_AT, _DIFFERENT_VERSIONS, _FLEET_IS_FULL)
+_OF_WANTED_WAITS: Final = (_PAUSED_AT, _FROZEN_AT, _DIFFERENT_VERSIONS)
 _OF_PEOPLE: Final = (*_OF_WANTED_WAITS, CANCELLED_BY_OTHERS)
 
 
@@ -364,7 +334,7 @@ def words_of(name: str) -> str:
 
 
 def is_wanted(name: str) -> bool:
-    """Return whether people, the calendar or other clusters are what the ledger keeps so."""
+    """Return whether people, the calendar or a rolling upgrade are what the ledger keeps so."""
     return any(part in name for part in _OF_PEOPLE)
 
 

@@ -38,7 +38,7 @@ from counterpoise.ledger.run_states import (
     set_state,
 )
 from counterpoise.ledger.schema import approvals, clusters, pulses, questions, requests, runs
-from counterpoise.ledger.statements import REQUESTS, RUN, RUNS_ELSEWHERE, select_runs
+from counterpoise.ledger.statements import REQUESTS, RUN, select_runs
 from counterpoise.ledger.step import Step, held_step
 from counterpoise.ledger.submissions import (
     read_late_cancelled,
@@ -59,7 +59,6 @@ from counterpoise.model.run import (
     WHY_REQUESTED,
     LaterMove,
     Run,
-    RunElsewhere,
     RunState,
 )
 from counterpoise.model.typed_text import is_storable
@@ -341,12 +340,6 @@ class Ledger:
     def current_requests(self) -> tuple[ControlRequest, ...]:
         """Return all that are about clusters, or about runs under way, oldest first."""
         return overview.current_requests(self._transactions)
-
-    def runs_elsewhere(self, run_id: str) -> tuple[RunElsewhere, ...]:
-        """Return all other runs under way that had moves in flight when last observed."""
-        with self._transactions.reading() as connection:
-            rows = connection.execute(RUNS_ELSEWHERE, {"this_run": run_id})
-            return tuple(RunElsewhere(*row) for row in rows)
 
     def submitted_by_ended_runs(
         self, cluster: str, targets: Mapping[TopicPartition, tuple[int, ...]]

@@ -13,7 +13,6 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from counterpoise.ledger.schema import moves, plans, pulses, requests, runs, touched_keys
-from counterpoise.model.run import UNDER_WAY_STATES
 
 KEY_COLUMNS: Final = ("run_id", "resource_type", "resource_name", "key")
 _THIS_RUN: Final = sa.bindparam("this_run", type_=sa.Text)
@@ -29,13 +28,6 @@ REQUESTS: Final = (
     .where(requests.c.cluster == sa.bindparam("this_cluster"))
     .where(requests.c.run_id.is_(None) | (requests.c.run_id == _THIS_RUN))
     .order_by(requests.c.id)
-)
-RUNS_ELSEWHERE: Final = (
-    sa.select(runs.c.run_id, runs.c.cluster, pulses.c.moves_in_flight)
-    .join(runs, pulses.c.run_id == runs.c.run_id)
-    .where(runs.c.state.in_(UNDER_WAY_STATES), runs.c.run_id != _THIS_RUN)
-    .where(pulses.c.moves_in_flight > 0)
-    .order_by(pulses.c.moves_in_flight.desc(), runs.c.run_id)
 )
 # Of moves: not observed to be done, or a call may still come.
 NOT_OVER: Final = moves.c.done_at.is_(None) | moves.c.asked_broker_id.is_not(None)

@@ -152,7 +152,7 @@ class MovementPolicy:
     )
     # with a broker that is dead or does not respond, and what follows from it; then a run halts
     dead_broker_patience: timedelta = timedelta(minutes=15)
-    # with brokers of different versions, a full fleet, copies whose bytes are not known
+    # with brokers of different versions, copies whose bytes are not known
     hold_patience: timedelta = timedelta(days=1)
     # with a pause, and with a rate that was lowered below what producers write
     pause_patience: timedelta = timedelta(days=7)

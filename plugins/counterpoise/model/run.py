@@ -268,19 +268,6 @@ class LaterMove:
 
 
 @dataclass(frozen=True, slots=True)
-class RunElsewhere:
-    """A run under way on another cluster, with what it had in flight when it was last observed."""
-
-    run_id: str
-    cluster: str
-    moves_in_flight: int
-
-    @property
-    def in_words(self) -> str:
-        return f"{self.moves_in_flight} of run {self.run_id} on {self.cluster}"
-
-
-@dataclass(frozen=True, slots=True)
 class LateCall:
     """A call that a copy of the run made after its step had gone to another one."""
 

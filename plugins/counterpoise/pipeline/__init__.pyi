@@ -34,7 +34,6 @@ from .executing import (
     opened_run,
     settle_step,
 )
-from .gone_clusters import end_without_cluster
 from .notifying import DeliveryError, notify, notify_of
 from .places import Place, places
 from .planning import (
@@ -100,7 +99,6 @@ __all__ = [
     "compaction_by_hand",
     "compare",
     "due_clusters",
-    "end_without_cluster",
     "examine",
     "execute_step",
     "execution",

@@ -31,7 +31,6 @@ from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.words import join_names
 from counterpoise.pipeline.approving import check_plan_rules
 from counterpoise.pipeline.ended_runs import restore_pending_of
-from counterpoise.pipeline.other_names import check_other_names
 from counterpoise.rule_approvals import check_still_holds
 
 Log = Callable[[str], None]
@@ -84,7 +83,6 @@ def opened_run(
         access.check_provider(installation.cluster(run.cluster).policy, run.cluster)
         _check_approved(installation, run, plan)
         installation.check_name(plan)
-        check_other_names(installation, plan)
     if run.state is RunState.APPROVED:
         check_plan_rules(installation, plan)
     _restore_pending(installation, run)
@@ -341,7 +339,6 @@ def execution(
         rate_bytes_per_second=rate or _last_rate(installation, run),
         limits=policy.movement,
         disk_limit_percent=policy.balance.disk_limit_percent,
-        fleet_max_moves_in_flight=installation.settings.fleet_max_moves_in_flight,
         max_partitions_per_call=profile_of(policy.provider).max_partitions_per_call,
         # Again, since a role of the database may write requests without the check.
         max_rate_bytes_per_second=access.highest_rate(policy),

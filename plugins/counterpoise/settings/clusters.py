@@ -24,7 +24,7 @@ from counterpoise.model.policy import ClusterPolicy, NotifyPolicy
 from counterpoise.settings.locations import Locations
 from counterpoise.settings.people import check_policy, read_people
 from counterpoise.settings.policies import read_notify, read_policy
-from counterpoise.settings.sections import Section, amount_from, compose, line_of, text, whole
+from counterpoise.settings.sections import Section, amount_from, compose, line_of, text
 
 Identity = tuple[str, int, int, int, int]
 
@@ -45,7 +45,6 @@ class ClusterSettings:
 class Settings:
     where: str
     clusters: Mapping[str, ClusterSettings]
-    fleet_max_moves_in_flight: int | None = None  # over all clusters
     people: People = field(default_factory=People)
     inputs: InputLimits = field(default_factory=InputLimits)
 
@@ -111,14 +110,12 @@ def parse_settings(content: str, *, where: str) -> Settings:
     root = compose(content, where=where)
     complaints: list[str] = []
     clusters: dict[str, ClusterSettings] = {}
-    fleet_limit: int | None = None
     people = People()
     inputs = InputLimits()
     top = Section(root, "the file", complaints) if root else None
     if top is None:
         complaints.append('line 1: the file is empty; it needs "clusters:"')
     else:
-        fleet_limit = _fleet_limit(top.section("fleet"))
         people = read_people(top)
         notify = read_notify(top.section("notify"))
         inputs = _input_limits(top.section("inputs"))
@@ -132,7 +129,7 @@ def parse_settings(content: str, *, where: str) -> Settings:
         top.finish()
     if complaints:
         raise ConfigurationError(where, tuple(sorted(dict.fromkeys(complaints), key=line_of)))
-    return Settings(where, clusters, fleet_limit, people, inputs)
+    return Settings(where, clusters, people, inputs)
 
 
 def _complain_of_ids_given_twice(listed: Section, clusters: Mapping[str, ClusterSettings]) -> None:
@@ -147,14 +144,6 @@ def _complain_of_ids_given_twice(listed: Section, clusters: Mapping[str, Cluster
                 f"clusters {first} and {name} have the same cluster_id: one Kafka cluster has one "
                 "name",
             )
-
-
-def _fleet_limit(section: Section | None) -> int | None:
-    if section is None:
-        return None
-    limit = section.value("max_moves_in_flight", whole(1, 10**6), None)
-    section.finish()
-    return limit
 
 
 def _input_limits(section: Section | None) -> InputLimits:
