@@ -112,7 +112,7 @@ soak: setup  ## plans and runs of many more examples; every command before odd i
 	@$(VENV)/bin/python -m tests.support.soak $(SOAK_ARGS)
 	@$(VENV)/bin/python -m tests.exploration.soak $(EXPLORE_ARGS)
 
-pictures: setup chromium  ## the pictures of README and docs/pages.md anew, by the test of the pages in a browser
+pictures: setup chromium  ## the pictures of README and docs/operate.md anew, by the test of the pages in a browser
 	@COUNTERPOISE_PICTURES=$(CURDIR)/var/pictures $(VENV)/bin/python -m pytest $(PYTEST_ARGS) \
 		tests/unit/test_web_in_a_browser.py
 	@cp $(foreach name,fleet plan cluster run,var/pictures/$(name).png) docs/images/

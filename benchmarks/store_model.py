@@ -4,7 +4,7 @@
     for event in month.events: model.add(event)
     expected_contents(model)    # of each folder; in `store_contents.py`
 
-What is kept, and for how long, is from docs/operating.md and docs/architecture.md; what a cluster
+What is kept, and for how long, is from docs/operate.md and docs/architecture.md; what a cluster
 has is from the simulation. It shares no code with `counterpoise.history`, which decides it.
 
 Example: of a cluster with a snapshot a day, after twenty days, there are fourteen snapshots, each

@@ -2,7 +2,7 @@
 
 A cluster that cannot be reached fails its own task, and with it the Dag run, but the others get
 their snapshots and are analysed all the same. So does one whose snapshot is bad: it is quarantined
-(docs/operating.md, "Bad snapshots"). A person may name some clusters only, and `kafka_rebalance`
+(docs/operate.md, "Bad snapshots"). A person may name some clusters only, and `kafka_rebalance`
 does so when a run has ended. COUNTERPOISE_SNAPSHOT_SCHEDULE is a cron expression, or `manual`;
 every hour by default.
 """

@@ -26,6 +26,19 @@ DOCUMENTS = sorted(
     for top in ("*.md", "docs/*.md", "tests/*.md")  # decisions tell of their time
     for path in ROOT.glob(top)
 )
+NAMED_IN = (
+    "plugins",
+    "dags",
+    "demo",
+    "dev",
+    "benchmarks",
+    "config",
+    "docker",
+    "spark_jobs",
+    "tests",
+)
+NAMED = re.compile(r"docs/[\w/-]+\.md(?:#[\w-]+)?")
+CHAPTER = re.compile(r"docs/([\w-]+\.md), ([A-Z][\w ]+[a-z])")
 WITH_COMMANDS = [
     *DOCUMENTS,
     *(ROOT / "docker").glob("*"),
@@ -101,8 +114,8 @@ def test_every_line_with_a_command_can_be_typed(document: Path) -> None:
 
 
 def described_variables() -> dict[str, str]:
-    """Return the variables of docs/deploying.md, each with its default as it stands there."""
-    text = (ROOT / "docs" / "deploying.md").read_text()
+    """Return the variables of docs/install.md, each with its default as it stands there."""
+    text = (ROOT / "docs" / "install.md").read_text()
     section = text.split("## Environment variables")[1].split("\n## ")[0]
     found = {}
     for names, default in re.findall(r"^\| (`COUNTERPOISE_[^|]*) \|([^|]*)\|", section, re.M):
@@ -169,25 +182,24 @@ def pinned(package: str) -> str:
 
 
 def test_versions_that_are_named_are_those_of_the_tests() -> None:
-    deploying = (ROOT / "docs" / "deploying.md").read_text()
-    assert f"with Airflow {pinned('apache-airflow')} (" in deploying
-    assert set(re.findall(r"Airflow (3\.\d+\.\d+)", deploying)) == {pinned("apache-airflow")}
-    assert f"(PySpark {pinned('pyspark').rpartition('.')[0]})" in deploying
+    install = (ROOT / "docs" / "install.md").read_text()
+    assert f"with Airflow {pinned('apache-airflow')} (" in install
+    assert set(re.findall(r"Airflow (3\.\d+\.\d+)", install)) == {pinned("apache-airflow")}
+    assert f"(PySpark {pinned('pyspark').rpartition('.')[0]})" in install
     (older,) = re.findall(r"^OLDER_KAFKA := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert f"tested with {KAFKA_VERSION}, and {older} with" in (ROOT / "README.md").read_text()
-    promises = (ROOT / "docs" / "promises.md").read_text()
-    assert f"Tested with {KAFKA_VERSION} in KRaft mode; with {older} " in promises
+    assert f"Tested with {KAFKA_VERSION} in KRaft mode; with {older} " in install
 
 
 def test_images_that_are_to_be_pinned_are_those_that_are_started() -> None:
-    deploying = (ROOT / "docs" / "deploying.md").read_text()
-    named = dict(re.findall(r"^    pin (\w+_IMAGE) (\S+)$", deploying, re.MULTILINE))
+    install = (ROOT / "docs" / "install.md").read_text()
+    named = dict(re.findall(r"^    pin (\w+_IMAGE) (\S+)$", install, re.MULTILINE))
     compose = (ROOT / "docker-compose.yaml").read_text()
     started = dict(re.findall(r"image: \$\{(\w+_IMAGE):-(\S+)\}", compose))
     assert named == {name: image for name, image in started.items() if "counterpoise" not in image}
     assert named["KAFKA_IMAGE"].endswith(f":{KAFKA_VERSION}")
     (base,) = re.findall(r"^FROM (\S+)$", (ROOT / "docker/Dockerfile").read_text(), re.MULTILINE)
-    assert f"    base={base};" in deploying
+    assert f"    base={base};" in install
 
 
 def test_every_suite_and_every_file_of_the_matrix_is_listed() -> None:
@@ -207,3 +219,41 @@ def test_every_benchmark_that_can_be_typed_is_in_its_document() -> None:
     ]
     assert len(typed) > 10
     assert [name for name in sorted(typed) if f"benchmarks/{name}" not in document] == []
+
+
+def texts_that_name_documents() -> Iterator[tuple[str, str]]:
+    """Yield the files outside of docs/ whose texts lead a reader to a document."""
+    endings = {".py", ".yaml", ".yml", ".html", ".env", ".sh", ".js", ".toml", ".in"}
+    files = [path for folder in NAMED_IN for path in (ROOT / folder).rglob("*")]
+    for path in (*files, *(ROOT / "docs/monitoring").glob("*"), ROOT / "Makefile"):
+        if path.is_file() and (path.suffix in endings or path.name == "Makefile"):
+            yield path.relative_to(ROOT).as_posix(), path.read_text()
+
+
+def headings(document: Path) -> list[str]:
+    return re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+
+
+def test_every_document_that_code_names_is_there_with_its_chapter() -> None:
+    """As messages, help texts, alerts and comments name them: `docs/install.md, Store`."""
+    lost, found = [], 0
+    for name, text in texts_that_name_documents():
+        for words in NAMED.findall(text):
+            path, _, anchor = words.partition("#")
+            found += 1
+            if not (ROOT / path).exists() or (anchor and anchor not in anchors(ROOT / path)):
+                lost.append(f"{name}: {words}")
+        for path, words in CHAPTER.findall(" ".join(text.split())):
+            document = ROOT / "docs" / path
+            chapters = headings(document) if document.exists() else []
+            if not any(words.startswith(chapter) for chapter in chapters):
+                lost.append(f"{name}: {path}, {words}")
+    assert found > 40
+    assert lost == []
+
+
+def anchors(document: Path) -> set[str]:
+    return {
+        re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")
+        for heading in headings(document)
+    }

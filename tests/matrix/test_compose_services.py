@@ -136,7 +136,7 @@ def test_no_task_lacks_a_place_for_its_files(compose: ComposeRun) -> None:
 
 
 def test_a_plan_is_made_and_exported_where_commands_are_typed(compose: ComposeRun) -> None:
-    """Relative paths, as in docs/operating.md: there is room for files beside the store."""
+    """Relative paths, as in docs/operate.md: there is room for files beside the store."""
     wanted = "counterpoise plan --cluster demo --goal demote-brokers --brokers 1 --out plan.json"
     planned = compose.run("scheduler", *wanted.split())
     assert planned.returncode == 0, planned.stdout + planned.stderr

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 def test_the_document_names_the_pythons() -> None:
-    document = (ROOT / "docs" / "deploying.md").read_text()
+    document = (ROOT / "docs" / "install.md").read_text()
     assert f"\nPython {PYTHONS[0]} to {PYTHONS[-1]}: " in document
 
 

@@ -1,4 +1,4 @@
-"""Each job by hand, with the commands of docs/deploying.md: on `local[2]` over a directory, and on
+"""Each job by hand, with the commands of docs/install.md: on `local[2]` over a directory, and on
 `local[2]` and a standalone cluster over an object store, which Spark reads with Hadoop's connector;
 and by the commands `report` and `compact` on the latter. All write the same tables.
 
@@ -30,7 +30,7 @@ from tests.spark.snapshot_files import SnapshotSpec, part
 
 pytestmark = pytest.mark.timeout(3000)
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "deploying.md"
+DOCUMENT = ROOT / "docs" / "install.md"
 PROGRAMS = ROOT / ".venv" / "bin"
 S3_SERVER = ROOT / ".venv" / "s3" / "bin" / "moto_server"
 KEYS = {
@@ -132,10 +132,10 @@ def write_history(place: Place) -> None:
 
 
 def commands(export: str) -> tuple[list[str], list[str]]:
-    """Return the two commands that docs/deploying.md gives for an export, as words."""
+    """Return the two commands that docs/install.md gives for an export, as words."""
     line = rf"^    (counterpoise history {export} .*)\n    (.*\\\n.*)$"
     found = re.search(line, DOCUMENT.read_text(), re.MULTILINE)
-    assert found is not None, "docs/deploying.md has the commands"
+    assert found is not None, "docs/install.md has the commands"
     return shlex.split(found[1]), shlex.split(found[2].replace("\\\n", " "))
 
 
@@ -188,7 +188,7 @@ def java_home() -> str:
     """Return what the docs have exported as JAVA_HOME."""
     line = r'^ {4}export JAVA_HOME="\$\(python (.*)\)"$'
     found = re.search(line, DOCUMENT.read_text(), re.MULTILINE)
-    assert found is not None, "docs/deploying.md says which Java"
+    assert found is not None, "docs/install.md says which Java"
     return run_command([str(PROGRAMS / "python"), *shlex.split(found[1])], {**os.environ}).strip()
 
 
@@ -242,7 +242,7 @@ def conf_options(conf: Mapping[str, str]) -> list[str]:
 
 def packages() -> list[str]:
     """Return the option of the docs for Hadoop's connector; its version is that of pyspark."""
-    text = (ROOT / "docs" / "deploying.md").read_text()
+    text = (ROOT / "docs" / "install.md").read_text()
     found = re.search(r"--packages (org\.apache\.hadoop:hadoop-aws:([\d.]+))", text)
     assert found is not None
     jars = next(ROOT.glob(".venv/lib/python*/*/pyspark/jars/hadoop-client-api-*.jar"))
@@ -303,7 +303,7 @@ def test_the_compaction_over_an_object_store_writes_the_same(
 def test_report_and_compact_on_a_standalone_cluster_over_an_object_store(
     object_store: Place, expected: Expected, tmp_path: Path
 ) -> None:
-    """What the tasks `analyse` and `compact` do, with the settings of docs/deploying.md (Store)."""
+    """What the tasks `analyse` and `compact` do, with the settings of docs/install.md (Store)."""
     place = replace(
         object_store,
         store=object_store.store.replace("/history?", "/by-command?"),

@@ -1,4 +1,4 @@
-"""A ledger that is restored from a backup of a minute ago, as docs/upgrading.md has it: what was
+"""A ledger that is restored from a backup of a minute ago, as docs/operate.md has it: what was
 submitted since is in no ledger. An emergency stop from the plan comes first.
 """
 

@@ -92,8 +92,8 @@ def install(folder: Path) -> Installed:
 
 
 def _constraints(folder: Path) -> Path:
-    """Return the tested versions, made of the lock as docs/deploying.md has it."""
-    document = (ROOT / "docs" / "deploying.md").read_text()
+    """Return the tested versions, made of the lock as docs/install.md has it."""
+    document = (ROOT / "docs" / "install.md").read_text()
     (line,) = re.findall(r"^    (grep .*) > constraints\.txt$", document, re.MULTILINE)
     made = local_processes.run(["sh", "-c", line], name="grep", timeout_seconds=240, cwd=ROOT)
     pinned = made.stdout.split()

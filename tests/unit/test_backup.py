@@ -1,4 +1,4 @@
-"""Backup and restore as docs/upgrading.md has them: a ledger that is older than the cluster carries
+"""Backup and restore as docs/operate.md has them: a ledger that is older than the cluster carries
 a run on, and does nothing twice.
 """
 
@@ -16,7 +16,7 @@ from dev import local_processes
 from tests.support.postgres import Postgres
 from tests.support.runs import SimulatedRun, let_step_locks_run_out
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "upgrading.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "operate.md"
 
 
 def begun(tmp_path: Path, ledger: Ledger | None) -> SimulatedRun:

@@ -14,7 +14,7 @@ from counterpoise.model.severity import Severity
 from counterpoise.queries.metrics import _EVENNESS
 
 FOLDER = Path(__file__).parents[2] / "docs/monitoring"
-DOCUMENT = FOLDER.parent / "metrics.md"
+DOCUMENT = FOLDER.parent / "api.md"
 RULES = yaml.safe_load((FOLDER / "prometheus-rules.yaml").read_text())["groups"]
 ALERTS = [rule for group in RULES for rule in group["rules"]]
 DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text())

@@ -201,6 +201,6 @@ def test_a_claim_is_for_one_task_and_ends(tmp_path: Path) -> None:
 
 
 def test_every_event_has_a_place_in_the_document() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "notifications.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
     assert [event for event in NotificationEvent if f"`{event}`" not in text] == []
     assert Notification(("k",), NotificationEvent.DONE, Severity.INFO, "demo", "t").lines == ()

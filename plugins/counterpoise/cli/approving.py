@@ -245,7 +245,7 @@ def _check_permissions(installation: Installation, plan: RebalancePlan, console:
         _print_refused(console, refused)
         raise RefusedError(
             f"the cluster refuses {len(refused)} of the operations that the plan needs; nothing "
-            "was approved. Give the operator connection the permissions (docs/deploying.md), or "
+            "was approved. Give the operator connection the permissions (docs/install.md), or "
             "approve with --no-preflight"
         )
 

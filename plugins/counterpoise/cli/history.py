@@ -164,7 +164,7 @@ def _add_history(commands: Commands) -> None:
         help="write the list of snapshots that a Spark job reads",
         description="Writes the file for `--snapshots` of the Spark jobs: the snapshots that have "
         "no results yet, each with the one it is compared with, or with `--all` every snapshot. "
-        "Nothing is analysed. docs/deploying.md says how to run a job with it.",
+        "Nothing is analysed. docs/install.md says how to run a job with it.",
     )
     add_output_argument(
         export, "--out", required=True, metavar="SNAPSHOTS.json", help="write the list here"
@@ -179,7 +179,7 @@ def _add_history(commands: Commands) -> None:
         help="write the plan that the Spark job of the compaction reads",
         description="Writes the file for `--plan` of the Spark job `history_compaction`: the files "
         "of days, and the tables of a day, that a compaction would make now. Nothing is compacted. "
-        "docs/deploying.md says how to run the job with it.",
+        "docs/install.md says how to run the job with it.",
     )
     add_output_argument(
         export, "--out", required=True, metavar="PLAN.json", help="write the plan here"

@@ -17,7 +17,7 @@ Sources, as read in November 2026:
 - Strimzi: "Unidirectional topic operator" (changes made beside a KafkaTopic are reverted), and
   KafkaNodeConfigurationDiff (the operator compares the configs of brokers), strimzi.io.
 
-Limits: none of the services was tried; docs/hosted.md says what was, on brokers with the same
+Limits: none of the services was tried; docs/install.md says what was, on brokers with the same
 restrictions.
 """
 

@@ -134,7 +134,7 @@ def _dags(found: Mapping[str, Any]) -> Iterable[CheckResult]:
         yield failed(what, f"cannot be imported: {', '.join(broken)}", remedy)
     elif missing:
         remedy = (
-            "name the Dag bundle of the package, or the folder `dags` (docs/deploying.md); the "
+            "name the Dag bundle of the package, or the folder `dags` (docs/install.md); the "
             "dag-processor has to run"
         )
         yield failed(what, f"not known to Airflow: {', '.join(missing)}", remedy)

@@ -55,9 +55,9 @@ _REACH_LEDGER: Final = (
 )
 _REACH_STORE: Final = (
     "check the address in COUNTERPOISE_STORE, and whether this user may write there and there is "
-    "space; credentials of an object store come from its own variables (docs/deploying.md, Store)"
+    "space; credentials of an object store come from its own variables (docs/install.md, Store)"
 )
-_WRITE_SETTINGS: Final = "write the file (docs/deploying.md, clusters.yaml), or name another one in"
+_WRITE_SETTINGS: Final = "write the file (docs/install.md, clusters.yaml), or name another one in"
 
 
 def self_check(installation: Installation, *, timeout_seconds: float) -> tuple[CheckResult, ...]:
@@ -122,7 +122,7 @@ def _results_of(what: str, check: Check) -> list[CheckResult]:
     try:
         return list(check())
     except CounterpoiseError as error:
-        return [failed(what, str(error), "see what it says; docs/deploying.md has the settings")]
+        return [failed(what, str(error), "see what it says; docs/install.md has the settings")]
     except Exception as error:  # noqa: BLE001 # its text might hold a secret
         remedy = "the command that uses it says more; please report it"
         return [failed(what, f"unexpected {type(error).__name__}", remedy)]

@@ -1,6 +1,6 @@
 """The endpoint that a scraper reads: gauges of the clusters that its account may view.
 
-GET /counterpoise/metrics        # with a token of Airflow; docs/metrics.md has the scrape config
+GET /counterpoise/metrics        # with a token of Airflow; docs/api.md has the scrape config
 """
 
 from typing import Final
