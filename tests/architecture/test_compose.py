@@ -1,6 +1,6 @@
 """docker-compose.yaml starts what the native run starts: same commands, same variables.
 
-It cannot be started here; tests/matrix/test_compose_services.py runs its services.
+It cannot be started here; tests/nightly/test_compose_services.py runs its services.
 """
 
 import os

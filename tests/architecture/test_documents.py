@@ -202,14 +202,6 @@ def test_images_that_are_to_be_pinned_are_those_that_are_started() -> None:
     assert f"    base={base};" in install
 
 
-def test_every_suite_and_every_file_of_the_matrix_is_listed() -> None:
-    listed = (ROOT / "tests" / "README.md").read_text()
-    suites = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")}
-    assert [name for name in sorted(suites) if f"| `{name}`" not in listed] == []
-    matrix = [path.name for path in (ROOT / "tests" / "matrix").glob("test_*.py")]
-    assert [name for name in sorted(matrix) if f"`{name}`" not in listed] == []
-
-
 def test_every_benchmark_that_can_be_typed_is_in_its_document() -> None:
     document = (ROOT / "docs" / "benchmarks.md").read_text()
     typed = [

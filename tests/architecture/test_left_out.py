@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # missing.
 SKIPS = {
     "tests/architecture/test_compose.py": 1,
-    "tests/matrix/test_compose_services.py": 1,
-    "tests/matrix/test_pythons.py": 1,  # other Pythons
+    "tests/nightly/test_compose_services.py": 1,
+    "tests/nightly/test_pythons.py": 1,  # other Pythons
     "tests/support/airflow_place.py": 1,  # root
     "tests/support/browser.py": 1,
     "tests/unit/test_completion.py": 1,

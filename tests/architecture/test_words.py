@@ -46,7 +46,6 @@ class Word:
 
 WORDS = (
     Word(r"\bphoto(graph(s|ed|ing)?|s)?\b", "snapshot"),
-    Word(r"(?-i:\btaken\.)", "snapshot"),
     Word(
         r"\b(a|an|one|each|every|next|last|first|per|this|that|the|no|another|earlier|later|failed)"
         r"[ _]looks?\b|\blooks_|_looks?\b|\blooks (are|is)\b",
@@ -54,9 +53,6 @@ WORDS = (
         allowed=r"max_elections_per_look|failed_looks|unthrottled_looks",
     ),
     Word(r"\bpulses?\b|_pulses?\b|\bpulses?_", "run progress", allowed=r'\bpulses\b|"pulse"'),
-    Word(r"\bheart ?beats?\b|\bbeats?\b", "update progress", allowed=r"heartbeat\.interval"),
-    Word(r"(?-i:\bHands\b|_hands\b)", "command executor"),
-    Word(r"(?-i:\bOrders\b|_orders\b)", "execution options"),
     Word(
         r"\bbrak(e|es|ed|ing)\b|brake_|_brake",
         "throttle back-off",
@@ -69,7 +65,6 @@ WORDS = (
     ),
     Word(r"\bbreak[ _-]?glass\b", "emergency stop"),
     Word(r"\bstrangers?\b|_strangers?\b|\bstrangers?_", "foreign change, somebody else"),
-    Word(r"\bobey(s|ed|ing)?\b|\bheard\b", "request seen, request done", allowed=r"obeyed_at"),
     Word(
         r"\blean(s|ing|ed)?\b|_lean(ing)?\b|\blean(ing)?_",
         "leader skew",
@@ -77,38 +72,8 @@ WORDS = (
     ),
     Word(r"\bsites?\b|_sites?\b|\bsites?_", "installation", allowed=r"site_names?|data_docs_site"),
     Word(r"\b(giver|taker)s?\b|_(giver|taker)s?\b|\b(giver|taker)s?_", "source, destination"),
-    Word(
-        r"\b(lane|handout|stock)s?\b|_(lane|handout|stock)s?\b", "transfer, destination, replicas"
-    ),
-    Word(r"\bwater\b", "water filling", allowed=r"water[- _]?(filling|levels?)"),
-    Word(r"\bproofs?\b|_proofs?\b", "throttle read-back, bound"),
-    Word(r"_offers?\b|\boffers?_|(?-i:\bOffers?\b)", "transfer quota"),
-    Word(r"\bcautions?\b|\bwhys\b", "warning, reason"),
     Word(r"\bwish(es|ed)?\b|_wish(es)?\b|\bwish_", "rebalance request"),
-    Word(r"\bknock(s|ing|ed)?\b|_knock|knock_", "liveness probe"),
-    Word(r"\bwires?\b|_wire\b|\bwire_", "broker client", allowed=r"wire[- ](protocol|format)"),
-    Word(r"\bboth[ _]clients\b", "cluster admin"),
-    Word(
-        r"_silen(t|ce)\b|\bsilen(t|ce)_",
-        "unavailable, does not respond",
-        allowed=r'"silent_seconds"',
-    ),
     Word(r"\bset[ _]aside\b|\bkeep_aside\b|_aside\b", "quarantined"),
-    Word(r"(?-i:(?<![\w.])(some|few|many)\()", "join_ids, join_names, pluralize"),
-    Word(
-        r"(?-i:\b_?(most|least|MOST|LEAST)_\w+)",
-        "max_, min_",
-        # Table columns, YAML keys and the thresholds of audit rules keep their names.
-        allowed=r"\bmost_(leaders|common|recent)\b|least_share_of_previous_percent"
-        r"|\bmost_(brokers|apart|percent|percent_of_mean|percent_apart|bytes_per_second_per_partition)\b"
-        r"|\bleast_(left|above_best|max_minus_min|gigabytes|kilobytes_per_second"
-        r"|percent_of_(cluster|broker)|partitions)\b",
-    ),
-    Word(
-        r"\b(not|is)_told\b|\btold_\w+|(?-i:\b_told\b)",
-        "known, reported",
-        allowed=r'"not_told"',
-    ),
 )
 
 

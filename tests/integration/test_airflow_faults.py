@@ -40,7 +40,7 @@ from tests.support.kafka_facts import (
     throttles,
 )
 
-pytestmark = pytest.mark.timeout(2400)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(2400)]
 ROOT = Path(__file__).parents[2]
 DAG = "kafka_rebalance"
 WATCH = "kafka_throttle_watch"

@@ -46,6 +46,7 @@ from tests.support.true_month import (
     live_a_month,
 )
 
+pytestmark = pytest.mark.nightly
 END: Final = BEGIN + timedelta(hours=HOURS, minutes=1)
 TWO_WEEKS: Final = timedelta(days=14)
 # Snapshots are up to 8 s late, so that an hour is up to 8 s longer or shorter than it is told.

@@ -27,6 +27,7 @@ from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.spark_submit import SparkJobError
 from counterpoise.storage import Store
 
+pytestmark = pytest.mark.nightly
 MB = 1_000_000
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 EVERY = timedelta(hours=6)

@@ -1,6 +1,6 @@
 """What each of Kafka's permissions (ACLs) is for, and what happens without it.
 
-`tests/matrix/test_acls.py` takes them away one at a time on a real cluster; the table in
+`tests/nightly/test_acls.py` takes them away one at a time on a real cluster; the table in
 docs/security.md is made from them:
 
     python -m tests.support.acl_rows            # prints it

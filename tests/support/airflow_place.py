@@ -6,7 +6,7 @@
         finish_the_snapshot(place, dag_run_id)
         do_the_main_job(place)
 
-The fixture of `tests/matrix/test_celery.py` and `test_local_executor.py`, and what both show.
+The fixture of `tests/nightly/test_celery.py` and `test_local_executor.py`, and what both show.
 """
 
 import json
@@ -75,7 +75,7 @@ def skip_where_impossible(*needed: Path) -> None:
         pytest.skip(reason)
     for path in needed:
         if not path.exists():
-            pytest.fail(f"there is no {path}; `make test-matrix` makes it")
+            pytest.fail(f"there is no {path}; `make test-nightly` makes it")
 
 
 @contextmanager

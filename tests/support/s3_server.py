@@ -4,7 +4,7 @@
         store = Store(server.uri)
         server.trouble = [slow_down] * 3        # what the next requests are answered with
 
-Limits: one bucket, no checks of signatures. tests/matrix runs the main job on a real
+Limits: one bucket, no checks of signatures. tests/nightly runs the main job on a real
 implementation.
 """
 

@@ -206,7 +206,7 @@ def files_of_the_volume(compose: ComposeRun) -> set[str]:
 def on_object_store(fourth_broker: ComposeRun) -> ComposeRun:
     """After the lines of docker/example.env, and `docker-compose --profile object-store up -d`."""
     if VERSITYGW is None and not S3_SERVER.exists():
-        pytest.fail(f"there is no {S3_SERVER}; `make test-matrix` makes it")
+        pytest.fail(f"there is no {S3_SERVER}; `make test-nightly` makes it")
     text = (ROOT / "docker" / "example.env").read_text()
     named = r"OBJECT_STORE_\w+_KEY|COUNTERPOISE_\w+"
     lines = dict(re.findall(rf"^# ({named})=(.*)$", text, re.MULTILINE))

@@ -3,7 +3,7 @@
 and by the commands `report` and `compact` on the latter. All write the same tables.
 
 Spark fetches the connector with `--packages` (some 690 MB, once, into .venv/ivy); `make
-test-matrix` makes the environment of the S3 server.
+test-nightly` makes the environment of the S3 server.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Airflow with its FAB auth manager, where a user's id is a number: approvers by name answer there.
 
 The whole way on real brokers, over REST: bob asks, alice says yes; the ledger shows both names.
-Airflow runs in an environment of its own (`make test-matrix` makes it), since the FAB provider
+Airflow runs in an environment of its own (`make test-nightly` makes it), since the FAB provider
 needs another python-dateutil than requirements.txt has.
 """
 
@@ -81,7 +81,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     if not (PROGRAMS / "airflow").exists():
-        pytest.fail(f"{PROGRAMS} has no airflow; `make test-matrix` makes this environment")
+        pytest.fail(f"{PROGRAMS} has no airflow; `make test-nightly` makes this environment")
     folder = tmp_path_factory.mktemp("fab")
     with ExitStack() as stack:
         kafka = stack.enter_context(LocalKafka(folder / "kafka", brokers_in_racks(*"abc")))

@@ -169,7 +169,7 @@ def settings_for(kafka: LocalKafka, folder: Path) -> dict[str, str]:
 def test_the_main_job_runs_on_brokers_without_a_source_tree(
     installed: Installed, tmp_path: Path
 ) -> None:
-    """By command line; `tests/matrix/test_wheel_in_airflow.py` does it by the packaged Dags."""
+    """By command line; `tests/nightly/test_wheel_in_airflow.py` does it by the packaged Dags."""
     with local_kafka.running(tmp_path, brokers_in_racks("a", "b", "c")) as kafka:
         create_topics(kafka.bootstrap_string, [TopicSpec("orders", [(1, 2)] * 6)])
         fill(kafka.bootstrap_string, "orders", dict.fromkeys(range(6), 100_000))

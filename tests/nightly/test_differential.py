@@ -3,7 +3,7 @@
 Every move is held by a rate of 0, so that it takes no time in either; what needs no copy is done at
 once. A sequence that fails prints its calls.
 
-    COUNTERPOISE_SEQUENCES=200 pytest tests/matrix/test_differential.py
+    COUNTERPOISE_SEQUENCES=200 pytest tests/nightly/test_differential.py
 """
 
 import os
