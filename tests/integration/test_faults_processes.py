@@ -82,7 +82,7 @@ def test_a_process_that_froze_and_was_overtaken_changes_nothing_when_it_wakes(
         with ground.victim(run, trap) as first:
             wait_until(lambda: first.is_frozen, "the first process to freeze", 120)
             lost_at = time.monotonic() + STEP_LOCK_SECONDS
-            ground.forget_lock(run)
+            ground.forget_lock()
             with ground.victim(run) as second:
                 assert second.wait() == 0
             assert first.is_frozen

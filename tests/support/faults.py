@@ -303,11 +303,10 @@ class Ground:
         """Carries the run out in a process of its own."""
         return Victim(self, run, trap)
 
-    def forget_lock(self, run: PlannedRun) -> None:
+    def forget_lock(self) -> None:
         """Lets the time pass that the step lock of a killed process lasts."""
         with sqlite3.connect(self.folder / "ledger.db", timeout=30) as database:
             database.execute("UPDATE step_locks SET until = 0")
-            database.execute("UPDATE runs SET step_until = 0 WHERE run_id = ?", (run["run_id"],))
         database.close()
 
     def watch(self) -> pipeline.WatchReport:

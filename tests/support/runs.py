@@ -279,7 +279,6 @@ def let_step_locks_run_out(ledger: Ledger) -> None:
     """Free every step lock, as if its 30 s had passed: they go by the database's own clock."""
     with ledger._transactions.writing() as connection:
         connection.execute(sa.text("UPDATE step_locks SET until = 0"))
-        connection.execute(sa.text("UPDATE runs SET step_until = 0"))
 
 
 def set_database_clock(engine: sa.Engine, seconds: Callable[[], float]) -> None:

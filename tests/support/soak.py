@@ -195,7 +195,7 @@ def killed_at(ground: Ground, trap: Trap, most: int = MAX_PROCESSES) -> Kill:
                 code = victim.wait()
             if code != -signal.SIGKILL:
                 return kills
-            ground.forget_lock(run)
+            ground.forget_lock()
         return MAX_PROCESSES
 
     return kill
@@ -225,7 +225,7 @@ def killed_at_random(
                     victim.kill()
             if victim.exit_code != -signal.SIGKILL:
                 return kills
-            ground.forget_lock(run)
+            ground.forget_lock()
         return MAX_PROCESSES
 
     return kill

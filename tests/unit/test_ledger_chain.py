@@ -2,7 +2,6 @@
 every kind, one after the other and at once, leave one chain.
 """
 
-import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -13,12 +12,9 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from counterpoise import ledger as ledger_package
 from counterpoise.errors import RefusedError
 from counterpoise.ledger import Ledger, links
 from counterpoise.ledger.schema import events
@@ -183,47 +179,6 @@ def test_the_id_of_a_row_that_was_deleted_is_never_given_again(
     ]
     is_new = f"table_name = '{table}' AND row_id = {deleted_id + 1}"
     assert written.scalar(f"SELECT count(*) FROM chain WHERE {is_new}") == 1
-
-
-def test_an_upgrade_gives_no_id_again_that_only_the_chain_knows(tmp_path: Path) -> None:
-    """Rows that were deleted before schema 0005, in a file of SQLite."""
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    engine = sa.create_engine(url)
-    upgrade_to("0004", engine)
-    rows = [
-        "INSERT INTO plans VALUES ('f', 'demo', 'p', '2026-01-31 12:00:00')",
-        "INSERT INTO runs (run_id, cluster, fingerprint, state, reason, requested_by, opened_at,"
-        " step_until) VALUES ('r', 'demo', 'f', 'running', '', 'alice', '2026-01-31 12:00:00', 0)",
-        *(
-            "INSERT INTO events (run_id, at, kind, text)"
-            f" VALUES ('r', '2026-01-31 12:0{minute}:00', 'note', 'text {minute}')"
-            for minute in range(3)
-        ),
-    ]
-    with engine.begin() as connection:
-        for statement in rows:
-            connection.execute(sa.text(statement))
-        links.append_pending(connection, "demo", NOW)
-        connection.execute(sa.text("DELETE FROM events WHERE id = 3"))
-    engine.dispose()
-    written = Written.opened(url)
-    texts = [event.text for event in written.ledger.journal("r").events()]
-    assert texts == ["text 0", "text 1"]
-    assert named(written.verify()) == {("events", 3)}
-    written.write_one("e", "r", "demo")
-    assert written.scalar("SELECT max(id) FROM events") == 4
-    assert [found.what for found in written.verify().breaks] == ["was removed"]
-    written.ledger.close()
-
-
-def upgrade_to(revision: str, engine: sa.Engine) -> None:
-    config = Config()
-    config.set_main_option(
-        "script_location", str(Path(ledger_package.__file__).parent / "migrations")
-    )
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
 
 
 def test_text_where_a_time_should_be_is_named_too(tmp_path: Path) -> None:
@@ -587,14 +542,3 @@ def test_a_row_that_an_older_worker_commits_late_is_chained_all_the_same(
     assert written.verify().is_intact
     late.close()
     written.ledger.close()
-
-
-def test_a_ledger_without_a_chain_is_chained_when_it_is_migrated(tmp_path: Path) -> None:
-    frozen = Path(__file__).parents[1] / "upgrades" / "data" / "2026-11-23" / "ledger.db"
-    shutil.copy(frozen, tmp_path / "ledger.db")
-    ledger = Ledger.open(f"sqlite:///{tmp_path}/ledger.db", lambda: NOW)
-    report = ledger.chain().verify(NOW)
-    assert report.is_intact
-    assert len(report.states) > 1
-    assert all(state.last_sequence and not state.rows_waiting for state in report.states)
-    ledger.close()

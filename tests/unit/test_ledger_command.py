@@ -13,7 +13,6 @@ import pytest
 import sqlalchemy as sa
 
 from counterpoise.ledger import Ledger
-from counterpoise.ledger.database import newest_revision
 from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
@@ -21,7 +20,6 @@ from tests.support.command_line import CommandLine
 from tests.support.runs import change_state
 
 EARLY = datetime(2026, 1, 31, 12, tzinfo=UTC)
-FROZEN = Path(__file__).parents[1] / "upgrades" / "data" / "2026-11-23" / "ledger.db"
 
 
 @pytest.fixture
@@ -245,19 +243,3 @@ def test_commands_that_read_make_no_ledger_and_migrate_makes_one(
     assert typed.code == 0, typed.err
     assert "the ledger is up to date" in typed.out
     assert "nothing is in the ledger yet" in shell.type("ledger", "verify").out
-
-
-def test_an_older_ledger_is_read_after_its_migration(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`test_ledger_migrations.py` does it in Postgres, too."""
-    shell = CommandLine.in_folder(tmp_path, capsys)
-    (shell.folder / "ledger.db").write_bytes(FROZEN.read_bytes())
-    typed = shell.type("ledger", "verify")
-    assert typed.code == 3
-    needs = f"has schema 0002, and this release needs {newest_revision()}"
-    assert f"{needs}; run `counterpoise ledger" in typed.err
-    typed = shell.type("ledger", "migrate")
-    assert typed.code == 0, typed.err
-    assert "orders-eu: " in typed.out
-    assert shell.type("ledger", "verify").code == 0

@@ -10,7 +10,7 @@ import pytest
 
 from counterpoise.errors import LedgerError
 from counterpoise.ledger import Ledger
-from counterpoise.ledger.database import newest_revision, open_database
+from counterpoise.ledger.database import open_database
 from counterpoise.ledger.schema import metadata
 from counterpoise.model.approval import Question
 from counterpoise.model.control import Control, ControlRequest
@@ -179,18 +179,3 @@ def test_the_reading_role_cannot_choose_the_number_of_a_request_or_call_it_done(
             DATABASE,
             READ,
         )
-
-
-def test_an_older_schema_is_refused_with_the_command_that_brings_it_up_to_date(
-    with_roles: Postgres,
-) -> None:
-    newest = with_roles.url(DATABASE, MIGRATE)
-    with_roles.execute("UPDATE alembic_version SET version_num = '0002'", DATABASE, MIGRATE)
-    try:
-        for user, migrate in ((WRITE, True), (READ, False), (WRITE, False)):
-            with pytest.raises(LedgerError, match="run `counterpoise ledger migrate`"):
-                Ledger.open(with_roles.url(DATABASE, user), lambda: NOW, migrate=migrate)
-    finally:
-        present = f"UPDATE alembic_version SET version_num = '{newest_revision()}'"
-        with_roles.execute(present, DATABASE, MIGRATE)
-    open_database(newest).dispose()

@@ -1,8 +1,6 @@
 """The page of all clusters: the worst first, only those that somebody may view, and what waits."""
 
-import json
 import re
-import shutil
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -267,18 +265,3 @@ def test_the_first_page_is_the_fleet(pages: Pages) -> None:
         response = browser.get("/", follow_redirects=False)
         assert response.headers["location"] == "fleet"
         assert "form-action 'self'" in browser.get("/fleet").headers["content-security-policy"]
-
-
-def test_what_an_earlier_release_wrote_is_shown(tmp_path: Path) -> None:
-    frozen = Path(__file__).parents[1] / "upgrades" / "data" / "2026-11-23" / "store"
-    shutil.copytree(frozen, tmp_path / "store")
-    pages = Pages.in_folder(tmp_path, "clusters: {orders-eu: {connection: x}}")
-    written = json.loads((frozen / "reports" / "fleet.json").read_text())
-    (figures,) = (one for one in written["clusters"] if one["cluster"] == "orders-eu")
-    with pages.browser() as browser:
-        page = browser.get("/fleet").text
-        assert "orders-eu" in page and "Figures of" in page
-        assert f"max − min {figures['leaders_max_minus_min']}" in page
-        assert "audited 2026-11" in browser.get("/clusters/orders-eu").text
-        for path in ("/clusters/orders-eu/audit", "/api/fleet", "/api/clusters/orders-eu"):
-            assert browser.get(path).status_code == 200

@@ -245,8 +245,14 @@ def _text_of(stored: bytes) -> str:
 
 
 def newest_revision() -> str:
-    """Return the revision of the newest migration, from the name of its file."""
-    return max(path.name for path in (_MIGRATIONS / "versions").glob("[0-9]*.py")).partition("_")[0]
+    """Return the revision of the newest migration."""
+    return max(_known_revisions())
+
+
+def _known_revisions() -> frozenset[str]:
+    """Return the revisions of all migrations, from the names of their files."""
+    files = (_MIGRATIONS / "versions").glob("[0-9]*.py")
+    return frozenset(file.name.partition("_")[0] for file in files)
 
 
 def _revision(engine: sa.Engine) -> str | None:
@@ -267,17 +273,19 @@ def _revision(engine: sa.Engine) -> str | None:
 def _wrong_schema(where: str, revision: str | None) -> LedgerError:
     if revision is None:
         return LedgerNotMigratedError(f"the ledger {where} was not made yet; {_HOW_TO_MIGRATE}")
-    if revision > newest_revision():
-        return _is_newer(where, revision)
+    if revision not in _known_revisions():
+        return _unknown_schema(where, revision)
     return LedgerNotMigratedError(
         f"the ledger {where} has schema {revision}, and this release needs {newest_revision()}; "
         f"{_HOW_TO_MIGRATE}"
     )
 
 
-def _is_newer(where: str, revision: str) -> LedgerError:
+def _unknown_schema(where: str, revision: str) -> LedgerError:
     return LedgerError(
-        f"the ledger {where} was made by a newer Counterpoise (schema {revision}); update this one"
+        f"the ledger {where} has schema {revision}, which this release does not know (it knows "
+        f"schemas up to {newest_revision()}): another version of Counterpoise made it. Use that "
+        "version, or begin with another ledger"
     )
 
 
@@ -299,10 +307,8 @@ def _migrate(engine: sa.Engine, where: str, file: Path | None) -> None:
             return
         if current is None and file and sqlite_file.is_marked(file):
             raise sqlite_file.gone(file, "is empty")
-        if current is not None and current not in {
-            script.revision for script in scripts.walk_revisions()
-        }:
-            raise _is_newer(where, current)
+        if current is not None and current not in _known_revisions():
+            raise _unknown_schema(where, current)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
     # On its own: a writer that waits for a migrated table may hold the lock of a chain.

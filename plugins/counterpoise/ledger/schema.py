@@ -66,9 +66,6 @@ runs = sa.Table(
     # After that of each earlier run of the cluster, but for one a day ahead (`opening_time`).
     sa.Column("opened_at", UtcDateTime, nullable=False),
     sa.Column("closed_at", UtcDateTime),
-    sa.Column("step_holder", sa.Text),
-    # Seconds since 1970, by the database's clock.
-    sa.Column("step_until", sa.BigInteger, nullable=False, default=0),
     sa.Column("dag_id", sa.Text),  # null: not proposed by a Dag run
     sa.Column("dag_run_id", sa.Text),
     sa.Column("requester_account", sa.Text),
@@ -78,13 +75,14 @@ runs = sa.Table(
     _one_per_cluster("one_run_under_way_per_cluster", UNDER_WAY_STATES),
 )
 
-# Who works on the runs of a cluster. Workers before 0004 know `runs.step_holder` alone.
+# Who works on the runs of a cluster.
 step_locks = sa.Table(
     "step_locks",
     metadata,
     sa.Column("cluster", sa.Text, primary_key=True),
     sa.Column("holder", sa.Text),
-    sa.Column("until", sa.BigInteger, nullable=False),  # by the database's clock, as `step_until`
+    # Seconds since 1970, by the database's clock.
+    sa.Column("until", sa.BigInteger, nullable=False),
 )
 
 # Calls of a process whose step had gone to another one meanwhile: rows are only added, and settled.
@@ -162,7 +160,7 @@ moves = sa.Table(
     # Of this call or an earlier one without an answer: this broker may still apply it.
     sa.Column("asked_broker_id", sa.Integer),
     # Submitted last, like "4,2,3"; "" for a cancel, and when a run ends with nothing of it under
-    # way; null in rows from before 0004.
+    # way.
     sa.Column("target", sa.Text),
     # Since when nothing of it was under way, and its replicas in an order of the plan's: as seen
     # after a cancel, or at the run's end; null again when it is submitted again.
@@ -202,11 +200,11 @@ pulses = sa.Table(
     "pulses",
     metadata,
     sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
-    # Of the last observation, by the database's clock (earlier releases: by the worker's).
+    # Of the last observation, by the database's clock.
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("moves_in_flight", sa.Integer, nullable=False),  # for the fleet's cap
     sa.Column("body", sa.Text, nullable=False),  # JSON: model/run_progress.py
-    sa.Column("readings", sa.Text),  # JSON, the same; an earlier release leaves what was there
+    sa.Column("readings", sa.Text),  # JSON, the same
 )
 
 events = sa.Table(

@@ -11,8 +11,6 @@ Where that clock is set back, the lock of a dead process would hold for as long.
 more than 30 s, one that seems to have a minute left, or more, is free. If its holder lives, two
 processes work at once until the holder's next write. Set back by less, the lock only lasts longer,
 and nobody waits more than a minute for it.
-
-The lock of a run, which workers before schema 0004 know alone, is held as well.
 """
 
 import time
@@ -24,7 +22,7 @@ import sqlalchemy as sa
 
 from counterpoise.errors import RunConflictError, StepExpiredError, StepLockHeldError
 from counterpoise.ledger.database_clock import database_seconds
-from counterpoise.ledger.schema import runs, step_locks
+from counterpoise.ledger.schema import step_locks
 from counterpoise.ledger.transactions import Transactions, insert_if_missing
 from counterpoise.model.run import STEP_LOCK_SECONDS
 
@@ -36,12 +34,10 @@ _MAX_SECONDS_LEFT: Final = 2 * STEP_LOCK_SECONDS
 
 # Each step executes these several times. To build a statement takes longer than to execute it.
 _CLUSTER: Final = sa.bindparam("this_cluster", type_=sa.Text)
-_RUN: Final = sa.bindparam("this_run", type_=sa.Text)
 _HOLDER: Final = sa.bindparam("this_holder", type_=sa.Text)
 _NOW: Final = sa.bindparam("now", type_=sa.BigInteger)
 _UNTIL: Final = sa.bindparam("new_until", type_=sa.BigInteger)
 _OURS: Final = (step_locks.c.cluster == _CLUSTER, step_locks.c.holder == _HOLDER)
-_OURS_IN_RUNS: Final = (runs.c.run_id == _RUN, runs.c.step_holder == _HOLDER)
 _KNOWN: Final = sa.select(step_locks.c.cluster).where(step_locks.c.cluster == _CLUSTER)
 
 
@@ -54,16 +50,9 @@ _TAKE: Final = (
     .where(step_locks.c.cluster == _CLUSTER, _is_free(step_locks.c.until))
     .values(holder=_HOLDER, until=_UNTIL)
 )
-_TAKE_IN_RUNS: Final = (
-    runs.update()
-    .where(runs.c.run_id == _RUN, _is_free(runs.c.step_until))
-    .values(step_holder=_HOLDER, step_until=_UNTIL)
-)
 _EXTEND: Final = step_locks.update().where(*_OURS).values(until=_UNTIL)
-_EXTEND_IN_RUNS: Final = runs.update().where(*_OURS_IN_RUNS).values(step_until=_UNTIL)
 _HELD: Final = sa.select(step_locks.c.until).where(*_OURS)
 _RELEASE: Final = step_locks.update().where(*_OURS).values(holder=None, until=0)
-_RELEASE_IN_RUNS: Final = runs.update().where(*_OURS_IN_RUNS).values(step_holder=None, step_until=0)
 
 
 @dataclass
@@ -72,7 +61,7 @@ class StepLock:
 
     transactions: Transactions
     cluster: str
-    run_id: str | None  # whose lock of earlier releases is held as well
+    run_id: str | None  # for messages; None: no run is meant
     holder: str
     deadline: float = 0.0  # `time.monotonic()`
     extended_at: datetime | None = None  # by the database's clock
@@ -86,8 +75,6 @@ class StepLock:
             _make_sure_of_row(connection, self.cluster)
             times = {"now": now, "new_until": now + STEP_LOCK_SECONDS}
             is_taken = connection.execute(_TAKE, self._ours | times).rowcount
-            if is_taken and self.run_id is not None:
-                is_taken = connection.execute(_TAKE_IN_RUNS, self._ours_in_runs | times).rowcount
             if not is_taken:
                 raise StepLockHeldError(
                     f"{self._subject}: another process is at work on it; if that one died, try "
@@ -104,8 +91,6 @@ class StepLock:
         now = database_seconds(connection)
         until = {"new_until": now + STEP_LOCK_SECONDS}
         is_held = connection.execute(_EXTEND, self._ours | until).rowcount
-        if is_held and self.run_id is not None:
-            is_held = connection.execute(_EXTEND_IN_RUNS, self._ours_in_runs | until).rowcount
         if not is_held:
             raise RunConflictError(
                 f"{self._subject}: another copy of this task has taken over; this one stops"
@@ -127,7 +112,6 @@ class StepLock:
     def release(self) -> None:
         with self.transactions.writing() as connection:
             connection.execute(_RELEASE, self._ours)
-            connection.execute(_RELEASE_IN_RUNS, self._ours_in_runs)
 
     def _extend_deadline(self, held_from: float) -> None:
         self.deadline = held_from + STEP_LOCK_SECONDS - _SPARE_SECONDS
@@ -139,10 +123,6 @@ class StepLock:
     @property
     def _ours(self) -> dict[str, object]:
         return {"this_cluster": self.cluster, "this_holder": self.holder}
-
-    @property
-    def _ours_in_runs(self) -> dict[str, object]:
-        return {"this_run": self.run_id, "this_holder": self.holder}
 
 
 def _make_sure_of_row(connection: sa.Connection, cluster: str) -> None:

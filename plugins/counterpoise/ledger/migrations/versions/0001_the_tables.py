@@ -1,0 +1,197 @@
+"""the tables"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = '0001'
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table('chain',
+    sa.Column('cluster', sa.Text(), nullable=False),
+    sa.Column('sequence', sa.Integer(), autoincrement=False, nullable=False),
+    sa.Column('table_name', sa.Text(), nullable=False),
+    sa.Column('row_id', sa.Integer(), nullable=False),
+    sa.Column('row_hash', sa.Text(), nullable=False),
+    sa.Column('chained_at', sa.DateTime(), nullable=False),
+    sa.Column('previous_hash', sa.Text(), nullable=False),
+    sa.Column('hash', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('cluster', 'sequence', name=op.f('pk_chain'))
+    )
+    with op.batch_alter_table('chain', schema=None) as batch_op:
+        batch_op.create_index('one_link_per_row', ['cluster', 'table_name', 'row_id'], unique=True)
+
+    op.create_table('clusters',
+    sa.Column('name', sa.Text(), nullable=False),
+    sa.Column('cluster_id', sa.Text(), nullable=False),
+    sa.Column('last_snapshot_id', sa.Text(), nullable=True),
+    sa.Column('last_observed_at', sa.DateTime(), nullable=True),
+    sa.PrimaryKeyConstraint('name', name=op.f('pk_clusters'))
+    )
+    op.create_table('notifications',
+    sa.Column('cluster', sa.Text(), nullable=False),
+    sa.Column('target', sa.Text(), nullable=False),
+    sa.Column('key', sa.Text(), nullable=False),
+    sa.Column('claimed_at', sa.DateTime(), nullable=True),
+    sa.Column('delivered_at', sa.DateTime(), nullable=True),
+    sa.PrimaryKeyConstraint('cluster', 'target', 'key', name=op.f('pk_notifications'))
+    )
+    op.create_table('plans',
+    sa.Column('fingerprint', sa.Text(), nullable=False),
+    sa.Column('cluster', sa.Text(), nullable=False),
+    sa.Column('plan_uri', sa.Text(), nullable=False),
+    sa.Column('recorded_at', sa.DateTime(), nullable=False),
+    sa.PrimaryKeyConstraint('fingerprint', name=op.f('pk_plans'))
+    )
+    op.create_table('step_locks',
+    sa.Column('cluster', sa.Text(), nullable=False),
+    sa.Column('holder', sa.Text(), nullable=True),
+    sa.Column('until', sa.BigInteger(), nullable=False),
+    sa.PrimaryKeyConstraint('cluster', name=op.f('pk_step_locks'))
+    )
+    op.create_table('runs',
+    sa.Column('run_id', sa.Text(), nullable=False),
+    sa.Column('cluster', sa.Text(), nullable=False),
+    sa.Column('fingerprint', sa.Text(), nullable=False),
+    sa.Column('state', sa.Text(), nullable=False),
+    sa.Column('reason', sa.Text(), nullable=False),
+    sa.Column('requested_by', sa.Text(), nullable=False),
+    sa.Column('opened_at', sa.DateTime(), nullable=False),
+    sa.Column('closed_at', sa.DateTime(), nullable=True),
+    sa.Column('dag_id', sa.Text(), nullable=True),
+    sa.Column('dag_run_id', sa.Text(), nullable=True),
+    sa.Column('requester_account', sa.Text(), nullable=True),
+    sa.ForeignKeyConstraint(['fingerprint'], ['plans.fingerprint'], name=op.f('fk_runs_fingerprint')),
+    sa.PrimaryKeyConstraint('run_id', name=op.f('pk_runs'))
+    )
+    with op.batch_alter_table('runs', schema=None) as batch_op:
+        batch_op.create_index('ix_runs_dag_run', ['dag_id', 'dag_run_id'], unique=False)
+        batch_op.create_index('one_run_under_way_per_cluster', ['cluster'], unique=True, sqlite_where=sa.text("state IN ('running', 'settling')"), postgresql_where=sa.text("state IN ('running', 'settling')"))
+        batch_op.create_index('one_waiting_run_per_cluster', ['cluster'], unique=True, sqlite_where=sa.text("state IN ('approved', 'proposed')"), postgresql_where=sa.text("state IN ('approved', 'proposed')"))
+
+    op.create_table('approvals',
+    sa.Column('id', sa.Integer(), nullable=False),
+    sa.Column('run_id', sa.Text(), nullable=False),
+    sa.Column('fingerprint', sa.Text(), nullable=False),
+    sa.Column('decision', sa.Text(), nullable=False),
+    sa.Column('by', sa.Text(), nullable=False),
+    sa.Column('reason', sa.Text(), nullable=False),
+    sa.Column('at', sa.DateTime(), nullable=False),
+    sa.Column('rate_bytes_per_second', sa.BigInteger(), nullable=True),
+    sa.Column('expires_at', sa.DateTime(), nullable=True),
+    sa.Column('account', sa.Text(), nullable=True),
+    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_approvals_run_id')),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_approvals')),
+    sqlite_autoincrement=True
+    )
+    op.create_table('elections',
+    sa.Column('run_id', sa.Text(), nullable=False),
+    sa.Column('topic', sa.Text(), nullable=False),
+    sa.Column('partition', sa.Integer(), nullable=False),
+    sa.Column('attempts', sa.Integer(), nullable=False),
+    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_elections_run_id')),
+    sa.PrimaryKeyConstraint('run_id', 'topic', 'partition', name=op.f('pk_elections'))
+    )
+    op.create_table('events',
+    sa.Column('id', sa.Integer(), nullable=False),
+    sa.Column('run_id', sa.Text(), nullable=False),
+    sa.Column('at', sa.DateTime(), nullable=False),
+    sa.Column('kind', sa.Text(), nullable=False),
+    sa.Column('text', sa.Text(), nullable=False),
+    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_events_run_id')),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_events')),
+    sqlite_autoincrement=True
+    )
+    with op.batch_alter_table('events', schema=None) as batch_op:
+        batch_op.create_index('ix_events_run_id', ['run_id'], unique=False)
+
+    op.create_table('late_calls',
+    sa.Column('id', sa.Integer(), nullable=False),
+    sa.Column('run_id', sa.Text(), nullable=False),
+    sa.Column('at', sa.DateTime(), nullable=False),
+    sa.Column('call', sa.Text(), nullable=False),
+    sa.Column('settled_at', sa.DateTime(), nullable=True),
+    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_late_calls_run_id')),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_late_calls'))
+    )
+    with op.batch_alter_table('late_calls', schema=None) as batch_op:
+        batch_op.create_index('ix_late_calls_run_id', ['run_id'], unique=False)
+
+    op.create_table('moves',
+    sa.Column('run_id', sa.Text(), nullable=False),
+    sa.Column('topic', sa.Text(), nullable=False),
+    sa.Column('partition', sa.Integer(), nullable=False),
+    sa.Column('submitted_at', sa.DateTime(), nullable=False),
+    sa.Column('answered_at', sa.DateTime(), nullable=True),
+    sa.Column('done_at', sa.DateTime(), nullable=True),
+    sa.Column('asked_broker_id', sa.Integer(), nullable=True),
+    sa.Column('target', sa.Text(), nullable=True),
+    sa.Column('in_order_at', sa.DateTime(), nullable=True),
+    sa.Column('open_targets', sa.Text(), nullable=True),
+    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_moves_run_id')),
+    sa.PrimaryKeyConstraint('run_id', 'topic', 'partition', name=op.f('pk_moves'))
+    )
+    op.create_table('pulses',
+    sa.Column('run_id', sa.Text(), nullable=False),
+    sa.Column('at', sa.DateTime(), nullable=False),
+    sa.Column('moves_in_flight', sa.Integer(), nullable=False),
+    sa.Column('body', sa.Text(), nullable=False),
+    sa.Column('readings', sa.Text(), nullable=True),
+    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_pulses_run_id')),
+    sa.PrimaryKeyConstraint('run_id', name=op.f('pk_pulses'))
+    )
+    op.create_table('questions',
+    sa.Column('id', sa.Integer(), nullable=False),
+    sa.Column('dag_id', sa.Text(), nullable=False),
+    sa.Column('dag_run_id', sa.Text(), nullable=False),
+    sa.Column('task_id', sa.Text(), nullable=False),
+    sa.Column('run_id', sa.Text(), nullable=False),
+    sa.Column('fingerprint', sa.Text(), nullable=False),
+    sa.Column('asked_at', sa.DateTime(), nullable=False),
+    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_questions_run_id')),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_questions')),
+    sqlite_autoincrement=True
+    )
+    with op.batch_alter_table('questions', schema=None) as batch_op:
+        batch_op.create_index('ix_questions_dag_run', ['dag_id', 'dag_run_id'], unique=False)
+
+    op.create_table('requests',
+    sa.Column('id', sa.Integer(), nullable=False),
+    sa.Column('cluster', sa.Text(), nullable=False),
+    sa.Column('run_id', sa.Text(), nullable=True),
+    sa.Column('control', sa.Text(), nullable=False),
+    sa.Column('by', sa.Text(), nullable=False),
+    sa.Column('why', sa.Text(), nullable=False),
+    sa.Column('at', sa.DateTime(), nullable=False),
+    sa.Column('rate_bytes_per_second', sa.BigInteger(), nullable=True),
+    sa.Column('until', sa.DateTime(), nullable=True),
+    sa.Column('obeyed_at', sa.DateTime(), nullable=True),
+    sa.Column('account', sa.Text(), nullable=True),
+    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_requests_run_id')),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_requests')),
+    sqlite_autoincrement=True
+    )
+    with op.batch_alter_table('requests', schema=None) as batch_op:
+        batch_op.create_index('ix_requests_cluster', ['cluster'], unique=False)
+
+    op.create_table('touched_keys',
+    sa.Column('run_id', sa.Text(), nullable=False),
+    sa.Column('resource_type', sa.Text(), nullable=False),
+    sa.Column('resource_name', sa.Text(), nullable=False),
+    sa.Column('key', sa.Text(), nullable=False),
+    sa.Column('topic_id', sa.Text(), nullable=False),
+    sa.Column('before_value', sa.Text(), nullable=True),
+    sa.Column('ours', sa.Text(), nullable=False),
+    sa.Column('during_value', sa.Text(), nullable=True),
+    sa.Column('after_value', sa.Text(), nullable=True),
+    sa.Column('touched_at', sa.DateTime(), nullable=False),
+    sa.Column('restored_at', sa.DateTime(), nullable=True),
+    sa.Column('outcome', sa.Text(), nullable=False),
+    sa.Column('earlier_rates', sa.Text(), nullable=True),
+    sa.Column('unanswered_call', sa.Text(), nullable=True),
+    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_touched_keys_run_id')),
+    sa.PrimaryKeyConstraint('run_id', 'resource_type', 'resource_name', 'key', name=op.f('pk_touched_keys'))
+    )
