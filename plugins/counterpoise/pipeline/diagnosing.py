@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from counterpoise.audit.rules.certificates import certificate_expires
+from counterpoise.audit.rules.listeners import certificate_expires
 from counterpoise.discovery.diagnosis import diagnose
 from counterpoise.errors import ClusterError
 from counterpoise.installation import Connections, Installation, connect_by_discovery

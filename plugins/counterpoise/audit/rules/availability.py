@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.audit.columns import PARTITION_ROW, PartitionColumns, read_partitions
 from counterpoise.audit.commands import LOOK, describe_topic, kafka, unregister
-from counterpoise.audit.facts import AuditFacts
+from counterpoise.audit.facts import PARTITION_ROW, AuditFacts, PartitionColumns, read_partitions
 from counterpoise.audit.rule import (
     MAX_EVIDENCE_ROWS,
     CheckResult,

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from counterpoise.audit.commands import LOOK, describe_config, describe_topic
 from counterpoise.audit.facts import AuditFacts, Configs
-from counterpoise.audit.listener_configs import advertised_names, value_of
 from counterpoise.audit.rule import CheckResult, Need, Rule, evidence, rule
+from counterpoise.audit.rules.listeners import advertised_names, value_of
 from counterpoise.audit.unavailable_data import unavailable
 from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot

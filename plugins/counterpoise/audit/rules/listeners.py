@@ -9,34 +9,127 @@ Limits: the check runs from here: another network may resolve and route otherwis
 than the one used here are known from the brokers' configs only.
 """
 
+import ipaddress
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
+from counterpoise.audit.commands import to_fill_in
 from counterpoise.audit.facts import AuditFacts, Configs
-from counterpoise.audit.listener_configs import (
-    ADVERTISED,
-    LISTENERS,
-    PROTOCOL_MAP,
-    Listener,
-    advertised_names,
-    controller_names,
-    ip_of,
-    is_local,
-    listeners_of,
-    protocol_map,
-    server_properties,
-    value_of,
-)
 from counterpoise.audit.rule import CheckResult, Need, evidence, rule, unknown
 from counterpoise.audit.rules.bootstrap import stage_table
 from counterpoise.model import subjects
+from counterpoise.model.connectivity import (
+    EXPIRY_DAYS,
+    EXPIRY_PERCENT,
+    Certificate,
+    EndpointCheck,
+)
+from counterpoise.model.finding import Evidence
 from counterpoise.model.grouping import grouped
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.kafka import ConfigSource
+from counterpoise.model.safe_text import properties_value
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, join_names, list_brokers, pluralize
 
-_DOCUMENTED: Final = "https://kafka.apache.org/documentation/#brokerconfigs_"
+# -- The listeners in a broker's configs: names, endpoints, security protocols
+#
+#     listeners_of("CLIENT://kafka-1:9092")      # (Listener("CLIENT", "kafka-1", "9092"),)
+#     advertised_names(configs)                  # {"CLIENT"}: without the listeners of controllers
+#
+# Limits: an entry that is not `NAME://HOST:PORT` is skipped.
+
+
+ADVERTISED: Final = "advertised.listeners"
+LISTENERS: Final = "listeners"
+PROTOCOL_MAP: Final = "listener.security.protocol.map"
+_LOCAL_NAMES: Final = ("", "localhost", "localhost.localdomain", "ip6-localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    name: str
+    host: str
+    port: str
+
+    @property
+    def endpoint(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def listeners_of(text: str | None) -> tuple[Listener, ...]:
+    """Return the listeners of `CLIENT://kafka-1:9092,INTERNAL://[::1]:9093`; skip other words."""
+    listeners = []
+    for word in (text or "").split(","):
+        name, separator, endpoint = word.strip().partition("://")
+        host, _, port = endpoint.rpartition(":")
+        if separator and port:
+            listeners.append(Listener(name.upper(), host.strip("[]"), port))
+    return tuple(listeners)
+
+
+def advertised_names(configs: Configs) -> set[str]:
+    """Return the names of listeners for clients and brokers, without those of controllers."""
+    advertised = listeners_of(value_of(configs, ADVERTISED))
+    listeners = advertised or listeners_of(value_of(configs, LISTENERS))
+    return {listener.name for listener in listeners} - controller_names(configs)
+
+
+def controller_names(configs: Configs) -> set[str]:
+    """Return the names of listeners for controllers."""
+    names = (value_of(configs, "controller.listener.names") or "").split(",")
+    return {name.strip().upper() for name in names}
+
+
+def protocol_map(configs: Configs) -> dict[str, str]:
+    """Return the security protocol by listener name."""
+    entries = [entry.partition(":") for entry in (value_of(configs, PROTOCOL_MAP) or "").split(",")]
+    return {
+        name.strip().upper(): protocol.strip().upper()
+        for name, _, protocol in entries
+        if protocol.strip()
+    }
+
+
+def value_of(configs: Configs, key: str) -> str | None:
+    """Return a config's value; None where it is absent or hidden."""
+    config = configs.get(key)
+    return config.value if config is not None else None
+
+
+def is_local(host: str) -> bool:
+    """Return whether each client takes the host for itself: loopback, or the wildcard."""
+    address = ip_of(host)
+    if address is not None:
+        return address.is_loopback or address.is_unspecified
+    return host.lower().rstrip(".") in _LOCAL_NAMES
+
+
+def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the host as an IP address; None where it is a name."""
+    try:
+        return ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+
+
+def server_properties(broker_id: int, configs: Configs) -> tuple[str, ...]:
+    """Return the line of server.properties to fill in, with what the broker advertises now."""
+    key = ADVERTISED if ADVERTISED in configs else LISTENERS
+    configured = listeners_of(value_of(configs, key))
+    listeners = configured or (Listener("LISTENER", "", "PORT"),)
+    values = [
+        f"{listener.name}://HOST-THAT-CLIENTS-RESOLVE:{listener.port}" for listener in listeners
+    ]
+    return (
+        f"# server.properties of broker {broker_id}, then restart it:",
+        *to_fill_in(f"{ADVERTISED}={properties_value(','.join(values))}"),
+    )
+
+
+_DOCUMENTED: Final = "https://kafka.apache.org/documentation/#"
+_BROKER_CONFIGS: Final = f"{_DOCUMENTED}brokerconfigs_"
 # Listener names that Kafka takes for a protocol where the map has no entry.
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -53,7 +146,7 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     "in the client.",
     how="Make the name resolve and the port reachable from where clients run, or advertise another "
     "address.",
-    source=f"{_DOCUMENTED}{ADVERTISED}",
+    source=f"{_BROKER_CONFIGS}{ADVERTISED}",
     needs={Need.CONNECTIVITY},
 )
 def advertised_unreachable(facts: AuditFacts) -> Iterator[CheckResult]:
@@ -94,7 +187,7 @@ def _topics_by_leader(facts: AuditFacts) -> dict[int, list[str]]:
     why="Clients ask this broker's partitions of a broker that does not lead them, refresh their "
     "metadata, and come back to the same place for ever.",
     how="Correct the name's address, the port forwarding, or what the broker advertises.",
-    source=f"{_DOCUMENTED}{ADVERTISED}",
+    source=f"{_BROKER_CONFIGS}{ADVERTISED}",
     needs={Need.CONNECTIVITY},
 )
 def advertised_wrong_broker(facts: AuditFacts) -> Iterator[CheckResult]:
@@ -121,7 +214,7 @@ def advertised_wrong_broker(facts: AuditFacts) -> Iterator[CheckResult]:
     why="Every client takes such an address for its own machine; only clients on the broker's "
     "machine can connect.",
     how="Advertise a name that clients resolve to this broker.",
-    source=f"{_DOCUMENTED}{ADVERTISED}",
+    source=f"{_BROKER_CONFIGS}{ADVERTISED}",
     needs={InspectionItem.BROKER_CONFIGS},
 )
 def advertised_loopback(facts: AuditFacts) -> Iterator[CheckResult]:
@@ -135,7 +228,7 @@ def advertised_loopback(facts: AuditFacts) -> Iterator[CheckResult]:
     title="One endpoint that several brokers advertise",
     why="Clients of all these brokers reach one of them, which refuses what it does not lead.",
     how="Give each broker a host or a port of its own.",
-    source=f"{_DOCUMENTED}{ADVERTISED}",
+    source=f"{_BROKER_CONFIGS}{ADVERTISED}",
     needs={InspectionItem.BROKER_CONFIGS},
 )
 def advertised_duplicate(facts: AuditFacts) -> Iterator[CheckResult]:
@@ -164,7 +257,7 @@ def advertised_duplicate(facts: AuditFacts) -> Iterator[CheckResult]:
     why="When the machine gets another address, clients cannot connect until the broker is "
     "restarted, and certificates have to contain the address.",
     how="Advertise a stable name.",
-    source=f"{_DOCUMENTED}{ADVERTISED}",
+    source=f"{_BROKER_CONFIGS}{ADVERTISED}",
     needs={InspectionItem.BROKER_CONFIGS},
 )
 def advertised_ip_address(facts: AuditFacts) -> Iterator[CheckResult]:
@@ -201,7 +294,7 @@ def _brokers_advertising(
     title="One listener name with different security",
     why="A client uses one security protocol: it works with some brokers, not with the others.",
     how="Map the listener's name to one security protocol on all brokers.",
-    source=f"{_DOCUMENTED}{PROTOCOL_MAP}",
+    source=f"{_BROKER_CONFIGS}{PROTOCOL_MAP}",
     needs={InspectionItem.BROKER_CONFIGS},
 )
 def listener_security_differs(facts: AuditFacts) -> Iterator[CheckResult]:
@@ -231,7 +324,7 @@ def listener_security_differs(facts: AuditFacts) -> Iterator[CheckResult]:
     why="Metadata contains only brokers with the listener that the client uses: partitions led by "
     "the others seem to have no leader.",
     how="Advertise the same listener names on all brokers.",
-    source=f"{_DOCUMENTED}{ADVERTISED}",
+    source=f"{_BROKER_CONFIGS}{ADVERTISED}",
     needs={InspectionItem.BROKER_CONFIGS},
 )
 def listener_names_differ(facts: AuditFacts) -> Iterator[CheckResult]:
@@ -261,7 +354,7 @@ def listener_names_differ(facts: AuditFacts) -> Iterator[CheckResult]:
     why="A broker does not start with a listener whose security protocol is not set: after the "
     "next restart it stays down.",
     how="Add the listener's name to the map.",
-    source=f"{_DOCUMENTED}{PROTOCOL_MAP}",
+    source=f"{_BROKER_CONFIGS}{PROTOCOL_MAP}",
     needs={InspectionItem.BROKER_CONFIGS},
 )
 def listener_not_in_map(facts: AuditFacts) -> Iterator[CheckResult]:
@@ -319,3 +412,100 @@ def _advertised_listeners(facts: AuditFacts) -> dict[int, list[Listener]]:
 
 def _advertise(facts: AuditFacts, broker_id: int) -> tuple[str, ...]:
     return server_properties(broker_id, facts.inspection.broker_configs.get(broker_id, {}))
+
+
+# -- Certificates that brokers present: when they expire, and for which hosts they are
+#
+#     the certificate of kafka-2:9093 expires at 2026-12-01 00:00 UTC       # certificate-expires
+#
+# Limits: those of the listener to which the connectivity check connects; truststores, and
+# certificates of clients, are not seen.
+
+
+@rule(
+    "certificate-expires",
+    Severity.WARNING,
+    title="Certificates that expire soon",
+    why="At that minute clients and other brokers cannot connect any more.",
+    how="Renew the certificate; brokers load a new keystore without a restart when its config is "
+    "set again.",
+    source=f"{_DOCUMENTED}security_ssl",
+    needs={Need.CONNECTIVITY},
+    severities={Severity.CRITICAL},
+    thresholds={
+        "days": EXPIRY_DAYS,
+        "percent_of_lifetime": EXPIRY_PERCENT,
+        "critical_days": 7,
+        "critical_percent_of_lifetime": 10,
+    },
+)
+def certificate_expires(
+    facts: AuditFacts,
+    *,
+    days: int,
+    percent_of_lifetime: int,
+    critical_days: int,
+    critical_percent_of_lifetime: int,
+) -> Iterator[CheckResult]:
+    """Yield certificates with less left than so many days, and than that share of their lifetime.
+
+    One of 72 hours that is renewed when a third of them is left is healthy at every hour.
+    """
+    for subject, check, certificate in _certificates(facts):
+        if certificate.is_near_its_end(facts.now, days, percent_of_lifetime):
+            is_critical = certificate.is_near_its_end(
+                facts.now, critical_days, critical_percent_of_lifetime
+            )
+            verb = "expired" if certificate.expires_at <= facts.now else "expires"
+            yield CheckResult(
+                subject,
+                f"the certificate of {check.address} {verb} at {certificate.expires_in_words}",
+                _certificate_table(certificate),
+                severity=Severity.CRITICAL if is_critical else None,
+            )
+
+
+@rule(
+    "certificate-other-host",
+    Severity.WARNING,
+    title="Certificates for another host",
+    why="Clients refuse it unless they have switched off the check of host names, and then they "
+    "accept anybody's certificate.",
+    how="Issue a certificate for the name that the broker advertises.",
+    source=f"{_DOCUMENTED}security_confighostname",
+    needs={Need.CONNECTIVITY},
+)
+def certificate_other_host(facts: AuditFacts) -> Iterator[CheckResult]:
+    for subject, check, certificate in _certificates(facts):
+        if not certificate.matches_host:
+            names = join_ids(certificate.names) or certificate.subject
+            yield CheckResult(
+                subject,
+                f"the certificate of {check.address} is for {names}",
+                _certificate_table(certificate),
+            )
+
+
+def _certificates(facts: AuditFacts) -> Iterator[tuple[str, EndpointCheck, Certificate]]:
+    """Yield the certificates of brokers, then of bootstrap addresses that no broker advertises."""
+    advertised = sorted(facts.endpoints.advertised.items())
+    advertised_addresses = {check.address for _, check in advertised}
+    checks = [(subjects.broker(broker_id), check) for broker_id, check in advertised]
+    checks += [
+        (subjects.bootstrap_address(check.address), check)
+        for check in facts.endpoints.bootstrap
+        if check.address not in advertised_addresses
+    ]
+    for subject, check in checks:
+        if check.certificate is not None:
+            yield subject, check, check.certificate
+
+
+def _certificate_table(certificate: Certificate) -> Evidence:
+    row = (
+        certificate.subject,
+        certificate.issuer,
+        join_ids(certificate.names),
+        certificate.expires_in_words,
+    )
+    return evidence(("subject", "issuer", "names", "expires"), [row])

@@ -12,9 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from counterpoise.audit.columns import PARTITION_ROW, PartitionColumns
 from counterpoise.audit.commands import to_fill_in
-from counterpoise.audit.facts import AuditFacts
+from counterpoise.audit.facts import PARTITION_ROW, AuditFacts, PartitionColumns
 from counterpoise.audit.rule import CheckResult, Measure, evidence, rule
 from counterpoise.model import subjects
 from counterpoise.model.columns import NOBODY, Flags
