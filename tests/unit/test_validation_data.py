@@ -21,7 +21,7 @@ from counterpoise.validation import (
     quick_check,
     validate_data,
 )
-from counterpoise.validation.facts import snapshot_facts
+from counterpoise.validation.quick import snapshot_facts
 from counterpoise.validation.suites import SNAPSHOT_EXPECTATIONS
 from tests.support.pictures import cluster
 

@@ -11,7 +11,7 @@ from counterpoise.model.plan import BrokerFigure, Deferred, LowerBound, Move, Re
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.validation import RULES, find_violations
-from counterpoise.validation.rules.figures import expected_figures
+from counterpoise.validation.plan_rules import expected_figures
 from counterpoise.validation.violation import CheckedPlan
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand

@@ -17,16 +17,18 @@ from counterpoise.validation.data import (
     CountsBefore,
     DataCheck,
     DataFailure,
+    RepeatedLoss,
+    quarantine_report,
+    repeated_loss,
 )
 from counterpoise.validation.expectations import check_snapshot_data, validate_data
-from counterpoise.validation.quarantine import RepeatedLoss, quarantine_report, repeated_loss
-from counterpoise.validation.quick import quick_check
-from counterpoise.validation.rules import (
+from counterpoise.validation.plan_rules import (
     OVERRIDABLE_RULES,
     RULES,
     RULES_OF_ONE_SNAPSHOT,
     find_violations,
 )
+from counterpoise.validation.quick import quick_check
 from counterpoise.validation.violation import Violation
 
 __all__ = [
