@@ -1,7 +1,7 @@
 # Two targets do everything: `make demo` and `make test`. Both set up their own environment first.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test chromium nightly-setup test-nightly explore soak pictures lint docs-audit requirements clean
+.PHONY: setup demo test chromium nightly-setup test-nightly explore soak mutants pictures lint docs-audit requirements clean
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -118,6 +118,9 @@ soak: setup  ## plans and runs of many more examples; every command before odd i
 	@COUNTERPOISE_FUZZ_EXAMPLES=2000 $(VENV)/bin/python -m pytest $(PYTEST_ARGS) --timeout 3600 tests/fuzzing
 	@$(VENV)/bin/python -m tests.support.soak $(SOAK_ARGS)
 	@$(VENV)/bin/python -m tests.exploration.soak $(EXPLORE_ARGS)
+
+mutants: setup  ## each defect of tests/mutants fails a test that `make test` runs; ARGS="p03 validation" those that begin so, ARGS=--all with all tests in memory that enter its file
+	@$(VENV)/bin/python -m tests.mutants.run $(ARGS)
 
 pictures: setup chromium  ## the pictures of README and docs/operate.md anew, by the test of the pages in a browser
 	@COUNTERPOISE_PICTURES=$(CURDIR)/var/pictures $(VENV)/bin/python -m pytest $(PYTEST_ARGS) \

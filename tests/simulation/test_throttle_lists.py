@@ -132,12 +132,16 @@ def test_an_entry_that_nothing_in_flight_needs_may_be_removed_by_anybody(tmp_pat
     assert "throttle gap" not in run.event_kinds()
 
 
-def test_a_removed_entry_that_a_move_in_flight_needs_is_told_and_set_again(tmp_path: Path) -> None:
-    run = moving_to_four(tmp_path)
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_removed_entry_that_a_move_in_flight_needs_is_told_and_set_again(
+    tmp_path: Path, at_once: int
+) -> None:
+    run = moving_to_four(tmp_path, MovementPolicy(max_moves_in_flight=at_once))
     driver = run.driver()
     run.until_moving(driver)
     run.cluster.advance(driver.step() or 0)
-    (first,) = in_flight(run.cluster)
+    first, *others = sorted(in_flight(run.cluster))
+    assert len(others) == at_once - 1
     gone = ConfigChange(ORDERS, FOLLOWER_REPLICAS, ConfigOperation.SUBTRACT, f"{first}:4")
     run.cluster.alter_configs([gone])
     run.cluster.advance(driver.step() or 0)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.constraints import Constraints
+from counterpoise.model.constraints import BrokerSet, Constraints
 from counterpoise.model.plan import BrokerFigure, Deferred, LowerBound, Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Budget, Goal, Scope
@@ -189,6 +189,42 @@ def test_a_plan_that_breaks_the_rule_is_found(rule: str) -> None:
     violations = [v for v in find_violations(BREAKERS[rule], snapshot, POLICY) if v.rule == rule]
     assert violations
     assert all(violation.message for violation in violations)
+
+
+BUSY = Move("busy", 0, "id-of-busy", (1, 2, 3, 5), (4, 2, 3, 5), 1, 10)
+ALSO_BREAKING = {
+    "another cluster": ("of_this_snapshot", replace(plan_of(GOOD), cluster_id="another")),
+    "another policy": ("of_this_snapshot", replace(plan_of(GOOD), policy_digest="another")),
+    "an order twice": ("partition_named_once", plan_of(OTHER, OTHER)),
+    "another leader": ("before_values_hold", plan_of(replace(GOOD, leader_before=2))),
+    "another size": ("before_values_hold", plan_of(replace(GOOD, size_bytes=99))),
+    "a kept broker twice": ("no_broker_twice", plan_of(replace(GOOD, replicas_after=(1, 1, 3)))),
+    "a dead replica comes first": (
+        "leaders_are_live",
+        plan_of(replace(BUSY, replicas_after=(5, 2, 3, 1))),
+    ),
+    "a copy of what moves already": ("nothing_under_reassignment", plan_of(BUSY)),
+    "a follower stays": (
+        "removed_brokers_end_empty",
+        plan_of(GOOD, goal=Goal.REMOVE_BROKERS, brokers=(2,)),
+    ),
+    "other bytes": (
+        "figures_agree",
+        replace(plan_of(GOOD), figures=figures({1: (-1, -1, -100, -7), 4: (1, 1, 99, 7)})),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ALSO_BREAKING)
+def test_another_plan_that_breaks_the_rule_is_found(case: str) -> None:
+    rule, plan = ALSO_BREAKING[case]
+    assert rule in broken(plan)
+
+
+def test_a_replica_outside_of_the_broker_set_of_its_topic_is_found() -> None:
+    brokers = BrokerSet("orders", topics=("orders",), broker_ids=(1, 2, 3))
+    policy = BalancePolicy(constraints=Constraints(broker_sets=(brokers,)))
+    assert "constraints_kept" in broken(plan_of(GOOD), policy=policy)
 
 
 def test_every_rule_has_its_case() -> None:

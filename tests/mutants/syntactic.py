@@ -1,0 +1,236 @@
+"""How large a share of small defects do the quick tests find? 150 of them, drawn by a fixed seed.
+
+    python -m tests.mutants.syntactic --out var/mutants.json              # an hour or more
+    python -m tests.mutants.syntactic --count 20 --calls var/calls.json   # made once, then read
+
+One defect at a time, in the rooms that decide what is written to a cluster: an operator turned, a
+`not` dropped, a constant changed, a call left out, None returned. Against each run at most
+MAX_TESTS tests that enter its function (`covering`), and no more than MAX_SECONDS of them: those
+that enter the fewest functions first. A defect that only a test finds which is not among them
+counts as survived, so the share is one to compare with another commit, not with another project.
+"""
+
+import argparse
+import ast
+import copy
+import json
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.mutants.copied_tree import CopiedTree, copied_tree
+from tests.mutants.covering import IN_MEMORY, Calls, find_calls, read_calls
+from tests.mutants.mutant import ROOT
+
+ROOMS: Final = (
+    "plugins/counterpoise/execution",
+    "plugins/counterpoise/ledger",
+    "plugins/counterpoise/validation",
+    "plugins/counterpoise/approval.py",
+    "plugins/counterpoise/rule_approvals.py",
+)
+_LEFT_OUT: Final = ("/migrations/", "/waits")  # tables, and words
+SEED: Final = 43
+COUNT: Final = 150
+MAX_TESTS: Final = 60
+MAX_SECONDS: Final = 25.0  # of tests as they take without a defect
+_DEADLINE_SECONDS: Final = 180.0
+
+_TURNED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A piece of a file, and what stands there instead."""
+
+    file: str
+    kind: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    replacement: str
+
+    def applied_to(self, text: str) -> str:
+        lines = text.encode().splitlines(keepends=True)
+        begin, end = self.line - 1, self.end_line - 1
+        before, after = lines[begin][: self.column], lines[end][self.end_column :]
+        lines[begin : end + 1] = [before + self.replacement.encode() + after]
+        return b"".join(lines).decode()
+
+    def in_words(self, text: str) -> str:
+        """Return `decide.py:120 comparison: `a < b` -> `(a <= b)``."""
+        lines = text.encode().splitlines(keepends=True)[self.line - 1 : self.end_line]
+        lines[-1] = lines[-1][: self.end_column]
+        lines[0] = lines[0][self.column :]
+        original = " ".join(b"".join(lines).decode().split())
+        return f"{self.file}:{self.line} {self.kind}: `{original}` -> `{self.replacement}`"
+
+
+def find_defects(root: Path = ROOT, rooms: Sequence[str] = ROOMS) -> list[Defect]:
+    """Return all that can be made, in the order of files and lines."""
+    paths = (path for room in rooms for path in sorted(_python_files(root / room)))
+    names = (path.relative_to(root).as_posix() for path in paths)
+    return [
+        defect
+        for name in names
+        if not any(part in name for part in _LEFT_OUT)
+        for defect in _defects_of(name, (root / name).read_text())
+    ]
+
+
+def draw(defects: Sequence[Defect], count: int = COUNT, seed: int = SEED) -> list[Defect]:
+    return random.Random(seed).sample(defects, min(count, len(defects)))
+
+
+def _python_files(place: Path) -> list[Path]:
+    return [place] if place.is_file() else list(place.rglob("*.py"))
+
+
+def _defects_of(name: str, text: str) -> Iterator[Defect]:
+    for node in _mutable_nodes(ast.parse(text)):
+        for kind, replacement in _replacements(node):
+            assert isinstance(node, ast.expr | ast.stmt)
+            yield Defect(
+                file=name,
+                kind=kind,
+                line=node.lineno,
+                column=node.col_offset,
+                end_line=node.end_lineno or node.lineno,
+                end_column=node.end_col_offset or 0,
+                replacement=replacement,
+            )
+
+
+def _mutable_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of what is executed: no annotations, decorators, imports or f-strings."""
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list", "type_params"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr | ast.Raise):
+                continue
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                continue
+            yield child
+            yield from _mutable_nodes(child)
+
+
+def _replacements(node: ast.AST) -> Iterator[tuple[str, str]]:
+    match node:
+        case ast.Compare(ops=[op]) if type(op) in _TURNED:
+            turned = copy.deepcopy(node)
+            turned.ops = [_TURNED[type(op)]()]
+            yield "comparison", _in_brackets(turned)
+        case ast.BoolOp(op=op):
+            turned_or = copy.deepcopy(node)
+            turned_or.op = ast.Or() if isinstance(op, ast.And) else ast.And()
+            yield "and or", _in_brackets(turned_or)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield "dropped not", _in_brackets(operand)
+        case ast.BinOp(op=ast.Add() | ast.Sub() as sign):
+            other = copy.deepcopy(node)
+            other.op = ast.Sub() if isinstance(sign, ast.Add) else ast.Add()
+            yield "plus minus", _in_brackets(other)
+        case ast.Constant(value=bool() as flag):
+            yield "constant", str(not flag)
+        case ast.Constant(value=int() as number):
+            yield "constant", str(number + 1)
+        case ast.Return(value=ast.expr() as value) if not _is_none(value):
+            yield "returned None", "return None"
+        case ast.Expr(value=ast.Call()):
+            yield "call left out", "pass"
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def _in_brackets(node: ast.AST) -> str:
+    return f"({ast.unparse(node)})"
+
+
+# -- running
+
+
+def tests_for(defect: Defect, calls: Calls) -> list[str]:
+    """Return the tests that enter the function of a defect: those that enter the fewest others
+    first, as far as tests and seconds go.
+    """
+    number_of_functions = calls.number_of_functions
+    entering = calls.entering_line(defect.file, defect.line)
+    in_order = sorted(entering, key=lambda test: (number_of_functions[test], test))
+    chosen: list[str] = []
+    seconds = 0.0
+    for test in in_order:
+        if len(chosen) == MAX_TESTS:
+            break
+        if chosen and seconds + calls.seconds[test] > MAX_SECONDS:
+            continue
+        chosen.append(test)
+        seconds += calls.seconds[test]
+    return chosen
+
+
+def _try(tree: CopiedTree, defect: Defect, calls: Calls) -> tuple[str, str]:
+    """Return what became of a defect, and by which test."""
+    tests = tests_for(defect, calls)
+    if not tests:
+        return "survived", "no test enters it"
+    text = defect.applied_to((tree.root / defect.file).read_text())
+    with tree.changed(defect.file, text):
+        outcome = tree.run(tests, seconds=_DEADLINE_SECONDS)
+    # A module that cannot be imported any more fails every test: pytest says so otherwise.
+    return ("survived", "") if outcome.passed else ("killed", outcome.first_failure)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--count", type=int, default=COUNT)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--root", type=Path, default=ROOT, help="the work tree")
+    parser.add_argument("--calls", type=Path, help="where it is kept which test calls what")
+    parser.add_argument("--tests", nargs="+", default=IN_MEMORY, help="files and folders")
+    parser.add_argument("--out", type=Path, default=Path("var/mutants.json"))
+    options = parser.parse_args(arguments)
+    root = options.root.resolve()
+    defects = draw(find_defects(root), options.count, options.seed)
+    results: list[dict[str, object]] = []
+    with copied_tree(root) as tree:
+        if options.calls and options.calls.exists():
+            calls = read_calls(options.calls, root)
+        else:
+            files = {defect.file for defect in defects}
+            calls = find_calls(tree, files, options.tests, str(options.calls or ""))
+        for number, defect in enumerate(defects, 1):
+            state, by = _try(tree, defect, calls)
+            words = defect.in_words((root / defect.file).read_text())
+            results.append(asdict(defect) | {"state": state, "by": by, "words": words})
+            print(f"{number:3} of {len(defects)}  {state:8} {words}  {by}", flush=True)  # noqa: T201
+            _write(options.out, results)
+    killed = sum(result["state"] == "killed" for result in results)
+    print(f"{killed} of {len(results)} killed: {100 * killed / len(results):.1f} %")  # noqa: T201
+    return 0
+
+
+def _write(out: Path, results: Sequence[dict[str, object]]) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
