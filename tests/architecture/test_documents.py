@@ -213,6 +213,16 @@ def test_every_benchmark_that_can_be_typed_is_in_its_document() -> None:
     assert [name for name in sorted(typed) if f"benchmarks/{name}" not in document] == []
 
 
+def test_every_file_of_tests_and_benchmarks_that_a_document_names_is_there() -> None:
+    named = {
+        path
+        for document in (*DOCUMENTS, *(ROOT / "docs/decisions").glob("*.md"))
+        for path in re.findall(r"(?:tests|benchmarks|dev)/[\w/]+\.py", document.read_text())
+    }
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
 def texts_that_name_documents() -> Iterator[tuple[str, str]]:
     """Yield the files outside of docs/ whose texts lead a reader to a document."""
     endings = {".py", ".yaml", ".yml", ".html", ".env", ".sh", ".js", ".toml", ".in"}
