@@ -29,6 +29,7 @@ NEW_BROKER: Final = 4
 _PARTITIONS_PER_TOPIC: Final = 50
 _CREATED_AT_ONCE: Final = 40  # topics; the controller takes 10,000 records at once
 _RECORD_BYTES: Final = 1_000
+_BYTES_OF_REPLICA: Final = 1_100  # about: with the header of its batch
 _FLUSH_SECONDS: Final = 300.0
 _RATE: Final = "100MB/s"
 # Each replica has two index files in memory; by default each is made for 10 MiB.
@@ -77,7 +78,7 @@ def through_all_stages(folder: Path, shape: Shape) -> Iterator[Stage]:
         typist = _Typist(folder, _installation(folder, kafka))
         plan = str(folder / "plan.json")
         goal = ["--goal", "add-brokers", "--brokers", str(NEW_BROKER)]
-        limit = ["--max-partitions", str(shape.moves)]
+        limit = ["--max-bytes", f"{shape.moves * _BYTES_OF_REPLICA}B"]
         yield typist.type("snapshot", "--cluster", CLUSTER)
         yield typist.type("audit", "--cluster", CLUSTER, may_answer_no=True)
         yield typist.type("plan", "--cluster", CLUSTER, *goal, *limit, "--out", plan)

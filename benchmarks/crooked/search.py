@@ -6,7 +6,7 @@ Starts from the best plan known, or else from the planner's own. Needs SciPy (Hi
 steps, each as good as it gets before the next one counts:
 
     counts    least sum of squared replicas per broker
-    band      least bytes outside the band, with these counts
+    band      least bytes outside the band, with these counts; none, if that is found
     copies    least bytes copied, with these counts and no more bytes outside
 
     each step:  a variable per partition and broker (does a replica stand there?)
@@ -165,12 +165,14 @@ class Model:
         self.now = self._with_best_counts()
         counts = self.now.sum(axis=0)
         self._keep_counts(counts)
-        outside = self._outside_of(self.now)
-        if outside.sum() > 0:
-            self.now = self._within_band()
-        self._keep_within(self._outside_of(self.now))
         costs = np.where(self.is_new, self.cell_sizes / self.unit, 0.0)
+        self._keep_within(np.zeros(1))
         self.now, bound = self._least(costs)
+        if self._outside_of(self.now).sum() > 0:  # not all can be within their bands
+            self.rows.pop()
+            self.now = self._within_band()
+            self._keep_within(self._outside_of(self.now))
+            self.now, bound = self._least(costs)
         return self.now, bound * self.unit
 
     def _with_best_counts(self) -> Any:
@@ -262,7 +264,10 @@ class Model:
         helpers = len(self.staying) if self.slack_rows else 0
         costs = np.concatenate([cell_costs, np.zeros(self.count_helpers + helpers)])
         program = self._program(helpers, self.slack_rows, with_counts=True)
-        found = float(cell_costs @ self.now[self.partition_of, self.broker_of])
+        is_within = self.slack_rows or not self._outside_of(self.now).sum()
+        found = np.inf
+        if is_within:
+            found = float(cell_costs @ self.now[self.partition_of, self.broker_of])
         relaxed = linprog(
             costs,
             **_split(program),

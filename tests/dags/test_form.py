@@ -259,7 +259,7 @@ BAD = {
     "leader_weight": ("", "bytes"),
     "broker_sets": ("pay-*",),
     "goal": ("", "imported", None),
-    "is_thorough": ("yes",),
+    "cordons_brokers": ("yes",),
 }
 
 

@@ -6,7 +6,6 @@ message of a failure.
 
 import json
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -63,17 +62,6 @@ def test_a_second_plan_moves_nothing_where_racks_cannot_be_cured(goal: Goal, see
     assert first is not None and first.moves
     second = planned(executed(case, first))
     assert second is not None and second.moves == ()
-
-
-def test_a_thorough_search_copies_fewer_bytes_for_the_same() -> None:
-    case = draw_case(random.Random(4), Goal.REBALANCE, partitions=(180, 220))
-    snapshot = from_document_text(json.dumps(case.document))
-    usual = make_plan(snapshot, case.request)
-    thorough = make_plan(snapshot, replace(case.request, is_thorough=True))
-    found, better = Placed.of(case, usual), Placed.of(case, thorough)
-    assert better.priorities <= found.priorities
-    assert better.copied_bytes < 0.8 * found.copied_bytes
-    assert thorough.lower_bound.bytes > 0.999 * better.copied_bytes
 
 
 def test_planning_again_moves_nothing_where_leaders_are_limited() -> None:

@@ -46,17 +46,6 @@ def test_a_budget_of_bytes_gives_an_even_part_of_the_plan_and_says_what_is_left(
     assert any("the budget leaves" in warning for warning in part.warnings)
 
 
-def test_a_budget_of_partitions_counts_changes_of_leader_too() -> None:
-    part = joined(Budget(max_partitions=10))
-    assert len(part.moves) == 10
-    assert part.deferred.replicas + part.copied_replicas == joined(Budget()).copied_replicas
-    led = make_plan(
-        cluster("\n".join(f"a-{n}: 1 2 3" for n in range(9)), racks="1 2 3"),
-        PlanRequest(Goal.LEADERS, budget=Budget(max_partitions=2)),
-    )
-    assert len(led.moves) == 2 and led.deferred.partitions == 4 and led.deferred.bytes == 0
-
-
 def test_plans_within_a_budget_lead_to_the_whole_one() -> None:
     snapshot, request = (
         GROWING,
@@ -87,34 +76,12 @@ def test_a_budget_takes_no_replica_to_a_broker_that_may_hold_no_more(
     document = {"brokers": [{"id": 1}, {"id": 2}, {"id": 3}], "partitions": rows}
     (tmp_path / "state.json").write_text(json.dumps(document))
     shell = CommandLine.in_folder(tmp_path, capsys)
-    limits = ("--max-replicas-per-broker", "3", "--max-partitions", "1")
+    limits = ("--max-replicas-per-broker", "3", "--max-bytes", "20MB")
     words = ("plan", "--state", tmp_path / "state.json", "--goal", "rebalance", *limits)
     typed = shell.type(*words, "--out", tmp_path / "plan.json")
     assert typed.code == 0
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert [figure["replicas_after"] for figure in plan["figures"]] == [1, 3, 2]
-
-
-def test_what_a_budget_leaves_undone_is_not_blamed_on_the_replica_sets(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [["t", number, [1, 2, 3], 1, 10**6, 10**6] for number in range(3)]
-    document = {"brokers": [{"id": 1}, {"id": 2}, {"id": 3}], "partitions": rows}
-    (tmp_path / "state.json").write_text(json.dumps(document))
-    shell = CommandLine.in_folder(tmp_path, capsys)
-    limits = ("--min-topic-leaders", "t=1", "--max-leader-bytes-in", "1MB/s")
-    words = ("plan", "--state", tmp_path / "state.json", "--goal", "leaders", *limits)
-    whole, part = tmp_path / "whole.json", tmp_path / "part.json"
-    assert shell.type(*words, "--out", whole).code == 0
-    assert shell.type(*words, "--max-partitions", "1", "--out", part).code == 0
-    warnings = " ".join(json.loads(whole.read_text())["warnings"])
-    assert "min_topic_leaders" not in warnings and "will lead more than" not in warnings
-    warnings = " ".join(json.loads(part.read_text())["warnings"])
-    assert "brokers lack 1 leader of topics that min_topic_leaders names: the budget" in warnings
-    assert (
-        "broker 1 will lead more than 1.0 MB/s of bytes-in (up to 2.0 MB/s): the budget" in warnings
-    )
-    assert "replica sets" not in warnings and "no leaders were found" not in warnings
 
 
 def almost_even() -> ClusterSnapshot:

@@ -490,9 +490,8 @@ DEMO = cluster("orders-0: 1 2\norders-1: 2 3\ngoods-0: 3 1", racks="1=a 2=b 3=c 
         ),
         (
             PlanRequest(Goal.LEADERS, budget=Budget(max_bytes=0)),
-            "--max-bytes 0: a plan that may change nothing is no plan",
+            "--max-bytes 0: a plan that may copy nothing is no plan",
         ),
-        (PlanRequest(Goal.LEADERS, budget=Budget(max_partitions=-1)), "--max-partitions -1"),
         (
             PlanRequest(Goal.LEADERS, replication_factor=3),
             "is for goal replication-factor, not for leaders",

@@ -20,7 +20,6 @@ TYPED = {
     "excluded_broker_ids": "3",
     "replication_factor": "3",
     "max_bytes": "1.5TB",
-    "max_partitions": "100",
     "leader_weight": "bytes-in",
     "bytes_tolerance_percent": "20",
 }
@@ -31,7 +30,6 @@ FROM_A_FORM = TYPED | {
     "only_broker_ids": [1, 2, 3],
     "excluded_broker_ids": [3],
     "replication_factor": 3,
-    "max_partitions": 100,
     "bytes_tolerance_percent": 20,
 }
 
@@ -41,7 +39,7 @@ def test_the_same_request_whichever_way_it_comes(given: dict[str, object]) -> No
     assert read_rebalance_request(given) == RebalanceRequest(
         Goal.REPLICATION_FACTOR,
         scope=Scope(("orders-*", "payments"), ("orders-old",), (1, 2, 3), (3,)),
-        budget=Budget(1_500_000_000_000, 100),
+        budget=Budget(1_500_000_000_000),
         replication_factor=3,
         leader_weight=LeaderWeight.BYTES_IN,
         bytes_tolerance_percent=20,
@@ -79,7 +77,7 @@ def test_a_request_that_differs_from_the_policy_says_so() -> None:
         ("excluded_topics", "a,,b", "'' is no topic"),
         ("replication_factor", "0", "a whole number from 1"),
         ("replication_factor", "three", "a whole number from 1"),
-        ("max_partitions", True, "a whole number from 1"),
+        ("replication_factor", True, "a whole number from 1"),
         ("max_bytes", "500", "500 B or 500 GB?"),
         ("max_bytes", "5GB/s", "is a rate, not an amount; did you mean 5GB?"),
         ("max_bytes", "0GB", "out of range"),

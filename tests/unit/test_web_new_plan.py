@@ -75,23 +75,14 @@ def test_a_plan_is_shown_before_anybody_is_asked(pages: Pages) -> None:
             assert words in shown.text, words
         assert "not chosen yet" not in shown.text  # the rate that approvers will be offered
         assert 'value="add-brokers" selected' in shown.text
-        cut = send(client, do="show", goal="add-brokers", broker_ids="4", max_partitions="1")
+        cut = send(client, do="show", goal="add-brokers", broker_ids="4", max_bytes="150B")
         assert "Cut by the budget" in cut.text
     assert not started and count_runs(pages) == 0
 
 
-def test_goals_are_compared(pages: Pages) -> None:
-    with starting(pages) as (client, started):
-        few = send(client, do="compare", goal="leaders").text
-        more = send(client, do="compare", goal="leaders", broker_ids="4").text
-    for page, goals in ((few, 3), (more, 6)):
-        assert "Goals compared" in page and page.count('<tr><td class="text name">') == goals
-    assert not started
-
-
 def test_start_starts_the_dag_with_what_was_filled_in(pages: Pages) -> None:
     with starting(pages) as (client, started):
-        typed = {"broker_ids": "4", "topics": "orders-*, a", "max_partitions": "5"}
+        typed = {"broker_ids": "4", "topics": "orders-*, a", "max_bytes": "5GB"}
         sent = send(client, do="start", goal="add-brokers", reason=" new broker ", **typed)
     assert sent.status_code == 303
     assert sent.headers["location"].startswith("/clusters/demo/started/kafka_rebalance?")
@@ -103,7 +94,7 @@ def test_start_starts_the_dag_with_what_was_filled_in(pages: Pages) -> None:
         "goal": "add-brokers",
         "broker_ids": "4",
         "topics": ["orders-*", "a"],
-        "max_partitions": 5,
+        "max_bytes": "5GB",
     }
     for name, value in configuration.items():
         form[name].resolve(value)  # Airflow takes it
@@ -145,14 +136,13 @@ def test_what_nobody_could_approve_is_told_before_it_starts(
     assert "kept words" in sent.text and not started
 
 
-@pytest.mark.parametrize("do", ["show", "compare"])
-def test_a_store_that_cannot_be_read_is_told_on_the_form(pages: Pages, do: str) -> None:
+def test_a_store_that_cannot_be_read_is_told_on_the_form(pages: Pages) -> None:
     with starting(pages) as (client, _):
         token = token_on(client.get(PLAN).text)
         folder = Path(pages.environment["COUNTERPOISE_STORE"]) / "history"
         for path in folder.rglob("*.parquet"):
             path.write_bytes(b"damaged")
-        answer = client.post(PLAN, data={"form_token": token, "do": do, "goal": "leaders"})
+        answer = client.post(PLAN, data={"form_token": token, "do": "show", "goal": "leaders"})
     assert answer.status_code == 409, answer.text
     assert "cannot be read" in answer.text and "It is not known" not in answer.text
 
@@ -199,7 +189,7 @@ def test_large_clusters_and_two_at_once_are_refused_in_words(
         monkeypatch.setattr(previewing, "MAX_REPLICAS", 5)
         large = send(client, goal="leaders")
     assert large.status_code == 409 and "has 27 replicas, and pages show" in large.text
-    assert "counterpoise plan --compare GOALS" in large.text
+    assert "counterpoise plan" in large.text
 
 
 def test_a_cluster_whose_provider_opens_no_runs_is_planned_but_nothing_starts(
@@ -213,11 +203,9 @@ def test_a_cluster_whose_provider_opens_no_runs_is_planned_but_nothing_starts(
     with starting(pages) as (client, started):
         form = client.get(path).text
         assert "No run can follow: Confluent Cloud" in form and 'value="start"' not in form
-        for do, heading in (("show", "The plan"), ("compare", "Goals compared")):
-            shown = send(client, path, do=do, goal="add-brokers", broker_ids="4").text
-            assert heading in shown and "No run can follow" in shown
-            is_warned = "<li>Confluent Cloud: reassignments are not open" in shown
-            assert is_warned == (do == "show")
+        shown = send(client, path, do="show", goal="add-brokers", broker_ids="4").text
+        assert "The plan" in shown and "No run can follow" in shown
+        assert "<li>Confluent Cloud: reassignments are not open" in shown
         sent = send(client, path, do="start", goal="leaders", reason="x")
     assert sent.status_code == 409 and "luster cloud is on Confluent Cloud" in sent.text
     assert not started

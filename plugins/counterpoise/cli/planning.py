@@ -3,12 +3,14 @@
 import argparse
 import contextlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from counterpoise import pipeline, queries
-from counterpoise.cli import comparing, plans, tables
+from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
     Commands,
     add_cluster_arguments,
@@ -29,8 +31,8 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import ClusterPolicy, MovementPolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
-from counterpoise.model.rebalance_request import read_rebalance_request
-from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
+from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
+from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS, Goal
 from counterpoise.model.request_words import COMMAND_LINE_OPTIONS
 from counterpoise.units import parse_rate
 
@@ -67,7 +69,6 @@ _OPTIONS = (
         "500GB",
         "copy at most so much: the plan holds the moves that help most, the others are counted",
     ),
-    ("max_partitions", "N", "change at most so many partitions"),
     (
         "leader_weight",
         "count|bytes-in",
@@ -174,51 +175,66 @@ def _add_plan(commands: Commands) -> None:
         "left",
     )
     parser.add_argument(
-        COMMAND_LINE_OPTIONS["is_thorough"],
-        dest="is_thorough",
-        action="store_true",
-        help="solve clusters of up to 600 replicas instead of 220, for up to 20 s",
+        "--what-if-brokers",
+        metavar="N",
+        help="plan as if so many more brokers were there, empty, and only show the plan; the goal "
+        "add-brokers fills these",
     )
-    comparing.add_arguments(parser)
+    parser.add_argument("--rack", metavar="RACK", help="the rack of these brokers")
     _add_output_arguments(parser, is_required=False)
     parser.set_defaults(run=_plan, usage=parser.error)
 
 
 def _plan(arguments: argparse.Namespace, console: Console) -> int:
-    values = {field: getattr(arguments, field) for field in COMMAND_LINE_OPTIONS}
-    if comparing.is_asked_for(arguments):
-        _refuse_output(arguments)
-        rate = _rate(arguments)
-        return comparing.compare(arguments, values, _state(arguments), rate, console)
     _check_required(arguments)
-    rebalance_request = read_rebalance_request(
-        values, word=lambda field: COMMAND_LINE_OPTIONS.get(field, field)
-    )
+    values = {field: getattr(arguments, field) for field in COMMAND_LINE_OPTIONS}
     rate = _rate(arguments)
+    if arguments.what_if_brokers is None:
+        rebalance_request = _request(values)
+        snapshot, policy = _state(arguments)
+        plan = pipeline.plan_from(snapshot, rebalance_request, policy.balance, policy.provider)
+        return _write_plan(plan, rate, arguments, console)
+    count = _new_broker_count(arguments.what_if_brokers)
     snapshot, policy = _state(arguments)
-    plan = pipeline.plan_from(snapshot, rebalance_request, policy.balance, policy.provider)
-    return _write_plan(plan, rate, arguments, console)
+    snapshot, new_ids = pipeline.with_new_brokers(snapshot, count, arguments.rack)
+    if values["goal"] == Goal.ADD_BROKERS and values["broker_ids"] is None:
+        values["broker_ids"] = [*new_ids]
+    plan = pipeline.plan_from(snapshot, _request(values), policy.balance, policy.provider)
+    _print_plan(plan, rate, arguments, console)
+    return _NOTHING_TO_MOVE if plan.is_empty else 0
+
+
+def _request(values: Mapping[str, Any]) -> RebalanceRequest:
+    return read_rebalance_request(values, word=lambda field: COMMAND_LINE_OPTIONS.get(field, field))
 
 
 def _check_required(arguments: argparse.Namespace) -> None:
-    """End as argparse does where an option is missing that only comparing does without."""
-    names = {"--goal": arguments.goal, "--out": arguments.out}
-    missing = [name for name, value in names.items() if value is None]
-    if arguments.rack is not None:
-        arguments.usage("--rack is for --what-if-brokers")
+    """End as argparse does where options are missing, or do not go together.
+
+    A plan with brokers that are not there is shown, and written nowhere: it cannot be approved.
+    """
+    if arguments.what_if_brokers is None:
+        if arguments.rack is not None:
+            arguments.usage("--rack is for --what-if-brokers; give both, or neither")
+        required = {"--goal": arguments.goal, "--out": arguments.out}
+    else:
+        required = {"--goal": arguments.goal}
+        written = {"--out": arguments.out, "--reassignment-json": arguments.reassignment_json}
+        for name, value in written.items():
+            if value is not None:
+                arguments.usage(
+                    f"{name} is for a plan that can run; leave it out with --what-if-brokers"
+                )
+    missing = [name for name, value in required.items() if value is None]
     if missing:
         arguments.usage(f"the following arguments are required: {', '.join(missing)}")
 
 
-def _refuse_output(arguments: argparse.Namespace) -> None:
-    given = {
-        "--goal": arguments.goal,
-        "--out": arguments.out,
-        "--reassignment-json": arguments.reassignment_json,
-    }
-    for name, value in given.items():
-        if value is not None:
-            arguments.usage(f"{name} is for one plan; leave it out to compare several")
+def _new_broker_count(text: str) -> int:
+    most = pipeline.MAX_NEW_BROKERS
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= most:
+        raise InputError(f"--what-if-brokers {text!r}: write a whole number from 1 to {most}")
+    return int(text)
 
 
 def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, ClusterPolicy]:

@@ -168,8 +168,7 @@ class PlanView:
     @property
     def request_in_words(self) -> str:
         """Return what a request adds to goal and brokers: scope, replication factor, budget."""
-        scope, budget = self.plan.scope, self.plan.budget
-        max_bytes, max_partitions = budget.max_bytes, budget.max_partitions
+        scope, max_bytes = self.plan.scope, self.plan.budget.max_bytes
         words = {
             "only topics": join_ids(scope.topics),
             "not topics": join_ids(scope.excluded_topics),
@@ -177,7 +176,6 @@ class PlanView:
             "not brokers": join_ids(scope.excluded_broker_ids),
             "replicas per partition:": self.plan.replication_factor,
             "copying at most": max_bytes and format_bytes(max_bytes),
-            "changing at most": max_partitions and pluralize(max_partitions, "partition"),
         }
         return "; ".join(f"{what} {value}" for what, value in words.items() if value)
 

@@ -20,7 +20,6 @@ from counterpoise.model.words import join_ids, name_brokers, pluralize
 from counterpoise.units import format_rate, parse_bytes, parse_rate
 
 MAX_REPLICATION_FACTOR: Final = 32_767
-MAX_PARTITIONS: Final = 10**9
 MAX_REPLICAS_PER_BROKER: Final = 10**7
 TOPIC_PATTERN: Final = r"[A-Za-z0-9._*?-]+"
 
@@ -40,7 +39,6 @@ class RebalanceRequest:
     replication_factor: int | None = None
     leader_weight: LeaderWeight | None = None
     bytes_tolerance_percent: int | None = None
-    is_thorough: bool = False
     cordons_brokers: bool = False
     constraints: Constraints = field(default_factory=Constraints)  # beside those of the policy
 
@@ -60,7 +58,6 @@ class RebalanceRequest:
             scope=self.scope,
             budget=self.budget,
             replication_factor=self.replication_factor,
-            is_thorough=self.is_thorough,
             cordons_brokers=self.cordons_brokers,
         )
 
@@ -129,11 +126,10 @@ def read_rebalance_request(
             broker_ids=read.get("only_broker_ids") or (),
             excluded_broker_ids=read.get("excluded_broker_ids") or (),
         ),
-        budget=Budget(read.get("max_bytes"), read.get("max_partitions")),
+        budget=Budget(read.get("max_bytes")),
         replication_factor=read.get("replication_factor"),
         leader_weight=read.get("leader_weight"),
         bytes_tolerance_percent=read.get("bytes_tolerance_percent"),
-        is_thorough=bool(read.get("is_thorough")),
         cordons_brokers=bool(read.get("cordons_brokers")),
         constraints=Constraints(
             broker_sets=read.get("broker_sets") or (),
@@ -255,7 +251,6 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "excluded_broker_ids": _broker_ids,
     "replication_factor": _whole(1, MAX_REPLICATION_FACTOR),
     "max_bytes": _bytes,
-    "max_partitions": _whole(1, MAX_PARTITIONS),
     "leader_weight": _leader_weight,
     "bytes_tolerance_percent": _whole(PERCENT.lowest, PERCENT.highest),
     "broker_sets": _broker_sets,
@@ -264,5 +259,4 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "max_leader_bytes_in_per_second": _rate,
     "no_new_replicas_on": _broker_ids,
     "cordons_brokers": _truth,
-    "is_thorough": _truth,
 }

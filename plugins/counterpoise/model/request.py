@@ -69,10 +69,9 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most that a plan may copy and name; None is no limit."""
+    """The most that a plan may copy; None is no limit."""
 
     max_bytes: int | None = None
-    max_partitions: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +83,3 @@ class PlanRequest:
     budget: Budget = field(default_factory=Budget)
     replication_factor: int | None = None  # of the goal of that name
     cordons_brokers: bool = False  # of goal remove-brokers, while the plan runs (KIP-1066)
-    is_thorough: bool = False  # solve clusters of some hundred replicas, for up to 20 s

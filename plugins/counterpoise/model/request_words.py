@@ -22,7 +22,6 @@ COMMAND_LINE_OPTIONS: Final[Mapping[str, str]] = {
     "excluded_broker_ids": "--exclude-brokers",
     "replication_factor": "--replication-factor",
     "max_bytes": "--max-bytes",
-    "max_partitions": "--max-partitions",
     "leader_weight": "--leader-weight",
     "bytes_tolerance_percent": "--bytes-tolerance",
     "broker_sets": "--broker-sets",
@@ -31,7 +30,6 @@ COMMAND_LINE_OPTIONS: Final[Mapping[str, str]] = {
     "max_leader_bytes_in_per_second": "--max-leader-bytes-in",
     "no_new_replicas_on": "--no-new-replicas-on",
     "cordons_brokers": "--cordon",
-    "is_thorough": "--thorough",
 }
 CLUSTER_FIELD: Final = "cluster"  # of the form alone: on the command line it is no part of this
 CLUSTER_TITLE: Final = "Cluster"
@@ -49,7 +47,6 @@ FORM_TITLES: Final[Mapping[str, str]] = {
     "excluded_broker_ids": "Not these brokers",
     "replication_factor": "Replication factor",
     "max_bytes": "At most so many bytes",
-    "max_partitions": "At most so many partitions",
     "leader_weight": "Leaders are evened",
     "bytes_tolerance_percent": "Bytes tolerance in percent",
     "broker_sets": "Broker sets",
@@ -58,7 +55,6 @@ FORM_TITLES: Final[Mapping[str, str]] = {
     "max_leader_bytes_in_per_second": "Bytes-in of the leaders of a broker",
     "no_new_replicas_on": "No new replicas on",
     "cordons_brokers": "Cordon the brokers",
-    "is_thorough": "Search thoroughly",
 }
 _TITLES: Final = {option: FORM_TITLES[name] for name, option in COMMAND_LINE_OPTIONS.items()}
 _OPTION: Final = "|".join(sorted(map(re.escape, _TITLES), key=len, reverse=True))

@@ -22,7 +22,6 @@ from airflow.sdk import Param
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.policy import PERCENT, LeaderWeight
 from counterpoise.model.rebalance_request import (
-    MAX_PARTITIONS,
     MAX_REPLICAS_PER_BROKER,
     MAX_REPLICATION_FACTOR,
     TOPIC_PATTERN,
@@ -88,7 +87,6 @@ def rebalance_form() -> dict[str, Any]:
             "are only counted",
             _BYTES,
         ),
-        "max_partitions": _integer("max_partitions", "changed; as above", MAX_PARTITIONS),
         **_evenness(),
         **_constraints(),
         **_switches(),
@@ -243,8 +241,5 @@ def _switches() -> dict[str, Any]:
             "cordons_brokers",
             "with goal remove-brokers: their log dirs take no new replicas while the plan runs "
             "(Kafka 4.3, KIP-1066)",
-        ),
-        "is_thorough": _switch(
-            "is_thorough", "solve clusters of up to 600 replicas instead of 220, for up to 20 s"
         ),
     }

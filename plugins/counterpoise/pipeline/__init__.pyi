@@ -11,7 +11,6 @@ from .approving import (
 )
 from .auditing import audit, audit_page, failure_of
 from .compacting import CompactionReport, compact, compaction_by_hand
-from .comparing import MAX_NEW_BROKERS, ComparedPlan, compare, plan_from, with_new_brokers
 from .dag_runs import (
     DagTask,
     adopt_run,
@@ -37,17 +36,20 @@ from .executing import (
 from .notifying import DeliveryError, notify, notify_of
 from .places import Place, places
 from .planning import (
+    MAX_NEW_BROKERS,
     NothingToMove,
     Origin,
     PlannedRun,
     check_says_cluster,
     plan,
+    plan_from,
     plan_of_assignment,
     plan_or_reason,
     snapshot_to_plan_on,
     submit_plan,
     undo_or_reason,
     undo_plan,
+    with_new_brokers,
 )
 from .proposing import propose, unneeded_proposal
 from .reports import (
@@ -74,7 +76,6 @@ __all__ = [
     "MAX_NEW_BROKERS",
     "ApprovalQuestion",
     "CompactionReport",
-    "ComparedPlan",
     "DagTask",
     "DeliveryError",
     "Examination",
@@ -97,7 +98,6 @@ __all__ = [
     "checked_snapshot",
     "compact",
     "compaction_by_hand",
-    "compare",
     "due_clusters",
     "examine",
     "execute_step",

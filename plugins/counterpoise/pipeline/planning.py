@@ -4,13 +4,18 @@ decision.
     request = RebalanceRequest(Goal.ADD_BROKERS, (7,))
     run = plan(installation, "orders-eu", request, Origin(alice))
     run["run_id"], run["plan_uri"], run["fingerprint"]
+
+    snapshot, new_ids = with_new_brokers(snapshot, 2, rack="c")     # to show a plan, not to run it
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from typing import Final, TypedDict
+
+import pyarrow as pa
 
 from counterpoise import access, analysis, reporting
 from counterpoise.approval import people_needed
@@ -29,7 +34,8 @@ from counterpoise.model.run import RunState, Submission
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.snapshots import checked_snapshot, fresh_snapshot, keep
 from counterpoise.pipeline.usual_rates import MAX_ROWS_OF_RATES, usual_bytes_in
-from counterpoise.planning import plan_from, plan_to_reach
+from counterpoise.planning import plan_from as plan_from
+from counterpoise.planning import plan_to_reach
 from counterpoise.undoing import (
     MayHaveLeft,
     check_not_moved_again,
@@ -40,6 +46,7 @@ from counterpoise.undoing import (
 from counterpoise.validation import OVERRIDABLE_RULES, find_violations
 
 _LOGGER = safe_logger(__name__)
+MAX_NEW_BROKERS: Final = 1000
 _MAX_AGE_OF_RATES: Final = timedelta(days=7)  # every hour of the day and every day of the week
 
 
@@ -315,3 +322,33 @@ def _left_by_runs(installation: Installation) -> MayHaveLeft:
         return is_moved and is_as_left(move, submissions_of(run_id)[partition], replicas)
 
     return may_have_left
+
+
+def with_new_brokers(
+    snapshot: ClusterSnapshot, count: int, rack: str | None = None
+) -> tuple[ClusterSnapshot, tuple[int, ...]]:
+    """Return the snapshot with so many more brokers, and their ids, which follow the highest.
+
+    Each gets the smallest disk of the live brokers, empty, and the given rack, or else the rack
+    with the fewest live brokers. Raises InputError for a rack of the rackless, or no live broker.
+    """
+    live_rows = [row for row in snapshot.brokers.to_pylist() if not row["is_fenced"]]
+    if not live_rows:
+        raise InputError("--what-if-brokers: the cluster has no live broker to take as an example")
+    first_id = max(snapshot.registered_broker_ids) + 1
+    disks = [row["disk_total_bytes"] for row in live_rows]
+    disk_bytes = None if None in disks else min(disks)
+    sizes = Counter(row["rack"] for row in live_rows if row["rack"] is not None)
+    rows = []
+    for broker_id in range(first_id, first_id + count):
+        smallest = min(sizes, key=lambda name: (sizes[name], name), default=None)
+        own_rack = smallest if rack is None else rack
+        if own_rack is not None:
+            sizes[own_rack] += 1
+        row = dict.fromkeys(snapshot.brokers.column_names)
+        row |= {"broker_id": broker_id, "rack": own_rack, "is_fenced": False}
+        rows.append(row | {"disk_total_bytes": disk_bytes, "disk_usable_bytes": disk_bytes})
+    added = pa.Table.from_pylist(rows, snapshot.brokers.schema)
+    tables = {**snapshot.tables, "brokers": pa.concat_tables([snapshot.brokers, added])}
+    new_ids = tuple(range(first_id, first_id + count))
+    return replace(snapshot, tables=tables), new_ids

@@ -3,7 +3,6 @@
     from counterpoise.planning import plan_from
 
     plan = plan_from(snapshot, RebalanceRequest(Goal.ADD_BROKERS, (4,)), policy)
-    compare(snapshot, rebalance_requests, policy)        # a plan or a refusal for each request
     make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
     plan_to_reach(snapshot, wanted, policy)              # a plan that somebody else made
 
@@ -19,10 +18,8 @@ Pure: no I/O, no clock, no chance. In the order of work, which `planner.py` has:
                                       with its plan_warnings
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
@@ -30,7 +27,7 @@ from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.planning.planner import make_plan, plan_to_reach
 
-__all__ = ["ComparedPlan", "compare", "make_plan", "plan_from", "plan_to_reach"]
+__all__ = ["make_plan", "plan_from", "plan_to_reach"]
 
 
 def plan_from(
@@ -54,34 +51,3 @@ def plan_from(
             *new_plan.warnings,
         ),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedPlan:
-    """What a request leads to: a plan, or why there can be none."""
-
-    request: RebalanceRequest
-    plan: RebalancePlan | None
-    refusal: str = ""
-
-
-def compare(
-    snapshot: ClusterSnapshot,
-    requests: Sequence[RebalanceRequest],
-    policy: BalancePolicy,
-    provider: Provider | None = None,
-) -> tuple[ComparedPlan, ...]:
-    """Return a plan for each request; one that cannot be made does not hide the others."""
-    return tuple(_compared(snapshot, request, policy, provider) for request in requests)
-
-
-def _compared(
-    snapshot: ClusterSnapshot,
-    request: RebalanceRequest,
-    policy: BalancePolicy,
-    provider: Provider | None,
-) -> ComparedPlan:
-    try:
-        return ComparedPlan(request, plan_from(snapshot, request, policy, provider))
-    except (InputError, RefusedError) as error:
-        return ComparedPlan(request, None, str(error))

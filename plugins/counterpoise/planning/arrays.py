@@ -94,7 +94,6 @@ class ClusterArrays:
     is_left_to_repair: Flags  # keeps a replica on a dead broker, so no copy beside it could end
 
     topic_names: tuple[str, ...]
-    is_thorough: bool  # may be searched for longer than usual
     topic_sets: Ints  # the number of the broker set on which its replicas are to stand
     min_insync_replicas: Ints  # 0 when not known
     min_topic_leaders: Ints  # of each broker that may lead, by a constraint; 0 for none
@@ -248,7 +247,6 @@ def read_cluster(
         is_leaderless=(leader_ids < 0) & (leader_ids >= 0).any(),
         is_left_to_repair=np.zeros(len(table), dtype=np.bool_),
         topic_names=topic_names,
-        is_thorough=False,
         topic_sets=np.array([set_of_topic[name] for name in topic_names], dtype=np.int64),
         min_insync_replicas=_min_insync(topic_names, snapshot),
         min_topic_leaders=_min_topic_leaders(topic_names, constraints.min_topic_leaders),

@@ -1,7 +1,6 @@
 """The budget: of a plan that is larger, the part that gains most evenly is kept.
 
-    deferred = keep_copies_within(placement, before, budget)      # takes copies back
-    result = keep_changes_within(result)                          # the same without copies
+    deferred = keep_copies_within(placement, before, max_bytes)      # takes copies back
 
     order of the partitions that are copied:
         those that get better racks first
@@ -18,7 +17,7 @@ broker 2 has given 1/2 of its two. With a budget of 5 GB, 1 GB from broker 1, 1 
 even itself, and brings replicas where they are missing for few bytes.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -26,14 +25,12 @@ from numpy.typing import NDArray
 
 from counterpoise.model.columns import Flags, Ints, rank_within
 from counterpoise.model.plan import Deferred
-from counterpoise.model.request import Budget
 from counterpoise.planning.placement import Placement
-from counterpoise.planning.planning_result import PlanningResult
 
 _Parts: TypeAlias = NDArray[np.float64]
 
 
-def keep_copies_within(placement: Placement, before: Placement, budget: Budget) -> Deferred:
+def keep_copies_within(placement: Placement, before: Placement, max_bytes: int) -> Deferred:
     """Take copies (and removals) back until the rest fits; return what was taken back."""
     changed = np.flatnonzero((placement.replicas != placement.original).any(axis=1))
     cluster = placement.cluster
@@ -52,54 +49,22 @@ def keep_copies_within(placement: Placement, before: Placement, budget: Budget) 
         racks_gained=racks_gained[changed],
     )
     is_kept = np.zeros(len(order), dtype=np.bool_)
-    allowance = _Allowance.beside(copied_bytes[is_kept], budget)
+    bytes_left = max_bytes
     for item, size_bytes in zip(order.tolist(), copied_bytes[order].tolist(), strict=True):
-        if allowance.fits(size_bytes):
+        if size_bytes <= bytes_left:
             is_kept[item] = True
-            allowance.take(size_bytes)
+            bytes_left -= size_bytes
     if is_kept.all():
         return Deferred()
     max_counts = np.maximum(cluster.max_counts, before.counts)
     brokers = _BrokerCounts(before.counts.copy(), max_counts, original, replicas)
-    _keep_within_counts(is_kept, order, copied_bytes, budget, brokers)
+    _keep_within_counts(is_kept, order, copied_bytes, max_bytes, brokers)
     replicas = placement.replicas.copy()
     replicas[changed[~is_kept]] = original[~is_kept]
     placement.reset_to(replicas)
     deferred_copies = copies[~is_kept].sum()
     deferred_bytes = copied_bytes[~is_kept].sum()
     return Deferred(int((~is_kept).sum()), int(deferred_copies), int(deferred_bytes))
-
-
-def keep_changes_within(result: PlanningResult) -> PlanningResult:
-    """Return the result with no more partitions than the budget allows; the others are deferred.
-
-    Partitions whose replicas change stay in the plan; of the others those that move leaders from
-    the brokers that lead most to those that lead least.
-    """
-    cluster = result.cluster
-    assignment = result.assignment
-    deferred = result.deferred
-    max_count = result.request.budget.max_partitions
-    planned = np.flatnonzero(assignment.is_in_plan)
-    if max_count is None or len(planned) <= max_count:
-        return result
-    counts = cluster.leader_load(cluster.leaders_now)
-    counts = np.append(counts, counts.max(initial=0))  # without a leader: most in need of one
-    before = assignment.before[planned]
-    after = assignment.replicas[planned]
-    gains = counts[cluster.leaders_now[planned]] - counts[after[:, 0]]
-    has_other_replicas = (np.sort(after, axis=1) != np.sort(before, axis=1)).any(axis=1)
-    order = np.lexsort((planned, -gains, ~has_other_replicas))
-    dropped = planned[order[max_count:]]
-    replicas = assignment.replicas.copy()
-    is_in_plan = assignment.is_in_plan.copy()
-    replicas[dropped] = assignment.before[dropped]
-    is_in_plan[dropped] = False
-    return replace(
-        result,
-        assignment=replace(assignment, replicas=replicas, is_in_plan=is_in_plan),
-        deferred=replace(deferred, partitions=deferred.partitions + len(dropped)),
-    )
 
 
 def _best_first(
@@ -165,7 +130,7 @@ class _BrokerCounts:
 
 
 def _keep_within_counts(
-    is_kept: Flags, order: Ints, copied_bytes: Ints, budget: Budget, brokers: _BrokerCounts
+    is_kept: Flags, order: Ints, copied_bytes: Ints, max_bytes: int, brokers: _BrokerCounts
 ) -> None:
     """Change what is kept so that no broker holds more replicas than it may."""
     for item in order[is_kept[order]].tolist():
@@ -178,32 +143,10 @@ def _keep_within_counts(
             if brokers.comes_to_one_over(item):
                 is_kept[item] = False
                 brokers.take_back(item)
-    allowance = _Allowance.beside(copied_bytes[is_kept], budget)
+    bytes_left = max_bytes - int(copied_bytes[is_kept].sum())
     for item in order[~is_kept[order]].tolist():
         size_bytes = int(copied_bytes[item])
-        if allowance.fits(size_bytes) and brokers.has_room(item):
+        if size_bytes <= bytes_left and brokers.has_room(item):
             is_kept[item] = True
-            allowance.take(size_bytes)
+            bytes_left -= size_bytes
             brokers.keep(item)
-
-
-@dataclass(slots=True)
-class _Allowance:
-    """What a budget has left."""
-
-    bytes: float
-    partitions: float
-
-    @classmethod
-    def beside(cls, copied_bytes: Ints, budget: Budget) -> "_Allowance":
-        """Return what the budget allows beside what is copied of the partitions that are kept."""
-        max_bytes = np.inf if budget.max_bytes is None else budget.max_bytes
-        max_count = np.inf if budget.max_partitions is None else budget.max_partitions
-        return cls(max_bytes - int(copied_bytes.sum()), max_count - len(copied_bytes))
-
-    def fits(self, size_bytes: int) -> bool:
-        return self.partitions >= 1 and size_bytes <= self.bytes
-
-    def take(self, size_bytes: int) -> None:
-        self.bytes -= size_bytes
-        self.partitions -= 1

@@ -357,12 +357,9 @@ def _reason_for_empty_plan(result: PlanningResult) -> str:
 
 
 def _budget_too_small(result: PlanningResult) -> str:
-    budget, deferred = result.request.budget, result.deferred
-    if budget.max_bytes is None:
-        partitions = pluralize(budget.max_partitions or 0, "partition")
-        return f"cannot, because nothing that helps fits into the budget of {partitions}"
+    max_bytes, deferred = result.request.budget.max_bytes or 0, result.deferred
     return (
         f"cannot, because no copy that helps is as small as the budget of "
-        f"{format_bytes(budget.max_bytes)}: {pluralize(deferred.partitions, 'partition')} with "
+        f"{format_bytes(max_bytes)}: {pluralize(deferred.partitions, 'partition')} with "
         f"{format_bytes(deferred.bytes)} to copy are left; give more with --max-bytes"
     )

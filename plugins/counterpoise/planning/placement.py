@@ -28,8 +28,7 @@ class SearchLimits:
 
 
 _MAX_TURNS: Final = 20  # of the goal and of traffic, or of all broker sets
-USUAL: Final = SearchLimits(220, 0.8)
-_THOROUGH: Final = SearchLimits(600, 8.0)
+SEARCH_LIMITS: Final = SearchLimits(220, 0.8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,20 +184,12 @@ class Placement:
 
     @property
     def search_limits(self) -> SearchLimits:
-        return _THOROUGH if self.cluster.is_thorough else USUAL
+        return SEARCH_LIMITS
 
     def is_small(self, is_chosen: Flags | None = None) -> bool:
         """Return whether the replicas to choose, of some partitions or of all, can be solved."""
-        return self._replicas_to_choose(is_chosen) <= self.search_limits.max_replicas
-
-    @property
-    def is_usual(self) -> bool:
-        """Return whether the solver is trusted with the cluster without more time than usual."""
-        return self._replicas_to_choose() <= USUAL.max_replicas
-
-    def _replicas_to_choose(self, is_chosen: Flags | None = None) -> int:
         is_chosen = self.cluster.may_change if is_chosen is None else is_chosen
-        return int(self.replica_counts[is_chosen].sum())
+        return int(self.replica_counts[is_chosen].sum()) <= self.search_limits.max_replicas
 
     @property
     def traffic(self) -> Ints:

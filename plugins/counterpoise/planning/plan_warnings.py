@@ -161,11 +161,10 @@ def _not_proven(result: PlanningResult) -> str:
     bound = result.after.bound
     if bound is None or bound.is_reached or not result.assignment.is_in_plan.any():
         return ""
-    help_ = "a scope of fewer topics" if result.request.is_thorough else "--thorough"
     return (
         "the search for fewer bytes stopped at its limit: another plan could be nearer to the "
         f"fair shares of bytes, or copy less, but not less than {format_bytes(bound.bytes)}; "
-        f"{help_} may find it"
+        "a scope of fewer topics may find it"
     )
 
 

@@ -27,10 +27,10 @@ from counterpoise.model.columns import NOBODY, Ints
 from counterpoise.model.evenness import best_max_minus_min
 from counterpoise.model.plan import LowerBound, MoveReason, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.request import PLANNED_GOALS, Budget, Goal, PlanRequest
+from counterpoise.model.request import PLANNED_GOALS, Goal, PlanRequest
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import ClusterArrays, read_cluster
-from counterpoise.planning.budget import keep_changes_within, keep_copies_within
+from counterpoise.planning.budget import keep_copies_within
 from counterpoise.planning.evenness import is_worth_copying, is_worth_moving
 from counterpoise.planning.explanation import explain
 from counterpoise.planning.goals import GOALS
@@ -59,7 +59,6 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     goal = _goal_named(request.goal)
     check_request(goal, request, snapshot)
     cluster = read_cluster(snapshot, request.policy, request.scope)
-    cluster = replace(cluster, is_thorough=request.is_thorough)
     left_out = cluster.only(~cluster.is_requested)
     if goal.shares_scope:
         cluster = cluster.only(cluster.is_requested).beside(left_out)
@@ -89,14 +88,12 @@ def make_plan(snapshot: ClusterSnapshot, request: PlanRequest) -> RebalancePlan:
     if not is_worth_copying(result):
         placement = before.copy()
         result = replace(unchanged, after=placement)
-    if request.budget == Budget():
-        result = replace(result, assignment=_with_leaders(result))
-    else:
-        deferred = keep_copies_within(placement, before, request.budget)
+    max_bytes = request.budget.max_bytes
+    if max_bytes is not None:
+        deferred = keep_copies_within(placement, before, max_bytes)
         # Made anew, since what is known of each broker set was found before copies were taken back.
         result = replace(result, deferred=deferred)
-        result = replace(result, assignment=_with_leaders(result))
-        result = keep_changes_within(result)
+    result = replace(result, assignment=_with_leaders(result))
     if is_worth_moving(result):
         return explain(result)
     return explain(unchanged)

@@ -199,17 +199,13 @@ def _check_brokers_left(goal: "PlanningGoal", request: PlanRequest, live: Set[in
 
 
 def _check_numbers(request: PlanRequest) -> None:
-    """Check the limits of the budget, and options that one goal alone takes."""
-    limits = (
-        ("--max-bytes", request.budget.max_bytes),
-        ("--max-partitions", request.budget.max_partitions),
-    )
-    for option, limit in limits:
-        if limit is not None and limit < 1:
-            raise InputError(
-                f"{option} {limit}: a plan that may change nothing is no plan; give 1 or more, "
-                "or leave it out"
-            )
+    """Check the budget, and options that one goal alone takes."""
+    max_bytes = request.budget.max_bytes
+    if max_bytes is not None and max_bytes < 1:
+        raise InputError(
+            f"--max-bytes {max_bytes}: a plan that may copy nothing is no plan; give 1 or more, "
+            "or leave it out"
+        )
     factor = request.replication_factor
     if factor is not None and request.goal is not Goal.REPLICATION_FACTOR:
         raise InputError(

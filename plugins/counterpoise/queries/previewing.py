@@ -1,13 +1,12 @@
-"""Plans as they would be made of the newest snapshot, for a person who has asked nobody yet.
+"""A plan as it would be made of the newest snapshot, for a person who has asked nobody yet.
 
-    previews(installation, settings, requests)      # a plan or a refusal for each request
+    preview(installation, settings, rebalance_request).view
 
 Nothing of it is stored, and no cluster is asked: a plan that shall run is made anew, from a
 snapshot of its own. Planning takes the processor that Airflow's api-server answers with, so only
 clusters up to a limit are planned here, and one request at a time.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock
@@ -22,8 +21,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
-from counterpoise.planning import compare
+from counterpoise.planning import plan_from
 from counterpoise.settings import ClusterSettings
 from counterpoise.units import format_count
 
@@ -33,26 +31,19 @@ _PLANNING: Final = Lock()
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a request leads to: a plan, or why there can be none."""
+    """A plan as it would be made now."""
 
-    goal: Goal
-    view: PlanView | None
-    refusal: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Previews:
     observed_at: datetime | None  # of the snapshot
-    plans: tuple[Preview, ...]
+    view: PlanView
 
 
-def previews(
-    installation: Installation, settings: ClusterSettings, requests: Sequence[RebalanceRequest]
-) -> Previews:
-    """Return a plan for each request, from the cluster's newest snapshot.
+def preview(
+    installation: Installation, settings: ClusterSettings, rebalance_request: RebalanceRequest
+) -> Preview:
+    """Return the plan for a request, from the cluster's newest snapshot.
 
     Raises RefusedError without a snapshot, for a cluster above the limit, and while somebody else
-    looks at a plan; StoreError for a snapshot that cannot be read.
+    looks at a plan; StoreError for a snapshot that cannot be read; what `plan_from` raises.
     """
     if not _PLANNING.acquire(blocking=False):
         raise RefusedError(
@@ -62,18 +53,10 @@ def previews(
     try:
         snapshot = _newest_snapshot(installation, settings.name)
         policy = settings.policy
-        compared = compare(snapshot, requests, policy.balance, policy.provider)
+        plan = plan_from(snapshot, rebalance_request, policy.balance, policy.provider)
     finally:
         _PLANNING.release()
-    plans = tuple(
-        Preview(
-            found.request.goal,
-            _view(found.plan, policy.movement) if found.plan else None,
-            found.refusal,
-        )
-        for found in compared
-    )
-    return Previews(snapshot.observed_at, plans)
+    return Preview(snapshot.observed_at, _view(plan, policy.movement))
 
 
 def _view(plan: RebalancePlan, movement: MovementPolicy) -> PlanView:
@@ -95,6 +78,6 @@ def _newest_snapshot(installation: Installation, cluster: str) -> ClusterSnapsho
             f"cluster {cluster} has {format_count(snapshot.replicas.num_rows)} replicas, and pages "
             f"show plans of up to {format_count(MAX_REPLICAS)} before anybody is asked, since "
             "planning would keep the api-server from answering others. Start the plan: a task "
-            "makes it, and its page shows it; or use `counterpoise plan --compare GOALS`"
+            "makes it, and its page shows it; or use `counterpoise plan`"
         )
     return snapshot

@@ -1,22 +1,21 @@
-"""A form that makes a plan: shown before anybody is asked, for several goals to compare.
+"""A form that makes a plan, shown before anybody is asked.
 
-    GET, POST /clusters/{name}/plan      # do=show|compare|start
+    GET, POST /clusters/{name}/plan      # do=show|start
 
-Shown are plans of the newest snapshot. `start` starts `kafka_rebalance` with the same values, as
+Shown is a plan of the newest snapshot. `start` starts `kafka_rebalance` with the same values, as
 the person who asks: its plan is made of a snapshot of its own, and then people are asked about it.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Form, Request, Response
 
 from counterpoise import access, controls
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError
-from counterpoise.model.policy import Action, LeaderWeight
+from counterpoise.model.policy import Action
 from counterpoise.model.provider import ProviderProfile, profile_of
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
-from counterpoise.model.request import GOAL_TEXTS, GOALS_WITH_BROKERS, PLANNED_GOALS, Goal
+from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
 from counterpoise.model.request_words import (
     CLUSTER_FIELD,
     FORM_TITLES,
@@ -27,7 +26,7 @@ from counterpoise.model.request_words import (
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.typed_text import limited
 from counterpoise.queries import Viewer
-from counterpoise.queries.previewing import Previews, previews
+from counterpoise.queries.previewing import Preview, preview
 from counterpoise.queries.viewing import Viewing
 from counterpoise.settings import ClusterSettings
 from counterpoise.web.airflow_runs import StartInAirflow
@@ -46,8 +45,6 @@ _FIELDS: Final = (
     "excluded_topics",
     "replication_factor",
     "max_bytes",
-    "max_partitions",
-    "leader_weight",
 )
 _LISTS: Final = ("topics", "excluded_topics")  # one a line, or with commas
 
@@ -77,7 +74,7 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
         typed: Annotated[dict[str, str], Depends(_typed)],
         do: Annotated[str, Form()] = "show",
     ) -> Response:
-        shown: Previews | None = None
+        shown: Preview | None = None
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
             settings = viewing.check(name)
@@ -94,8 +91,7 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
                     viewing.check_can_be_approved(name, rebalance_request.goal)
                     started = start_dag_run(DAG_ID, {CLUSTER_FIELD: name, **wanted}, why)
                     return to_started(request, name, DAG_ID, started)
-                compared = _to_compare(rebalance_request, wanted) if do == "compare" else ()
-                shown = _previews(installation, settings, compared or (rebalance_request,))
+                shown = _preview(installation, settings, rebalance_request)
             except (InputError, RefusedError) as error:
                 status, problem = status_of(error), in_form_words(str(error))
                 return _form(request, viewer, name, typed, profile, status=status, problem=problem)
@@ -104,14 +100,14 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
     return router
 
 
-def _previews(
-    installation: Any, settings: ClusterSettings, requests: Sequence[RebalanceRequest]
-) -> Previews:
-    """Return the plans to show. Raises InputError, RefusedError in place of any other error of
+def _preview(
+    installation: Any, settings: ClusterSettings, rebalance_request: RebalanceRequest
+) -> Preview:
+    """Return the plan to show. Raises InputError, RefusedError in place of any other error of
     ours: nothing is recorded here, whatever fails.
     """
     try:
-        return previews(installation, settings, requests)
+        return preview(installation, settings, rebalance_request)
     except (InputError, RefusedError):
         raise
     except CounterpoiseError as error:
@@ -129,8 +125,6 @@ def _typed(
     excluded_topics: Annotated[str, Form()] = "",
     replication_factor: Annotated[str, Form()] = "",
     max_bytes: Annotated[str, Form()] = "",
-    max_partitions: Annotated[str, Form()] = "",
-    leader_weight: Annotated[str, Form()] = "",
     reason: Annotated[str, Form()] = "",
 ) -> dict[str, str]:
     """Return what somebody typed, by field."""
@@ -141,8 +135,6 @@ def _typed(
         "excluded_topics": excluded_topics,
         "replication_factor": replication_factor,
         "max_bytes": max_bytes,
-        "max_partitions": max_partitions,
-        "leader_weight": leader_weight,
         "reason": reason,
     }
 
@@ -155,38 +147,14 @@ def _given(typed: dict[str, str]) -> dict[str, Any]:
         if not text:
             continue
         given[field] = _parts(text) if field in _LISTS else text
-    for field in ("replication_factor", "max_partitions"):
-        if field in given and str(given[field]).isascii() and str(given[field]).isdigit():
-            given[field] = int(given[field])  # as the Dag's form has it
+    factor = given.get("replication_factor", "")
+    if factor.isascii() and factor.isdigit():
+        given["replication_factor"] = int(factor)  # as the Dag's form has it
     return given
 
 
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.replace(",", "\n").splitlines() if part.strip()]
-
-
-def _to_compare(
-    rebalance_request: RebalanceRequest, wanted: dict[str, Any]
-) -> Sequence[RebalanceRequest]:
-    """Return a request for each goal that the form has enough for, with the same scope and budget.
-
-    Goals that name brokers need some, and only they may have some.
-    """
-    goals = [
-        goal
-        for goal in PLANNED_GOALS
-        if (goal not in GOALS_WITH_BROKERS or rebalance_request.broker_ids)
-        and (goal is not Goal.REPLICATION_FACTOR or rebalance_request.replication_factor)
-    ]
-    requests = []
-    for goal in goals:
-        values = wanted | {"goal": str(goal)}
-        if goal not in GOALS_WITH_BROKERS:
-            values.pop("broker_ids", None)
-        if goal is not Goal.REPLICATION_FACTOR:
-            values.pop("replication_factor", None)
-        requests.append(read_rebalance_request(values, word=form_title))
-    return requests
 
 
 def _form(
@@ -199,9 +167,8 @@ def _form(
     status: int = 200,
     problem: str = "",
     why_not: str = "",
-    shown: Previews | None = None,
+    shown: Preview | None = None,
 ) -> Response:
-    only = shown.plans[0] if shown and len(shown.plans) == 1 else None
     return page(
         request,
         "new_plan.html",
@@ -210,13 +177,10 @@ def _form(
         typed=typed,
         titles=FORM_TITLES,
         goals={str(goal): GOAL_TEXTS[goal] for goal in PLANNED_GOALS},
-        leader_weights=tuple(map(str, LeaderWeight)),
         problem=problem,
         why_not=why_not,
         profile=profile,
         shown=shown,
-        in_form_words=in_form_words,
-        only=only,
         form_token=form_token(viewer),
-        **(values_of_plan(only.view) if only and only.view else {}),
+        **(values_of_plan(shown.view) if shown else {}),
     )

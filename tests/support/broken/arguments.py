@@ -141,8 +141,6 @@ def rebalance_requests() -> Iterator[Broken]:
         ("--max-bytes", "5"),
         ("--max-bytes", "-5GB"),
         ("--max-bytes", "NaN"),
-        ("--max-partitions", "0"),
-        ("--max-partitions", "many"),
         ("--leader-weight", "heavy"),
         ("--bytes-tolerance", "0"),
         ("--bytes-tolerance", "1e3"),

@@ -88,13 +88,10 @@ class EveningGoal(PlanningGoal):
         percent = request.policy.bytes_tolerance_percent
         find_band = partial(byte_band, roles=roles, tolerance_percent=percent)
         solved = Placement.of(placement.cluster)
-        is_solved = placement.is_small() and solve(solved, choose, find_band, roles.sharing)
-        if is_solved and (solved.bound is None or solved.bound.is_reached or placement.is_usual):
+        if placement.is_small() and solve(solved, choose, find_band, roles.sharing):
             placement.take_over(solved)
-            return
-        self._place_large(placement, roles, request, choose, find_band)
-        if is_solved and not _is_better(placement, solved, roles, request.policy):
-            placement.take_over(solved)
+        else:
+            self._place_large(placement, roles, request, choose, find_band)
 
     def _place_large(
         self,
@@ -291,14 +288,6 @@ def _unevenness(placement: Placement, roles: Roles, policy: BalancePolicy) -> _U
         shares = TopicShares.of(placement, roles, placement.counts)
         topics = topics_above(placement, roles, shares, policy.topics_max_above_share)
     return racks, squared_counts, topics, bytes_outside
-
-
-def _is_better(found: Placement, other: Placement, roles: Roles, policy: BalancePolicy) -> bool:
-    """Return whether one is more even than the other, or as even for fewer bytes."""
-    evenness = _unevenness(found, roles, policy), _unevenness(other, roles, policy)
-    if evenness[0] != evenness[1]:
-        return evenness[0] < evenness[1]
-    return int(found.arriving.sum()) < int(other.arriving.sum())
 
 
 def _is_even(placement: Placement, roles: Roles, unevenness: _Unevenness) -> bool:
