@@ -16,8 +16,9 @@ from collections.abc import Collection, Sequence
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.model.approval import Approval
 from counterpoise.model.person import DAG, People, Person, name_key
-from counterpoise.model.policy import AIRFLOW_ROLE, Action, ClusterPolicy
+from counterpoise.model.policy import Action, ClusterPolicy
 from counterpoise.model.provider import profile_of
+from counterpoise.model.setting import AIRFLOW_ROLE
 from counterpoise.units import format_rate
 
 

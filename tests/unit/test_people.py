@@ -187,11 +187,11 @@ HEAD = "clusters:\n  a:\n    connection: k\n"
         ("people: {alice: 2}", "alice must be a mapping"),
         ("people: {'': {airflow: [2]}}", "must not be empty"),
         ("people: {'group:x': {airflow: [2]}}", "'group:x' is no person"),
-        ("groups: {sre: []}", "group sre: names nobody"),
-        ("groups: {sre: [' ']}", "group sre: must not be empty"),
+        ("groups: {sre: []}", "sre: names nobody"),
+        ("groups: {sre: [' ']}", "sre: must not be empty"),
         ("groups: {sre: ['group:x']}", "'group:x' is no person"),
         ("groups: {sre: [' group:x']}", "'group:x' is no person"),
-        ("groups: {sre: alice}", "sre must be a list of texts"),
+        ("groups: {sre: alice}", "sre must be a list"),
     ],
 )
 def test_mistakes_about_people_are_complained_of_with_their_line(text: str, complaint: str) -> None:

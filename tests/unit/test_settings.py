@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from datetime import time, timedelta
 from pathlib import Path
 from typing import Any, get_args
@@ -22,8 +22,8 @@ from counterpoise.model.policy import (
     ProposalPolicy,
     ThrottleBackOffPolicy,
 )
+from counterpoise.model.setting import settings_of
 from counterpoise.settings import FileConnections, parse_settings, read_settings
-from counterpoise.settings.policies import hints_of, key_of, type_and_marks
 
 ROOT = Path(__file__).parents[2]
 COMMENTED_KEY = re.compile(r"^( *)# (?=( *)(- \{?)?[\w-]+:( |$))", re.MULTILINE)
@@ -207,7 +207,7 @@ def test_each_wrong_value_of_movement_is_one_complaint_with_its_line(
         (
             "keep_weekly: 5d",
             1,
-            "unknown key 'keep_weekly' in history; known: believed_after, grace, keep_all, keep_",
+            "unknown key 'keep_weekly' in history; did you mean keep_daily? known: believed_",
         ),
         ("least_share_of_previous_percent: 101", 1, "least_share_of_previous_percent"),
         ("believed_after: 0", 1, "believed_after"),
@@ -237,12 +237,11 @@ def shipped() -> str:
     return (ROOT / "config" / "clusters.yaml").read_text()
 
 
-def keys_of(type_: Any) -> Iterator[str]:
+def keys_of(section: Any) -> Iterator[str]:
     """Yield every key of a policy."""
-    for field in fields(type_):
-        value_type, marks = type_and_marks(hints_of(type_)[field.name])
-        yield key_of(field, marks)
-        for part in (value_type, *get_args(value_type)):
+    for setting in settings_of(section):
+        yield setting.key
+        for part in (setting.type_, *get_args(setting.type_)):
             if is_dataclass(part):
                 yield from keys_of(part)
 
@@ -270,14 +269,24 @@ def test_all_complaints_come_at_once_with_their_lines() -> None:
         "      balance: {bytes_tolerance_percent: 0}\n  Bad Name:\n    connection: y\nextra: 1\n"
     )
     assert [c.split(":")[0] for c in found] == [
-        "line 3",
+        "line 2",
         "line 3",
         "line 6",
         "line 7",
         "line 8",
         "line 10",
     ]
+    assert "did you mean connection?" in found[1]
     assert "10 B/s or 10 MB/s" in found[2]
+
+
+def test_a_value_that_cannot_be_used_hides_no_complaint_about_the_rest() -> None:
+    """The groups and the approvers are compared although the rate is wrong."""
+    found = complaints(
+        "groups: {sre: [alice]}\nclusters:\n  a:\n    connection: x\n    policy:\n"
+        "      movement: {rate: 10}\n      access: {approve: ['group:ops']}\n"
+    )
+    assert [complaint.split(":")[0] for complaint in found] == ["line 6", "line 7"]
 
 
 @pytest.mark.parametrize(

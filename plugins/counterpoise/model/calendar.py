@@ -10,28 +10,9 @@ in the same zone. A window is as long in a night in which clocks change as in an
 from datetime import UTC, datetime, time
 from zoneinfo import ZoneInfo
 
-from croniter import CroniterBadCronError, CroniterBadDateError, croniter
+from croniter import croniter
 
-from counterpoise.errors import InputError
 from counterpoise.model.policy import MaintenanceWindow, MovementPolicy
-
-_FIELDS = 5
-
-
-def check_window(window: MaintenanceWindow, *, where: str) -> None:
-    """Raise InputError, naming `where`, for what cron does not know or what never comes true."""
-    if len(window.starts.split()) != _FIELDS:
-        raise InputError(
-            f"{where}: {window.starts!r} needs five fields: minute, hour, day, month, day of week"
-        )
-    try:
-        croniter(window.starts, datetime(2026, 1, 1)).get_next(datetime)
-    except CroniterBadDateError:
-        raise InputError(
-            f"{where}: {window.starts!r} never comes true, so nothing would ever move"
-        ) from None
-    except CroniterBadCronError as error:
-        raise InputError(f"{where}: {window.starts!r} is no cron expression ({error})") from None
 
 
 def opens_at(policy: MovementPolicy, now: datetime) -> datetime | None:

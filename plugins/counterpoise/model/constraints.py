@@ -12,21 +12,24 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from counterpoise.model.json_values import Range
+from counterpoise.model.setting import BrokerId, Rate, Section, Text, TopicPattern, whole
 from counterpoise.model.topic_patterns import matching
-from counterpoise.model.written import Written
 
 REST: Final = "(all others)"  # the set of the topics and brokers that no set names
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerSet:
+class BrokerSet(Section):
     """Brokers on which the replicas of some topics stand; broker ids, or all brokers of racks."""
 
-    name: str
-    topics: Annotated[tuple[str, ...], Written.TOPIC_PATTERNS]
-    broker_ids: Annotated[tuple[int, ...], Written.BROKER_IDS] = ()
-    racks: tuple[str, ...] = ()
+    name: Text
+    """Name of the set, for messages."""
+    topics: tuple[TopicPattern, ...]
+    """Topics whose replicas stand on these brokers alone."""
+    broker_ids: tuple[BrokerId, ...] = ()
+    """Brokers of the set, where racks do not say it."""
+    racks: tuple[Text, ...] = ()
+    """Racks all of whose brokers are in the set."""
 
     def has(self, broker_id: int, rack: str | None) -> bool:
         """Return whether a broker with that id, or in that rack, is in the set."""
@@ -34,22 +37,25 @@ class BrokerSet:
 
 
 @dataclass(frozen=True, slots=True)
-class MinTopicLeaders:
+class MinTopicLeaders(Section):
     """Every broker that may lead leads so many partitions of each of the topics, or more."""
 
-    topics: Annotated[tuple[str, ...], Written.TOPIC_PATTERNS]
-    leaders_per_broker: Annotated[int, Range(1, 10**4)]
+    topics: tuple[TopicPattern, ...]
+    leaders_per_broker: Annotated[int, whole(1, 10**4)]
 
 
 @dataclass(frozen=True, slots=True)
-class Constraints:
+class Constraints(Section):
     broker_sets: tuple[BrokerSet, ...] = ()
+    """Topics that stay on brokers of their own. Set them where tenants do not share brokers."""
     min_topic_leaders: tuple[MinTopicLeaders, ...] = ()
-    max_replicas_per_broker: Annotated[int, Range(1, 10**7)] | None = None
+    max_replicas_per_broker: Annotated[int, whole(1, 10**7)] | None = None
+    """Replicas that no broker gets more of. Set it where brokers reach the limit of their
+    provider."""
     # what producers may write to the leaders of one broker: a share of its network
-    max_leader_bytes_in_per_second: Annotated[int, Written.RATE] | None = None
-    # brokers, drained by hand or about to leave, that get no replica they do not have
-    no_new_replicas_on: Annotated[tuple[int, ...], Written.BROKER_IDS] = ()
+    max_leader_bytes_in_per_second: Rate | None = None
+    no_new_replicas_on: tuple[BrokerId, ...] = ()
+    """Brokers that get no replica they do not have. Name those that you drain by hand."""
 
     @property
     def limits_leaders(self) -> bool:

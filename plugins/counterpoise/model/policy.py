@@ -2,31 +2,48 @@
 
     ClusterPolicy(movement=MovementPolicy(rate_bytes_per_second=20_000_000))
 
-Each field says by its type and its annotations what may be written for it in
-`config/clusters.yaml`; `settings/policies.py` reads the file by them. A key has the name of its
-field, without a unit that the value brings along: `rate_bytes_per_second` is `rate: 20MB/s`.
+Each field is a key of `config/clusters.yaml`; its type says how the value is written, and the text
+under it is the key's line in docs/settings.md. A key has the name of its field, without a unit that
+the value brings along: `rate_bytes_per_second` is `rate: 20MB/s`.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import time, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Final
 
 from counterpoise.model.constraints import Constraints
 from counterpoise.model.json_values import Range
+from counterpoise.model.notification import NotificationEvent
 from counterpoise.model.provider import Provider
+from counterpoise.model.setting import (
+    Bytes,
+    ConnectionId,
+    ControllerId,
+    Cron,
+    Duration,
+    NotEmpty,
+    Percent,
+    PersonOrGroup,
+    Rate,
+    RuleName,
+    Section,
+    Text,
+    TimeOfDay,
+    TimeZone,
+    TopicPattern,
+    Viewer,
+    at_least,
+    renamed,
+    whole,
+)
 from counterpoise.model.severity import Severity, Waiver
-from counterpoise.model.written import AtLeast, Key, Written
 
 PERCENT: Final = Range(1, 100)
-Percent = Annotated[int, PERCENT]
-BytesPerSecond = Annotated[int, Written.RATE]
-Bytes = Annotated[int, Written.BYTES]
 _BYTES_IN_TOLERANCE_PERCENT: Final = 10
-AIRFLOW_ROLE: Final = "airflow-role:"
 
 
 class LeaderWeight(StrEnum):
@@ -37,22 +54,26 @@ class LeaderWeight(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class BalancePolicy:
+class BalancePolicy(Section):
     """How even is even enough; a plan depends on this and on nothing else of the policy."""
 
     bytes_tolerance_percent: Percent = 10
-    # a difference that is larger than the best possible by more than this asks for a plan
-    leaders_max_minus_min: Annotated[int, Range(0, 10**6)] = 1
-    # names or patterns (`audit-*`); their replicas stay where they are
-    excluded_topics: Annotated[tuple[str, ...], Written.TOPIC_PATTERNS] = ()
-    # of a topic's replicas; rebalance then moves some for that alone
-    topics_max_above_share: Annotated[int, Range(0, 10**6)] | None = None
+    """How far a broker's bytes may be from its fair share. Raise it where a plan copies too much
+    for too little evenness."""
+    leaders_max_minus_min: Annotated[int, whole(0, 10**6)] = 1
+    """Leaders that the busiest broker may have more than the idlest, beyond the best possible,
+    before a plan is asked for. Raise it where you want fewer plans."""
+    excluded_topics: tuple[TopicPattern, ...] = ()
+    """Topics whose replicas stay where they are. Name those that another tool places."""
+    topics_max_above_share: Annotated[int, whole(0, 10**6)] | None = None
     leader_weight: LeaderWeight = LeaderWeight.COUNT
-    # around each broker's fair share of what brokers take in, as leaders and as followers
     bytes_in_tolerance_percent: Percent = _BYTES_IN_TOLERANCE_PERCENT
-    disk_limit_percent: Percent = 85  # of each log dir, at any moment of a move
-    # an improvement smaller than this part of the mean is not worth a plan
-    ignorable_permille: Annotated[int, Range(0, 100)] = 2
+    """How far the bytes per second that a broker takes in may be from its fair share, where rates
+    are known. Lower it where the network is the bottleneck, not the disks."""
+    disk_limit_percent: Percent = 85
+    """No log dir is filled further than this while copies arrive. Lower it where disks fill
+    fast."""
+    ignorable_permille: Annotated[int, whole(0, 100)] = 2
     constraints: Constraints = field(default_factory=Constraints)
 
     @property
@@ -69,17 +90,20 @@ class BalancePolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class ProposalPolicy:
+class ProposalPolicy(Section):
     """When the analysis asks for a plan: at once for an idle broker; `balance` says what leaders
     are uneven.
     """
 
-    # the newest ones, all with leaders beyond `leaders_max_minus_min`, or beyond `uneven_percent`
-    uneven_snapshots: Annotated[int, Range(1, 100)] = 1
-    # since somebody rejected a plan with the same goal and the same brokers
-    again_after: timedelta = timedelta(days=7)
-    # of a broker's fair share: replicas or bytes farther off ask for a rebalance; None: they do not
-    uneven_percent: Annotated[int, Range(1, 1000)] | None = None
+    uneven_snapshots: Annotated[int, whole(1, 100)] = 1
+    """The newest snapshots that all have to show uneven leaders. Raise it where leaders are uneven
+    for an hour and even again, as in rolling restarts."""
+    again_after: Duration = timedelta(days=7)
+    """How long after a rejected plan the same goal with the same brokers is not proposed again.
+    Raise it where the answer stays no."""
+    uneven_percent: Annotated[int, whole(1, 1000)] | None = None
+    """A broker's replicas or bytes that are this far off its fair share ask for a rebalance. Set it
+    where a rebalance is to be proposed, too, and not only leaders."""
 
 
 class InFlight(StrEnum):
@@ -90,27 +114,34 @@ class InFlight(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class MaintenanceWindow:
+class MaintenanceWindow(Section):
     """When new moves may be submitted: from each time that `starts` names, for that long."""
 
-    starts: Annotated[str, Written.CRON]
-    lasts: timedelta
+    starts: Cron
+    """When the window opens: minute, hour, day of month, month, day of week."""
+    lasts: Duration
+    """How long it stays open."""
 
 
 @dataclass(frozen=True, slots=True)
-class DailyRate:
+class DailyRate(Section):
     """The most that a broker may copy from one time of day until another.
 
     It goes past midnight when `until` is earlier.
     """
 
-    starts: Annotated[time, Key("from")]
-    until: time
-    rate_bytes_per_second: BytesPerSecond
+    __pydantic_config__ = renamed(starts="from")
+
+    starts: TimeOfDay
+    """From when the rate holds."""
+    until: TimeOfDay
+    """Until when; an earlier time is one of the next day."""
+    rate_bytes_per_second: Rate
+    """The most that a broker copies meanwhile. It only lowers what was approved."""
 
 
 @dataclass(frozen=True, slots=True)
-class ThrottleBackOffPolicy:
+class ThrottleBackOffPolicy(Section):
     """How a run slows down while its copies harm clients outside the plan, and speeds up again.
 
     Each level halves the rate, down to the lowest. The sign of harm is ISR loss: a partition
@@ -119,48 +150,67 @@ class ThrottleBackOffPolicy:
     broker that copies are read from.
     """
 
-    lowest_rate_bytes_per_second: BytesPerSecond = 1_000_000
-    step_after: timedelta = timedelta(seconds=30)  # of ISR loss: one level down
-    calm_after: timedelta = timedelta(minutes=2)  # without: one level up
-    halt_after: timedelta = timedelta(minutes=10)  # of ISR loss at the lowest rate
+    lowest_rate_bytes_per_second: Rate = 1_000_000
+    """The rate is not halved below this. Raise it where a slower run would never end."""
+    step_after: Duration = timedelta(seconds=30)  # of ISR loss: one level down
+    calm_after: Duration = timedelta(minutes=2)  # without: one level up
+    halt_after: Duration = timedelta(minutes=10)
+    """ISR loss at the lowest rate for this long halts the run. Lower it where clients are more
+    important than the run's end."""
 
 
 @dataclass(frozen=True, slots=True)
-class MovementPolicy:
+class MovementPolicy(Section):
     """How fast, when, and how much at once.
 
     The rate is per broker, for leaders and followers alike (KIP-73).
     """
 
-    rate_bytes_per_second: BytesPerSecond = 20_000_000
-    max_moves_in_flight: Annotated[int, Range(1, 10**5)] = 500
-    max_moves_in_flight_per_broker: Annotated[int, Range(1, 10**4)] = 50
-    # of the cluster; one move is always allowed, however large
+    __pydantic_config__ = renamed(throttle_back_off="brakes")
+
+    rate_bytes_per_second: Rate = 20_000_000
+    """What each broker may send and receive in copies, unless an approver says another. Raise it
+    where brokers have network and disks to spare."""
+    max_moves_in_flight: Annotated[int, whole(1, 10**5)] = 500
+    """Moves at once in the cluster. Lower it where the controller is busy."""
+    max_moves_in_flight_per_broker: Annotated[int, whole(1, 10**4)] = 50
+    """Moves at once with one broker as source or destination. Lower it where brokers have slow
+    disks."""
     max_bytes_in_flight: Bytes | None = None
+    """Bytes of moves at once in the cluster; one move is always allowed, however large. Set it
+    where a cancelled run is to leave little half copied."""
     max_bytes_in_flight_per_broker: Bytes | None = None
-    # of the topics of offsets, transactions and share groups, which come last
-    max_coordinator_moves_in_flight: Annotated[int, Range(1, 10**4)] = 5
-    max_elections_per_look: Annotated[int, Range(1, 10**5)] = 100
+    """The same for each broker. Set it where disks are small."""
+    max_coordinator_moves_in_flight: Annotated[int, whole(1, 10**4)] = 5
+    max_elections_per_look: Annotated[int, whole(1, 10**5)] = 100
     on_halt: InFlight = InFlight.FINISH
-    windows: tuple[MaintenanceWindow, ...] = ()  # none: always
-    daily_rates: tuple[DailyRate, ...] = ()  # they only lower what was approved
-    time_zone: Annotated[str, Written.TIME_ZONE] = "UTC"  # of windows and daily rates
-    # of each broker's network; a safe rate is suggested from it
-    link_capacity_bytes_per_second: BytesPerSecond | None = None
-    throttle_back_off: Annotated[ThrottleBackOffPolicy, Key("brakes")] = field(
-        default_factory=ThrottleBackOffPolicy
-    )
-    # with a broker that is dead or does not respond, and what follows from it; then a run halts
-    dead_broker_patience: timedelta = timedelta(minutes=15)
-    # with brokers of different versions, copies whose bytes are not known
-    hold_patience: timedelta = timedelta(days=1)
-    # with a pause, and with a rate that was lowered below what producers write
-    pause_patience: timedelta = timedelta(days=7)
+    """What becomes of copies in flight when a run halts: `finish` under their throttle, or
+    `cancel`. Choose `cancel` where a halt has to take the load away at once."""
+    windows: tuple[MaintenanceWindow, ...] = ()
+    """When new moves may be submitted; without windows always. Set them where copies are for the
+    night alone."""
+    daily_rates: tuple[DailyRate, ...] = ()
+    """Lower rates at times of day. Set them where a run may go on during the day, only slower."""
+    time_zone: TimeZone = "UTC"
+    """Time zone of windows and daily rates. Set it where these are meant in local time."""
+    link_capacity_bytes_per_second: Rate | None = None
+    """Network of each broker: no higher rate can be approved, and one that leaves room for clients
+    is suggested. Set it where you know it."""
+    throttle_back_off: ThrottleBackOffPolicy = field(default_factory=ThrottleBackOffPolicy)
+    dead_broker_patience: Duration = timedelta(minutes=15)
+    """How long a run waits for a broker that is dead or does not respond, before it halts. Raise it
+    where a restart takes longer."""
+    hold_patience: Duration = timedelta(days=1)
+    """How long a run waits for brokers of different versions, or for log dirs that nobody reports,
+    before it halts. Raise it where rolling upgrades take longer than a day."""
+    pause_patience: Duration = timedelta(days=7)
+    """How long a run stays paused, or slower than its producers, before it halts. Raise it where a
+    change freeze lasts longer."""
     # Observations are 10 s apart through Airflow: a time of fewer than three would be chance.
     # without a byte less to copy on a link: alarm; after twice that: halt
-    stall_patience: Annotated[timedelta, AtLeast("30s")] = timedelta(seconds=90)
+    stall_patience: Annotated[timedelta, at_least("30s")] = timedelta(seconds=90)
     # since the last observation; then kafka_throttle_watch settles the run
-    orphaned_after: Annotated[timedelta, AtLeast("2m")] = timedelta(minutes=15)
+    orphaned_after: Annotated[timedelta, at_least("2m")] = timedelta(minutes=15)
 
 
 class Action(StrEnum):
@@ -173,16 +223,21 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class AccessPolicy:
+class AccessPolicy(Section):
     """Who may do what; () is everybody whom Airflow, or the file system, lets in.
 
     Each entry is a person, "group:NAME", or, for `view`, "airflow-role:NAME". `access.py` checks.
     """
 
-    view: Annotated[tuple[str, ...], Written.PEOPLE_OR_ROLES] = ()
-    propose: Annotated[tuple[str, ...], Written.PEOPLE] = ()
-    approve: Annotated[tuple[str, ...], Written.PEOPLE] = ()
-    operate: Annotated[tuple[str, ...], Written.PEOPLE] = ()
+    view: Annotated[tuple[Viewer, ...], NotEmpty()] = ()
+    """Who sees runs, plans and reports. Set it where names of topics are not for everybody."""
+    propose: Annotated[tuple[PersonOrGroup, ...], NotEmpty()] = ()
+    """Who may ask for plans. Set it where not everybody in Airflow belongs to the team."""
+    approve: Annotated[tuple[PersonOrGroup, ...], NotEmpty()] = ()
+    """Who may approve or reject. Set it before the first run in production."""
+    operate: Annotated[tuple[PersonOrGroup, ...], NotEmpty()] = ()
+    """Who may execute, pause, resume, cancel, undo, settle, freeze, and change the rate. Set it
+    with `approve`."""
 
 
 # What a rule has approved counts against its `copies_at_most` for so long.
@@ -190,38 +245,51 @@ RULE_APPROVALS_COUNT_FOR: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalRule:
+class ApprovalRule(Section):
     """Plans that no person has to approve: all that the rule says holds for them.
 
     It never approves what two people have to approve, or what somebody has rejected.
     """
 
-    name: Annotated[str, Written.RULE_NAME]
-    goals: Annotated[tuple[str, ...], Written.GOALS]
-    # by all that it approves within 24 h; 0: only what copies no replica
-    copies_at_most_bytes: Annotated[int, Written.BYTES, Key("copies_at_most")] = 0
-    windows: tuple[MaintenanceWindow, ...] = ()  # when it approves and runs start; none: always
+    name: RuleName
+    """Name of the rule, which the ledger keeps with what it approves."""
+    goals: Annotated[tuple[str, ...], NotEmpty("names no goal, so the rule would approve nothing")]
+    """Goals that it approves, such as `leaders`."""
+    copies_at_most_bytes: Bytes = 0
+    """Bytes that all plans it approves within 24 h may copy; without it, only plans that copy no
+    replica."""
+    windows: Annotated[
+        tuple[MaintenanceWindow, ...],
+        NotEmpty("is empty; leave the key out for a rule at any time"),
+    ] = ()
+    """When it approves, and runs start; without windows always."""
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalPolicy:
+class ApprovalPolicy(Section):
     """How many eyes, how fast at most, how long a question stays open, and how long a yes holds."""
 
-    approvers: Annotated[
-        tuple[str, ...], Written.APPROVERS
-    ] = ()  # the older way to write `access.approve`
-    # None: no where the policy names who may approve, else yes
+    approvers: tuple[PersonOrGroup, ...] = ()
+    """The same as `access: approve`; write one of the two."""
     requester_may_approve: bool | None = None
-    max_rate_bytes_per_second: BytesPerSecond | None = None
-    wait_for: timedelta = timedelta(hours=24)
-    expires_after: timedelta = timedelta(hours=24)
-    # Plans that two different people have to approve, beside those that give replicas up.
-    two_people_above_bytes: Annotated[int, Written.BYTES, Key("two_people_above")] | None = (
-        None  # copied
-    )
-    two_people_for_removals: bool = False  # goal remove-brokers
-    critical: bool = False  # every plan of the cluster
-    by_rule: tuple[ApprovalRule, ...] = ()  # none: a person approves every plan
+    """Whether somebody may approve a plan that they asked for; by default no where the policy names
+    who may approve, else yes. Set it where the default is not what you want."""
+    max_rate_bytes_per_second: Rate | None = None
+    """The highest rate that anybody may approve. Set it where more would harm clients."""
+    wait_for: Duration = timedelta(hours=24)
+    """How long a question stays open; then silence is a no. Raise it for weekends."""
+    expires_after: Duration = timedelta(hours=24)
+    """How long a yes holds before the run has to start. Raise it where windows are rare."""
+    two_people_above_bytes: Bytes | None = None
+    """Plans that copy more than this take two people, as plans that lower replication factors
+    always do. Set it where a large plan is a large risk."""
+    two_people_for_removals: bool = False
+    """Whether removing brokers takes two people."""
+    critical: bool = False
+    """Whether every plan of this cluster takes two people."""
+    by_rule: tuple[ApprovalRule, ...] = ()
+    """Plans that no person has to approve. Set it once you have approved such plans often
+    enough."""
 
     @property
     def may_need_two_people(self) -> bool:
@@ -230,49 +298,64 @@ class ApprovalPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryPolicy:
+class HistoryPolicy(Section):
     """How long which snapshots are kept; none of the three is shorter than the one before it."""
 
-    keep_all: Annotated[timedelta, AtLeast("1d")] = timedelta(days=14)
-    keep_hourly: timedelta = timedelta(days=90)  # the first of each hour
-    keep_daily: timedelta = timedelta(days=730)  # the first of each day
+    keep_all: Annotated[timedelta, at_least("1d")] = timedelta(days=14)
+    """How long every snapshot is kept. Lower it where the store grows too large."""
+    keep_hourly: Duration = timedelta(days=90)
+    """How long the first snapshot of each hour is kept."""
+    keep_daily: Duration = timedelta(days=730)
+    """How long the first snapshot of each day is kept. Lower it where nobody asks for last year."""
     # for a file that nothing names any more: longer than any job reads
-    grace: Annotated[timedelta, AtLeast("1h")] = timedelta(days=1)
-    # of brokers, topics, partitions, replicas; a snapshot with less is quarantined
-    least_share_of_previous_percent: Annotated[int, Range(0, 100)] = 50
-    believed_after: Annotated[int, Range(1, 1000)] = 3  # snapshots in a row with the same loss
+    grace: Annotated[timedelta, at_least("1h")] = timedelta(days=1)
+    least_share_of_previous_percent: Annotated[int, whole(0, 100)] = 50
+    """A snapshot with less than this share of the brokers, topics, partitions or replicas of the
+    previous one is quarantined; 0 never. Set it to 0 while you remove many topics."""
+    believed_after: Annotated[int, whole(1, 1000)] = 3  # snapshots in a row with the same loss
 
 
 @dataclass(frozen=True, slots=True)
-class AuditPolicy:
+class AuditPolicy(Section):
     """What rules are measured against, what a team already knows, and what makes an audit fail."""
 
-    # by rule, then by name
-    thresholds: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    waivers: tuple[Waiver, ...] = ()
-    controller_racks: Mapping[int, str] = field(
+    thresholds: Mapping[str, Mapping[str, Annotated[int, whole(0, 10**15)]]] = field(
         default_factory=dict
-    )  # of those that are no brokers
-    fails_at: Severity | None = None  # the Dag run, when a finding that nobody waived is this bad
+    )
+    """Thresholds of rules, such as `leaders-uneven: {most_percent_of_mean: 120}`. Set one where its
+    default finds what you accept."""
+    waivers: tuple[Waiver, ...] = ()
+    """Findings that the team knows of. The report has the lines to paste."""
+    controller_racks: Mapping[ControllerId, Text] = field(default_factory=dict)
+    """Racks of controllers that are no brokers, by node id: Kafka does not tell them. Set it with
+    separate controllers."""
+    fails_at: Severity | None = None
+    """A finding this bad, or worse, fails the audit's Dag run. Set it where somebody watches failed
+    runs."""
 
 
 @dataclass(frozen=True, slots=True)
-class NotifyPolicy:
+class NotifyPolicy(Section):
     """Who is told of what. Addresses and tokens of webhooks are in Airflow's connections."""
 
-    # ids of Airflow connections of type http
-    webhooks: Annotated[tuple[str, ...], Written.CONNECTION_IDS] = ()
-    email: tuple[str, ...] = ()  # addresses
-    smtp_connection: str = "smtp_default"
+    webhooks: tuple[ConnectionId, ...] = ()
+    """Airflow connections of type http whose webhooks are told. Set it to be told in a chat."""
+    email: tuple[Text, ...] = ()
+    """Addresses that are told by mail."""
+    smtp_connection: Text = "smtp_default"
+    """Airflow connection of the mail server."""
     min_severity: Severity = Severity.WARNING
-    events: Annotated[tuple[str, ...], Written.EVENTS] = ()  # of NotificationEvent; (): all
-    remind_after: Annotated[timedelta, AtLeast("10m")] = timedelta(hours=4)  # and again
-    overdue_after: Annotated[timedelta, AtLeast("10m")] = timedelta(hours=3)  # without a snapshot
+    """What is less bad is not told of. Lower it to `info` to be told when runs start and end."""
+    events: tuple[NotificationEvent, ...] = ()
+    """Events that are told of; without it all."""
+    remind_after: Annotated[timedelta, at_least("10m")] = timedelta(hours=4)  # and again
+    overdue_after: Annotated[timedelta, at_least("10m")] = timedelta(hours=3)  # without a snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterPolicy:
-    provider: Provider | None = None  # that runs the brokers; None: the team itself
+class ClusterPolicy(Section):
+    provider: Provider | None = None
+    """Who runs the brokers; without it the team itself."""
     balance: BalancePolicy = field(default_factory=BalancePolicy)
     proposals: ProposalPolicy = field(default_factory=ProposalPolicy)
     movement: MovementPolicy = field(default_factory=MovementPolicy)

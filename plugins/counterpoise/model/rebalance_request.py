@@ -16,15 +16,14 @@ from counterpoise.errors import InputError
 from counterpoise.model.constraints import BrokerSet, Constraints, MinTopicLeaders
 from counterpoise.model.policy import PERCENT, BalancePolicy, LeaderWeight
 from counterpoise.model.request import PLANNED_GOALS, Budget, Goal, PlanRequest, Scope
+from counterpoise.model.setting import read_pattern
 from counterpoise.model.words import join_ids, name_brokers, pluralize
 from counterpoise.units import format_rate, parse_bytes, parse_rate
 
 MAX_REPLICATION_FACTOR: Final = 32_767
 MAX_REPLICAS_PER_BROKER: Final = 10**7
-TOPIC_PATTERN: Final = r"[A-Za-z0-9._*?-]+"
 
 _BROKER_ID: Final = re.compile(r"\d{1,10}", re.ASCII)
-_PATTERN: Final = re.compile(TOPIC_PATTERN)
 _WHOLE: Final = re.compile(r"\d{1,18}", re.ASCII)
 
 
@@ -139,16 +138,6 @@ def read_rebalance_request(
             no_new_replicas_on=read.get("no_new_replicas_on") or (),
         ),
     )
-
-
-def read_pattern(text: str, where: str) -> str:
-    """Return a topic's name or a pattern. Raises InputError for characters no topic can have."""
-    if not _PATTERN.fullmatch(text):
-        raise InputError(
-            f"{where}: {text!r} is no topic; write names or patterns of letters, digits, "
-            "'.', '_', '-', with * for any text and ? for one character"
-        )
-    return text
 
 
 def _goal(value: object, where: str) -> Goal:

@@ -4,8 +4,10 @@ Severity.WARNING.rank > Severity.INFO.rank
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
+
+from counterpoise.model.setting import Moment, NotEmpty, Section, Text
 
 
 class Severity(StrEnum):
@@ -27,13 +29,20 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiver:
+class Waiver(Section):
     """A team's statement that it knows of findings.
 
     It is not in force after `until`, nor without a reason.
     """
 
-    rule: str
-    reason: str
-    subjects: tuple[str, ...] = ("*",)  # names or patterns (`topic audit-*`)
-    until: datetime | None = None  # UTC
+    rule: Text
+    """Rule of the finding."""
+    reason: Text
+    """Why the finding may stay."""
+    subjects: Annotated[
+        tuple[Text, ...],
+        NotEmpty('write subjects as the report names them, or patterns like "topic audit-*"'),
+    ] = ("*",)
+    """Subjects as the report names them, or patterns like `topic audit-*`; without it all."""
+    until: Moment | None = None
+    """When the waiver ends, in UTC. Set it where the finding is to be mended."""

@@ -24,7 +24,6 @@ from counterpoise.model.policy import PERCENT, LeaderWeight
 from counterpoise.model.rebalance_request import (
     MAX_REPLICAS_PER_BROKER,
     MAX_REPLICATION_FACTOR,
-    TOPIC_PATTERN,
 )
 from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
 from counterpoise.model.request_words import (
@@ -38,6 +37,7 @@ from counterpoise.model.request_words import (
     UNDO_TITLE,
 )
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.setting import TOPIC_PATTERN
 
 _LOGGER = safe_logger(__name__)
 _SETTINGS_VARIABLES: Final = ("COUNTERPOISE_CONFIG", "COUNTERPOISE_HOME")

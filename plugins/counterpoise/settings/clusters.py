@@ -3,10 +3,9 @@ together.
 """
 
 import os
-import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -14,21 +13,17 @@ from typing import Final
 from counterpoise.errors import ConfigurationError, InputError, UnknownNameError
 from counterpoise.input_files import (
     CLUSTERS,
-    MIN_LIMIT_BYTES,
     InputLimits,
     read_input_text,
     use_limits,
 )
 from counterpoise.model.person import People
-from counterpoise.model.policy import ClusterPolicy, NotifyPolicy
+from counterpoise.model.policy import ClusterPolicy
+from counterpoise.settings.clusters_file import ClustersFile, people_in, read_clusters_file
 from counterpoise.settings.locations import Locations
-from counterpoise.settings.people import check_policy, read_people
-from counterpoise.settings.policies import read_notify, read_policy
-from counterpoise.settings.sections import Section, amount_from, compose, line_of, text
+from counterpoise.settings.yaml_document import YamlDocument
 
 Identity = tuple[str, int, int, int, int]
-
-CLUSTER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,81 +102,27 @@ def _identity(path: Path) -> Identity | None:
 
 def parse_settings(content: str, *, where: str) -> Settings:
     """Return the settings. Raises ConfigurationError with every complaint, each with its line."""
-    root = compose(content, where=where)
-    complaints: list[str] = []
-    clusters: dict[str, ClusterSettings] = {}
-    people = People()
-    inputs = InputLimits()
-    top = Section(root, "the file", complaints) if root else None
-    if top is None:
-        complaints.append('line 1: the file is empty; it needs "clusters:"')
-    else:
-        people = read_people(top)
-        notify = read_notify(top.section("notify"))
-        inputs = _input_limits(top.section("inputs"))
-        listed = top.section("clusters", required=True)
-        if listed:
-            clusters = {
-                name: _cluster(name, listed.section(name, required=True), listed, people, notify)
-                for name in listed.names()
-            }
-            _complain_of_ids_given_twice(listed, clusters)
-        top.finish()
-    if complaints:
-        raise ConfigurationError(where, tuple(sorted(dict.fromkeys(complaints), key=line_of)))
-    return Settings(where, clusters, people, inputs)
+    document = YamlDocument(content, where=where)
+    if document.is_empty:
+        raise ConfigurationError(where, ('line 1: the file is empty; it needs "clusters"',))
+    file = read_clusters_file(document)
+    document.finish()
+    assert file is not None, "what cannot be read was complained of"
+    inputs = InputLimits(**asdict(file.inputs))
+    return Settings(where, _clusters(file, document), people_in(file), inputs)
 
 
-def _complain_of_ids_given_twice(listed: Section, clusters: Mapping[str, ClusterSettings]) -> None:
-    """Two names of one cluster would have a run, a step lock and a policy each."""
-    names: dict[str, str] = {}
-    for name, cluster in clusters.items():
-        section = listed.section(name) if cluster.pinned_cluster_id else None
-        first = names.setdefault(cluster.pinned_cluster_id or "", name)
-        if section and first != name:
-            section.complain(
-                "cluster_id",
-                f"clusters {first} and {name} have the same cluster_id: one Kafka cluster has one "
-                "name",
-            )
-
-
-def _input_limits(section: Section | None) -> InputLimits:
-    if section is None:
-        return InputLimits()
-    limit = amount_from(MIN_LIMIT_BYTES)
-    limits = InputLimits(
-        **{
-            key.name: section.value(key.name, limit, getattr(InputLimits(), key.name))
-            for key in fields(InputLimits)
-        }
-    )
-    section.finish()
-    return limits
-
-
-def _cluster(
-    name: str, section: Section | None, parent: Section, people: People, notify: NotifyPolicy
-) -> ClusterSettings:
-    if not CLUSTER_NAME.fullmatch(name):
-        parent.complain(
-            name,
-            "a cluster's name has lower-case letters, digits, dots, dashes and underscores only",
+def _clusters(file: ClustersFile, document: YamlDocument) -> dict[str, ClusterSettings]:
+    clusters = {}
+    for name, cluster in file.clusters.items():
+        policy = cluster.policy
+        if "notify" not in document.content["clusters"][name].get("policy", {}):
+            policy = replace(policy, notify=file.notify)
+        operator = cluster.operator_connection or cluster.connection
+        clusters[name] = ClusterSettings(
+            name, cluster.connection, operator, cluster.cluster_id, policy
         )
-    if section is None:
-        return ClusterSettings(name, "", "", None, ClusterPolicy())
-    connection = section.value("connection", text, "")
-    if not connection:
-        section.complain(None, f'cluster {name} needs "connection", the id of a Kafka connection')
-    operator = section.value("operator_connection", text, connection)
-    pinned = section.value("cluster_id", text, "")
-    policy_section = section.section("policy")
-    policy = read_policy(policy_section)
-    check_policy(policy_section, policy, people)
-    if policy_section is None or "notify" not in policy_section.names():
-        policy = replace(policy, notify=notify)
-    section.finish()
-    return ClusterSettings(name, connection, operator, pinned or None, policy)
+    return clusters
 
 
 def limit_inputs(environment: Mapping[str, str] = os.environ) -> None:

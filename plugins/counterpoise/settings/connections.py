@@ -17,7 +17,7 @@ from counterpoise.errors import InputError
 from counterpoise.input_files import CONNECTIONS, read_input_text
 from counterpoise.kafka_admin.connection import holds_secret
 from counterpoise.model.safe_text import safe_logger
-from counterpoise.settings.sections import compose
+from counterpoise.settings.yaml_document import compose
 
 _LOGGER = safe_logger(__name__)
 _OTHERS_MAY_READ = 0o004

@@ -1,22 +1,17 @@
 """A policy as the file writes it: one row per key, whether the file names it or the default holds.
 
     rows = policy_rows(policy)
-    rows[0].key, rows[0].value, rows[0].is_default      # balance.leader_weight, equal, True
+    rows[0].key, rows[0].value, rows[0].is_default      # balance.bytes_tolerance_percent, 10, True
 
 Limits: values are written for people; amounts are rounded to three digits.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from datetime import datetime, time, timedelta
-from typing import Any, Final
+from dataclasses import dataclass, is_dataclass
+from typing import Any, get_args
 
-from counterpoise.model.policy import ClusterPolicy
-from counterpoise.model.written import Written
-from counterpoise.settings.policies import hints_of, key_of, type_and_marks
-from counterpoise.units import format_bytes, format_moment, format_rate, format_seconds
-
-_EVERYBODY: Final = frozenset({Written.PEOPLE, Written.PEOPLE_OR_ROLES})  # where nobody is named
+from counterpoise.model.policy import AccessPolicy, ClusterPolicy
+from counterpoise.model.setting import Setting, settings_of, type_and_marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,45 +26,38 @@ def policy_rows(policy: ClusterPolicy) -> tuple[PolicyRow, ...]:
     return tuple(_rows(policy, type(policy)(), ""))
 
 
-def _rows(values: Any, defaults: Any, prefix: str) -> Iterator[PolicyRow]:
-    of_type: Any = type(values)
-    hints = hints_of(of_type)
-    for field in fields(values):
-        _, marks = type_and_marks(hints[field.name])
-        key = f"{prefix}{key_of(field, marks)}"
-        value, default = getattr(values, field.name), getattr(defaults, field.name)
+def _rows(section: Any, defaults: Any, prefix: str) -> Iterator[PolicyRow]:
+    of_type: Any = type(section)
+    for setting in settings_of(of_type):
+        key = f"{prefix}{setting.key}"
+        value = getattr(section, setting.field_name)
+        default = getattr(defaults, setting.field_name)
         if is_dataclass(value):
             yield from _rows(value, default, f"{key}.")
         else:
-            yield PolicyRow(key, _text(value, marks), value == default)
+            is_everybody = isinstance(section, AccessPolicy) and not value
+            text = "everybody" if is_everybody else shown(value, setting)
+            yield PolicyRow(key, text, value == default)
 
 
-def _text(value: Any, marks: tuple[Any, ...]) -> str:
+def shown(value: Any, setting: Setting) -> str:
+    """Return a value of a setting for people."""
     if value is None:
         return "not set"
-    if not value and not _EVERYBODY.isdisjoint(mark for mark in marks if isinstance(mark, Written)):
-        return "everybody"
-    if Written.RATE in marks:
-        return format_rate(value)
-    if Written.BYTES in marks:
-        return format_bytes(value)
-    return _plain_text(value)
-
-
-def _plain_text(value: Any) -> str:
+    if setting.written is not None:
+        return setting.written.show(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, timedelta):
-        return format_seconds(value.total_seconds())
-    if isinstance(value, datetime):
-        return format_moment(value)
-    if isinstance(value, time):
-        return f"{value:%H:%M}"
-    if is_dataclass(value):
-        rows = _rows(value, value, "")
-        return ", ".join(f"{row.key}: {row.value}" for row in rows)
     if isinstance(value, Mapping):
-        return "; ".join(f"{name}: {_plain_text(of)}" for name, of in value.items()) or "none"
-    if isinstance(value, (tuple, list, frozenset)):
-        return "; ".join(map(_plain_text, value)) or "none"
+        return "; ".join(f"{name}: {_item(one, setting)}" for name, one in value.items()) or "none"
+    if isinstance(value, tuple):
+        return "; ".join(_item(one, setting) for one in value) or "none"
     return str(value)
+
+
+def _item(item: Any, setting: Setting) -> str:
+    """Return an item of a list or a mapping, such as a window, for people."""
+    if is_dataclass(item):
+        return ", ".join(f"{row.key}: {row.value}" for row in _rows(item, item, ""))
+    of_items = [one for one in get_args(setting.type_) if one is not Ellipsis][-1]
+    return shown(item, Setting("", "", *type_and_marks(of_items)))

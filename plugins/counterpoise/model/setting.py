@@ -1,0 +1,310 @@
+"""How a value of `config/clusters.yaml` is written, read and shown; the base of its sections.
+
+    @dataclass(frozen=True, slots=True)
+    class DailyRate(Section):
+        until: TimeOfDay
+        rate_bytes_per_second: Rate        # the key `rate`, written like 5MB/s
+
+A value is text as the file has it, before YAML makes a number of it: 20:30 is a time here, and not
+1230. `settings/clusters.py` reads the file with pydantic, which takes 0.2 s to import, so nothing
+here imports it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime, time, timedelta
+from functools import cache, partial
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Final, get_args, get_origin, get_type_hints
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from counterpoise.errors import InputError
+from counterpoise.model.person import GROUP, normalized_name
+from counterpoise.units import (
+    format_bytes,
+    format_moment,
+    format_rate,
+    format_seconds,
+    parse_bytes,
+    parse_duration,
+    parse_moment,
+    parse_rate,
+)
+
+AIRFLOW_ROLE: Final = "airflow-role:"
+TOPIC_PATTERN: Final = r"[A-Za-z0-9._*?-]+"
+_PATTERN: Final = re.compile(TOPIC_PATTERN)
+_MISSPELT_PREFIX: Final = re.compile(r"(groups?|airflow[-_ ]?roles?|roles?) *:", re.IGNORECASE)
+_TIME_OF_DAY: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+_RULE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+_LEADING_ZEROS: Final = 10  # so many may be written; longer numbers are not even read
+_CRON_FIELDS: Final = 5
+_MAX_NODE_ID_DIGITS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How a value is written: `Annotated[int, Written("rate, like 20MB/s", parse_rate)]`."""
+
+    form: str  # for people, such as `rate, like 20MB/s`
+    parse: Callable[[str], Any]  # raises InputError
+    show: Callable[[Any], str] = str
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> object:
+        function = {"type": "no-info", "function": self.read}
+        return {"type": "function-plain", "function": function}
+
+    def read(self, value: object) -> object:
+        """Return the value of text in the file. Raises what pydantic turns into a complaint."""
+        from pydantic_core import PydanticKnownError
+
+        if not isinstance(value, str):
+            raise PydanticKnownError("string_type")
+        try:
+            return self.parse(value)
+        except InputError as error:
+            raise ValueError(str(error).removeprefix(": ")) from None
+
+
+@dataclass(frozen=True, slots=True)
+class NotEmpty:
+    """A list that names something: an empty one would look like a choice, and be none."""
+
+    complaint: str = "names nobody; leave the key out where everybody may"
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: Callable[[object], object]
+    ) -> object:
+        function = {"type": "no-info", "function": self.check}
+        return {"type": "function-after", "function": function, "schema": handler(source)}
+
+    def check(self, value: tuple[object, ...]) -> tuple[object, ...]:
+        if not value:
+            raise ValueError(self.complaint)
+        return value
+
+
+# -- sections
+
+
+def _key(name: str) -> str:
+    """Return the key of a field in the file: `rate` of `rate_bytes_per_second`."""
+    for unit in ("_bytes_per_second", "_per_second", "_bytes"):
+        name = name.removesuffix(unit)
+    return name
+
+
+def renamed(**keys: str) -> dict[str, object]:
+    """Return the `__pydantic_config__` of a section with fields that have a key of their own."""
+    return {"extra": "forbid", "alias_generator": lambda name: keys.get(name) or _key(name)}
+
+
+class Section:
+    """A mapping of the file. Each key is a field, without the unit that its value brings along."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[Mapping[str, object]] = renamed()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key of a section."""
+
+    key: str
+    field_name: str
+    type_: Any  # without its marks, and without None
+    marks: tuple[Any, ...] = field(default=())
+
+    @property
+    def written(self) -> Written | None:
+        return next((mark for mark in self.marks if isinstance(mark, Written)), None)
+
+
+@cache
+def settings_of(section: Any) -> tuple[Setting, ...]:
+    """Return the keys of a section, in the order of its fields."""
+    hints = get_type_hints(section, include_extras=True)
+    key_of = section.__pydantic_config__["alias_generator"]
+    return tuple(
+        Setting(key_of(one.name), one.name, *type_and_marks(hints[one.name]))
+        for one in fields(section)
+    )
+
+
+def type_and_marks(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return (int, (mark,)) of `Annotated[int, mark]`, of `... | None` too."""
+    if NoneType in get_args(hint):
+        (hint,) = (part for part in get_args(hint) if part is not NoneType)
+    if get_origin(hint) is Annotated:
+        return hint.__origin__, hint.__metadata__
+    return hint, ()
+
+
+# -- values
+
+
+def whole(lowest: int, highest: int) -> Written:
+    """Return how a whole number is written, both ends included."""
+
+    def parse(text: str) -> int:
+        is_number = text.isascii() and text.isdecimal()
+        is_short = len(text) <= len(str(highest)) + _LEADING_ZEROS
+        if not is_number or not is_short or not lowest <= int(text) <= highest:
+            raise InputError(f"{text!r} must be a whole number from {lowest} to {highest}")
+        return int(text)
+
+    return Written(f"whole number from {lowest} to {highest}", parse)
+
+
+def at_least(shortest: str) -> Written:
+    """Return how a duration is written that is not shorter than `30s`, say."""
+
+    def parse(text: str) -> timedelta:
+        duration = parse_duration(text, where="")
+        if duration < parse_duration(shortest):
+            raise InputError(f"{text!r} is too short; it must be at least {shortest}")
+        return duration
+
+    return Written(f"duration of at least {shortest}", parse, _show_duration)
+
+
+def _show_duration(duration: timedelta) -> str:
+    return format_seconds(duration.total_seconds())
+
+
+def read_pattern(text: str, where: str) -> str:
+    """Return a topic's name or a pattern. Raises InputError for characters no topic can have."""
+    if not _PATTERN.fullmatch(text):
+        raise InputError(
+            f"{where}: {text!r} is no topic; write names or patterns of letters, digits, "
+            "'.', '_', '-', with * for any text and ? for one character"
+        )
+    return text
+
+
+def _time_of_day(text: str) -> time:
+    match = _TIME_OF_DAY.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f'{text!r} is no time of day; write it like "08:00", from "00:00" to "23:59", in quotes'
+        )
+    return time(int(match[1]), int(match[2]))
+
+
+def _time_zone(text: str) -> str:
+    try:
+        ZoneInfo(text)
+    # OSError: the name of a folder, such as Europe
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InputError(
+            f"{text!r} is no time zone; write its IANA name, like Europe/Berlin"
+        ) from None
+    return text
+
+
+def read_cron(text: str) -> str:
+    """Return a cron expression. Raises InputError for what is none, or never comes true."""
+    from croniter import CroniterBadCronError, CroniterBadDateError, croniter
+
+    if len(text.split()) != _CRON_FIELDS:
+        raise InputError(f"{text!r} needs five fields: minute, hour, day, month, day of week")
+    try:
+        croniter(text, datetime(2026, 1, 1)).get_next(datetime)
+    except CroniterBadDateError:
+        raise InputError(f"{text!r} never comes true, so nothing would ever move") from None
+    except CroniterBadCronError as error:
+        raise InputError(f"{text!r} is no cron expression ({error})") from None
+    return text
+
+
+def _connection_id(text: str) -> str:
+    if "/" in text or ":" in text:
+        raise InputError(
+            "an address is a secret and belongs into an Airflow connection of type http; "
+            "write the id of that connection"
+        )
+    return text
+
+
+def _rule_name(text: str) -> str:
+    if not _RULE_NAME.fullmatch(text):
+        raise InputError(
+            f"{text!r} is no name of a rule; write up to 60 letters, digits, dots, dashes "
+            "and underscores, like small-moves"
+        )
+    return text
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise InputError("is empty")
+    return text
+
+
+def _controller_id(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > _MAX_NODE_ID_DIGITS:
+        raise InputError(f"{text!r} must be the node id of a controller, like 3001")
+    return int(text)
+
+
+def _person_name(text: str) -> str:
+    name = normalized_name(text, where="")
+    if _MISSPELT_PREFIX.match(name):
+        raise InputError(f"{name!r} is no person; write the person's name")
+    return name
+
+
+def _account_id(text: str) -> str:
+    if normalized_name(text, where="") != text:
+        raise InputError(f"{text!r} has blanks that no account has")
+    return text
+
+
+def _policy_entry(text: str, *, with_roles: bool) -> str:
+    """Return a person, a group, or a role of Airflow, as a policy names them."""
+    entry = normalized_name(text, where="")
+    for prefix in (GROUP, AIRFLOW_ROLE):
+        if entry.startswith(prefix):
+            if prefix == AIRFLOW_ROLE and not with_roles:
+                raise InputError(
+                    f"{entry!r}: only pages can see the roles of Airflow, tasks and the "
+                    "command line cannot, so only view may name them; name people or a group here"
+                )
+            return prefix + normalized_name(entry.removeprefix(prefix), where=prefix)
+    if _MISSPELT_PREFIX.match(entry):
+        raise InputError(
+            f'{entry!r} is unknown; write a name, "{GROUP}NAME", or for view "{AIRFLOW_ROLE}NAME"'
+        )
+    return entry
+
+
+Rate = Annotated[int, Written("rate, like 20MB/s", partial(parse_rate, where=""), format_rate)]
+Bytes = Annotated[int, Written("amount, like 500GB", partial(parse_bytes, where=""), format_bytes)]
+Percent = Annotated[int, whole(1, 100)]
+Duration = Annotated[
+    timedelta, Written("duration, like 30m", partial(parse_duration, where=""), _show_duration)
+]
+TimeOfDay = Annotated[time, Written('time of day, like "08:00"', _time_of_day, "{:%H:%M}".format)]
+Moment = Annotated[
+    datetime, Written("time, like 2027-01-31", partial(parse_moment, where=""), format_moment)
+]
+TimeZone = Annotated[str, Written("time zone, like Europe/Berlin", _time_zone)]
+Cron = Annotated[str, Written("cron expression of five fields", read_cron)]
+Text = Annotated[str, Written("text", _filled)]
+TopicPattern = Annotated[
+    str, Written("topic or pattern, like audit-*", partial(read_pattern, where=""))
+]
+BrokerId = Annotated[int, whole(0, 2**31 - 1)]
+ControllerId = Annotated[int, Written("node id of a controller", _controller_id)]
+ConnectionId = Annotated[str, Written("id of an Airflow connection", _connection_id)]
+RuleName = Annotated[str, Written("name, like small-moves", _rule_name)]
+PersonName = Annotated[str, Written("name of a person", _person_name)]
+AccountId = Annotated[str, Written("id of an account", _account_id)]
+PersonOrGroup = Annotated[
+    str, Written("person or group:NAME", partial(_policy_entry, with_roles=False))
+]
+Viewer = Annotated[
+    str,
+    Written("person, group:NAME or airflow-role:NAME", partial(_policy_entry, with_roles=True)),
+]

@@ -1,0 +1,316 @@
+"""The sections of `config/clusters.yaml`, and what has to hold between its values.
+
+    people: {alice: {airflow: ["2", alice], command_line: [asmith]}}
+    groups: {sre: [alice, bob]}
+    clusters: {orders-eu: {connection: kafka_eu, policy: {access: {approve: ["group:sre"]}}}}
+
+What a single value has to look like is said by its type, in `model/policy.py` and here.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Annotated, Final
+
+from counterpoise.errors import InputError
+from counterpoise.input_files import MIN_LIMIT_BYTES, InputLimits
+from counterpoise.model.constraints import Constraints
+from counterpoise.model.person import AIRFLOW, GROUP, SYSTEM, People, name_key
+from counterpoise.model.policy import (
+    Action,
+    ApprovalPolicy,
+    ApprovalRule,
+    ClusterPolicy,
+    HistoryPolicy,
+    NotifyPolicy,
+)
+from counterpoise.model.request import PLANNED_GOALS, Goal
+from counterpoise.model.setting import (
+    AccountId,
+    NotEmpty,
+    PersonName,
+    Section,
+    Text,
+    Written,
+)
+from counterpoise.model.severity import Severity
+from counterpoise.settings.yaml_document import YamlDocument
+from counterpoise.units import format_bytes, format_seconds, parse_bytes
+
+Complaint = tuple[tuple[str | int, ...], str]  # the path in the file, and what is wrong
+
+_CLUSTER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
+# Whatever these plan, they copy replicas; fewer replicas are what two people approve.
+_COPYING_GOALS: Final = frozenset(
+    {Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.REPAIR, Goal.REPLICATION_FACTOR}
+)
+
+
+def _cluster_name(text: str) -> str:
+    if not _CLUSTER_NAME.fullmatch(text):
+        raise InputError(
+            "a cluster's name has lower-case letters, digits, dots, dashes and underscores only"
+        )
+    return text
+
+
+ClusterName = Annotated[str, Written("name, like orders-eu", _cluster_name)]
+_Listed = NotEmpty("the list is empty; leave the key out")
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts(Section):
+    """The accounts of one person."""
+
+    airflow: Annotated[tuple[AccountId, ...], _Listed] = ()
+    """Ids and user names in Airflow."""
+    command_line: Annotated[tuple[AccountId, ...], _Listed] = ()
+    """User names of the operating system."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSection(Section):
+    connection: Text
+    """Id of the Kafka connection for reading."""
+    operator_connection: Text | None = None
+    """Id of the Kafka connection for runs; without it the same. Set it to keep reading apart from
+    changing."""
+    cluster_id: Text | None = None
+    """Kafka's id of the cluster: any other cluster at this connection is refused. Set it once you
+    have seen it in the first snapshot."""
+    policy: ClusterPolicy = field(default_factory=ClusterPolicy)
+
+
+def _input_limit(text: str) -> int:
+    limit = parse_bytes(text, where="")
+    if limit < MIN_LIMIT_BYTES:
+        raise InputError(
+            f"{text!r} is too little; it must be at least {format_bytes(MIN_LIMIT_BYTES)}"
+        )
+    return limit
+
+
+_InputLimit = Annotated[int, Written("amount, like 1GB", _input_limit, format_bytes)]
+
+
+@dataclass(frozen=True, slots=True)
+class InputsSection(Section):
+    max_document: _InputLimit = InputLimits().max_document
+    max_certificates: _InputLimit = InputLimits().max_certificates
+    max_connections: _InputLimit = InputLimits().max_connections
+
+
+@dataclass(frozen=True, slots=True)
+class ClustersFile(Section):
+    clusters: Mapping[ClusterName, ClusterSection]
+    people: Mapping[PersonName, Accounts] = field(default_factory=dict)
+    """Who is behind which account. List people whose names in Airflow and on the command line
+    differ."""
+    groups: Mapping[Text, Annotated[tuple[PersonName, ...], NotEmpty("names nobody")]] = field(
+        default_factory=dict
+    )
+    """People by group, which a policy names as `group:NAME`."""
+    notify: NotifyPolicy = field(default_factory=NotifyPolicy)
+    inputs: InputsSection = field(default_factory=InputsSection)
+
+
+def read_clusters_file(document: YamlDocument) -> ClustersFile | None:
+    """Return what the file says; `document` has the complaints."""
+    names_of_people = _keys(document, "people")
+    file = document.read(ClustersFile)
+    if file is not None:
+        for path, message in (*_of_people(file, names_of_people), *_of_clusters(file)):
+            document.complain(path, message)
+    return file
+
+
+def people_in(file: ClustersFile) -> People:
+    accounts = {f"{kind}:{account_id}": name for name, kind, account_id in _accounts(file)}
+    return People(accounts, dict(file.groups))
+
+
+def _keys(document: YamlDocument, section: str) -> tuple[str, ...]:
+    """Return the keys of a section as they are written: two spellings of one name are two."""
+    content = document.content.get(section) if isinstance(document.content, dict) else None
+    return tuple(content) if isinstance(content, dict) else ()
+
+
+def _accounts(file: ClustersFile) -> Iterator[tuple[str, str, str]]:
+    """Yield person, kind of account, and its id."""
+    for name, accounts in file.people.items():
+        yield from ((name, AIRFLOW, account_id) for account_id in accounts.airflow)
+        yield from ((name, SYSTEM, account_id) for account_id in accounts.command_line)
+
+
+def _of_people(file: ClustersFile, written_names: Iterable[str]) -> Iterator[Complaint]:
+    spellings: dict[str, str] = {}
+    for written in written_names:
+        earlier = spellings.setdefault(name_key(written), written)
+        if earlier != written:
+            complaint = f"people: {written!r} and {earlier!r} are the same name; list it once"
+            yield ("people", written), complaint
+    owners: dict[tuple[str, str], str] = {}
+    for name, kind, account_id in _accounts(file):
+        owner = owners.setdefault((kind, account_id), name)
+        if owner != name:
+            key = "airflow" if kind == AIRFLOW else "command_line"
+            yield (
+                ("people", name, key),
+                f"people: {key} {account_id!r} belongs to {owner} and to {name}; "
+                "an account is one person",
+            )
+    for name, accounts in file.people.items():
+        if not accounts.airflow and not accounts.command_line:
+            yield ("people", name), f"people: {name} has no account; list airflow or command_line"
+
+
+def _of_clusters(file: ClustersFile) -> Iterator[Complaint]:
+    people = people_in(file)
+    names: dict[str, str] = {}
+    for name, cluster in file.clusters.items():
+        first = names.setdefault(cluster.cluster_id or name, name)
+        if first != name:
+            # Two names of one cluster would have a run, a step lock and a policy each.
+            yield (
+                ("clusters", name, "cluster_id"),
+                f"clusters {first} and {name} have the same cluster_id: one Kafka cluster has one "
+                "name",
+            )
+        for path, message in _of_policy(cluster.policy, people):
+            yield ("clusters", name, "policy", *path), message
+
+
+def _of_policy(policy: ClusterPolicy, people: People) -> Iterator[Complaint]:
+    yield from _of_access(policy, people)
+    yield from _of_two_people(policy, people)
+    yield from _of_rules(policy.approval)
+    for path, message in _of_broker_sets(policy.balance.constraints):
+        yield ("balance", "constraints", *path), message
+    for path, message in _of_history(policy.history):
+        yield ("history", *path), message
+    if policy.audit.fails_at is Severity.UNKNOWN:
+        yield (
+            ("audit", "fails_at"),
+            "fails_at: 'unknown' is not worse than anything; write info, warning or critical",
+        )
+    max_rate = policy.approval.max_rate_bytes_per_second
+    if max_rate and policy.movement.rate_bytes_per_second > max_rate:
+        yield (
+            ("approval", "max_rate"),
+            "max_rate is less than the rate of movement, which approvers are offered",
+        )
+
+
+def _of_access(policy: ClusterPolicy, people: People) -> Iterator[Complaint]:
+    """Yield complaints of groups that there are not, and of approvers that are named twice."""
+    lists = {("access", str(action)): getattr(policy.access, action) for action in Action}
+    lists["approval", "approvers"] = policy.approval.approvers
+    for path, entries in lists.items():
+        key = path[-1]
+        for entry in entries:
+            group = entry.removeprefix(GROUP)
+            if entry.startswith(GROUP) and group not in people.groups:
+                known = ", ".join(sorted(people.groups)) or "none"
+                yield path, f"{key}: there is no group {group!r}; there are: {known}"
+            elif entry in people.groups and entry not in people.accounts.values():
+                yield path, f'{key}: {entry!r} is a group; write "{GROUP}{entry}"'
+    if policy.access.approve and policy.approval.approvers:
+        yield (
+            ("approval", "approvers"),
+            "approvers and access: approve say the same; write access: approve only",
+        )
+
+
+def _of_two_people(policy: ClusterPolicy, people: People) -> Iterator[Complaint]:
+    """Yield a complaint where two people have to approve, and the policy names one."""
+    if not policy.approval.may_need_two_people or not policy.approvers:
+        return
+    names = {name_key(name) for entry in policy.approvers for name in people.names_in(entry)}
+    if len(names) < 2:
+        rules = {
+            "critical": policy.approval.critical,
+            "two_people_for_removals": policy.approval.two_people_for_removals,
+            "two_people_above": policy.approval.two_people_above_bytes,
+        }
+        key = next(rule for rule, value in rules.items() if value)
+        yield (
+            ("approval", key),
+            f"{key} asks for two people, but the policy names nobody but "
+            f"{', '.join(policy.approvers)} to approve, so such a plan could never be approved; "
+            "name another person",
+        )
+
+
+def _of_broker_sets(constraints: Constraints) -> Iterator[Complaint]:
+    """Yield complaints of sets without brokers, and of brokers and racks in two sets."""
+    places: Counter[int | str] = Counter()
+    for broker_set in constraints.broker_sets:
+        places.update({*broker_set.broker_ids, *broker_set.racks})
+        if not broker_set.broker_ids and not broker_set.racks:
+            yield (
+                ("broker_sets",),
+                f"broker set {broker_set.name!r} has no brokers; give broker_ids or racks",
+            )
+    for place in sorted(str(place) for place, count in places.items() if count > 1):
+        yield ("broker_sets",), f"{place} is in two broker sets; a broker is in one"
+
+
+def _of_history(history: HistoryPolicy) -> Iterator[Complaint]:
+    """Yield complaints of times that reach less far than the one before, defaults included."""
+    kept = {key: getattr(history, key) for key in ("keep_all", "keep_hourly", "keep_daily")}
+    for before, after in pairwise(kept):
+        if kept[after] < kept[before]:
+            is_default = kept[after] == getattr(HistoryPolicy(), after)
+            yield (
+                (before if is_default else after,),
+                f"{after} ({format_seconds(kept[after].total_seconds())}) must not be shorter "
+                f"than {before} ({format_seconds(kept[before].total_seconds())})",
+            )
+
+
+# -- rules that approve without a person
+
+
+def _of_rules(policy: ApprovalPolicy) -> Iterator[Complaint]:
+    """Yield complaints of rules with one name, and of those that could approve no plan."""
+    if policy.by_rule and policy.critical:
+        yield (
+            ("approval", "by_rule"),
+            "two people approve every plan of a critical cluster, so no rule could ever approve "
+            "one; leave out by_rule or critical",
+        )
+    names = [rule.name for rule in policy.by_rule]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield ("approval", "by_rule"), f"two rules are called {name}; the ledger names them"
+    for number, rule in enumerate(policy.by_rule):
+        for key, complaint in _of_rule(rule, policy):
+            yield ("approval", "by_rule", number, key), f"rule {rule.name}: {complaint}"
+
+
+def _of_rule(rule: ApprovalRule, policy: ApprovalPolicy) -> Iterator[tuple[str, str]]:
+    """Yield the key and what is wrong with it."""
+    max_bytes = rule.copies_at_most_bytes
+    for goal in rule.goals:
+        if goal not in PLANNED_GOALS:
+            yield "goals", f"{goal!r} is unknown; there are: {', '.join(PLANNED_GOALS)}"
+        if not max_bytes and goal in _COPYING_GOALS:
+            yield (
+                "goals",
+                f"without copies_at_most it approves only what copies no replica, and no plan for "
+                f"{goal} is such; give copies_at_most or leave out {goal}",
+            )
+        if goal == Goal.REMOVE_BROKERS and policy.two_people_for_removals:
+            yield (
+                "goals",
+                f"two people approve {goal} (two_people_for_removals), so it could never approve "
+                "that",
+            )
+    two_people_above = policy.two_people_above_bytes
+    if two_people_above is not None and max_bytes > two_people_above:
+        yield (
+            "copies_at_most",
+            f"two people approve what copies more than {format_bytes(two_people_above)} "
+            "(two_people_above); write at most that",
+        )
