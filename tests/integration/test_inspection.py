@@ -11,7 +11,6 @@ from confluent_kafka import Consumer, Producer
 from counterpoise.audit.auditing import find, resolve
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rules.controllers import is_static
-from counterpoise.inspection import inspect
 from counterpoise.kafka_admin import connect, reading
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
@@ -19,7 +18,7 @@ from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.inspection import ConsumerGroup, InspectionItem, Quorum
 from counterpoise.model.kafka import ConfigSource, ConfigValue
 from counterpoise.model.policy import ClusterPolicy
-from counterpoise.snapshot import take_snapshot
+from counterpoise.snapshot import inspect, take_snapshot
 from dev import local_kafka
 from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics
 from dev.local_processes import wait_until

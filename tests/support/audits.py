@@ -19,7 +19,6 @@ import pyarrow as pa
 from counterpoise.audit import RULES
 from counterpoise.audit.auditing import find, resolve
 from counterpoise.audit.facts import AuditFacts, PastFacts
-from counterpoise.inspection import inspect
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.connectivity import (
     ConnectionStage,
@@ -36,7 +35,7 @@ from counterpoise.model.policy import AuditPolicy, ClusterPolicy
 from counterpoise.model.result_tables import SERIES, TOPIC_LOAD
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import SNAPSHOTS
-from counterpoise.snapshot import take_snapshot
+from counterpoise.snapshot import inspect, take_snapshot
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.pictures import simulated
 

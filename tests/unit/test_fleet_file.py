@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from counterpoise import history
-from counterpoise.fleet_file import PATH, Fleet
-from counterpoise.manifest_index import manifest_list
+from counterpoise.manifest_index import PATH, Fleet, manifest_list
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOTS
 from counterpoise.storage import Store, working_copy
 from tests.support.stores import ReadingStore

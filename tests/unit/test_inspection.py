@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from counterpoise.errors import BrokerUnresponsiveError, ClusterError, ClusterUnreachableError
-from counterpoise.inspection import inspect
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import (
     TOPIC_KEYS,
@@ -17,6 +16,7 @@ from counterpoise.model.inspection import (
     InspectionItem,
 )
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType, ConfigSource, ConfigValue
+from counterpoise.snapshot import inspect
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import healthy, quorum, snapshot_of
 

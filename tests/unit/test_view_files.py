@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from benchmarks.made_results import view_table
+from counterpoise.results import ViewFiles
 from counterpoise.storage import Store
-from counterpoise.view_files import ViewFiles
 from tests.support.stores import damaged
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)

@@ -23,8 +23,8 @@ from counterpoise import analysis, history
 from counterpoise.analysis.rounds import Round
 from counterpoise.archive import Archive
 from counterpoise.errors import CounterpoiseError
-from counterpoise.fleet_file import MAX_COPY_BYTES, Fleet
 from counterpoise.installation import Installation
+from counterpoise.manifest_index import MAX_COPY_BYTES, Fleet
 from counterpoise.model.balance import LeftOut
 from counterpoise.model.files import StoredFile
 from counterpoise.model.grouping import grouped

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise import analysis, history, inspection, reporting
+from counterpoise import analysis, history, reporting
 from counterpoise.archive import DATA_DOCS, audit_report_name
 from counterpoise.audit import auditing, planned
 from counterpoise.audit.facts import AuditFacts, PastFacts, QuarantinedSnapshot
@@ -39,6 +39,7 @@ from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.snapshots import read_snapshot
 from counterpoise.pipeline.usual_rates import usual_bytes_in
 from counterpoise.planning import plan_from
+from counterpoise.snapshot import inspect
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin, ClusterReader
@@ -124,7 +125,7 @@ def _gather_facts(
         reader, operator = _connected(installation, cluster, stack)
         snapshot = read_snapshot(reader, installation, cluster, scheduled_at)
         connectivity = _connectivity(installation, cluster)
-        inspected = inspection.inspect(reader, snapshot, operator=operator)
+        inspected = inspect(reader, snapshot, operator=operator)
     past = past_facts(installation, snapshot, thresholds)
     return AuditFacts(
         now=installation.clock(),
