@@ -84,6 +84,11 @@ def _read(path: Path) -> Mutant:
     return Mutant(name=path.stem, **content)
 
 
+def is_there(root: Path, test: str) -> bool:
+    """Return whether a tree defines the test with this id."""
+    return not _missing(root, test)
+
+
 def _missing(root: Path, test: str) -> str:
     """Return what is wrong with the id of a test; "" where it is there, and quick."""
     file, *names = test.partition("[")[0].split("::")

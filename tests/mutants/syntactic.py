@@ -2,12 +2,15 @@
 
     python -m tests.mutants.syntactic --out var/mutants.json              # an hour or more
     python -m tests.mutants.syntactic --count 20 --calls var/calls.json   # made once, then read
+    python -m tests.mutants.syntactic --again var/mutants.json --out var/later.json
 
 One defect at a time, in the rooms that decide what is written to a cluster: an operator turned, a
 `not` dropped, a constant changed, a call left out, None returned. Against each run at most
 MAX_TESTS tests that enter its function (`covering`), and no more than MAX_SECONDS of them: those
 that enter the fewest functions first. A defect that only a test finds which is not among them
 counts as survived, so the share is one to compare with another commit, not with another project.
+With `--again` the defects of an earlier run are made in the code as it is now, each first against
+the test that found it then; those whose code is gone are left out.
 """
 
 import argparse
@@ -19,11 +22,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.mutants.copied_tree import CopiedTree, copied_tree
 from tests.mutants.covering import IN_MEMORY, Calls, find_calls, read_calls
-from tests.mutants.mutant import ROOT
+from tests.mutants.mutant import ROOT, is_there
 
 ROOMS: Final = (
     "plugins/counterpoise/execution",
@@ -53,11 +56,15 @@ _TURNED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
 }
 
 
+Result = dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Defect:
     """A piece of a file, and what stands there instead."""
 
     file: str
+    function: str  # the name of the innermost one around it; "" for none
     kind: str
     line: int
     column: int
@@ -72,13 +79,21 @@ class Defect:
         lines[begin : end + 1] = [before + self.replacement.encode() + after]
         return b"".join(lines).decode()
 
-    def in_words(self, text: str) -> str:
-        """Return `decide.py:120 comparison: `a < b` -> `(a <= b)``."""
+    def original_in(self, text: str) -> str:
+        """Return what stands there, in one line."""
         lines = text.encode().splitlines(keepends=True)[self.line - 1 : self.end_line]
         lines[-1] = lines[-1][: self.end_column]
         lines[0] = lines[0][self.column :]
-        original = " ".join(b"".join(lines).decode().split())
-        return f"{self.file}:{self.line} {self.kind}: `{original}` -> `{self.replacement}`"
+        return " ".join(b"".join(lines).decode().split())
+
+    def what_in(self, text: str) -> list[str]:
+        """Return by what it is known again where code has moved."""
+        return [self.function, self.kind, self.replacement, self.original_in(text)]
+
+    def in_words(self, text: str) -> str:
+        """Return `decide.py:120 comparison: `a < b` -> `(a <= b)``."""
+        change = f"`{self.original_in(text)}` -> `{self.replacement}`"
+        return f"{self.file}:{self.line} {self.kind}: {change}"
 
 
 def find_defects(root: Path = ROOT, rooms: Sequence[str] = ROOMS) -> list[Defect]:
@@ -102,11 +117,12 @@ def _python_files(place: Path) -> list[Path]:
 
 
 def _defects_of(name: str, text: str) -> Iterator[Defect]:
-    for node in _mutable_nodes(ast.parse(text)):
+    for node, function in _mutable_nodes(ast.parse(text)):
         for kind, replacement in _replacements(node):
             assert isinstance(node, ast.expr | ast.stmt)
             yield Defect(
                 file=name,
+                function=function,
                 kind=kind,
                 line=node.lineno,
                 column=node.col_offset,
@@ -116,8 +132,12 @@ def _defects_of(name: str, text: str) -> Iterator[Defect]:
             )
 
 
-def _mutable_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of what is executed: no annotations, decorators, imports or f-strings."""
+def _mutable_nodes(node: ast.AST, function: str = "") -> Iterator[tuple[ast.AST, str]]:
+    """Yield the nodes of what is executed, each with the function that it is in: no annotations,
+    decorators, imports or f-strings.
+    """
+    if isinstance(node, ast.FunctionDef):
+        function = node.name
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "type_params"):
             continue
@@ -126,8 +146,8 @@ def _mutable_nodes(node: ast.AST) -> Iterator[ast.AST]:
                 continue
             if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
                 continue
-            yield child
-            yield from _mutable_nodes(child)
+            yield child, function
+            yield from _mutable_nodes(child, function)
 
 
 def _replacements(node: ast.AST) -> Iterator[tuple[str, str]]:
@@ -171,9 +191,8 @@ def tests_for(defect: Defect, calls: Calls) -> list[str]:
     """Return the tests that enter the function of a defect: those that enter the fewest others
     first, as far as tests and seconds go.
     """
-    number_of_functions = calls.number_of_functions
     entering = calls.entering_line(defect.file, defect.line)
-    in_order = sorted(entering, key=lambda test: (number_of_functions[test], test))
+    in_order = sorted(entering, key=lambda test: (calls.number_of_functions[test], test))
     chosen: list[str] = []
     seconds = 0.0
     for test in in_order:
@@ -186,16 +205,53 @@ def tests_for(defect: Defect, calls: Calls) -> list[str]:
     return chosen
 
 
-def _try(tree: CopiedTree, defect: Defect, calls: Calls) -> tuple[str, str]:
-    """Return what became of a defect, and by which test."""
-    tests = tests_for(defect, calls)
-    if not tests:
-        return "survived", "no test enters it"
-    text = defect.applied_to((tree.root / defect.file).read_text())
-    with tree.changed(defect.file, text):
-        outcome = tree.run(tests, seconds=_DEADLINE_SECONDS)
-    # A module that cannot be imported any more fails every test: pytest says so otherwise.
-    return ("survived", "") if outcome.passed else ("killed", outcome.first_failure)
+def _try_drawn(tree: CopiedTree, root: Path, options: argparse.Namespace) -> Iterator[Result]:
+    defects = draw(find_defects(root), options.count, options.seed)
+    if options.calls and options.calls.exists():
+        calls = read_calls(options.calls, root)
+    else:
+        files = {defect.file for defect in defects}
+        calls = find_calls(tree, files, options.tests, str(options.calls or ""))
+    for defect in defects:
+        yield _try(tree, defect, tests_for(defect, calls))
+
+
+def _try_again(tree: CopiedTree, root: Path, earlier: Path) -> Iterator[Result]:
+    """Yield what becomes now of the defects that were found then, of those whose code is still
+    there. What survived then is taken to survive now.
+    """
+    present = find_defects(root)
+    texts = {name: (root / name).read_text() for name in {defect.file for defect in present}}
+    for result in json.loads(earlier.read_text()):
+        what = [result[name] for name in ("function", "kind", "replacement", "original")]
+        same = [d for d in present if d.what_in(texts[d.file]) == what]
+        if not same:
+            yield result | {"state": "gone"}
+        elif result["state"] == "survived":
+            yield result
+        else:
+            found_by = result["by"].partition("[")[0]
+            tests = [t for t in dict.fromkeys([found_by, *result["tests"]]) if is_there(root, t)]
+            yield _try(tree, same[0], tests)
+
+
+def _try(tree: CopiedTree, defect: Defect, tests: Sequence[str]) -> Result:
+    """Return what became of a defect, and by which of the tests."""
+    text = (tree.root / defect.file).read_text()
+    state, by = "survived", "" if tests else "no test enters it"
+    if tests:
+        with tree.changed(defect.file, defect.applied_to(text)):
+            outcome = tree.run(tests, seconds=_DEADLINE_SECONDS)
+        # Where a module cannot be imported any more, no test fails, and pytest says so.
+        if not outcome.passed:
+            state, by = "killed", outcome.first_failure
+    return asdict(defect) | {
+        "original": defect.original_in(text),
+        "state": state,
+        "by": by,
+        "tests": list(dict.fromkeys(test.partition("[")[0] for test in tests)),
+        "words": defect.in_words(text),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -205,31 +261,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=ROOT, help="the work tree")
     parser.add_argument("--calls", type=Path, help="where it is kept which test calls what")
     parser.add_argument("--tests", nargs="+", default=IN_MEMORY, help="files and folders")
+    parser.add_argument("--again", type=Path, help="what an earlier run wrote")
     parser.add_argument("--out", type=Path, default=Path("var/mutants.json"))
     options = parser.parse_args(arguments)
     root = options.root.resolve()
-    defects = draw(find_defects(root), options.count, options.seed)
-    results: list[dict[str, object]] = []
+    results: list[Result] = []
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     with copied_tree(root) as tree:
-        if options.calls and options.calls.exists():
-            calls = read_calls(options.calls, root)
-        else:
-            files = {defect.file for defect in defects}
-            calls = find_calls(tree, files, options.tests, str(options.calls or ""))
-        for number, defect in enumerate(defects, 1):
-            state, by = _try(tree, defect, calls)
-            words = defect.in_words((root / defect.file).read_text())
-            results.append(asdict(defect) | {"state": state, "by": by, "words": words})
-            print(f"{number:3} of {len(defects)}  {state:8} {words}  {by}", flush=True)  # noqa: T201
-            _write(options.out, results)
-    killed = sum(result["state"] == "killed" for result in results)
-    print(f"{killed} of {len(results)} killed: {100 * killed / len(results):.1f} %")  # noqa: T201
+        again = options.again
+        found = _try_again(tree, root, again) if again else _try_drawn(tree, root, options)
+        for number, result in enumerate(found, 1):
+            results.append(result)
+            _say(f"{number:3}  {result['state']:8} {result['words']}  {result['by']}")
+            options.out.write_text(json.dumps(results, indent=1))
+    there = [result for result in results if result["state"] != "gone"]
+    killed = sum(result["state"] == "killed" for result in there)
+    _say(f"{killed} of {len(there)} killed: {100 * killed / max(1, len(there)):.1f} %")
     return 0
 
 
-def _write(out: Path, results: Sequence[dict[str, object]]) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(results, indent=1))
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - a progress line each
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """What counts as an answer: one with a reason, for the plan of its question and of its run."""
 
+from collections.abc import Callable
+from datetime import timedelta
+
 import pytest
 
 from counterpoise import controls, pipeline
@@ -9,7 +12,7 @@ from counterpoise.model.approval import Decision
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
 from tests.simulation import test_approval_by_rule as by_rule
-from tests.simulation.test_approval_by_rule import ALICE, TASK, approve_by
+from tests.simulation.test_approval_by_rule import ALICE, TASK, approve_by, planned
 
 kafka, under, ruled, run = by_rule.kafka, by_rule.under, by_rule.ruled, by_rule.run
 ANOTHER = f"sha256:{'0' * 64}"
@@ -50,3 +53,13 @@ def test_an_answer_without_a_reason_decides_nothing(
     with pytest.raises(InputError, match="reason"):
         approve_by(ruled, run, ALICE, decision=decision, reason=" ")
     assert ruled.ledger.approvals_of(run["run_id"]) == ()
+
+
+def test_an_approval_lasts_for_as_long_as_the_policy_says(
+    under: Callable[[str], Installation],
+) -> None:
+    installation = under("wait_for: 1h, expires_after: 3h")
+    run = planned(installation)
+    approve_by(installation, run, ALICE)
+    (approval,) = installation.ledger.approvals_of(run["run_id"])
+    assert approval.expires_at == approval.at + timedelta(hours=3)

@@ -204,10 +204,6 @@ ALSO_BREAKING = {
         plan_of(replace(BUSY, replicas_after=(5, 2, 3, 1))),
     ),
     "a copy of what moves already": ("nothing_under_reassignment", plan_of(BUSY)),
-    "a follower stays": (
-        "removed_brokers_end_empty",
-        plan_of(GOOD, goal=Goal.REMOVE_BROKERS, brokers=(2,)),
-    ),
     "other bytes": (
         "figures_agree",
         replace(plan_of(GOOD), figures=figures({1: (-1, -1, -100, -7), 4: (1, 1, 99, 7)})),
@@ -219,6 +215,12 @@ ALSO_BREAKING = {
 def test_another_plan_that_breaks_the_rule_is_found(case: str) -> None:
     rule, plan = ALSO_BREAKING[case]
     assert rule in broken(plan)
+
+
+def test_a_follower_that_stays_on_a_removed_broker_is_found() -> None:
+    plan = plan_of(GOOD, goal=Goal.REMOVE_BROKERS, brokers=(2,))
+    found = find_violations(plan, SNAPSHOT, POLICY)
+    assert ("removed_brokers_end_empty", "orders-0") in {(v.rule, v.subject) for v in found}
 
 
 def test_a_replica_outside_of_the_broker_set_of_its_topic_is_found() -> None:
@@ -415,6 +417,8 @@ def test_a_scope_leaves_topics_and_brokers_outside_alone(scope: Scope, fits: boo
 def test_a_budget_counts_what_is_copied() -> None:
     assert broken(plan_of(GOOD, budget=Budget(max_bytes=100))) == set()
     assert broken(plan_of(GOOD, budget=Budget(max_bytes=99))) == {"budget_respected"}
+    both = plan_of(GOOD, replace(OTHER, replicas_after=(4, 3, 1)), budget=Budget(max_bytes=299))
+    assert "budget_respected" in broken(both)
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,15 @@ def test_partitions_without_a_known_isr_are_unknown() -> None:
     assert subjects("partitions-under-replicated", found) == [("cluster", Severity.UNKNOWN)]
 
 
+def test_one_partition_without_a_known_isr_is_told_beside_others() -> None:
+    known = facts().snapshot
+    rows = known.tables["partitions"].to_pylist()
+    rows[0]["isr"] = None
+    partitions = pa.Table.from_pylist(rows, schema=known.tables["partitions"].schema)
+    found = facts(snapshot=replace(known, tables={**known.tables, "partitions": partitions}))
+    assert subjects("partitions-under-replicated", found) == [("cluster", Severity.UNKNOWN)]
+
+
 def test_a_broker_that_holds_nothing_may_be_fenced_with_less_harm() -> None:
     cluster = healthy("orders-0: 1 2 3", racks="1=a 2=b 3=c !4=a")
     finding = findings_of("broker-fenced", facts(cluster))[0]
