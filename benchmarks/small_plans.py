@@ -99,7 +99,7 @@ def measure(goal: Goal, seeds: range) -> Figures:
 def compare(figures: Figures, case: OracleCase, plan: RebalancePlan, seed: int) -> None:
     found, best = Placed.of(case, plan), best_placement(case, plan)
     figures.unproven += not best.is_proven
-    first, best_first = found.priorities[:5], best.priorities[:5]
+    first, best_first = found.priorities[:4], best.priorities[:4]
     if first > best_first:
         figures.worse.append(seed)
         return

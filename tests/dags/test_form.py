@@ -244,9 +244,7 @@ GOOD = {
     "topics": (["orders-*", ""], None),
     "replication_factor": (3,),
     "max_bytes": ("500GB", "1.5 TiB"),
-    "max_leader_bytes_in_per_second": ("50MB/s", "50 MB / s"),
     "bytes_tolerance_percent": (100,),
-    "leader_weight": (None, "bytes-in"),
     "broker_sets": ("pay-*=1,2,3;*=4,5,6",),
 }
 BAD = {
@@ -254,9 +252,7 @@ BAD = {
     "topics": (["a b"], "orders"),
     "replication_factor": (0, 32_768, "3"),
     "max_bytes": ("5", "5MB/s", "many"),
-    "max_leader_bytes_in_per_second": ("50MB", "50"),
     "bytes_tolerance_percent": (0, 101),
-    "leader_weight": ("", "bytes"),
     "broker_sets": ("pay-*",),
     "goal": ("", "imported", None),
     "cordons_brokers": ("yes",),

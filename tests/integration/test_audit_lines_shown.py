@@ -20,7 +20,6 @@ from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.finding import WantedPlan
-from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal
 from dev import local_kafka
 from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics
@@ -208,13 +207,11 @@ def check_plans(shell: CommandLine, operator: Operator, *rules: str) -> None:
 
 
 def command_of(plan: Mapping[str, Any]) -> str:
-    weight = plan.get("leader_weight")
     wanted = WantedPlan(
         Goal(plan["goal"]),
         tuple(plan.get("broker_ids", ())),
         tuple(plan.get("topics", ())),
         plan.get("replication_factor"),
-        LeaderWeight(weight) if weight else None,
     )
     return wanted.command("demo")
 

@@ -9,10 +9,9 @@ The order of priorities, each as good as it can be before the next one counts:
     1. replicas that find no place (a drain, a higher replication factor)
     2. replicas outside of the broker set of their topic
     3. racks per partition, over all partitions
-    4. replicas of a topic that a broker lacks, which is to lead some of it
-    5. squares of the replicas per broker
-    6. bytes outside the band, over all brokers
-    7. bytes copied
+    4. squares of the replicas per broker
+    5. bytes outside the band, over all brokers
+    6. bytes copied
 
 A case is read from a document and a request alone. The fair share of bytes, around which the band
 lies, is taken from the plan's figures: it is a definition, and this is about how near a plan comes.
@@ -120,12 +119,6 @@ class OracleCase:
         now = Counter(b for key in self.in_share for b in self.before[key])
         return {b: max(most - others[b], now[b]) for b in self.able}
 
-    def min_of_topic(self, topic: str) -> int:
-        """How many replicas of a topic each able broker of its set needs, to lead some."""
-        constraints = self.request.policy.constraints.min_topic_leaders
-        least = (c.leaders_per_broker for c in constraints if matching(c.topics, [topic]))
-        return max(least, default=0)
-
     @cached_property
     def rooms(self) -> dict[int, int]:
         found = {}
@@ -166,7 +159,6 @@ class Placed:
     unplaced: int
     outside: int
     racks: int  # of all partitions together: the more the better
-    lacking: int
     squares: int
     bytes_outside: int
     copied_bytes: int
@@ -174,10 +166,9 @@ class Placed:
     counts: tuple[tuple[int, int], ...] = ()
 
     @property
-    def priorities(self) -> tuple[int, int, int, int, int, int]:
+    def priorities(self) -> tuple[int, int, int, int, int]:
         """The figures that come before bytes copied: the smaller the better."""
-        counts = self.lacking, self.squares
-        return self.unplaced, self.outside, -self.racks, *counts, self.bytes_outside
+        return self.unplaced, self.outside, -self.racks, self.squares, self.bytes_outside
 
     @classmethod
     def of(cls, case: OracleCase, plan: RebalancePlan) -> "Placed":
@@ -189,13 +180,8 @@ class Placed:
         for key in case.in_share:
             held.update(dict.fromkeys(after[key] & case.allowed(key), case.rows[key][4]))
         bands = bands_of(case, plan)
-        by_topic = Counter((key[0], b) for key in case.in_share for b in after[key])
         return cls(
             outside=sum(len(staying[key] - case.allowed(key)) for key in case.free),
-            lacking=sum(
-                max(0, least - by_topic[topic, broker])
-                for topic, broker, least in topic_minima(case)
-            ),
             unplaced=sum(case.factor(key) - len(staying[key]) for key in case.free),
             racks=sum(racks_of(case, key, staying[key]) for key in case.free),
             squares=sum(counts[b] ** 2 for b in case.able),
@@ -221,17 +207,6 @@ def stack_limit(case: OracleCase, key: Key, rack: str | None) -> int:
         height += 1
     now = Counter(case.racks[b] for b in case.before[key] - case.leaving)
     return max(min(height, sizes[rack]), max(now.values(), default=1))
-
-
-def topic_minima(case: OracleCase) -> list[tuple[str, int, int]]:
-    """Return (topic, broker, least replicas) where a broker is to lead some of a topic."""
-    first_of_topic = {key[0]: key for key in sorted(case.in_share, reverse=True)}
-    return [
-        (topic, broker, least)
-        for topic, key in sorted(first_of_topic.items())
-        if (least := case.min_of_topic(topic))
-        for broker in sorted(case.able & case.allowed(key))
-    ]
 
 
 def bands_of(case: OracleCase, plan: RebalancePlan) -> dict[int, tuple[int, int]]:
@@ -304,16 +279,6 @@ class _Model:
                 now = sum(broker in case.before[key] for key in case.in_share)
                 self.model.add(chosen + fixed[broker] <= max(limits[broker], now))
 
-        self.lacking = [self._lacking(*minimum) for minimum in topic_minima(case)]
-
-    def _lacking(self, topic: str, broker: int, least: int) -> Any:
-        fixed = self.case.in_share - self.case.free
-        held = sum(key[0] == topic and broker in self.case.before[key] for key in fixed)
-        chosen = [var for key, var in self._on(broker).items() if key[0] == topic]
-        missing = self.model.new_int_var(0, least, "")
-        self.model.add(held + sum(chosen) + missing >= least)
-        return missing
-
     def _on(self, broker: int) -> dict[Key, Any]:
         return {key: var for (key, b), var in self.stands.items() if b == broker}
 
@@ -356,7 +321,6 @@ class _Model:
         unplaced = self._least(sum(self.unplaced))
         outside = self._least(sum(self.outside))
         racks = -self._least(-sum(self.racks))
-        lacking = self._least(sum(self.lacking))
         squares = self._least(sum(self.squares))
         counts = tuple((b, self._value(count)) for b, count in self.counts.items())
         out_of_band = []
@@ -376,7 +340,7 @@ class _Model:
             self.model.add(sum(arriving) <= room)
         bytes_outside = self._least(sum(out_of_band)) if out_of_band else 0
         copied = self._least(sum(sizes[key] * var for (key, _), var in copies.items()))
-        found = unplaced, outside, racks, lacking, squares, bytes_outside, copied
+        found = unplaced, outside, racks, squares, bytes_outside, copied
         return Placed(*found, self.is_proven, counts)
 
     def _least(self, objective: Any) -> int:

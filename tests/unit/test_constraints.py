@@ -108,28 +108,6 @@ def test_closed_brokers_get_nothing_new(shell: CommandLine) -> None:
     assert "no_new_replicas_on" in typed.out
 
 
-def test_every_broker_leads_some_of_a_topic(shell: CommandLine) -> None:
-    plan(shell, "rebalance", "--min-topic-leaders", "pay=1")
-    leaders = Counter(
-        replicas[0] for name, replicas in replicas_after(shell).items() if name.startswith("pay")
-    )
-    assert set(leaders) == {1, 2, 3, 4, 5, 6}
-
-
-def test_no_broker_leads_more_bytes_in_than_it_may(shell: CommandLine) -> None:
-    rates = {"t-0: 1 2": 900, "t-1: 1 2": 800, "t-2: 2 1": 100, "t-3: 2 1": 100}
-    lines = [f"{line} size=9 rate={rate * 1000}" for line, rate in rates.items()]
-    document = to_document(cluster("\n".join(lines), racks="1=a 2=b", name="demo"))
-    (shell.folder / "state.json").write_text(json.dumps(document))
-    plan(shell, "leaders", code=1)  # even by number
-    plan(shell, "leaders", "--max-leader-bytes-in", "1MB/s")
-    leaders = {name: replicas[0] for name, replicas in replicas_after(shell).items()}
-    assert leaders["t-0"] != leaders["t-1"]
-    assert sorted(leaders.values()) == [1, 1, 2, 2]
-    typed = plan(shell, "leaders", "--max-leader-bytes-in", "850kB/s")
-    assert "more than 850 kB/s of bytes-in (up to 1.0 MB/s)" in " ".join(typed.out.split())
-
-
 @pytest.mark.parametrize(
     ("goal", "more", "expected"),
     (
@@ -154,19 +132,12 @@ def test_no_broker_leads_more_bytes_in_than_it_may(shell: CommandLine) -> None:
             "cannot hold 24 replicas with so few each; allow 4 or more",
         ),
         (
-            "leaders",
-            ("--min-topic-leaders", "pay=2"),
-            "topic pay has 6 partitions, and 6 brokers with at least 2 leaders of it need 12",
-        ),
-        (
             "add-brokers",
             ("--brokers", "4", "--no-new-replicas-on", "4"),
             "broker 4 cannot be added: no_new_replicas_on",
         ),
         ("rebalance", ("--broker-sets", "pay"), "write topics=brokers, like 'pay-*=1,2,3'"),
         ("rebalance", ("--broker-sets", "p/y=1"), "is no topic"),
-        ("rebalance", ("--min-topic-leaders", "pay=many"), "must be a whole number"),
-        ("rebalance", ("--max-leader-bytes-in", "fast"), "--max-leader-bytes-in"),
         ("rebalance", ("--no-new-replicas-on", "x"), "write broker ids like 7,8"),
     ),
 )
@@ -188,10 +159,7 @@ clusters:
           broker_sets:
             - {name: payments, topics: ["pay*"], broker_ids: [1, 2, 3]}
             - {name: rest, topics: ["*"], racks: [d]}
-          min_topic_leaders:
-            - {topics: [web], leaders_per_broker: 1}
           max_replicas_per_broker: 4000
-          max_leader_bytes_in: 50MB/s
           no_new_replicas_on: [7]
 """
 
@@ -200,8 +168,6 @@ def test_the_policy_has_them() -> None:
     constraints = parse_settings(POLICY, where="x.yaml").cluster("demo").policy.balance.constraints
     assert [broker_set.name for broker_set in constraints.broker_sets] == ["payments", "rest"]
     assert constraints.broker_sets[1].racks == ("d",)
-    assert constraints.min_topic_leaders[0].leaders_per_broker == 1
-    assert constraints.max_leader_bytes_in_per_second == 50_000_000
     assert constraints.no_new_replicas_on == (7,)
 
 
@@ -212,7 +178,7 @@ def test_the_policy_has_them() -> None:
         ("racks: [d]", "broker_ids: [3]", "3 is in two broker sets; a broker is in one"),
         (", racks: [d]", "", "broker set 'rest' has no brokers"),
         ("max_replicas_per_broker: 4000", "max_replicas_per_broker: 0", "from 1 to"),
-        ("leaders_per_broker: 1", "leaders: 1", "unknown key 'leaders'"),
+        ("max_replicas_per_broker: 4000", "replicas: 1", "unknown key 'replicas'"),
     ),
 )
 def test_a_wrong_policy_is_refused_with_its_line(old: str, new: str, expected: str) -> None:
@@ -225,27 +191,6 @@ def test_a_wrong_policy_is_refused_with_its_line(old: str, new: str, expected: s
 def state(shell: CommandLine, picture: str, racks: str) -> None:
     document = to_document(cluster(picture, racks=racks, name="demo"))
     (shell.folder / "state.json").write_text(json.dumps(document))
-
-
-def test_a_limit_on_leaders_counts_the_topics_that_are_left_out(shell: CommandLine) -> None:
-    own = "\n".join(f"a-{n}: 2 1 size=9 rate=10000000" for n in range(4))
-    state(shell, f"{own}\nb-0: 1 2 size=9 rate=90000000", "1 2")
-    limit = ("--topics", "a*", "--max-leader-bytes-in", "100MB/s")
-    plan(shell, "rebalance", *limit)
-    led = Counter({1: 90, 2: 0})
-    for name, replicas in replicas_after(shell).items():
-        led[replicas[0]] += 10 if name.startswith("a-") else 0
-    assert led[1] == 100
-
-
-def test_brokers_lead_as_evenly_as_a_topics_least_leaders_allow(shell: CommandLine) -> None:
-    """Broker 2 may lead two of the topic as well as broker 4, which leads another topic, too."""
-    topic = ("1 4 2", "1 4 3", "1 2 4", "1 2 3", "1 3 4", "1 3 4")
-    lines = [f"a-{n}: {replicas} size=9" for n, replicas in enumerate(topic)]
-    state(shell, "\n".join([*lines, "b-0: 3 size=9", "b-1: 3 size=9", "b-2: 4 size=9"]), "1 2 3 4")
-    plan(shell, "leaders", "--min-topic-leaders", "a=1")
-    led = Counter(replicas[0] for replicas in replicas_after(shell).values())
-    assert sorted(led.values()) == [2, 2, 2, 3]
 
 
 def test_a_broker_is_demoted_in_every_broker_set(shell: CommandLine) -> None:

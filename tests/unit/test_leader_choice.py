@@ -1,14 +1,12 @@
-"""Who leads: counts per broker first, topics next; or bytes-in; and what may not lead."""
+"""Who leads: counts per broker first, topics next; and what may not lead."""
 
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
-import pytest
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.policy import BalancePolicy, LeaderWeight
+from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.tables import PARTITIONS
 from counterpoise.planning import make_plan
@@ -18,8 +16,6 @@ from counterpoise.planning.leader_choice import choose_leaders
 from counterpoise.planning.placement import Placement
 from tests.support.goal_judge import executed, judge
 from tests.support.pictures import cluster
-
-WEIGHED = BalancePolicy(leader_weight=LeaderWeight.BYTES_IN)
 
 
 def chosen(
@@ -160,84 +156,3 @@ def test_a_drain_leaves_partitions_alone_that_only_an_election_would_change() ->
     assert {move.topic for move in plan.moves} == {"b"}
     assert judge(snapshot, plan).leaders == {1: 11, 2: 11, 3: 11}
     assert make_plan(executed(snapshot, plan), PlanRequest(Goal.REMOVE_BROKERS, (4,))).is_empty
-
-
-def led_bytes(snapshot: ClusterSnapshot, leaders: dict[str, int]) -> Counter[int]:
-    led: Counter[int] = Counter()
-    for row in snapshot.partitions.to_pylist():
-        led[leaders[f"{row['topic']}-{row['partition']}"]] += row["bytes_in_per_second"] or 0
-    return led
-
-
-def test_bytes_in_come_first_and_counts_second() -> None:
-    # 300 is as much as all the others together; of those without traffic broker 2 gets fewer.
-    picture = "\n".join(
-        [
-            "a-0: 1 2 rate=300",
-            *(f"b-{n}: 1 2 rate=100" for n in range(3)),
-            *(f"c-{n}: 1 2 rate=0" for n in range(6)),
-        ]
-    )
-    snapshot = cluster(picture, racks="1 2")
-    leaders = chosen(snapshot, WEIGHED)
-    assert led_bytes(snapshot, leaders) == {1: 300, 2: 300}
-    assert Counter(leaders.values()) == {1: 5, 2: 5}
-
-
-def test_without_rates_counts_decide_even_where_bytes_were_asked_for() -> None:
-    picture = "\n".join(f"a-{n}: 1 2 3" for n in range(9))
-    snapshot = cluster(picture, racks="1 2 3")
-    assert chosen(snapshot, WEIGHED) == chosen(snapshot)
-
-
-def test_a_partition_larger_than_a_fair_share_leaves_the_rest_to_the_others() -> None:
-    picture = "\n".join(
-        [
-            "a-0: 1 2 3 rate=9000",
-            *(f"b-{n}: {1 + n % 3} {1 + (n + 1) % 3} rate=10" for n in range(60)),
-        ]
-    )
-    snapshot = cluster(picture, racks="1 2 3")
-    led = led_bytes(snapshot, chosen(snapshot, WEIGHED))
-    assert sorted(led.values()) == [300, 300, 9000]
-
-
-@pytest.mark.parametrize("seed", (0, 2, 3))
-def test_bytes_in_reach_the_water_level_and_counts_their_optimum_where_partitions_are_many(
-    seed: int,
-) -> None:
-    chance = np.random.default_rng(seed)
-    rates = chance.lognormal(8, 1.5, 900).astype(int)
-    lines = []
-    for number, rate in enumerate(rates):
-        replicas = " ".join(str(1 + broker) for broker in chance.permutation(9)[:3])
-        lines.append(f"t{number % 20}-{number}: {replicas} rate={rate}")
-    snapshot = cluster("\n".join(lines), racks=" ".join(str(broker) for broker in range(1, 10)))
-    leaders = chosen(snapshot, WEIGHED)
-    led, mean = led_bytes(snapshot, leaders), rates.sum() / 9
-    assert max(led.values()) <= mean * 1.0011  # no choice is below the mean
-    assert min(led.values()) >= mean * 0.9989
-    assert sorted(Counter(leaders.values()).values()) == [100] * 9
-
-
-def test_leaders_that_are_even_but_for_a_trifle_stay() -> None:
-    lines = [f"a-{n}: {1 + n % 2} {2 - n % 2} rate={1000 + (n == 0)}" for n in range(20)]
-    snapshot = cluster("\n".join(lines), racks="1 2")
-    leaders = chosen(snapshot, WEIGHED)
-    assert leaders == {f"a-{n}": 1 + n % 2 for n in range(20)}
-
-
-def test_choosing_again_keeps_leaders_that_bytes_made_uneven_in_number() -> None:
-    # The choice by count, which the search starts from, evens the numbers out each time, and might
-    # end elsewhere.
-    def drawn(*leaders: int) -> ClusterSnapshot:
-        rows = [(leader, *sorted({1, 2, 3} - {leader})) for leader in leaders]
-        lines = [
-            f"a-{n}: {' '.join(map(str, row))} rate={rate}"
-            for n, (row, rate) in enumerate(zip(rows, (100, 10, 185, 10, 10), strict=True))
-        ]
-        return cluster("\n".join(lines), racks="1 2 3")
-
-    once = chosen(drawn(1, 3, 2, 3, 1), WEIGHED)
-    assert sorted(Counter(once.values()).values()) == [1, 1, 3]
-    assert chosen(drawn(*once.values()), WEIGHED) == once

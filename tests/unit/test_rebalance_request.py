@@ -5,7 +5,7 @@ complaint at once.
 import pytest
 
 from counterpoise.errors import InputError
-from counterpoise.model.policy import BalancePolicy, LeaderWeight
+from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
 from counterpoise.model.request import Budget, Goal, PlanRequest, Scope
 
@@ -20,7 +20,6 @@ TYPED = {
     "excluded_broker_ids": "3",
     "replication_factor": "3",
     "max_bytes": "1.5TB",
-    "leader_weight": "bytes-in",
     "bytes_tolerance_percent": "20",
 }
 FROM_A_FORM = TYPED | {
@@ -41,7 +40,6 @@ def test_the_same_request_whichever_way_it_comes(given: dict[str, object]) -> No
         scope=Scope(("orders-*", "payments"), ("orders-old",), (1, 2, 3), (3,)),
         budget=Budget(1_500_000_000_000),
         replication_factor=3,
-        leader_weight=LeaderWeight.BYTES_IN,
         bytes_tolerance_percent=20,
     )
 
@@ -53,9 +51,7 @@ def test_an_event_of_before_names_only_goal_and_brokers_and_leaves_all_else_to_t
 
 
 def test_a_request_that_differs_from_the_policy_says_so() -> None:
-    rebalance_request = read_rebalance_request(
-        {"goal": "rebalance", "bytes_tolerance_percent": 5, "leader_weight": "count"}
-    )
+    rebalance_request = read_rebalance_request({"goal": "rebalance", "bytes_tolerance_percent": 5})
     assert rebalance_request.request(POLICY).policy.bytes_tolerance_percent == 5
     assert rebalance_request.request(POLICY).policy.excluded_topics == ("audit",)
     assert rebalance_request.deviations(POLICY) == (
@@ -82,7 +78,6 @@ def test_a_request_that_differs_from_the_policy_says_so() -> None:
         ("max_bytes", "5GB/s", "is a rate, not an amount; did you mean 5GB?"),
         ("max_bytes", "0GB", "out of range"),
         ("max_bytes", "5XB", "unknown unit 'XB'"),
-        ("leader_weight", "bytes", "there are: count, bytes-in"),
         ("bytes_tolerance_percent", "101", "from 1 to 100"),
         ("max_byte", "5GB", "'max_byte' is unknown"),
     ],

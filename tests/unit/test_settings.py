@@ -16,7 +16,6 @@ from counterpoise.model.policy import (
     DailyRate,
     HistoryPolicy,
     InFlight,
-    LeaderWeight,
     MaintenanceWindow,
     MovementPolicy,
     ProposalPolicy,
@@ -38,8 +37,6 @@ clusters:
         rate: 50MB/s
       balance:
         excluded_topics: ["audit-*", payments]
-        topics_max_above_share: 2
-        leader_weight: bytes-in
         disk_limit_percent: 70
         ignorable_permille: 0
       proposals: {uneven_snapshots: 3, uneven_percent: 40, again_after: 14d}
@@ -94,8 +91,6 @@ def test_a_good_file_is_read_and_what_is_absent_has_defaults() -> None:
     assert cluster.policy.balance == BalancePolicy(
         bytes_tolerance_percent=10,
         excluded_topics=("audit-*", "payments"),
-        topics_max_above_share=2,
-        leader_weight=LeaderWeight.BYTES_IN,
         disk_limit_percent=70,
         ignorable_permille=0,
     )
@@ -305,10 +300,6 @@ def test_a_value_that_cannot_be_used_hides_no_complaint_about_the_rest() -> None
         (
             "clusters:\n  a:\n    connection: x\n    policy: {approval: {wait_for: 0h}}",
             "not a duration",
-        ),
-        (
-            "clusters:\n  a:\n    connection: x\n    policy: {balance: {leader_weight: size}}",
-            "there are: count, bytes-in",
         ),
         (
             "clusters:\n  a:\n    connection: x\n    policy: {balance: {disk_limit_percent: 101}}",

@@ -70,11 +70,6 @@ _OPTIONS = (
         "copy at most so much: the plan holds the moves that help most, the others are counted",
     ),
     (
-        "leader_weight",
-        "count|bytes-in",
-        "spread leaders evenly by number, or by what producers write",
-    ),
-    (
         "bytes_tolerance_percent",
         "PERCENT",
         "how far from its fair share of bytes a broker may be",
@@ -85,19 +80,9 @@ _OPTIONS = (
         "topics that stand on these brokers only: ids, or names of racks",
     ),
     (
-        "min_topic_leaders",
-        "'orders-*=1'",
-        "how many partitions of each of these topics every broker is to lead at least",
-    ),
-    (
         "max_replicas_per_broker",
         "N",
         "no broker gets more replicas than this",
-    ),
-    (
-        "max_leader_bytes_in_per_second",
-        "50MB/s",
-        "the most that producers may write to the leaders of one broker",
     ),
     (
         "no_new_replicas_on",

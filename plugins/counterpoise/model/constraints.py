@@ -4,15 +4,14 @@
 
 A topic belongs to the first broker set with a pattern that matches, and stands on the brokers of
 that set only. Topics that no set names stand on the brokers that no set names. A broker is in one
-set. Compare Cruise Control's BrokerSetAwareGoal, MinTopicLeadersPerBrokerGoal and
-ReplicaCapacityGoal.
+set. Compare Cruise Control's BrokerSetAwareGoal and ReplicaCapacityGoal.
 """
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from counterpoise.model.setting import BrokerId, Rate, Section, Text, TopicPattern, whole
+from counterpoise.model.setting import BrokerId, Section, Text, TopicPattern, whole
 from counterpoise.model.topic_patterns import matching
 
 REST: Final = "(all others)"  # the set of the topics and brokers that no set names
@@ -37,29 +36,14 @@ class BrokerSet(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class MinTopicLeaders(Section):
-    """Every broker that may lead leads so many partitions of each of the topics, or more."""
-
-    topics: tuple[TopicPattern, ...]
-    leaders_per_broker: Annotated[int, whole(1, 10**4)]
-
-
-@dataclass(frozen=True, slots=True)
 class Constraints(Section):
     broker_sets: tuple[BrokerSet, ...] = ()
     """Topics that stay on brokers of their own. Set them where tenants do not share brokers."""
-    min_topic_leaders: tuple[MinTopicLeaders, ...] = ()
     max_replicas_per_broker: Annotated[int, whole(1, 10**7)] | None = None
     """Replicas that no broker gets more of. Set it where brokers reach the limit of their
     provider."""
-    # what producers may write to the leaders of one broker: a share of its network
-    max_leader_bytes_in_per_second: Rate | None = None
     no_new_replicas_on: tuple[BrokerId, ...] = ()
     """Brokers that get no replica they do not have. Name those that you drain by hand."""
-
-    @property
-    def limits_leaders(self) -> bool:
-        return bool(self.min_topic_leaders) or self.max_leader_bytes_in_per_second is not None
 
     def set_of_broker(self, broker_id: int, rack: str | None) -> int:
         """Return the number of the set that a broker is in; the number after all, where in none."""
@@ -77,12 +61,8 @@ class Constraints(Section):
         """Return both: what the other asks for can only be more. Its broker sets come first."""
         return Constraints(
             broker_sets=(*other.broker_sets, *self.broker_sets),
-            min_topic_leaders=(*self.min_topic_leaders, *other.min_topic_leaders),
             max_replicas_per_broker=_smaller(
                 self.max_replicas_per_broker, other.max_replicas_per_broker
-            ),
-            max_leader_bytes_in_per_second=_smaller(
-                self.max_leader_bytes_in_per_second, other.max_leader_bytes_in_per_second
             ),
             no_new_replicas_on=(*self.no_new_replicas_on, *other.no_new_replicas_on),
         )

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal
 from counterpoise.model.safe_text import one_line, shell_word
 from counterpoise.model.severity import Severity, Waiver
@@ -27,7 +26,6 @@ class WantedPlan:
     broker_ids: tuple[int, ...] = ()
     topics: tuple[str, ...] = ()  # only these; empty: all
     replication_factor: int | None = None  # of the goal of that name
-    leader_weight: LeaderWeight | None = None  # None: the policy's
 
     @property
     def rebalance_request(self) -> Mapping[str, object]:
@@ -37,7 +35,6 @@ class WantedPlan:
             "broker_ids": list(self.broker_ids),
             "topics": list(self.topics),
             "replication_factor": self.replication_factor,
-            "leader_weight": self.leader_weight and str(self.leader_weight),
         }
         return {name: value for name, value in values.items() if value}
 
@@ -50,8 +47,6 @@ class WantedPlan:
             words += ["--topics", ",".join(self.topics)]
         if self.replication_factor is not None:
             words += ["--replication-factor", str(self.replication_factor)]
-        if self.leader_weight is not None:
-            words += ["--leader-weight", str(self.leader_weight)]
         words += ["--out", "plan.json"]
         return " ".join(map(shell_word, words))
 

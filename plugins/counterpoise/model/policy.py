@@ -46,13 +46,6 @@ PERCENT: Final = Range(1, 100)
 _BYTES_IN_TOLERANCE_PERCENT: Final = 10
 
 
-class LeaderWeight(StrEnum):
-    """What leaders are to be even in."""
-
-    COUNT = "count"
-    BYTES_IN = "bytes-in"  # bytes from producers first, counts second; needs rates in the snapshot
-
-
 @dataclass(frozen=True, slots=True)
 class BalancePolicy(Section):
     """How even is even enough; a plan depends on this and on nothing else of the policy."""
@@ -65,8 +58,6 @@ class BalancePolicy(Section):
     before a plan is asked for. Raise it where you want fewer plans."""
     excluded_topics: tuple[TopicPattern, ...] = ()
     """Topics whose replicas stay where they are. Name those that another tool places."""
-    topics_max_above_share: Annotated[int, whole(0, 10**6)] | None = None
-    leader_weight: LeaderWeight = LeaderWeight.COUNT
     bytes_in_tolerance_percent: Percent = _BYTES_IN_TOLERANCE_PERCENT
     """How far the bytes per second that a broker takes in may be from its fair share, where rates
     are known. Lower it where the network is the bottleneck, not the disks."""

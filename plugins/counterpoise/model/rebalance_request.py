@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from counterpoise.errors import InputError
-from counterpoise.model.constraints import BrokerSet, Constraints, MinTopicLeaders
-from counterpoise.model.policy import PERCENT, BalancePolicy, LeaderWeight
+from counterpoise.model.constraints import BrokerSet, Constraints
+from counterpoise.model.policy import PERCENT, BalancePolicy
 from counterpoise.model.request import PLANNED_GOALS, Budget, Goal, PlanRequest, Scope
 from counterpoise.model.setting import read_pattern
 from counterpoise.model.words import join_ids, name_brokers, pluralize
-from counterpoise.units import format_rate, parse_bytes, parse_rate
+from counterpoise.units import parse_bytes
 
 MAX_REPLICATION_FACTOR: Final = 32_767
 MAX_REPLICAS_PER_BROKER: Final = 10**7
@@ -36,7 +36,6 @@ class RebalanceRequest:
     scope: Scope = field(default_factory=Scope)
     budget: Budget = field(default_factory=Budget)
     replication_factor: int | None = None
-    leader_weight: LeaderWeight | None = None
     bytes_tolerance_percent: int | None = None
     cordons_brokers: bool = False
     constraints: Constraints = field(default_factory=Constraints)  # beside those of the policy
@@ -44,7 +43,6 @@ class RebalanceRequest:
     def request(self, policy: BalancePolicy) -> PlanRequest:
         """Return the request under a policy; what is requested replaces what the policy says."""
         chosen: dict[str, Any] = {
-            "leader_weight": self.leader_weight,
             "bytes_tolerance_percent": self.bytes_tolerance_percent,
             "constraints": policy.constraints.and_also(self.constraints),
         }
@@ -69,11 +67,6 @@ class RebalanceRequest:
                 f"made for a bytes tolerance of {wanted.bytes_tolerance_percent} %, as requested; "
                 f"the policy says {policy.bytes_tolerance_percent} %"
             )
-        if wanted.leader_weight is not policy.leader_weight:
-            found.append(
-                f"leaders are evened by {wanted.leader_weight}, as requested; "
-                f"the policy says {policy.leader_weight}"
-            )
         found += [f"made with {words}, as requested" for words in _in_words(self.constraints)]
         return tuple(found)
 
@@ -83,14 +76,8 @@ def _in_words(constraints: Constraints) -> Iterator[str]:
     for broker_set in constraints.broker_sets:
         places = join_ids([*broker_set.broker_ids, *broker_set.racks])
         yield f"topics {', '.join(broker_set.topics)} on {places} only"
-    for part in constraints.min_topic_leaders:
-        leaders = pluralize(part.leaders_per_broker, "leader")
-        yield f"at least {leaders} per broker of each topic {', '.join(part.topics)}"
     if constraints.max_replicas_per_broker is not None:
         yield f"at most {pluralize(constraints.max_replicas_per_broker, 'replica')} per broker"
-    if constraints.max_leader_bytes_in_per_second is not None:
-        rate = format_rate(constraints.max_leader_bytes_in_per_second)
-        yield f"at most {rate} of bytes-in to the leaders of a broker"
     if constraints.no_new_replicas_on:
         yield f"no new replicas on {name_brokers(constraints.no_new_replicas_on)}"
 
@@ -127,14 +114,11 @@ def read_rebalance_request(
         ),
         budget=Budget(read.get("max_bytes")),
         replication_factor=read.get("replication_factor"),
-        leader_weight=read.get("leader_weight"),
         bytes_tolerance_percent=read.get("bytes_tolerance_percent"),
         cordons_brokers=bool(read.get("cordons_brokers")),
         constraints=Constraints(
             broker_sets=read.get("broker_sets") or (),
-            min_topic_leaders=read.get("min_topic_leaders") or (),
             max_replicas_per_broker=read.get("max_replicas_per_broker"),
-            max_leader_bytes_in_per_second=read.get("max_leader_bytes_in_per_second"),
             no_new_replicas_on=read.get("no_new_replicas_on") or (),
         ),
     )
@@ -182,12 +166,6 @@ def _bytes(value: object, where: str) -> int:
     return parse_bytes(str(value), where=where)
 
 
-def _leader_weight(value: object, where: str) -> LeaderWeight:
-    if value not in tuple(LeaderWeight):
-        raise InputError(f"{where} {value!r} is unknown; there are: {', '.join(LeaderWeight)}")
-    return LeaderWeight(str(value))
-
-
 def _broker_sets(value: object, where: str) -> tuple[BrokerSet, ...]:
     """Return the sets of `pay-*=1,2,3` or `pay-*=rack-a;*=4,5,6`."""
     found = []
@@ -196,16 +174,6 @@ def _broker_sets(value: object, where: str) -> tuple[BrokerSet, ...]:
         racks = tuple(place for place in places if not _BROKER_ID.fullmatch(place))
         found.append(BrokerSet(topic, (topic,), broker_ids, racks))
     return tuple(found)
-
-
-def _min_topic_leaders(value: object, where: str) -> tuple[MinTopicLeaders, ...]:
-    """Return the numbers of `orders=1;payments-*=2`."""
-    form = "topics=leaders per broker, like 'orders-*=1'"
-    count = _whole(1, 10**4)
-    return tuple(
-        MinTopicLeaders((topic,), count(",".join(numbers), where))
-        for topic, numbers in _assignments(value, where, form)
-    )
 
 
 def _assignments(value: object, where: str, form: str) -> list[tuple[str, list[str]]]:
@@ -227,10 +195,6 @@ def _truth(value: object, where: str) -> bool:
     return value
 
 
-def _rate(value: object, where: str) -> int:
-    return parse_rate(str(value), where=where)
-
-
 _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "goal": _goal,
     "broker_ids": _broker_ids,
@@ -240,12 +204,9 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "excluded_broker_ids": _broker_ids,
     "replication_factor": _whole(1, MAX_REPLICATION_FACTOR),
     "max_bytes": _bytes,
-    "leader_weight": _leader_weight,
     "bytes_tolerance_percent": _whole(PERCENT.lowest, PERCENT.highest),
     "broker_sets": _broker_sets,
-    "min_topic_leaders": _min_topic_leaders,
     "max_replicas_per_broker": _whole(1, MAX_REPLICAS_PER_BROKER),
-    "max_leader_bytes_in_per_second": _rate,
     "no_new_replicas_on": _broker_ids,
     "cordons_brokers": _truth,
 }

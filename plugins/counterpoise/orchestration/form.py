@@ -20,7 +20,7 @@ from typing import Any, Final
 from airflow.sdk import Param
 
 from counterpoise.errors import CounterpoiseError
-from counterpoise.model.policy import PERCENT, LeaderWeight
+from counterpoise.model.policy import PERCENT
 from counterpoise.model.rebalance_request import (
     MAX_REPLICAS_PER_BROKER,
     MAX_REPLICATION_FACTOR,
@@ -45,12 +45,6 @@ _MAX_BROKER_ID: Final = 2**31 - 1
 _BROKER_IDS: Final = r"^\s*([0-9]{1,10}\s*(,\s*[0-9]{1,10}\s*)*)?$"
 _NUMBER: Final = r"\s*[0-9]+(\.[0-9]+)?\s*"
 _BYTES: Final = rf"^{_NUMBER}([kKmMgGtT]i?)?[bB]\s*$"
-_RATE: Final = rf"^{_NUMBER}([kKmMgGtT]i?)?[bB]\s*/\s*s\s*$"
-_LEADER_WEIGHTS: Final = {
-    "null": "as the policy says",
-    "count": "by their number",
-    "bytes-in": "by what producers write",
-}
 
 
 def rebalance_form() -> dict[str, Any]:
@@ -199,13 +193,6 @@ def _switch(name: str, description: str) -> Param:
 
 def _evenness() -> dict[str, Any]:
     return {
-        "leader_weight": Param(
-            None,
-            type=["null", "string"],
-            enum=[None, *(str(weight) for weight in LeaderWeight)],
-            values_display=_LEADER_WEIGHTS,
-            title=FORM_TITLES["leader_weight"],
-        ),
         "bytes_tolerance_percent": _integer(
             "bytes_tolerance_percent",
             "how far from its fair share of bytes a broker may be; empty: as the policy says",
@@ -220,14 +207,8 @@ def _constraints() -> dict[str, Any]:
         "broker_sets": _text(
             "broker_sets", "topics that stand on some brokers only, like pay-*=1,2,3;*=4,5,6", "="
         ),
-        "min_topic_leaders": _text(
-            "min_topic_leaders", "at least so many, like orders-*=1;payments=2", "="
-        ),
         "max_replicas_per_broker": _integer(
             "max_replicas_per_broker", "no broker gets more", MAX_REPLICAS_PER_BROKER
-        ),
-        "max_leader_bytes_in_per_second": _text(
-            "max_leader_bytes_in_per_second", "at most so much, like 50MB/s", _RATE
         ),
         "no_new_replicas_on": _broker_ids(
             "no_new_replicas_on", "brokers that get no replica they do not have"

@@ -92,7 +92,6 @@ def _outlook(snapshot: ClusterSnapshot, wanted: WantedPlan, policy: BalancePolic
         wanted.broker_ids,
         scope=Scope(topics=wanted.topics),
         replication_factor=wanted.replication_factor,
-        leader_weight=wanted.leader_weight,
     )
     try:
         return PlanOutlook(plan_from(snapshot, request, policy))

@@ -11,7 +11,7 @@ rows in the snapshot: this is where "same input, same plan" begins. Limits: size
 not known count as 0.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -29,10 +29,8 @@ from counterpoise.model.columns import (
     numbers_of,
     one_chunk,
 )
-from counterpoise.model.constraints import MinTopicLeaders
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Scope
-from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import MAX_NAMES, join_names
 
 UNBOUNDED = 1 << 60
@@ -72,7 +70,6 @@ class ClusterArrays:
     open_dirs: Ints  # log dirs that do; both are 0 where the snapshot tells of none
     takes_none: Flags  # no replica that it does not have, by a constraint
     max_counts: Ints  # replicas that it may hold, by a constraint
-    max_led_bytes: Ints  # bytes-in per second that it may lead, by a constraint
     broker_sets: Ints  # the number of its broker set; all have the same where there are no sets
 
     topics: pa.Array
@@ -96,7 +93,6 @@ class ClusterArrays:
     topic_names: tuple[str, ...]
     topic_sets: Ints  # the number of the broker set on which its replicas are to stand
     min_insync_replicas: Ints  # 0 when not known
-    min_topic_leaders: Ints  # of each broker that may lead, by a constraint; 0 for none
 
     def only(self, is_kept: Flags) -> "ClusterArrays":
         """Return the same brokers with some of the partitions."""
@@ -105,12 +101,8 @@ class ClusterArrays:
 
     def beside(self, left_out: "ClusterArrays") -> "ClusterArrays":
         """Return the cluster with what its brokers may have beside what they have of others."""
-        led_bytes = left_out.leader_load(left_out.leaders_now, left_out.bytes_in)
-        return replace(
-            self,
-            max_counts=np.maximum(0, self.max_counts - left_out.load(left_out.replicas)),
-            max_led_bytes=np.maximum(0, self.max_led_bytes - led_bytes),
-        )
+        max_counts = np.maximum(0, self.max_counts - left_out.load(left_out.replicas))
+        return replace(self, max_counts=max_counts)
 
     @property
     def broker_count(self) -> int:
@@ -249,7 +241,6 @@ def read_cluster(
         topic_names=topic_names,
         topic_sets=np.array([set_of_topic[name] for name in topic_names], dtype=np.int64),
         min_insync_replicas=_min_insync(topic_names, snapshot),
-        min_topic_leaders=_min_topic_leaders(topic_names, constraints.min_topic_leaders),
     )
 
 
@@ -272,9 +263,6 @@ def _of_brokers(
         "open_dirs": _count_dirs(broker_ids, snapshot, is_cordoned=False),
         "takes_none": np.isin(broker_ids, _ids(constraints.no_new_replicas_on)),
         "max_counts": np.full_like(broker_ids, constraints.max_replicas_per_broker or UNBOUNDED),
-        "max_led_bytes": np.full_like(
-            broker_ids, constraints.max_leader_bytes_in_per_second or UNBOUNDED
-        ),
         "broker_sets": np.array(
             [constraints.set_of_broker(broker_id, rack) for broker_id, rack in racks],
             dtype=np.int64,
@@ -291,18 +279,6 @@ def all_topics(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     described = snapshot.topics["topic"].to_pylist()
     with_partitions = snapshot.partitions["topic"].unique().to_pylist()
     return tuple(sorted({*described, *with_partitions}))
-
-
-def _min_topic_leaders(
-    topic_names: tuple[str, ...], constraints: Sequence[MinTopicLeaders]
-) -> Ints:
-    """Return, per topic, the highest number that a constraint asks for."""
-    min_topic_leaders = np.zeros(len(topic_names), dtype=np.int64)
-    for constraint in constraints:
-        is_concerned = _is_member(topic_names, matching(constraint.topics, topic_names))
-        higher = np.maximum(min_topic_leaders[is_concerned], constraint.leaders_per_broker)
-        min_topic_leaders[is_concerned] = higher
-    return min_topic_leaders
 
 
 def _is_rate_at_least(partitions: pa.Table, snapshot: ClusterSnapshot) -> Flags:

@@ -21,12 +21,10 @@ import numpy as np
 
 from counterpoise.model.columns import NOBODY, Flags, Ints
 from counterpoise.model.evenness import highest_share, is_worse, units_misplaced
-from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal, Scope
 from counterpoise.model.words import pluralize
 from counterpoise.planning.arrays import MIN_KNOWN_PERCENT, UNBOUNDED
 from counterpoise.planning.fair_shares import TopicShares, bytes_outside_band
-from counterpoise.planning.leader_constraints import bytes_above
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.planning_result import PlanningResult, as_range
 
@@ -85,20 +83,8 @@ def _leader_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
     yield leaders_misplaced - _misplaced(result.leader_counts, roles.leading), partition_count
     leaders_above = _leaders_above_share(result, leaders_before)
     yield leaders_above - _leaders_above_share(result, leaders_after), partition_count
-    if cluster.min_topic_leaders.any():
-        lacking = result.topic_leaders_lacking(leaders_before)
-        yield lacking - result.topic_leaders_lacking(leaders_after), 0
-    if result.request.policy.constraints.max_leader_bytes_in_per_second is not None:
-        led_before = cluster.leader_load(leaders_before, cluster.bytes_in)
-        led_after = cluster.leader_load(leaders_after, cluster.bytes_in)
-        excess_before = bytes_above(led_before, cluster.max_led_bytes, roles.leading)
-        yield excess_before - bytes_above(led_after, cluster.max_led_bytes, roles.leading), 0
     not_preferred = _not_preferred(rows_before, leaders_before)
     yield not_preferred - _not_preferred(rows_after, leaders_after), partition_count
-    if result.request.policy.leader_weight is LeaderWeight.BYTES_IN:
-        gained = _bytes_in_above(result, leaders_before, 0)
-        gained -= _bytes_in_above(result, leaders_after, 0)
-        yield gained, int(cluster.bytes_in.sum())
     if result.evens_traffic:
         percent = result.request.policy.bytes_in_tolerance_percent
         gained = _bytes_in_above(result, leaders_before, percent)
@@ -107,12 +93,9 @@ def _leader_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:
 
 
 def _constraints_broken(placement: Placement, result: PlanningResult) -> int:
-    """Return the replicas outside of their broker set, those above what a broker may hold, and
-    those that a broker lacks to lead a topic as much as it should.
-    """
+    """Return the replicas outside of their broker set, and those above what a broker may hold."""
     too_many = np.maximum(0, placement.counts - placement.cluster.max_counts)
-    misplaced = int(replicas_outside_sets(placement).sum() + too_many[result.roles.sharing].sum())
-    return misplaced + len(placement.lacking_topics(result.roles.sharing))
+    return int(replicas_outside_sets(placement).sum() + too_many[result.roles.sharing].sum())
 
 
 def replicas_outside_sets(placement: Placement) -> Ints:
@@ -247,12 +230,8 @@ def _traffic_at_least(result: PlanningResult) -> str:
     """Return a warning of rates of topics that are or may be compacted, by which this plan weighs:
     they are lower bounds.
     """
-    by_rates = result.evens_traffic or (
-        result.request.policy.leader_weight is LeaderWeight.BYTES_IN
-        and result.cluster.is_rate_known.any()
-    )
     count = int(result.cluster.is_rate_at_least.sum())
-    if not by_rates or not count:
+    if not result.evens_traffic or not count:
         return ""
     subject = "rate of 1 partition is a lower bound: its topic is compacted, or may be"
     if count > 1:
@@ -349,17 +328,6 @@ def _leaders_uneven(result: PlanningResult) -> str:
     )
 
 
-def _rates_unknown(result: PlanningResult) -> str:
-    """Return a warning where leaders cannot be weighed by bytes-in."""
-    by_count = result.request.policy.leader_weight is not LeaderWeight.BYTES_IN
-    if by_count or result.cluster.is_rate_known.any():
-        return ""
-    return (
-        "leaders are to be weighed by bytes-in, but the snapshot has no rates; "
-        "they are even in number instead; take two snapshots, so that rates are known"
-    )
-
-
 EVENNESS_WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _racks_not_repaired,
     _racks_lost,
@@ -373,5 +341,4 @@ EVENNESS_WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _full_disks,
     _cordoned_log_dirs,
     _leaders_uneven,
-    _rates_unknown,
 )

@@ -10,7 +10,7 @@ replica is in sync once the move is done. A replica that is out of sync may not:
 have to wait until it has caught up.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import Any, Self, TypeAlias
@@ -38,9 +38,8 @@ class Candidates:
     bytes_in: Ints  # per second; 0 where not known
     # one entry per broker
     is_eligible: Flags
-    max_led_bytes: Ints  # per second
-    # one entry per topic
-    min_topic_leaders: Ints  # on every eligible broker
+
+    topic_count: int
 
     @classmethod
     def of(
@@ -72,29 +71,8 @@ class Candidates:
             topic_numbers=cluster.topic_numbers,
             bytes_in=cluster.bytes_in,
             is_eligible=is_eligible,
-            max_led_bytes=cluster.max_led_bytes,
-            min_topic_leaders=cluster.min_topic_leaders,
+            topic_count=len(cluster.topic_names),
         )
-
-    def with_leaders(self, partitions: Ints, leaders: Ints) -> "Candidates":
-        """Return candidates in which these brokers lead these partitions, without a choice."""
-        replicas = self.replicas.copy()
-        leaders_now = self.leaders_now.copy()
-        replicas[partitions], leaders_now[partitions] = NOBODY, leaders
-        return replace(self, replicas=replicas, leaders_now=leaders_now)
-
-    def led_by(self, leaders: Ints) -> "Candidates":
-        """Return the same choice for another plan, once these brokers are the preferred leaders."""
-        return replace(
-            self,
-            leaders_now=np.where(self.is_free, leaders, self.leaders_now),
-            preferred=np.where(self.is_free, leaders, self.preferred),
-            is_in_plan=np.zeros_like(self.is_in_plan),
-        )
-
-    @property
-    def topic_count(self) -> int:
-        return len(self.min_topic_leaders)
 
     @property
     def broker_count(self) -> int:
@@ -112,11 +90,6 @@ class Candidates:
     @cached_property
     def free_partitions(self) -> Ints:
         return np.flatnonzero(self.is_free)
-
-    @property
-    def knows_rates(self) -> bool:
-        """Return whether any partition with a choice has a rate above 0."""
-        return bool(self.bytes_in[self.free_partitions].any())
 
     def alternatives(self, partitions: Ints, leaders: Ints | int) -> tuple[Ints, Ints]:
         """Return every choice of another leader, as two columns: rows of `partitions`, brokers.
@@ -153,10 +126,6 @@ class Candidates:
         """Return bytes-in that each broker leads of partitions without a choice."""
         return self.led_bytes(np.where(self.is_free, NOBODY, self.leaders_now))
 
-    def of_broker(self, broker: int) -> Ints:
-        """Return the partitions that a broker may lead, in order."""
-        return self._partitions_at(self._by_broker, broker)
-
     def shared_by(self, broker: int, other: int) -> Ints:
         """Return the partitions that both brokers may lead, in order."""
         return self._partitions_at(self._by_pair, int(self._pair_number(broker, other)))
@@ -169,12 +138,6 @@ class Candidates:
         start = number * len(self.replicas)
         first, end = np.searchsorted(keys, (start, start + len(self.replicas)))
         return np.asarray(keys[first:end] - start)
-
-    @cached_property
-    def _by_broker(self) -> Ints:
-        """Return one key for each partition and candidate; the number is the broker."""
-        partitions, columns = np.nonzero(self.replicas >= 0)
-        return np.sort(self.replicas[partitions, columns] * len(self.replicas) + partitions)
 
     @cached_property
     def _by_pair(self) -> Ints:
@@ -248,19 +211,6 @@ class Leadership:
             topic_counts=topic_counts,
             **fields,
         )
-
-    def given_by(self, broker: int) -> tuple[Ints, Ints]:
-        """Return each partition that a broker leads with each other broker that may lead it."""
-        partitions = self.candidates.of_broker(broker)
-        partitions = partitions[self.leaders[partitions] == broker]
-        rows, others = self.candidates.alternatives(partitions, broker)
-        return partitions[rows], others
-
-    def received_by(self, broker: int) -> tuple[Ints, Ints]:
-        """Return the partitions that a broker may lead and others do, with these brokers."""
-        partitions = self.candidates.of_broker(broker)
-        partitions = partitions[self.leaders[partitions] != broker]
-        return partitions, self.leaders[partitions]
 
     def passable(self, tail: int, head: int) -> Ints:
         """Return the partitions that one broker leads and another one may lead, in order."""

@@ -3,15 +3,12 @@
     candidates = Candidates.of(placement, is_eligible, may_change, elects=True)
     leaders = choose_leaders(candidates, policy)
 
-By number (the default):
     1. `even_leaders`: the most even counts per broker that the replica sets allow, with the fewest
        changes of leader; an exact optimum.
     2. `leader_topics`: brokers exchange leadership, each keeping its count, until no topic can be
        led more evenly that way.
     3. `leader_bytes_in`, where rates are known and the goal evens traffic: exchanges that bring
        bytes-in within the tolerance, and leave counts and topics as they are.
-By bytes-in: `leader_bytes_in` starts from the same choice, evens out the bytes from producers per
-broker, then the counts. Constraints come after that (`leader_constraints`).
 
 The exact choice is a minimum-cost flow: every leadership starts at the broker that has it now and
 flows to the sink.
@@ -44,17 +41,15 @@ for the others. Choosing again once the chosen leaders lead changes nothing.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import numpy as np
 
 from counterpoise.model.columns import NOBODY, Ints, count_within
-from counterpoise.model.policy import BalancePolicy, LeaderWeight
+from counterpoise.model.policy import BalancePolicy
 from counterpoise.planning.fair_shares import fill
-from counterpoise.planning.leader_bytes_in import even_bytes_in, even_leader_traffic
+from counterpoise.planning.leader_bytes_in import even_leader_traffic
 from counterpoise.planning.leader_candidates import Candidates
-from counterpoise.planning.leader_constraints import keep_constraints
 from counterpoise.planning.leader_topics import even_topics
 
 _MAX_TURNS: Final = 20
@@ -67,27 +62,14 @@ def choose_leaders(
     """Return the broker that is to be the first replica of each partition.
 
     Partitions that are not free keep their first replica, and count for the broker that leads them.
-    With `evens_traffic`, leaders chosen by number bring bytes-in within the tolerance, too.
-    When no rate of bytes-in is known, leaders are chosen by number, whatever the policy says.
+    With `evens_traffic`, bytes-in of leaders come within the tolerance, too.
     """
     if not len(candidates.free_partitions):
         return candidates.preferred
-    choose = partial(_choose, policy=policy, evens_traffic=evens_traffic)
-    leaders = choose(candidates)
-    if policy.constraints.limits_leaders:
-        leaders = keep_constraints(candidates, leaders, choose, policy.constraints)
-    return np.where(candidates.is_free, leaders, candidates.preferred)
-
-
-def _choose(candidates: Candidates, policy: BalancePolicy, *, evens_traffic: bool) -> Ints:
-    """Return leaders that are even by what the policy says; one partition or more is free."""
-    leaders = even_leaders(candidates)
-    if policy.leader_weight is LeaderWeight.BYTES_IN and candidates.knows_rates:
-        return even_bytes_in(candidates, leaders, policy.ignorable_permille)
-    leaders = even_topics(candidates, leaders)
+    leaders = even_topics(candidates, even_leaders(candidates))
     if evens_traffic:
         leaders = _with_even_traffic(candidates, leaders, policy.bytes_in_tolerance_percent)
-    return leaders
+    return np.where(candidates.is_free, leaders, candidates.preferred)
 
 
 def _with_even_traffic(candidates: Candidates, leaders: Ints, tolerance_percent: int) -> Ints:

@@ -313,18 +313,6 @@ class Placement:
         on_counted = np.append(is_counted, False)[self.replicas]
         return np.asarray(on_counted.sum(axis=1), dtype=np.int64)
 
-    def lacking_topics(self, is_counted: Flags) -> list[tuple[int, int]]:
-        """Return (topic, broker) for each replica that a broker lacks, so that it could lead it."""
-        min_topic_leaders = self.cluster.min_topic_leaders
-        found = []
-        for topic in np.flatnonzero(min_topic_leaders).tolist():
-            counts = self.topic_counts[topic]
-            is_lacking = is_counted & (counts.sum() > 0)
-            missing = np.where(is_lacking, min_topic_leaders[topic] - counts, 0)
-            for broker in np.flatnonzero(missing > 0).tolist():
-                found += [(topic, broker)] * int(missing[broker])
-        return found
-
     def _is_old(self, replicas: Replicas) -> Flags:
         """Return whether each replica was on its broker before the plan."""
         rows_before = self.cluster.replicas[replicas.partitions]

@@ -16,9 +16,8 @@ from counterpoise.model.request import Goal
 from counterpoise.model.words import list_brokers, name_brokers, pluralize, verb
 from counterpoise.planning.evenness import EVENNESS_WARNINGS, replicas_outside_sets
 from counterpoise.planning.planning_result import PlanningResult
-from counterpoise.units import format_bytes, format_rate
+from counterpoise.units import format_bytes
 
-_LEFT_BY_BUDGET = "the budget leaves changes that may help for a later plan"
 _USUAL_REPLICATION_FACTOR = 3
 
 
@@ -262,53 +261,6 @@ def _full_brokers(result: PlanningResult) -> str:
     return "; ".join(sentences)
 
 
-def _few_topic_leaders(result: PlanningResult) -> str:
-    if not result.cluster.min_topic_leaders.any():
-        return ""
-    lacking = sum(
-        part.topic_leaders_lacking(part.assignment.leaders) for part in result.results_by_part
-    )
-    if not lacking:
-        return ""
-    limit = f"their replica sets allow no more{result.or_rebalance}"
-    if result.deferred.partitions:
-        limit = _LEFT_BY_BUDGET
-    return (
-        f"brokers lack {pluralize(lacking, 'leader')} of topics that min_topic_leaders names: "
-        f"{limit}"
-    )
-
-
-def _leaders_above_limit(result: PlanningResult) -> str:
-    """Return a warning of brokers whose leaders take in more than the limit allows."""
-    limit = result.request.policy.constraints.max_leader_bytes_in_per_second
-    cluster = result.cluster
-    if limit is None:
-        return ""
-    if not cluster.is_rate_known.any():
-        return (
-            "no rate of bytes-in is known, so that max_leader_bytes_in cannot be kept; take two "
-            "snapshots, so that rates are known"
-        )
-    led_bytes = cluster.leader_load(result.assignment.leaders, cluster.bytes_in)
-    if (others := result.left_out) is not None:
-        led_bytes = led_bytes + others.leader_load(others.leaders_now, others.bytes_in)
-    above = np.flatnonzero(cluster.is_live & (led_bytes > limit))
-    if not len(above):
-        return ""
-    highest = int(led_bytes[above].max())
-    reason = (
-        "no leaders were found that keep below the limit; more partitions, more brokers, or a "
-        "wider scope would help"
-    )
-    if result.deferred.partitions:
-        reason = _LEFT_BY_BUDGET
-    return (
-        f"{result.list_brokers(above)} will lead more than {format_rate(limit)} of bytes-in (up to "
-        f"{format_rate(highest)}): {reason}"
-    )
-
-
 def _cordons(result: PlanningResult) -> str:
     request = result.request
     if not request.cordons_brokers:
@@ -339,6 +291,4 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _topics_outside_sets,
     _no_new_replicas,
     _full_brokers,
-    _few_topic_leaders,
-    _leaders_above_limit,
 )

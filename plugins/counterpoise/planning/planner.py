@@ -194,7 +194,7 @@ def _place(
 def _with_leaders(result: PlanningResult) -> FinalAssignment:
     """Return the replicas that were placed, with the leaders that are chosen over them.
 
-    Each broker set is led by itself; what a broker has to lead in others counts for its limit.
+    Each broker set is led by itself.
     """
     cluster = result.cluster
     goal = result.goal
@@ -216,7 +216,7 @@ def _with_leaders(result: PlanningResult) -> FinalAssignment:
 def _candidates_by_part(result: PlanningResult) -> list[Candidates]:
     """Return the candidates of each broker set."""
     goal = result.goal
-    candidates = [
+    return [
         Candidates.of(
             part.after,
             part.roles.leading,
@@ -224,14 +224,6 @@ def _candidates_by_part(result: PlanningResult) -> list[Candidates]:
             elects=goal.elects,
         )
         for part in result.results_by_part
-    ]
-    if len(candidates) == 1:
-        return candidates
-    fixed_bytes = [of_part.fixed_bytes for of_part in candidates]
-    total_bytes = np.sum(fixed_bytes, axis=0)
-    return [
-        replace(of_part, max_led_bytes=np.maximum(0, of_part.max_led_bytes - (total_bytes - own)))
-        for of_part, own in zip(candidates, fixed_bytes, strict=True)
     ]
 
 

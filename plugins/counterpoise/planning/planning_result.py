@@ -41,7 +41,6 @@ from counterpoise.planning.fair_shares import (
     spread_bounds,
     traffic_band,
 )
-from counterpoise.planning.leader_constraints import leaders_lacking
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.small import best_counts
 
@@ -89,7 +88,7 @@ def parts_of(
     parts = []
     for number in np.unique(cluster.topic_sets).tolist():
         rows, brokers = cluster.sets_of_partitions == number, cluster.broker_sets == number
-        part = _with_own_topics(cluster.only(rows))
+        part = cluster.only(rows)
         parts.append(BrokerSetPart(number, rows, brokers, part, within(roles, part, brokers)))
     remaining = [_remaining(part, may_give_all=may_give_all) for part in parts]
     total = np.sum(remaining, axis=0)
@@ -97,13 +96,6 @@ def parts_of(
         replace(part, cluster=replace(part.cluster, max_counts=cluster.max_counts - (total - own)))
         for part, own in zip(parts, remaining, strict=True)
     )
-
-
-def _with_own_topics(part: ClusterArrays) -> ClusterArrays:
-    """Return the part without what constraints say of topics that it does not have."""
-    topic_count = len(part.topic_names)
-    has_partitions = np.bincount(part.topic_numbers, minlength=topic_count) > 0
-    return replace(part, min_topic_leaders=np.where(has_partitions, part.min_topic_leaders, 0))
 
 
 def _remaining(part: BrokerSetPart, *, may_give_all: bool) -> Ints:
@@ -311,11 +303,6 @@ class PlanningResult:
             destinations = part.roles.destinations
             free[part.rows] = int(destinations.sum()) - result.before.count_on(destinations)
         return free
-
-    def topic_leaders_lacking(self, leaders: Ints) -> int:
-        """Return the leaders that brokers lack of topics of which each has to lead some."""
-        topics, min_topic_leaders = self.cluster.topic_numbers, self.cluster.min_topic_leaders
-        return int(leaders_lacking(topics, leaders, min_topic_leaders, self.roles.leading).sum())
 
     # -- for sentences
 

@@ -224,7 +224,6 @@ def _check_numbers(request: PlanRequest) -> None:
 def refuse_impossible_constraints(result: PlanningResult) -> None:
     """Raise InputError when no plan for the goal can satisfy a constraint."""
     _refuse_closed_brokers(result)
-    _refuse_few_topic_partitions(result)
     if result.goal.moves_replicas and result.request.goal not in _EMPTYING:
         for part in result.parts:
             _refuse_small_set(result, part)
@@ -282,22 +281,4 @@ def _refuse_too_many_replicas(result: PlanningResult) -> None:
                 f"max_replicas_per_broker {max_count}: {pluralize(live_count, 'live broker')}"
                 f"{where} cannot hold {pluralize(replica_count, 'replica')} with so few each; "
                 f"allow {needed} or more, or add brokers"
-            )
-
-
-def _refuse_few_topic_partitions(result: PlanningResult) -> None:
-    for part in result.parts:
-        cluster = part.cluster
-        brokers = int((part.roles.leading & part.brokers).sum())
-        partitions = np.bincount(cluster.topic_numbers, minlength=len(cluster.topic_names))
-        needed = cluster.min_topic_leaders * brokers
-        lacking = np.flatnonzero((partitions < needed) & (partitions > 0))
-        if len(lacking):
-            topic = int(lacking[0])
-            raise InputError(
-                f"min_topic_leaders: topic {cluster.topic_names[topic]} has "
-                f"{pluralize(int(partitions[topic]), 'partition')}, and "
-                f"{pluralize(brokers, 'broker')} with at least "
-                f"{pluralize(int(cluster.min_topic_leaders[topic]), 'leader')} of it need "
-                f"{int(needed[topic])}; give the topic more partitions, or ask for fewer leaders"
             )

@@ -141,7 +141,6 @@ def rebalance_requests() -> Iterator[Broken]:
         ("--max-bytes", "5"),
         ("--max-bytes", "-5GB"),
         ("--max-bytes", "NaN"),
-        ("--leader-weight", "heavy"),
         ("--bytes-tolerance", "0"),
         ("--bytes-tolerance", "1e3"),
         ("--replication-factor", "3"),

@@ -121,7 +121,6 @@ def policies() -> Iterator[Broken]:
         ("balance", "leaders_max_minus_min", "-1", "whole number from 0"),
         ("balance", "excluded_topics", "orders", "must be a list"),
         ("balance", "excluded_topics", '["a b"]', "is no topic"),
-        ("balance", "leader_weight", "heavy", "there are: count, bytes-in"),
         ("balance", "disk_limit_percent", "8_5", "whole number"),
         ("balance", "ignorable_permille", "1e400", "whole number"),
         ("movement", "rate", "10", "has no unit"),

@@ -34,7 +34,6 @@ from counterpoise.audit.unavailable_data import LOG_DIRS, causes_of
 from counterpoise.model import subjects
 from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, share_not_preferred
 from counterpoise.model.finding import Evidence, WantedPlan
-from counterpoise.model.policy import LeaderWeight
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
 from counterpoise.model.topic_patterns import matching
@@ -355,8 +354,8 @@ def bytes_uneven(
     title="Producers write unevenly to the brokers",
     why="Counts of leaders may be even while a few hot partitions share a broker: producers wait "
     "for its network, not for its count.",
-    how="Make a plan with the goal leaders, weighted by bytes in (`leader_weight: bytes-in` in the "
-    "policy makes that the default).",
+    how="Make a plan with the goal rebalance: where rates are known, it also evens what brokers "
+    "take in.",
     source=_LEADER_BALANCING,
     needs={Need.HISTORY},
     improves=Measure.BYTES_IN,
@@ -380,7 +379,7 @@ def bytes_in_uneven(
             f"bytes in from producers per broker: {format_rate(spread.minimum)} to "
             f"{format_rate(spread.maximum)}, the busiest {spread.max_over_mean:.2f} times the mean",
             _broker_table(facts, ("bytes in",), tuple(rates), list(map(format_rate, known_rates))),
-            plan=WantedPlan(Goal.LEADERS, leader_weight=LeaderWeight.BYTES_IN),
+            plan=WantedPlan(Goal.REBALANCE),
         )
 
 

@@ -52,13 +52,12 @@ from counterpoise.planning.placing.small import (
     solve,
 )
 from counterpoise.planning.placing.spread import repair_racks, spread
-from counterpoise.planning.placing.topics import bring_topics, exchange_topics, topics_above
 from counterpoise.planning.planning_result import PlanningResult, as_range
 from counterpoise.planning.request_checks import brokers_are
 
 _MAX_ROUNDS = 50
 
-_Unevenness = tuple[int, int, int, int]  # racks, counts, topics, bytes: the smaller the more even
+_Unevenness = tuple[int, int, int]  # racks, counts, bytes: the smaller the more even
 
 
 class EveningGoal(PlanningGoal):
@@ -108,13 +107,11 @@ class EveningGoal(PlanningGoal):
         if self._may_be_better(placement, roles) and is_affordable(placement, roles):
             make_counts_best(placement, choose(Placement.of(placement.cluster)))
             trade_arrivals(placement, roles, find_band(placement))
-        if lacking := placement.lacking_topics(roles.sharing):
-            bring_topics(placement, roles, lacking)
 
     def _may_be_better(self, placement: Placement, roles: Roles) -> bool:
         """Return whether racks or counts are worse than their bounds."""
         counts = placement.counts[roles.sharing]
-        if placement.racks_missing(roles.staying).any() or placement.lacking_topics(roles.sharing):
+        if placement.racks_missing(roles.staying).any():
             return True
         if int(np.ptp(counts)) <= 1:
             return False
@@ -198,21 +195,8 @@ class Rebalance(EveningGoal):
         leaving = roles.sources & ~brokers & misplaced
         return super().within(roles, part, brokers).but(leaving=leaving)
 
-    def topic_limits(self, placement: Placement, roles: Roles, request: PlanRequest) -> Ints:
-        limits = super().topic_limits(placement, roles, request)
-        max_above = request.policy.topics_max_above_share
-        if max_above is None:
-            return limits
-        shares = TopicShares.of(placement, roles, placement.counts)
-        highest = shares.highest(np.flatnonzero(roles.sharing)).max(axis=1, initial=0)
-        return np.asarray(np.minimum(limits, highest + max_above))
-
     def one_round(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
         band = even_out(placement, roles, request, self.max_counts(placement, roles))
-        max_above = request.policy.topics_max_above_share
-        if max_above is not None:
-            shares = TopicShares.of(placement, roles, placement.counts)
-            exchange_topics(placement, roles, shares, max_above)
         exchange_bytes(placement, roles, band)
 
 
@@ -278,16 +262,12 @@ def even_out(
 
 
 def _unevenness(placement: Placement, roles: Roles, policy: BalancePolicy) -> _Unevenness:
-    """Return racks first, then counts, then topics where the policy asks, then bytes."""
+    """Return racks first, then counts, then bytes."""
     counts = placement.counts[roles.sharing].tolist()
     squared_counts = sum(count * count for count in counts)
     bytes_outside = bytes_outside_band(placement, roles, policy.bytes_tolerance_percent)
     racks = int(placement.racks_missing(roles.staying).sum())
-    topics = 0
-    if policy.topics_max_above_share is not None:
-        shares = TopicShares.of(placement, roles, placement.counts)
-        topics = topics_above(placement, roles, shares, policy.topics_max_above_share)
-    return racks, squared_counts, topics, bytes_outside
+    return racks, squared_counts, bytes_outside
 
 
 def _is_even(placement: Placement, roles: Roles, unevenness: _Unevenness) -> bool:
@@ -296,8 +276,8 @@ def _is_even(placement: Placement, roles: Roles, unevenness: _Unevenness) -> boo
     Where no broker both gives and receives, bytes do not count: one round trades all arrivals that
     help them.
     """
-    racks, _, topics, bytes_outside = unevenness
+    racks, _, bytes_outside = unevenness
     may_help_bytes = bool((roles.sources & roles.destinations).any())
-    if racks or topics or (bytes_outside and may_help_bytes):
+    if racks or (bytes_outside and may_help_bytes):
         return False
     return int(np.ptp(placement.counts[roles.sharing])) <= 1

@@ -23,9 +23,8 @@ The flow of least cost:
         a replica that finds no other place than on a broker that leaves
         racks    - for the first replica of a partition in a rack, + for one above the stack limit
         limits   + for each replica above the most that a broker may hold
-                 - for each replica that a topic lacks on a broker (`min_topic_leaders`)
         counts   2k + 1 for the broker's replica number k + 1: the sum of these is the square of k
-        topics   + for each replica above what the policy allows (`topics_max_above_share`)
+        topics   + for each replica above the limit of its topic
         bytes    size of the replica, where it is copied
         topics   k for the broker's replica number k + 1 of the topic
 
@@ -246,8 +245,7 @@ class _Weights:
         above = copies * (partitions + 1)  # for sizes of one unit
         counts = above * (2 * brokers if has_limits else 1)
         limits = counts * (2 * max_count + 3)
-        has_minimum = bool(cluster.min_topic_leaders.any())
-        racks = limits * (3 + 2 * brokers * has_minimum)
+        racks = limits * 3
         unplaced = racks * 2 * (partitions + 1) if choice.may_lack_place else racks
         bits = max(1, _COST_BITS - (2 * unplaced * node_count).bit_length())
         largest = int(sizes.max(initial=0))
@@ -375,8 +373,7 @@ def _topic_arcs(choice: ReplicaChoice, network: _Network, weights: _Weights) -> 
     cells = np.repeat(np.arange(len(topics)), capacities)
     counts_before = fixed[cells] + count_within(capacities)
     is_above = counts_before >= choice.topic_limits[topics[cells]]
-    is_below = counts_before < cluster.min_topic_leaders[topics[cells]]
-    costs = counts_before + is_above * weights.topics_above - is_below * weights.limits
+    costs = counts_before + is_above * weights.topics_above
     return _arcs(network.first_cell + cells, brokers[cells], 1, costs)
 
 

@@ -273,10 +273,6 @@ class _Program:
             limits = np.maximum(limits, self._flow[rows].sum(axis=0))
             for broker in np.flatnonzero(limits < len(rows)).tolist():
                 self._model.add(sum(self._on(broker, rows)) <= int(limits[broker]))
-            needed = cluster.min_topic_leaders[topic] - others
-            needed = np.minimum(needed, self._flow[rows].sum(axis=0))
-            for broker in np.flatnonzero(needed > 0).tolist():
-                self._model.add(sum(self._on(broker, rows)) >= int(needed[broker]))
 
     def _add_counts(self) -> None:
         counts = self._flow.sum(axis=0).tolist()
