@@ -34,7 +34,6 @@ from counterpoise.planning.budget import keep_copies_within
 from counterpoise.planning.evenness import is_worth_copying, is_worth_moving
 from counterpoise.planning.explanation import explain
 from counterpoise.planning.goals import GOALS
-from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.leader_candidates import Candidates
 from counterpoise.planning.leader_choice import choose_leaders
 from counterpoise.planning.placement import CopyBound, Placement, Roles
@@ -42,6 +41,7 @@ from counterpoise.planning.placing.traffic import even_traffic
 from counterpoise.planning.planning_result import (
     BrokerSetPart,
     FinalAssignment,
+    PlanningGoal,
     PlanningResult,
     parts_of,
 )

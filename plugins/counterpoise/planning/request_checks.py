@@ -11,7 +11,7 @@ checked for what concerns leaders. What else only shows in the replicas is refus
 from collections import Counter
 from collections.abc import Sequence, Set
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,15 +22,12 @@ from counterpoise.model.request import GOALS_WITH_BROKERS, Goal, PlanRequest
 from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import all_topics
-from counterpoise.planning.planning_result import BrokerSetPart, PlanningResult
-
-if TYPE_CHECKING:
-    from counterpoise.planning.goals.goal import PlanningGoal
+from counterpoise.planning.planning_result import BrokerSetPart, PlanningGoal, PlanningResult
 
 _EMPTYING: Final = (Goal.REMOVE_BROKERS, Goal.REPAIR)  # these say themselves what fits nowhere
 
 
-def check_request(goal: "PlanningGoal", request: PlanRequest, snapshot: ClusterSnapshot) -> None:
+def check_request(goal: PlanningGoal, request: PlanRequest, snapshot: ClusterSnapshot) -> None:
     """Raise InputError when the parts of a request do not fit each other or the cluster."""
     live = set(snapshot.live_broker_ids)
     _check_brokers_given(goal, request)
@@ -71,7 +68,7 @@ def _brokers_of_replicas(snapshot: ClusterSnapshot) -> frozenset[int]:
 # -- brokers of the goal
 
 
-def _check_brokers_given(goal: "PlanningGoal", request: PlanRequest) -> None:
+def _check_brokers_given(goal: PlanningGoal, request: PlanRequest) -> None:
     if goal.which_brokers and not request.broker_ids:
         raise InputError(
             f"goal {request.goal} needs the brokers {goal.which_brokers}; name them, like "
@@ -182,7 +179,7 @@ def _check_scope_brokers(request: PlanRequest, snapshot: ClusterSnapshot) -> Non
         )
 
 
-def _check_brokers_left(goal: "PlanningGoal", request: PlanRequest, live: Set[int]) -> None:
+def _check_brokers_left(goal: PlanningGoal, request: PlanRequest, live: Set[int]) -> None:
     """Check that a scope leaves enough brokers; of small clusters the planner tells."""
     scope = request.scope
     if not scope.broker_ids and not scope.excluded_broker_ids:

@@ -18,17 +18,17 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.words import name_brokers, pluralize
 from counterpoise.planning.arrays import ClusterArrays
 from counterpoise.planning.fair_shares import byte_band
-from counterpoise.planning.goals.goal import (
-    HAS_NO_DESTINATION,
-    IS_LEADERLESS,
-    IS_MOVING,
-    PlanningGoal,
-)
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.new_replicas import drain
 from counterpoise.planning.placing.replica_choice import ReplicaChoice
 from counterpoise.planning.placing.small import place_best
-from counterpoise.planning.planning_result import PlanningResult
+from counterpoise.planning.planning_result import (
+    HAS_NO_DESTINATION,
+    IS_LEADERLESS,
+    IS_MOVING,
+    PlanningGoal,
+    PlanningResult,
+)
 from counterpoise.planning.request_checks import brokers_are, name_cluster
 from counterpoise.units import format_bytes
 

@@ -36,7 +36,7 @@ from counterpoise.planning.fair_shares import (
     bytes_outside_band,
     count_targets,
 )
-from counterpoise.planning.goals.goal import PlanningGoal, evening_bound, reached_bound
+from counterpoise.planning.goals.lower_bounds import evening_bound, reached_bound
 from counterpoise.planning.placement import Placement, Roles
 from counterpoise.planning.placing.exchanges import (
     exchange_bytes,
@@ -52,7 +52,7 @@ from counterpoise.planning.placing.small import (
     solve,
 )
 from counterpoise.planning.placing.spread import repair_racks, spread
-from counterpoise.planning.planning_result import PlanningResult, as_range
+from counterpoise.planning.planning_result import PlanningGoal, PlanningResult, as_range
 from counterpoise.planning.request_checks import brokers_are
 
 _MAX_ROUNDS = 50

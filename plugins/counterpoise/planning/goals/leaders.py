@@ -15,9 +15,8 @@ from counterpoise.model.plan import MoveReason
 from counterpoise.model.request import Goal
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import ClusterArrays
-from counterpoise.planning.goals.goal import PlanningGoal
 from counterpoise.planning.placement import Roles
-from counterpoise.planning.planning_result import PlanningResult
+from counterpoise.planning.planning_result import PlanningGoal, PlanningResult
 from counterpoise.planning.request_checks import brokers_are
 
 

@@ -1,17 +1,7 @@
-"""A goal: who gives, receives and leads, how replicas move, what cannot be asked, and why.
+"""Lower bounds: what any plan that reaches a goal has to copy, and how even leaders can be.
 
-    class Leaders(PlanningGoal):
-        name = Goal.LEADERS
-
-The planner asks a goal in this order; what a goal does not say itself stands here.
-
-    check_brokers, check, lacking      what is wrong with a request, before anything is computed
-    roles, left_to_repair              which brokers and partitions take part
-    refuse_impossible                  what must be left alone stands in the way
-    place, refuse_unplaced             replicas move; only a goal worth nothing half done is refused
-    may_change_leader                  leaders are then chosen for all goals in the same way
-    copies, lower_bound                the least that has to be copied
-    reason, undone                     why nothing moves, and what is left undone
+    evening_bound(result)              # of the whole goal
+    reached_bound(result, needed)      # of what the plan reaches
 
 The lower bound is what any plan that reaches the goal within its scope has to copy, and how even
 leaders can be at best. Goals that copy certain replicas (drain, repair, a higher factor, a plan
@@ -50,149 +40,26 @@ Why no plan does with less:
 A plan below these bounds stopped before the goal was reached; `reached_bound` is for what it does.
 """
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from counterpoise.errors import RefusedError
 from counterpoise.model.columns import NOBODY, Flags, Ints
-from counterpoise.model.plan import LowerBound, MoveReason
-from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.planning.arrays import UNBOUNDED, ClusterArrays
+from counterpoise.model.plan import LowerBound
 from counterpoise.planning.fair_shares import (
     RackBounds,
     Weights,
     disk_weights,
-    fill,
     fill_racks,
     min_stacked_pairs,
     spread_bounds,
 )
-from counterpoise.planning.placement import Placement, Roles
-
-if TYPE_CHECKING:
-    from counterpoise.planning.planning_result import PlanningResult
-
-IS_MOVING: Final = "under reassignment; wait until it is done, or cancel it"
-IS_LEADERLESS: Final = "without a leader to copy from; bring a broker back"
-HAS_NO_DESTINATION: Final = (
-    "for which no other live broker in scope has room and no constraint is against it; add brokers "
-    "or disk, widen the scope, or raise disk_limit_percent"
-)
+from counterpoise.planning.placement import Placement
+from counterpoise.planning.planning_result import PlanningResult, min_leader_range
 
 
-class PlanningGoal:
-    name: ClassVar[Goal]
-    which_brokers: ClassVar[str] = ""  # that the request has to name; "" where it names none
-    # Are partitions in the plan too whose only change is the election of their preferred leader?
-    elects: ClassVar[bool] = True
-    evens_replicas: ClassVar[bool] = False  # also where it does so only with what it moves anyway
-    copies_for_traffic: ClassVar[bool] = False  # also what nothing else asks for
-    moves_replicas: ClassVar[bool] = True
-    shares_scope: ClassVar[bool] = False  # even are the topics of the request, not the cluster
-    copy_reason: ClassVar[MoveReason | None] = None  # of every copy; None where it is evenness
-
-    def check_brokers(self, dead: Sequence[int], alive: Sequence[int], live: Set[int]) -> None:
-        """Raise InputError for brokers of the request, dead and alive, that the goal cannot take.
-
-        `live` are all live brokers of the cluster.
-        """
-
-    def check(self, request: PlanRequest) -> None:
-        """Raise InputError for what else the goal lacks in the request."""
-
-    def lacking(self, in_scope: Set[int], others: Set[int]) -> str:
-        """Return what the scope leaves too few of; `others` in scope are not named by the request.
-
-        Both are live brokers.
-        """
-        return "" if len(in_scope) > 1 else "fewer than two live brokers to even out"
-
-    def roles(self, cluster: ClusterArrays, named: Flags) -> Roles:
-        """Return which brokers give, receive and lead; `named` has the brokers of the request."""
-        able = cluster.is_live & cluster.is_in_scope
-        return Roles(
-            destinations=cluster.takes_replicas,
-            sources=able,
-            leaving=np.zeros_like(able),
-            staying=cluster.is_live,
-            sharing=able,
-            leading=able,
-        )
-
-    def within(self, roles: Roles, part: ClusterArrays, brokers: Flags) -> Roles:
-        """Return what brokers do for the partitions of one broker set, which has `brokers`.
-
-        `part` has these partitions. Replicas on other brokers stay, as far as the goal is not about
-        them.
-        """
-        return roles.but(
-            destinations=roles.destinations & brokers,
-            staying=roles.staying & brokers,
-            sharing=roles.sharing & brokers,
-            leading=roles.leading & brokers,
-        )
-
-    def left_to_repair(self, cluster: ClusterArrays, request: PlanRequest) -> Flags:
-        """Return, per partition, whether it would keep a replica on a dead broker beside a new one.
-
-        Kafka ends a reassignment when every replica of its target is in sync, so a run would halt
-        at such a partition.
-        """
-        return np.zeros(cluster.partition_count, dtype=np.bool_)
-
-    def refuse_impossible(self, result: "PlanningResult") -> None:
-        """Raise RefusedError when what must be left alone stands in the way of the goal.
-
-        Raise InputError when there are too few brokers to take the replicas.
-        """
-        cluster = result.cluster
-        if cluster.partition_count and not cluster.may_reorder.any():
-            raise RefusedError(
-                f"nothing can be planned: all {cluster.partition_count} partitions are excluded by "
-                "the policy or the request, being reassigned or without a leader; change what is "
-                "excluded, wait, or bring the brokers back"
-            )
-
-    def place(self, placement: Placement, roles: Roles, request: PlanRequest) -> None:
-        """Move replicas until the goal is reached, as far as it can be."""
-
-    def refuse_unplaced(self, result: "PlanningResult") -> None:
-        """Raise RefusedError when too little could be moved to be worth anything."""
-
-    def may_change_leader(self, cluster: ClusterArrays, roles: Roles) -> Flags:
-        """Return, per partition, whether the goal may give it another leader."""
-        return cluster.may_reorder
-
-    def copies(self, result: "PlanningResult") -> Ints:
-        """Return, per partition, how many replicas any plan for the goal has to copy."""
-        return np.zeros(result.cluster.partition_count, dtype=np.int64)
-
-    def lower_bound(self, result: "PlanningResult") -> LowerBound:
-        """Return the least that any plan copies, and how even leaders can be at best."""
-        copies = self.copies(result)
-        copied_bytes = int((copies * result.cluster.size_bytes).sum())
-        return LowerBound(int(copies.sum()), copied_bytes, min_leader_range(result))
-
-    def bounds(self, result: "PlanningResult") -> tuple[LowerBound, LowerBound | None]:
-        """Return the bound for what the plan reaches, and that of the whole goal if it is more."""
-        return self.lower_bound(result), None
-
-    def reason(self, result: "PlanningResult") -> str:
-        """Return one sentence that says why nothing moves, and what would help."""
-        raise NotImplementedError
-
-    def undone(self, result: "PlanningResult") -> str:
-        """Return a warning of what a plan for the goal leaves undone; "" when nothing."""
-        return ""
-
-
-# -- lower bounds
-
-
-def reached_bound(result: "PlanningResult", needed: LowerBound) -> LowerBound:
+def reached_bound(result: PlanningResult, needed: LowerBound) -> LowerBound:
     """Return what any plan copies that gets as far as this one.
 
     `needed` is what the whole goal takes. What the plan takes is known exactly where it is the best
@@ -223,12 +90,12 @@ def reached_bound(result: "PlanningResult", needed: LowerBound) -> LowerBound:
     )
 
 
-def _racks_missing(result: "PlanningResult", placement: Placement) -> Ints:
+def _racks_missing(result: PlanningResult, placement: Placement) -> Ints:
     """Return, per partition that may change, on how many more racks it could be."""
     return result.racks_missing(placement) * result.cluster.may_change
 
 
-def evening_bound(result: "PlanningResult") -> LowerBound:
+def evening_bound(result: PlanningResult) -> LowerBound:
     """Return the bounds for goals about evenness; of all broker sets together."""
     bounds = [_evening_bound(part) for part in result.results_by_part]
     return LowerBound(
@@ -238,27 +105,7 @@ def evening_bound(result: "PlanningResult") -> LowerBound:
     )
 
 
-def min_leader_range(result: "PlanningResult") -> int:
-    """Return the least that the largest and the smallest count of leaders can differ by."""
-    counts = np.concatenate([_even_leader_counts(part) for part in result.results_by_part])
-    return int(np.ptp(counts)) if len(counts) else 0
-
-
-def _even_leader_counts(result: "PlanningResult") -> Ints:
-    """Return leaders of the brokers that may lead, as even as any replica sets would allow."""
-    cluster, roles, leaders_now = result.cluster, result.roles, result.cluster.leaders_now
-    is_led_in_scope = (leaders_now >= 0) & np.append(cluster.is_in_scope, False)[leaders_now]
-    is_free = result.goal.may_change_leader(cluster, roles) & is_led_in_scope
-    if not result.goal.moves_replicas:
-        is_free &= result.before.count_on(roles.leading) > 0
-    fixed = cluster.leader_load(np.where(is_free, NOBODY, leaders_now))[roles.leading]
-    if not len(fixed):
-        return fixed
-    total = int(fixed.sum() + is_free.sum())
-    return fill(total, fixed, np.full(len(fixed), UNBOUNDED), fixed)
-
-
-def _evening_bound(result: "PlanningResult") -> LowerBound:
+def _evening_bound(result: PlanningResult) -> LowerBound:
     """Return the bounds of one broker set: of counts and bytes, or of rack cures."""
     cures = _racks_missing(result, result.before)
     sizes, percent = result.cluster.size_bytes, result.request.policy.bytes_tolerance_percent
@@ -271,7 +118,7 @@ def _evening_bound(result: "PlanningResult") -> LowerBound:
 
 
 def _units_to_copy(
-    result: "PlanningResult", units: Ints, weights: Weights | None, tolerance_percent: int
+    result: PlanningResult, units: Ints, weights: Weights | None, tolerance_percent: int
 ) -> int:
     """Return the units that have to arrive until the brokers that share are even.
 
@@ -301,7 +148,7 @@ def _units_to_copy(
 
 
 def _missing_units(
-    result: "PlanningResult", loads: Ints, shares: Ints, tolerance_percent: int, *, per_rack: bool
+    result: PlanningResult, loads: Ints, shares: Ints, tolerance_percent: int, *, per_rack: bool
 ) -> Ints:
     """Return what destinations miss, or others have to give as far as there is room.
 
@@ -330,7 +177,7 @@ def _missing_units(
     return np.asarray(np.maximum(missing, np.minimum(surplus, room)))
 
 
-def _has_peer_with_one_more(result: "PlanningResult", shares: Ints) -> Flags:
+def _has_peer_with_one_more(result: PlanningResult, shares: Ints) -> Flags:
     """Return whether another broker of the rack has a share that is one more.
 
     Then this one is rounded down, and that one up.
@@ -340,7 +187,7 @@ def _has_peer_with_one_more(result: "PlanningResult", shares: Ints) -> Flags:
 
 
 def _possible_rack_bounds(
-    result: "PlanningResult", units: Ints, can_move: Flags
+    result: PlanningResult, units: Ints, can_move: Flags
 ) -> Iterator[RackBounds]:
     """Yield the least and the most units per rack: where stacked partitions stay, and where not.
 
