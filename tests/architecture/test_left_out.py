@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from dev.local_processes import wait_until
 from tests.support.left_out import VARIABLE, summary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,3 +55,19 @@ def test_a_clone_skips_only_what_needs_a_system_package_or_root() -> None:
         if calls:
             skips[name] = len(calls)
     assert skips == SKIPS
+
+
+def test_a_failing_test_leaves_no_process_behind(tmp_path: Path) -> None:
+    (tmp_path / "test_one.py").write_text(
+        "import pathlib, subprocess\n\n\n"
+        "def test_one() -> None:\n"
+        "    child = subprocess.Popen(['sleep', '1000'])\n"
+        "    pathlib.Path('pid').write_text(str(child.pid))\n"
+        "    raise AssertionError\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", str(tmp_path)]
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, check=False, capture_output=True)
+    assert ran.returncode == 1, ran.stdout
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the child", 60)

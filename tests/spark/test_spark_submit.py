@@ -161,6 +161,7 @@ def test_what_the_installation_sets_counts_before_what_a_job_would_set(tmp_path:
     assert found["spark.sql.ansi.enabled"] == "true"
 
 
+@pytest.mark.nightly
 def test_a_master_without_workers_ends_the_job_with_the_reason(tmp_path: Path) -> None:
     listing = tmp_path / "snapshots.json"
     (row,) = write_history(tmp_path, [SnapshotSpec("demo", 0, [part("a", 0, [1], leader=1)])])

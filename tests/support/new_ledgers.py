@@ -1,10 +1,13 @@
-"""New ledgers in files: the first one of a process is migrated, later ones get the same tables.
+"""Quick ledgers in files: the first one of a process is migrated, later ones get the same tables;
+and no commit waits for the disk.
 
     with quick_new_ledgers():
         open_database(f"sqlite:///{folder}/ledger.db")
 
 Migrating an empty file takes a tenth of a second of the processor, which is more than most tests
-need for all that they do. A ledger that has tables is migrated as ever, and so is Postgres.
+need for all that they do. A ledger that has tables is migrated as ever, and so is Postgres. What
+is committed outlives a process that is killed, as ever; only a machine that loses power could lose
+it, which no test here can do.
 """
 
 import sqlite3
@@ -13,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -24,10 +28,17 @@ _migrate = database._migrate
 
 @contextmanager
 def quick_new_ledgers() -> Iterator[None]:
-    """Let the opening of a new ledger do what its migrations did before."""
+    """Let the opening of a new ledger do what its migrations did before, and no commit wait."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "_migrate", _make_or_migrate)
+        sa.event.listen(sa.Engine, "connect", _do_not_wait_for_the_disk)
         yield
+        sa.event.remove(sa.Engine, "connect", _do_not_wait_for_the_disk)
+
+
+def _do_not_wait_for_the_disk(connection: Any, _record: Any) -> None:
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous=OFF")
 
 
 @contextmanager
