@@ -48,6 +48,7 @@ from counterpoise.planning import make_plan
 
 DISK_LIMIT: Final = 0.85
 _LIMITS: Final = (1.002, 1.01, 1.05, 1.2)  # of the bound
+_COUNTS_AROUND: Final = 4
 _NEAR: Final = 0.0005  # of the bound: not worth another search
 
 
@@ -121,7 +122,9 @@ class Model:
         stacks = staying @ is_in_rack.astype(float)
         may_be_repaired = np.ones(len(stacks), dtype=bool)
         if self.case.goal == "add-brokers":
-            may_be_repaired = ((stacks == 0) & is_in_rack[self.is_named].any(axis=0)).any(axis=1)
+            is_open_rack = (stacks == 0) & is_in_rack[self.is_named].any(axis=0)
+            surplus = np.maximum(0, stacks - 1).sum(axis=1)
+            may_be_repaired = is_open_rack.sum(axis=1) >= surplus
         if self.case.goal == "remove-brokers":
             may_be_repaired[:] = False
         highest = np.where(may_be_repaired[:, None], 1.0, np.maximum(1, stacks)).ravel()
@@ -176,17 +179,30 @@ class Model:
         return self.now, bound * self.unit
 
     def _with_best_counts(self) -> Any:
-        """Return a choice with the least sum of squares; one variable per replica of a broker."""
+        """Return a choice with the least sum of squares.
+
+        A variable for each replica of a broker, from some below its share to some above it.
+        """
         brokers = np.flatnonzero(self.is_staying)
-        tops = self.max_counts[brokers].astype(int)
-        unit_of = np.repeat(brokers, tops)
-        ranks = np.concatenate([np.arange(top) for top in tops])
+        fair = self.shares.of([1] * len(self.partitions), dict.fromkeys(self.staying, 1.0))
+        near = np.array([fair[broker] for broker in self.staying])
+        now = self.now.sum(axis=0)[brokers]
+        bottoms, tops = near, near
+        if self.case.goal != "rebalance":
+            bottoms, tops = np.minimum(near, now), np.maximum(near, now)
+        bottoms, tops = bottoms - _COUNTS_AROUND, tops + _COUNTS_AROUND
+        bottoms = np.maximum(0, np.floor(bottoms)).astype(int)
+        tops = np.maximum(bottoms, np.minimum(np.ceil(tops), self.max_counts[brokers])).astype(int)
+        unit_of = np.repeat(brokers, tops - bottoms)
+        ranks = np.concatenate(
+            [np.arange(low, high) for low, high in zip(bottoms, tops, strict=True)]
+        )
         on_broker = self._matrix(np.ones(self.cell_count), self.broker_of, len(self.position))
         shape = (len(self.position), len(ranks))
         units = coo_array((-np.ones(len(ranks)), (unit_of, np.arange(len(ranks)))), shape)
         is_counted = self.is_staying.nonzero()[0]
-        zeros = np.zeros(len(is_counted))
-        more = Rows(on_broker[is_counted], zeros, zeros), units.tocsr()[is_counted]
+        least = bottoms.astype(float)
+        more = Rows(on_broker[is_counted], least, least), units.tocsr()[is_counted]
         costs = np.concatenate([np.zeros(self.cell_count), 2.0 * ranks + 1])
         found = self._solve(costs, helpers=len(ranks), more=[more])
         if found is None:

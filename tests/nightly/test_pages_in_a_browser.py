@@ -107,8 +107,6 @@ def make_a_plan(place: Place, bob: Visitor, goal: str, broker_ids: str) -> Run:
     bob.type("Brokers", broker_ids)
     bob.press("Show")
     bob.shows("nobody was asked, and nothing is stored")
-    bob.press("Compare goals")
-    bob.shows("Goals compared")
     bob.type("Reason", SCRIPT)
     bob.press("Start")
     return plan_on_screen(place, bob)
