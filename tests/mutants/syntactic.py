@@ -38,8 +38,8 @@ ROOMS: Final = (
 _LEFT_OUT: Final = ("/migrations/", "/waits")  # tables, and words
 SEED: Final = 43
 COUNT: Final = 150
-MAX_TESTS: Final = 60
-MAX_SECONDS: Final = 25.0  # of tests as they take without a defect
+MAX_TESTS: Final = 40
+MAX_SECONDS: Final = 12.0  # of tests as they take without a defect
 _DEADLINE_SECONDS: Final = 180.0
 
 _TURNED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {

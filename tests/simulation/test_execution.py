@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from counterpoise.errors import HaltedError, RunConflictError, StalePlanError, UnknownOutcomeError
+from counterpoise.errors import (
+    HaltedError,
+    RunConflictError,
+    StalePlanError,
+    UnknownOutcomeError,
+    WrongClusterError,
+)
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import (
@@ -22,6 +28,7 @@ from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.crashes import MUTATING, ended_after_crashes
+from tests.support.plans import move
 from tests.support.runs import (
     FOUR_BROKERS,
     SKEWED,
@@ -193,6 +200,26 @@ def test_somebody_elses_reassignment_is_never_touched(tmp_path: Path) -> None:
     run.repeat(driver.settle_step)
     assert run.run.state is RunState.HALTED
     assert not [c for c in run.cluster.calls[calls_before:] if c.name in MUTATING]
+
+
+def test_a_run_does_not_start_beside_somebody_elses_reassignment(tmp_path: Path) -> None:
+    picture = "orders-0: 1 2 3 size=1000\nforeign-0: 1 2 3 size=50000000"
+    planned = move("orders-0", "1 2 3", "4 2 3", size=1000)
+    run = SimulatedRun.of_moves(tmp_path, picture, planned, racks="1 2 3 4")
+    run.cluster.alter_reassignments({TopicPartition("foreign", 0): (1, 2, 4)})
+    with pytest.raises(StalePlanError, match="somebody else is reassigning"):
+        run.driver().open()
+    assert run.run.state is RunState.APPROVED
+    assert own_configs(run.cluster) == {}
+
+
+def test_another_cluster_that_answers_is_neither_run_nor_stopped(tmp_path: Path) -> None:
+    run = SimulatedRun.make(tmp_path)
+    run.cluster.cluster_id = "another-id"
+    for meets_it in (run.driver().open, run.driver().check_cluster):
+        with pytest.raises(WrongClusterError, match="another-id answered"):
+            meets_it()
+    assert not [call for call in run.cluster.calls if call.name in MUTATING]
 
 
 def test_a_halted_run_goes_on_when_it_is_executed_again(tmp_path: Path) -> None:

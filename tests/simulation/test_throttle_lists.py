@@ -149,6 +149,21 @@ def test_a_removed_entry_that_a_move_in_flight_needs_is_told_and_set_again(
     assert "throttle gap" in run.event_kinds()
 
 
+def test_what_finishes_while_a_run_settles_keeps_its_throttle(tmp_path: Path) -> None:
+    run = moving_to_four(tmp_path)
+    driver = run.driver()
+    run.until_moving(driver)
+    (first,) = in_flight(run.cluster)
+    observations = 0
+    while (wait := driver.settle_step()) is not None:
+        if first in in_flight(run.cluster):
+            observations += 1
+            assert run.cluster.configs.throttles("orders", first, 4, FOLLOWER_REPLICAS)
+        run.cluster.advance(wait)
+    assert observations > 1
+    assert own_configs(run.cluster) == {}
+
+
 def test_a_lost_answer_about_what_was_taken_back_loses_no_entry(tmp_path: Path) -> None:
     run = moving_to_four(tmp_path)
     driver = run.driver()

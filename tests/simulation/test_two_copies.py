@@ -104,6 +104,27 @@ def test_a_copy_that_was_frozen_while_it_observed_leaves_a_cancelled_run_as_it_i
     assert not times_submitted(run.cluster)
 
 
+def test_a_copy_that_was_frozen_before_it_took_the_lock_leaves_a_cancelled_run_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SimulatedRun.make(tmp_path)
+    before = own_configs(run.cluster)
+    late = run.driver()
+    late.open()
+    step = Journal.step
+
+    def frozen(journal: Journal) -> Any:
+        monkeypatch.setattr(Journal, "step", step)
+        cancel_and_settle(run)
+        return step(journal)
+
+    monkeypatch.setattr(Journal, "step", frozen)
+    assert late.step() is None
+    assert run.run.state is RunState.HALTED
+    assert own_configs(run.cluster) == before
+    assert not times_submitted(run.cluster)
+
+
 def test_a_copy_that_settles_late_leaves_a_run_that_goes_on_as_it_is(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path)
     run.until_moving(run.driver())

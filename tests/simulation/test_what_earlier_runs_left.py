@@ -682,7 +682,12 @@ def test_a_run_that_has_halted_goes_on_after_another_yes_whatever_the_clock_of_w
 
 
 def dead_for_good(
-    installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
+    installation: Installation,
+    kafka: SimulatedCluster,
+    run: pipeline.PlannedRun,
+    *,
+    watched_every_hours: int = 24,
+    times: int = 30,
 ) -> Journal:
     """A broker dies with a config change and a move of an ended run that it had not answered, and
     stays registered for a month; the watch looks after the cluster all the while.
@@ -696,10 +701,22 @@ def dead_for_good(
         step.unanswered([move.topic_partition], 2)
         step.in_order([move.topic_partition])  # as at the end of the run
     kafka.kill_broker(2)
-    for _ in range(30):
-        kafka.advance(86_400)
+    for _ in range(times):
+        kafka.advance(watched_every_hours * 3600)
         pipeline.watch_throttles(installation, "demo", print)
     return journal
+
+
+def test_what_comes_within_a_day_of_a_lost_call_is_taken_back_beside_a_dead_broker(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    run = halted_while_moving(installation, kafka)
+    journal = dead_for_good(installation, kafka, run, watched_every_hours=5, times=4)
+    lists = [key for key in journal.touched() if key.key in LIST_KEYS]
+    change_late(kafka, lists, ConfigOperation.APPEND)
+    assert own_configs(kafka)
+    pipeline.watch_throttles(installation, "demo", print)
+    assert own_configs(kafka) == {}
 
 
 def test_what_somebody_sets_long_after_a_lost_config_change_stays_beside_a_dead_broker(
@@ -823,3 +840,13 @@ def test_keys_that_wait_for_moves_are_not_said_to_wait_for_brokers(
     assert outcomes == {"not restored yet: the watch tries again"}
     reason = installation.ledger.run(run["run_id"]).reason
     assert "kafka_throttle_watch, when nothing of the run is in flight any more" in reason
+
+
+def test_a_rate_that_somebody_sets_where_a_run_had_one_is_reported_and_left(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    halted_while_moving(installation, kafka)
+    kafka.alter_configs([ConfigChange(at_broker(3), FOLLOWER_RATE, ConfigOperation.SET, "777777")])
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert [text for text in report.foreign_throttles if FOLLOWER_RATE in text]
+    assert own_configs(kafka) == {at_broker(3): {FOLLOWER_RATE: "777777"}}
