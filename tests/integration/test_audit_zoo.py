@@ -102,12 +102,12 @@ def dedicated_controller() -> Healthy:
 
 
 ONE_RACK: Final = "{rule: quorum-one-rack, reason: one room, subjects: [quorum]}"
+EVERY_COMMIT: Final = (three_and_a_scratch_topic, dedicated_controller)
+# `tests/support/audit_zoo.py` has clusters like these in memory.
+NIGHTLY: Final = (two_on_purpose, racks_that_differ, one_rack)
 CLUSTERS: Final = (
-    three_and_a_scratch_topic,
-    two_on_purpose,
-    racks_that_differ,
-    one_rack,
-    dedicated_controller,
+    *EVERY_COMMIT,
+    *(pytest.param(make, marks=pytest.mark.nightly) for make in NIGHTLY),
 )
 
 

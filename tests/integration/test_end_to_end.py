@@ -218,6 +218,7 @@ def check_pages(demo: Demo) -> None:
     assert docs.status_code == 200
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
 def test_ended_while_airflow_starts_nothing_stays_behind(
     tmp_path: Path, how: signal.Signals
@@ -235,8 +236,9 @@ def test_ended_while_airflow_starts_nothing_stays_behind(
 
         try:
             wait_until(airflow_is_starting, "Airflow to start", SECONDS)
-        finally:
             demo.send_signal(how)
-        output, _ = demo.communicate(timeout=SECONDS)
+            output, _ = demo.communicate(timeout=SECONDS)
+        finally:
+            demo.kill()
     assert demo.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL), output
     wait_until(lambda: not processes_of(tmp_path), "every process of the demo to end", SECONDS)

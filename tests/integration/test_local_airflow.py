@@ -15,7 +15,7 @@ from tests.support.audit_lines import SILENT
 from tests.support.audits import findings_of
 from tests.support.rule_pairs import PAIRS
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 SECONDS = 300.0
 PLUGINS = Path(__file__).parents[2] / "plugins"
 HELLO = """\
