@@ -5,8 +5,11 @@
     read_plan("add-420")            # Kafka's reassignment JSON
 
 `bound_bytes` is the least that any plan copies with these counts and no more bytes outside the
-band, by the relaxation of `search`; 0 where it is not known. `outside_of_band` bytes are around the
-share of each broker as `measure` has it.
+band, by the relaxation of `search`; 0 where it is not known. A second record NAME+several is there
+where a plan is better that gives some partitions several new replicas, which no rack needs.
+
+Limits: where disks differ, bytes are shared by disk and replicas by number, as the planner of
+154f3337 does. `found_by` names that planner where no search has run yet.
 """
 
 import gzip
