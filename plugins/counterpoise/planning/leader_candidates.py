@@ -194,7 +194,6 @@ class Leadership:
     candidates: Candidates
     leaders: Ints  # per partition
     loads: Ints  # bytes-in per broker, per second
-    counts: Ints  # leaders per broker
     topic_counts: SmallInts  # leaders by topic and broker
 
     @classmethod
@@ -207,7 +206,6 @@ class Leadership:
             candidates=candidates,
             leaders=leaders.copy(),
             loads=candidates.led_bytes(leaders),
-            counts=candidates.counts(leaders),
             topic_counts=topic_counts,
             **fields,
         )
@@ -228,7 +226,6 @@ class Leadership:
             topic = self.candidates.topic_numbers[partition]
             rate = self.candidates.bytes_in[partition]
             self.loads[[tail, head]] += (-rate, rate)
-            self.counts[[tail, head]] += (-1, 1)
             self.topic_counts[topic, tail] -= 1
             self.topic_counts[topic, head] += 1
             self.leaders[partition] = head
