@@ -109,7 +109,7 @@ def _month(month: Month, arguments: argparse.Namespace) -> int:
     print("\n" + table(rows, is_markdown=arguments.markdown) + "\n")
     for stage, seconds in sorted(month.seconds.items()):
         print(f"{stage}: {seconds:.1f} CPU s in all")
-    print(f"runs: {dict(month.runs)}; {month.checkpoints_deleted:,} entries let go by checkpoints")
+    print(f"runs: {dict(month.runs)}; {month.pruned_rows:,} rows deleted by `ledger prune`")
     _print_ledger(month.database)
     found = month_checks(days, list(differences(month)))
     for check in found:

@@ -22,7 +22,7 @@ def ledger_rows(database: Path) -> dict[str, int]:
 
 
 def progress_bytes(database: Path) -> int:
-    """Return the bytes of the last progress of all runs, which no checkpoint deletes."""
+    """Return the bytes of the last progress of all runs, which `ledger prune` leaves."""
     with closing(sqlite3.connect(database)) as connection:
         query = "SELECT sum(length(body) + length(coalesce(readings, ''))) FROM pulses"
         return int(connection.execute(query).fetchone()[0] or 0)

@@ -12,7 +12,7 @@ from typing import Final
 
 from benchmarks.ledger_model import ledger_model
 from benchmarks.ledger_size import ledger_rows
-from benchmarks.simulated_month import CHECKPOINT_EVERY_DAYS, KEEP_LEDGER, Day, Month
+from benchmarks.simulated_month import KEEP_LEDGER, PRUNE_EVERY_DAYS, Day, Month
 from benchmarks.store_contents import differing, expected_contents, found_contents
 from benchmarks.store_model import StoreModel
 from benchmarks.targets import Check
@@ -39,12 +39,12 @@ def month_checks(days: Sequence[Day], problems: Sequence[str]) -> list[Check]:
     """Hold a month against its targets: memory and ledger flat, history as computed.
 
     Flat: the last third of the days beside the second, since caches and retention fill first. The
-    ledger of a month so short that no checkpoint deletes a row in the second third has to grow.
+    ledger of a month so short that nothing is pruned in the second third has to grow.
     """
     third = max(1, len(days) // 3)
     second, last = days[third : 2 * third], days[2 * third :]
     memory = _growth([day.rss_bytes for day in second], [day.rss_bytes for day in last])
-    is_full = second[-1].number >= (KEEP_LEDGER // _DAY) + CHECKPOINT_EVERY_DAYS
+    is_full = second[-1].number >= (KEEP_LEDGER // _DAY) + PRUNE_EVERY_DAYS
     return [
         Check(
             memory <= MAX_GROWTH,

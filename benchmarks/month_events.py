@@ -14,7 +14,7 @@ class Kind(StrEnum):
     AUDIT = "audit"
     ANALYSIS = "analysis"
     COMPACTION = "compaction"
-    CHECKPOINT = "checkpoint"
+    PRUNE = "prune"
 
 
 @dataclass(frozen=True, slots=True)

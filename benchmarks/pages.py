@@ -246,7 +246,7 @@ def _findings(at: datetime, count: int, words: str) -> Iterator[ReportedFinding]
 
 
 def _write_ledger(installation: Installation, now: datetime, names: Sequence[str]) -> None:
-    """Write runs and events, not chained: a page reads the rows alone."""
+    """Write runs and events."""
     ledger = installation.ledger
     for name in names:
         ledger.pin_cluster(name, f"id-of-{name}")

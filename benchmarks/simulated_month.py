@@ -48,7 +48,7 @@ from tests.simulated_kafka.world import SimulatedBroker
 BEGIN: Final = datetime(2026, 10, 1, tzinfo=UTC)
 KEEP_ALL, KEEP_HOURLY, KEEP_DAILY = timedelta(days=3), timedelta(days=7), timedelta(days=14)
 KEEP_LEDGER: Final = timedelta(days=10)
-CHECKPOINT_EVERY_DAYS: Final = 5
+PRUNE_EVERY_DAYS: Final = 5
 GRACE: Final = timedelta(hours=1)
 BROKERS: Final = 3  # of each cluster, with one log dir and one listener
 # Of the results; the first alone goes before its snapshots do.
@@ -77,7 +77,7 @@ class Fleet:
     analysed_every_days: int = 15
     audited_every_days: int = 10
     runs_a_day: int = 2
-    checkpoint_every_days: int = CHECKPOINT_EVERY_DAYS
+    prune_every_days: int = PRUNE_EVERY_DAYS
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -178,7 +178,7 @@ class Month:
         self.seconds: Counter[str] = Counter()  # of the processor, Spark's included, by stage
         self.events: list[Event] = []
         self.runs: Counter[RunState] = Counter()
-        self.checkpoints_deleted = 0
+        self.pruned_rows = 0
         self._leaders: dict[str, list[tuple[int | None, int]]] = {}  # at the newest snapshot
         self.installation = self._installation()
 
@@ -219,9 +219,9 @@ class Month:
     def _pass(self, number: int, midnight: datetime) -> None:
         if number and number % self.fleet.analysed_every_days == 0:
             self._compact(midnight + _COMPACTED_AT)
-        if number and number % self.fleet.checkpoint_every_days == 0:
+        if number and number % self.fleet.prune_every_days == 0:
             self.clock.set(midnight + _COMPACTED_AT)
-            self._checkpoint()
+            self._prune()
         hours = range(0, 24, self.fleet.snapshot_every_hours)
         for hour in hours:
             self._snapshots(midnight + timedelta(hours=hour))
@@ -311,15 +311,13 @@ class Month:
         pipeline.report_run(self.installation, run_id)
         self.runs[self.installation.ledger.run(run_id).state] += 1
 
-    def _checkpoint(self) -> None:
-        """As `counterpoise ledger checkpoint` from cron."""
-        with self._timed("checkpoint"):
+    def _prune(self) -> None:
+        """As `counterpoise ledger prune` from cron."""
+        with self._timed("prune"):
             before = self.clock() - KEEP_LEDGER
             for name in self.fleet.names:
-                self.checkpoints_deleted += self.installation.ledger.chain().let_go(
-                    name, before=before, now=self.clock()
-                )
-        self.events.append(Event(Kind.CHECKPOINT, self.clock()))
+                self.pruned_rows += self.installation.ledger.prune(name, before=before)
+        self.events.append(Event(Kind.PRUNE, self.clock()))
 
     def _end(self) -> None:
         """Compact, and once more when the files that were replaced may be deleted."""

@@ -46,8 +46,8 @@ def check_undoable(
     that changed replication factors, or whose partitions later runs have moved elsewhere; with
     `rebase`, those partitions stay where they are.
 
-    `events` are those of the run. A checkpoint deletes the oldest rows of a cluster first: where
-    the first event is gone, neither `moved` nor `later` need be complete.
+    `events` are those of the run. `counterpoise ledger prune` deletes the rows of a cluster from
+    before a time: where the first event is gone, neither `moved` nor `later` need be complete.
     """
     if run.state in UNDER_WAY_STATES:
         raise RefusedError(
@@ -55,7 +55,7 @@ def check_undoable(
         )
     if not has_all_events(events) and run.state in LOOKED_AFTER_STATES:
         raise RefusedError(
-            f"run {run.run_id} began long ago, and a checkpoint of the ledger has deleted rows of "
+            f"run {run.run_id} began long ago, and `counterpoise ledger prune` has deleted rows of "
             "that time: which partitions it moved, and later runs moved again, is not known any "
             "more. Make a new plan instead"
         )

@@ -212,6 +212,7 @@ class RecordedConnection:
     def __init__(self, connection: sa.Connection, actor: "Actor | None") -> None:
         self._connection, self._actor = connection, actor
         self.dialect = connection.dialect
+        self.info: dict[str, Any] = {}  # notes for the audit log, which is not explored
 
     def execute(self, *statement: Any) -> Answer:
         def ask() -> Answer:
@@ -233,7 +234,6 @@ class ExploredTransactions(Transactions):
     def __init__(self, stage: "Stage", engine: sa.Engine, clock: Callable[[], Any]) -> None:
         super().__init__(engine, clock)
         self._stage = stage
-        self._may_chain = False  # what is chained, is so in the transaction of the row itself
 
     @contextmanager
     def reading(self) -> Iterator[Any]:

@@ -75,7 +75,7 @@ def test_finds_an_opening_without_the_lock_that_revives_a_cancelled_run(
             return
         self._observe(None)
         run_id = self._options.run_id
-        with self._ledger._transactions.chaining_run(run_id) as connection:
+        with self._ledger._transactions.for_run(run_id) as connection:
             set_state(connection, run_id, RunState.RUNNING, "", self._clock())
 
     monkeypatch.setattr(Driver, "open", open_without_the_lock)
@@ -92,7 +92,7 @@ def test_finds_earlier_values_that_are_written_before_the_lock_is_checked(
         self: CommandExecutor, command: Throttle, seen: Observation, rate: int, step: Step
     ) -> float:
         lock = step.lock
-        with lock.transactions.chaining(lock.cluster) as lock.connection:
+        with lock.transactions.for_cluster(lock.cluster) as lock.connection:
             step.touching(
                 keys_touched_by(command.changes, seen.configs, seen.topic_ids, (), (), {})
             )

@@ -282,9 +282,9 @@ def test_a_rule_starts_a_run_once(ruled: Installation, run: PlannedRun) -> None:
     start(ruled, run)
 
 
-@pytest.mark.parametrize("has_checkpoint", [False, True])
-def test_plans_cut_into_slices_count_together_also_after_a_checkpoint(
-    under: Callable[[str], Installation], *, has_checkpoint: bool
+@pytest.mark.parametrize("is_pruned", [False, True])
+def test_plans_cut_into_slices_count_together_also_when_old_rows_are_deleted(
+    under: Callable[[str], Installation], *, is_pruned: bool
 ) -> None:
     ruled = under(f"expires_after: 1h, by_rule: [{RULE.replace('1GB', '200MB')}]")
     run = planned(ruled)
@@ -292,20 +292,20 @@ def test_plans_cut_into_slices_count_together_also_after_a_checkpoint(
     start(ruled, run)
     for state in (RunState.SETTLING, RunState.DONE):
         change_state(ruled.ledger, run["run_id"], state)
-    let_pass(ruled, timedelta(hours=23), has_checkpoint=has_checkpoint)
+    let_pass(ruled, timedelta(hours=23), is_pruned=is_pruned)
     again = planned(ruled)
     assert again["run_id"] != run["run_id"]
     check_people_decide(ruled, again, "approves up to 200")
-    let_pass(ruled, timedelta(hours=2), has_checkpoint=has_checkpoint)
+    let_pass(ruled, timedelta(hours=2), is_pruned=is_pruned)
     assert pipeline.rule_that_approves(ruled, TASK) == SMALL, "a day later it may again"
 
 
-def let_pass(installation: Installation, time: timedelta, *, has_checkpoint: bool) -> None:
+def let_pass(installation: Installation, time: timedelta, *, is_pruned: bool) -> None:
     clock = installation.clock
     set_clock(installation, lambda: clock() + time)
-    if has_checkpoint:
+    if is_pruned:
         now = installation.clock()
-        installation.ledger.chain().let_go("demo", before=now - timedelta(minutes=1), now=now)
+        installation.ledger.prune("demo", before=now - timedelta(minutes=1))
 
 
 def test_a_plan_whose_sizes_nobody_knows_is_for_people(

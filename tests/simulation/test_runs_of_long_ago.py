@@ -1,4 +1,4 @@
-"""Runs that ended long ago: what comes late after a checkpoint of the ledger is settled, too."""
+"""Runs that ended long ago: what comes late when its rows are deleted is settled, too."""
 
 import time
 from datetime import timedelta
@@ -30,11 +30,10 @@ def _time_passes_in_the_cluster(monkeypatch: pytest.MonkeyPatch, kafka: Simulate
 
 
 def let_a_year_pass(installation: Installation, kafka: SimulatedCluster) -> None:  # noqa: F811
-    """A year later, a checkpoint deletes what is older than a month."""
+    """A year later, what is older than a month is deleted."""
     kafka.advance(timedelta(days=365).total_seconds())
-    now = installation.clock()
-    month_ago = now - timedelta(days=30)
-    assert installation.ledger.chain().let_go("demo", before=month_ago, now=now)
+    month_ago = installation.clock() - timedelta(days=30)
+    assert installation.ledger.prune("demo", before=month_ago)
 
 
 def test_a_move_that_comes_when_its_approval_is_deleted_is_settled(
@@ -84,5 +83,5 @@ def test_an_undo_of_a_run_whose_rows_are_deleted_says_so(
     pipeline.open_run(installation, *run_of(run))
     execute_and_settle(installation, kafka, run)
     let_a_year_pass(installation, kafka)
-    with pytest.raises(RefusedError, match="checkpoint of the ledger has deleted rows"):
+    with pytest.raises(RefusedError, match="`counterpoise ledger prune` has deleted rows"):
         pipeline.undo_plan(installation, run["run_id"])

@@ -380,7 +380,7 @@ def test_what_was_never_moved_needs_no_way_back_to_a_broker_that_is_lost(
     assert typed.code == 1 and "orders-0 (broker 1 is not live) cannot go" in shown
 
 
-# -- after a checkpoint of the ledger
+# -- when old rows of the ledger are deleted
 
 
 def run_ids(shell: CommandLine) -> list[str]:
@@ -388,13 +388,13 @@ def run_ids(shell: CommandLine) -> list[str]:
     return [run["run_id"] for run in json.loads(shell.type("status", "--json").out)][::-1]
 
 
-@pytest.mark.parametrize("has_checkpoint", [False, True])
+@pytest.mark.parametrize("is_pruned", [False, True])
 def test_undo_is_refused_where_the_rows_of_a_later_run_may_be_deleted(
     shell: CommandLine,
     kafka: SimulatedCluster,
     monkeypatch: pytest.MonkeyPatch,
     *,
-    has_checkpoint: bool,
+    is_pruned: bool,
 ) -> None:
     """Somebody has moved the partition back meanwhile to where the first run had left it."""
     first = executed(shell, imported(shell, "a", {0: (3, 2)}))
@@ -406,12 +406,12 @@ def test_undo_is_refused_where_the_rows_of_a_later_run_may_be_deleted(
         opened.ledger.journal(run_ids(shell)[0]).note_late_call("config change")
     watched = shell.type("watch", "--cluster", "demo")
     assert "settled run" in watched.out, watched.out + watched.err
-    if has_checkpoint:
-        typed = shell.type("ledger", "checkpoint", "--cluster", "demo", "--before", between)
+    if is_pruned:
+        typed = shell.type("ledger", "prune", "--cluster", "demo", "--before", between)
         assert typed.code == 0, typed.out + typed.err
     typed, back = undone(shell, first)
     assert (typed.code, back) == (1, {})
-    why = "Make a new plan instead" if has_checkpoint else "moved again since"
+    why = "Make a new plan instead" if is_pruned else "moved again since"
     assert why in " ".join(typed.err.split())
 
 
@@ -420,7 +420,7 @@ def test_undo_of_a_run_whose_rows_are_deleted_says_so_also_where_somebody_has_an
 ) -> None:
     path = executed(shell, imported(shell, "a", {0: (3, 2)}))
     between = let_two_hours_pass(monkeypatch)
-    typed = shell.type("ledger", "checkpoint", "--cluster", "demo", "--before", between)
+    typed = shell.type("ledger", "prune", "--cluster", "demo", "--before", between)
     assert typed.code == 0, typed.out + typed.err
     with shell._environment(), open_installation() as opened:
         (run,) = opened.ledger.runs()
@@ -430,7 +430,7 @@ def test_undo_of_a_run_whose_rows_are_deleted_says_so_also_where_somebody_has_an
         (event,) = opened.ledger.journal(run.run_id).events()
     assert event.kind == "answer refused"
     typed, _ = undone(shell, path)
-    assert typed.code == 1 and "checkpoint of the ledger" in " ".join(typed.err.split())
+    assert typed.code == 1 and "ledger prune" in " ".join(typed.err.split())
 
 
 def test_undo_takes_back_the_others_when_somebody_is_moving_one_partition(

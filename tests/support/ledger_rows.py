@@ -14,7 +14,6 @@ import sqlalchemy as sa
 
 Rows = Mapping[str, list[dict[str, Any]]]
 
-MADE_BY_THE_LEDGER: Final = {"chain"}  # of the rows below, when the next one is written
 CLUSTER: Final = "payments-eu"
 RUN: Final = f"{CLUSTER}-20261126T221500Z-3b9aa1"
 PLAN: Final = "sha256:" + "5e" * 32

@@ -112,9 +112,9 @@ def test_audits_and_pages_are_kept_as_snapshots_are() -> None:
     }
 
 
-def test_checkpoints_delete_entries_of_runs_and_their_own() -> None:
+def test_pruning_deletes_the_rows_of_old_runs() -> None:
     runs = [Event(Kind.RUN, at(day, 12), "small-000", count=4) for day in (1, 2, 16)]
-    first, second, third = (Event(Kind.CHECKPOINT, at(day, 3)) for day in (12, 13, 24))
+    first, second, third = (Event(Kind.PRUNE, at(day, 3)) for day in (12, 13, 24))
     assert ledger_model(ONE, [*runs[:2], first]) == {
         "clusters": 1,
         "plans": 2,
@@ -124,11 +124,10 @@ def test_checkpoints_delete_entries_of_runs_and_their_own() -> None:
         "approvals": 1,
         "events": EVENTS_OF_A_RUN,
         "elections": 4,
-        "chain": EVENTS_OF_A_RUN + 2,
-    }, "the first run is gone; an entry says so"
+    }, "the rows of the first run are gone"
     rows = ledger_model(ONE, [*runs[:2], first, second, runs[2], third])
     assert (rows["runs"], rows["elections"]) == (3, 4)
-    assert rows["chain"] == EVENTS_OF_A_RUN + 2, "the entries of the first two checkpoints are gone"
+    assert rows["events"] == EVENTS_OF_A_RUN
 
 
 def test_a_month_leaves_what_the_models_say_and_any_other_file_or_row_is_told(
@@ -176,7 +175,7 @@ def test_growth_is_a_miss_and_a_plateau_is_none() -> None:
     assert [check.is_met for check in month_checks(flat, ["one"])] == [True, True, False]
 
 
-def test_a_ledger_that_grows_is_a_miss_once_checkpoints_have_rows_to_delete() -> None:
+def test_a_ledger_that_grows_is_a_miss_once_pruning_has_rows_to_delete() -> None:
     def is_met(days_in_a_third: int) -> list[bool]:
         days = [
             Day(number + 1, 100, 1, 1, 1, database_bytes=1000 * (number // days_in_a_third + 1))

@@ -100,7 +100,6 @@ def test_a_run_outlives_the_loss_of_its_connection_at_each_statement(
         assert run.placement() == run.planned_placement(), point
         assert own_configs(run.cluster) == {}, point
         assert set(times_submitted(run.cluster).values()) == {1}, point
-        assert run.ledger.chain().verify(run.clock()).is_intact, point
         run.ledger.close()
 
 
@@ -141,7 +140,5 @@ def test_many_readers_beside_some_writers_see_whole_moments(ledger_url: str) -> 
         thread.join()
     assert not failures, failures[0]
     with closing(Ledger.open(ledger_url, lambda: NOW)) as ledger:
-        report = ledger.chain().verify(NOW)
         written = [len(ledger.journal(run_id).events()) for run_id in run_ids]
     assert min(written) > WRITTEN  # the plan, too, is an event
-    assert report.is_intact and not any(state.rows_waiting for state in report.states)

@@ -129,7 +129,7 @@ def test_a_ledger_in_a_file_is_none(name: str) -> None:
         ("undo", "r1", "--why", "x", "--out", "x.json"),
         ("unfreeze", "demo", "--why", "x"),
         ("watch", "--cluster", "demo"),
-        ("ledger", "checkpoint", "--cluster", "demo", "--before", "2026-01-01T00:00"),
+        ("ledger", "prune", "--cluster", "demo", "--before", "2026-01-01T00:00"),
         ("ledger", "verify"),
     ],
     ids=" ".join,

@@ -58,7 +58,6 @@ PAGES = {
     "audit-now": "/clusters/payments/start/audit",
     "started": "/clusters/other/started/kafka_rebalance?dag_run_id=manual__2026-01-31T12:00:00",
     "ledger": "/ledger",
-    "verify": "/ledger/verify",
     "reports": "/reports",
     "reports-of-one": f"/reports?cluster={LARGE}",
     "report": f"/reports/{LARGE}/leader-balance.html",
@@ -71,7 +70,7 @@ PAGES = {
 # Links to what only some may ask for.
 FORMS = ":is([href*='/requests/'], [href*='/start/'], [href$='/undo'])"
 NOT_PAGES = (  # as the API's
-    *("/", "/waiting", "/metrics", "/ledger/export", "/runs/{run_id}/{name}"),
+    *("/", "/waiting", "/metrics", "/runs/{run_id}/{name}"),
     HOME_SCRIPT,
 )
 

@@ -75,10 +75,6 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "counterpoise completion zsh >~/.zsh/completions/_counterpoise",
         "counterpoise completion fish >~/.config/fish/completions/counterpoise.fish",
     ),
-    "ledger verify": ("counterpoise ledger verify --cluster orders-eu",),
-    "ledger export": ("counterpoise ledger export --cursor exported.json >>ledger.jsonl",),
-    "ledger checkpoint": (
-        "counterpoise ledger checkpoint --cluster orders-eu --before 2026-01-31T00:00",
-    ),
     "ledger migrate": ("counterpoise ledger migrate",),
+    "ledger prune": ("counterpoise ledger prune --cluster orders-eu --before 2026-01-31T00:00",),
 }

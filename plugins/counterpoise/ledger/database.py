@@ -11,7 +11,6 @@ The engine's own URL has neither user nor password, so that no log and no messag
 
 import re
 import sqlite3
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -20,7 +19,6 @@ import sqlalchemy as sa
 
 from counterpoise.errors import InputError, LedgerError, LedgerNotMigratedError
 from counterpoise.ledger import sqlite_file
-from counterpoise.ledger.links import chain_everything
 from counterpoise.model.safe_text import safe_logger
 
 READS_ONLY: Final = "counterpoise_reads_only"  # execution option of a transaction
@@ -311,6 +309,3 @@ def _migrate(engine: sa.Engine, where: str, file: Path | None) -> None:
             raise _unknown_schema(where, current)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
-    # On its own: a writer that waits for a migrated table may hold the lock of a chain.
-    with engine.begin() as connection:
-        chain_everything(connection, datetime.now(UTC))

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from counterpoise.ledger.links import cluster_column, time_column, with_cluster
 from counterpoise.ledger.schema import (
     UtcDateTime,
     approvals,
@@ -54,7 +53,7 @@ class Entries:
         parts = [
             sa.select(
                 _selected(table, wanted)
-                .order_by(time_column(table).desc(), table.c.id.desc())
+                .order_by(_time_column(table).desc(), table.c.id.desc())
                 .limit(limit + offset)
                 .subquery()
             )
@@ -77,8 +76,8 @@ class Entries:
         """Return the kinds that entries of these clusters have, by name."""
         queries = [
             sa.select(_KINDS[table.name].label("kind"))
-            .select_from(with_cluster(table))
-            .where(cluster_column(table).in_(of_clusters))
+            .select_from(_with_cluster(table))
+            .where(_cluster_column(table).in_(of_clusters))
             .distinct()
             for table in _TABLES
         ]
@@ -100,14 +99,27 @@ class Entries:
             return {row.name: row.last_observed_at for row in connection.execute(query)}
 
 
+def _time_column(table: sa.Table) -> sa.Column[Any]:
+    return questions.c.asked_at if table is questions else table.c.at
+
+
+def _cluster_column(table: sa.Table) -> sa.Column[Any]:
+    return requests.c.cluster if table is requests else runs.c.cluster
+
+
+def _with_cluster(table: sa.Table) -> sa.FromClause:
+    """Return the table, joined to what says which cluster a row is of."""
+    return table if table is requests else table.outerjoin(runs, table.c.run_id == runs.c.run_id)
+
+
 def _selected(table: sa.Table, wanted: EntryFilter) -> sa.Select[Any]:
     has_person = "by" in table.c
-    at = time_column(table)
+    at = _time_column(table)
     return (
         sa.select(
             sa.literal(table.name).label("table_name"),
             table.c.id.label("id"),
-            cluster_column(table).label("cluster"),
+            _cluster_column(table).label("cluster"),
             table.c.run_id.label("run_id"),
             sa.type_coerce(at, UtcDateTime).label("at"),
             _KINDS[table.name].label("kind"),
@@ -115,14 +127,14 @@ def _selected(table: sa.Table, wanted: EntryFilter) -> sa.Select[Any]:
             (table.c.by if has_person else _NOBODY).label("by"),
             (table.c.account if has_person else sa.null().cast(sa.Text)).label("account"),
         )
-        .select_from(with_cluster(table))
+        .select_from(_with_cluster(table))
         .where(*_conditions(table, wanted))
     )
 
 
 def _conditions(table: sa.Table, wanted: EntryFilter) -> Iterator[sa.ColumnElement[bool]]:
-    at = time_column(table)
-    yield cluster_column(table).in_(wanted.clusters)
+    at = _time_column(table)
+    yield _cluster_column(table).in_(wanted.clusters)
     if wanted.run_id:
         yield table.c.run_id == wanted.run_id
     if wanted.kind and wanted.kind != table.name:

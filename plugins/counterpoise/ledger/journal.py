@@ -125,7 +125,7 @@ class Journal:
 
     def event(self, kind: str, text: str) -> None:
         """Add what happened around the run; a step records what the run itself does."""
-        with self._transactions.chaining_run(self.run_id) as connection:
+        with self._transactions.for_run(self.run_id) as connection:
             add_event(connection, self.run_id, kind, text, self._clock())
 
     def events(self) -> tuple[Event, ...]:

@@ -20,12 +20,13 @@ import sqlalchemy as sa
 
 from counterpoise.errors import UnknownNameError, WrongClusterError
 from counterpoise.ledger import overview
-from counterpoise.ledger.chain import Chain
-from counterpoise.ledger.database import open_database
+from counterpoise.ledger.audit_log import note
+from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.database_clock import SharedClock
 from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
 from counterpoise.ledger.notifications import Notifications
+from counterpoise.ledger.retention import delete_old_rows
 from counterpoise.ledger.rows import read_approval, read_question, read_request, read_run
 from counterpoise.ledger.run_states import (
     add_event,
@@ -83,6 +84,11 @@ class Ledger:
     def close(self) -> None:
         self._engine.dispose()
 
+    @property
+    def schema(self) -> str:
+        """Return the revision of its tables: that of this release, or it would not be open."""
+        return newest_revision()
+
     def pin_cluster(self, name: str, cluster_id: str) -> None:
         """Remember which cluster a name means.
 
@@ -111,7 +117,7 @@ class Ledger:
             return {row.name: row.cluster_id for row in rows}
 
     def record_snapshot(self, name: str, snapshot_id: str, observed_at: datetime) -> None:
-        with self._transactions.chaining(name) as connection:
+        with self._transactions.writing() as connection:
             connection.execute(
                 clusters.update()
                 .where(clusters.c.name == name)
@@ -144,7 +150,7 @@ class Ledger:
         """
         requester, now = Person.from_ledger(requested_by, account), self.clock()
         dag_run = (dag_id, dag_run_id)
-        with self._transactions.chaining(plan.cluster) as connection:
+        with self._transactions.for_cluster(plan.cluster) as connection:
             for row in self._open_rows(connection, plan.cluster):
                 is_same_dag_run = dag_run_id is None or (row.dag_id, row.dag_run_id) == dag_run
                 if row.fingerprint == plan.fingerprint and is_same_dag_run:
@@ -170,9 +176,9 @@ class Ledger:
                 )
             )
             text = f"{plan.fingerprint} by {requester.shown}"
-            add_event(connection, run_id, "proposed", text, now)
+            add_event(connection, run_id, "proposed", text, now, requester.shown)
             if why:
-                add_event(connection, run_id, WHY_REQUESTED, why, now)
+                add_event(connection, run_id, WHY_REQUESTED, why, now, requester.shown)
         return self.run(run_id)
 
     def run(self, run_id: str) -> Run:
@@ -240,7 +246,7 @@ class Ledger:
 
     def record_question(self, question: Question) -> None:
         """Keep what a person is asked; the answer has to be for exactly this plan."""
-        with self._transactions.chaining_run(question.run_id) as connection:
+        with self._transactions.for_run(question.run_id) as connection:
             connection.execute(questions.insert().values(**asdict(question)))
 
     def last_question(self, dag_id: str, dag_run_id: str, task_id: str) -> Question | None:
@@ -265,7 +271,7 @@ class Ledger:
         The rate of a yes takes the place of those that were requested before.
         """
         granted = approval.decision is Decision.GRANTED
-        with self._transactions.chaining_run(approval.run_id) as connection:
+        with self._transactions.for_run(approval.run_id) as connection:
             state = connection.scalar(
                 sa.select(runs.c.state).where(runs.c.run_id == approval.run_id)
             )
@@ -285,8 +291,9 @@ class Ledger:
                     "" if granted else approval.reason,
                     approval.at,
                 )
-            text = f"{approval.decision} by {approval.person.shown}: {approval.reason}"
-            add_event(connection, approval.run_id, str(approval.decision), text, approval.at)
+            who = approval.person.shown
+            text = f"{approval.decision} by {who}: {approval.reason}"
+            add_event(connection, approval.run_id, str(approval.decision), text, approval.at, who)
 
     def approvals_of(self, run_id: str) -> tuple[Approval, ...]:
         """Return every decision on a run, oldest first."""
@@ -311,7 +318,7 @@ class Ledger:
 
     def record_request(self, request: ControlRequest) -> None:
         """Keep a request about a run or a cluster; the next observation of the run follows it."""
-        with self._transactions.chaining(request.cluster) as connection:
+        with self._transactions.for_cluster(request.cluster) as connection:
             connection.execute(
                 requests.insert().values(
                     cluster=request.cluster,
@@ -325,11 +332,20 @@ class Ledger:
                     account=request.account,
                 )
             )
-            # A role that may only insert requests leaves the rest to the run.
-            if request.run_id is not None and self._transactions.may_chain(connection):
-                add_event(
-                    connection, request.run_id, f"{request.control} asked", str(request), request.at
-                )
+            who, what = request.person.shown, f"{request.control} asked"
+            if request.run_id and self._transactions.may_add_events(connection):
+                add_event(connection, request.run_id, what, str(request), request.at, who)
+                return
+            note(
+                connection,
+                who=who,
+                what=what,
+                cluster=request.cluster,
+                run=request.run_id,
+                fingerprint=None,
+                time=request.at,
+                details=str(request),
+            )
 
     def requests(self, cluster: str, run_id: str | None = None) -> tuple[ControlRequest, ...]:
         """Return all about a cluster, and about one of its runs, oldest first."""
@@ -381,8 +397,11 @@ class Ledger:
     def notifications(self) -> Notifications:
         return Notifications(self._transactions, self.clock)
 
-    def chain(self) -> Chain:
-        return Chain(self._transactions)
+    def prune(self, cluster: str, *, before: datetime) -> int:
+        """Delete the old rows of a cluster that count no more (`retention.py`); return how many."""
+        now = self.clock()
+        with self._transactions.for_cluster(cluster) as connection:
+            return delete_old_rows(connection, cluster, before, now)
 
     def entries(self) -> Entries:
         return Entries(self._transactions)

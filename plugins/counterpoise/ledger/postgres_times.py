@@ -3,7 +3,7 @@
     let_every_time_be_read(engine)       # 'infinity' comes as datetime.max
 
 Postgres has times beyond those of Python, and the driver refuses a row that has one. Whoever may
-insert a request could then stop every writer of a cluster, and the check of the chain as well.
+insert a request could then stop every reader of a cluster's requests.
 """
 
 from datetime import datetime

@@ -1,12 +1,12 @@
-"""Which rows of a ledger a checkpoint deletes, within a transaction of the caller.
+"""Which rows of a ledger `counterpoise ledger prune` deletes, within a transaction of the caller.
 
-    gone = list(old_links(connection, "demo", before, now))
-    delete_old_rows(connection, "demo", gone)
+    count = delete_old_rows(connection, "demo", before, now)
 
-An entry still counts where it is of an open run, an approval or a freeze that has not ended, an
-approval by a rule of the policy within the last day (against what it may approve), or a pause of a
-run that has halted: executed again, it would submit what somebody wanted to wait. The rate of such
-a run does not count: executing it takes another approval, which has one of its own.
+Old are events, approvals, questions and requests from before a time. They still count where they
+are of an open run, an approval or a freeze that has not ended, an approval by a rule of the policy
+within the last day (against what it may approve), or a pause of a run that has halted: executed
+again, it would submit what somebody wanted to wait. The rate of such a run does not count:
+executing it takes another approval, which has one of its own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,48 +15,87 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from counterpoise.ledger import links
-from counterpoise.ledger.links import CHAINED_TABLES, ChainedRow, Link, time_text
-from counterpoise.ledger.rows import read_request
+from counterpoise.ledger.rows import read_approval, read_request
 from counterpoise.ledger.schema import (
     approvals,
-    chain,
     elections,
     events,
     late_calls,
     moves,
+    questions,
     requests,
     runs,
     touched_keys,
 )
+from counterpoise.model.approval import Approval
 from counterpoise.model.control import Control, ControlRequest, find_active_requests
-from counterpoise.model.person import Person
 from counterpoise.model.policy import RULE_APPROVALS_COUNT_FOR
 from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES, RunState
 
 _ABOUT_FREEZES: Final = (Control.FREEZE, Control.UNFREEZE)
+_BATCH_ROWS: Final = 1_000
 
 
-def old_links(
+def delete_old_rows(
     connection: sa.Connection, cluster: str, before: datetime, now: datetime
-) -> Iterator[Link]:
-    """Yield the oldest entries up to the first whose row is not old enough, or still counts."""
-    is_open = sa.select(runs.c.run_id).where(
-        runs.c.cluster == cluster, runs.c.state.in_(OPEN_STATES)
+) -> int:
+    """Delete the old rows of a cluster that count no more, and return how many.
+
+    With the last event of an ended run go its rows about partitions and keys, too.
+    """
+    ended = sa.select(runs.c.run_id).where(
+        runs.c.cluster == cluster, runs.c.state.not_in(OPEN_STATES)
     )
-    open_runs = set(connection.scalars(is_open))
-    in_force = _requests_in_force(connection, cluster, now)
-    all_links = list(links.read_links(connection, chain.c.cluster == cluster))
-    rows = links.read_rows_of(connection, all_links)
-    for link in all_links:
-        row = rows.get((link.table, link.row_id))
-        if (row.at if row else link.chained_at) >= time_text(before):
-            return
-        if row and row.document.get("run_id") in open_runs:
-            return
-        if row and (_does_approval_count(row, now) or _is_in_force(row, in_force)):
-            return
-        yield link
+    old_requests = (
+        requests.c.cluster == cluster,
+        requests.c.run_id.is_(None) | requests.c.run_id.in_(ended),
+        requests.c.at < before,
+    )
+    old_approvals = (approvals.c.run_id.in_(ended), approvals.c.at < before)
+    # What counts is read before anything is deleted.
+    kept_approval_ids = set(_approvals_that_count(connection, old_approvals, now))
+    kept_request_ids = _requests_in_force(connection, cluster, now)
+    approval_ids = _ids(connection, approvals, old_approvals) - kept_approval_ids
+    request_ids = _ids(connection, requests, old_requests) - kept_request_ids
+    _delete(connection, approvals, approval_ids)
+    _delete(connection, requests, request_ids)
+    count = len(approval_ids) + len(request_ids)
+    for table, at in ((events, events.c.at), (questions, questions.c.asked_at)):
+        is_old = (table.c.run_id.in_(ended), at < before)
+        count += connection.execute(table.delete().where(*is_old)).rowcount
+    _delete_rows_of_forgotten_runs(connection, cluster)
+    return count
+
+
+Conditions = Sequence[sa.ColumnElement[bool]]
+
+
+def _ids(connection: sa.Connection, table: sa.Table, conditions: Conditions) -> set[int]:
+    return set(connection.scalars(sa.select(table.c.id).where(*conditions)))
+
+
+def _delete(connection: sa.Connection, table: sa.Table, ids: set[int]) -> None:
+    in_order = sorted(ids)
+    for begin in range(0, len(in_order), _BATCH_ROWS):
+        batch = in_order[begin : begin + _BATCH_ROWS]
+        connection.execute(table.delete().where(table.c.id.in_(batch)))
+
+
+def _approvals_that_count(
+    connection: sa.Connection, conditions: Conditions, now: datetime
+) -> Iterator[int]:
+    """Yield the ids of approvals that have not expired, and of those that a rule of the policy gave
+    so lately that they count against what the rule may approve.
+    """
+    for row in connection.execute(sa.select(approvals).where(*conditions)):
+        approval = read_approval(row)
+        is_in_force = approval.expires_at is not None and approval.expires_at > now
+        if is_in_force or _counts_against_its_rule(approval, now):
+            yield row.id
+
+
+def _counts_against_its_rule(approval: Approval, now: datetime) -> bool:
+    return approval.person.is_rule and approval.at >= now - RULE_APPROVALS_COUNT_FOR
 
 
 def _requests_in_force(connection: sa.Connection, cluster: str, now: datetime) -> frozenset[int]:
@@ -75,36 +114,6 @@ def _requests_in_force(connection: sa.Connection, cluster: str, now: datetime) -
     active = [find_active_requests(of_run, now) for of_run in by_run.values()]
     in_force = [request for a in active for request in (a.frozen, a.paused) if request]
     return frozenset(request.request_id for request in in_force)
-
-
-def _is_in_force(row: ChainedRow, in_force: frozenset[int]) -> bool:
-    return row.table == requests.name and row.row_id in in_force
-
-
-def _does_approval_count(row: ChainedRow, now: datetime) -> bool:
-    """Return whether it has not expired, or a rule of the policy gave it so lately that it counts
-    against what the rule may approve.
-    """
-    if row.table != approvals.name:
-        return False
-    if str(row.document.get("expires_at") or "") > time_text(now):
-        return True
-    account = row.document.get("account")
-    approver = Person.from_ledger(str(row.document["by"]), str(account) if account else None)
-    return approver.is_rule and row.at >= time_text(now - RULE_APPROVALS_COUNT_FOR)
-
-
-def delete_old_rows(connection: sa.Connection, cluster: str, gone: Sequence[Link]) -> None:
-    """Delete entries with their rows; with the last event of an ended run its rows about
-    partitions and keys, too.
-    """
-    for name, table in CHAINED_TABLES.items():
-        ids = [link.row_id for link in gone if link.table == name]
-        for batch in links.in_batches(ids):
-            connection.execute(table.delete().where(table.c.id.in_(batch)))
-    is_gone = chain.c.sequence <= gone[-1].sequence
-    connection.execute(chain.delete().where(chain.c.cluster == cluster, is_gone))
-    _delete_rows_of_forgotten_runs(connection, cluster)
 
 
 def _delete_rows_of_forgotten_runs(connection: sa.Connection, cluster: str) -> None:

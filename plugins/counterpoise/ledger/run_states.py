@@ -1,6 +1,6 @@
 """Changes the state of a run, within a transaction of the caller.
 
-    with transactions.chaining_run(run_id) as connection:
+    with transactions.for_run(run_id) as connection:
         set_state(connection, run_id, RunState.SETTLING, "cancelled by bob", now)
 
 Which states lead where is in one table, `model.run.TRANSITIONS`.
@@ -13,6 +13,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from counterpoise.errors import RefusedError, RunConflictError
+from counterpoise.ledger.audit_log import note
 from counterpoise.ledger.rows import read_request
 from counterpoise.ledger.schema import approvals, events, plans, requests, runs
 from counterpoise.model.approval import Approval
@@ -56,8 +57,23 @@ def set_state(
     add_event(connection, run_id, str(to), reason, now)
 
 
-def add_event(connection: sa.Connection, run_id: str, kind: str, text: str, now: datetime) -> None:
+def add_event(
+    connection: sa.Connection, run_id: str, kind: str, text: str, now: datetime, who: str = ""
+) -> None:
+    """Add an event of a run, and note it for the audit log; `who` is "" where no person did it."""
     connection.execute(events.insert().values(run_id=run_id, at=now, kind=kind, text=text))
+    query = sa.select(runs.c.cluster, runs.c.fingerprint).where(runs.c.run_id == run_id)
+    cluster, fingerprint = connection.execute(query).one()
+    note(
+        connection,
+        who=who or None,
+        what=kind,
+        cluster=cluster,
+        run=run_id,
+        fingerprint=fingerprint,
+        time=now,
+        details=text,
+    )
 
 
 def _not_from_here(run_id: str, state: str | None, to: RunState) -> str:

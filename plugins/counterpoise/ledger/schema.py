@@ -229,18 +229,3 @@ notifications = sa.Table(
     sa.Column("claimed_at", UtcDateTime),
     sa.Column("delivered_at", UtcDateTime),
 )
-
-# One hash chain per cluster over rows that never change: `chain.py`.
-chain = sa.Table(
-    "chain",
-    metadata,
-    sa.Column("cluster", sa.Text, primary_key=True),
-    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("table_name", sa.Text, nullable=False),
-    sa.Column("row_id", sa.Integer, nullable=False),
-    sa.Column("row_hash", sa.Text, nullable=False),
-    sa.Column("chained_at", UtcDateTime, nullable=False),
-    sa.Column("previous_hash", sa.Text, nullable=False),
-    sa.Column("hash", sa.Text, nullable=False),
-    sa.Index("one_link_per_row", "cluster", "table_name", "row_id", unique=True),
-)

@@ -115,7 +115,7 @@ class Step:
         if lock.connection is not None:
             yield lock.connection
             return
-        with lock.transactions.chaining(lock.cluster) as lock.connection:
+        with lock.transactions.for_cluster(lock.cluster) as lock.connection:
             try:
                 if is_current:
                     lock.check_current(lock.connection)

@@ -1,12 +1,13 @@
-"""The transactions of a ledger: one to read, one to write, one that chains what it writes.
+"""The transactions of a ledger: one to read, one to write, one at a time for a cluster.
 
     with transactions.reading() as connection: ...
-    with transactions.chaining("demo") as connection: ...     # the lock, the rows, their chain
+    with transactions.for_cluster("demo") as connection: ...     # decisions, events, requests
 
 Raises LedgerError when the database does not answer, or refuses what its role may not do. No
 message holds a password, a user or a row.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,9 +15,9 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from counterpoise.errors import LedgerError
+from counterpoise.ledger.audit_log import logging_after_commit
 from counterpoise.ledger.database import READS_ONLY, explain, is_refused, where_of
-from counterpoise.ledger.links import append_pending, lock
-from counterpoise.ledger.schema import chain, runs
+from counterpoise.ledger.schema import events, runs
 
 
 def insert_if_missing(connection: sa.Connection, table: sa.Table, **values: object) -> None:
@@ -32,6 +33,19 @@ def insert_if_missing(connection: sa.Connection, table: sa.Table, **values: obje
     connection.execute(insert(table).values(values).on_conflict_do_nothing())
 
 
+def lock_cluster(connection: sa.Connection, cluster: str) -> None:
+    """Let nobody else decide about a cluster until this transaction ends.
+
+    Rows that are read by their ids (events, requests) become visible in the order of these. The
+    lock has to be the first that a writing transaction takes: two that take theirs in different
+    orders would wait for each other. SQLite has one writer at a time anyway.
+    """
+    if connection.dialect.name == "postgresql":
+        digest = hashlib.sha256(f"counterpoise cluster {cluster}".encode()).digest()
+        key = int.from_bytes(digest[:8], signed=True)
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.literal(key, sa.BigInteger))))
+
+
 class Transactions:
     def __init__(self, engine: sa.Engine, clock: Callable[[], datetime]) -> None:
         self._engine = engine
@@ -41,7 +55,7 @@ class Transactions:
             self._reader = self._reader.execution_options(
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
-        self._may_chain: bool | None = None
+        self._may_add_events: bool | None = None
         self._cluster_by_run: dict[str, str] = {}
 
     @contextmanager
@@ -52,24 +66,21 @@ class Transactions:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        with self._translated(), self._engine.begin() as connection:
+        """Yield a connection, and log the events that were written with it after the commit."""
+        with self._translated(), logging_after_commit(self._engine.begin()) as connection:
             yield connection
 
     @contextmanager
-    def chaining(self, cluster: str) -> Iterator[sa.Connection]:
-        """Yield a connection, and chain what was written for a cluster."""
+    def for_cluster(self, cluster: str) -> Iterator[sa.Connection]:
+        """Yield a connection that alone decides about a cluster (`lock_cluster`)."""
         with self.writing() as connection:
-            may_chain = self.may_chain(connection)
-            if may_chain:
-                lock(connection, cluster)
+            lock_cluster(connection, cluster)
             yield connection
-            if may_chain:
-                append_pending(connection, cluster, self._clock())
 
     @contextmanager
-    def chaining_run(self, run_id: str) -> Iterator[sa.Connection]:
-        """Yield a connection, and chain what was written for the cluster of a run."""
-        with self.chaining(self.cluster_of(run_id)) as connection:
+    def for_run(self, run_id: str) -> Iterator[sa.Connection]:
+        """Yield a connection that alone decides about the cluster of a run."""
+        with self.for_cluster(self.cluster_of(run_id)) as connection:
             yield connection
 
     def cluster_of(self, run_id: str) -> str:
@@ -80,15 +91,13 @@ class Transactions:
                 self._cluster_by_run[run_id] = connection.scalar(query) or ""
         return self._cluster_by_run[run_id]
 
-    def may_chain(self, connection: sa.Connection) -> bool:
-        """Return whether this role may add to the chain; one that may only insert requests leaves
-        that to the next writer.
-        """
-        if self._may_chain is None:
-            self._may_chain = connection.dialect.name != "postgresql" or bool(
-                connection.scalar(sa.select(sa.func.has_table_privilege(chain.name, "INSERT")))
+    def may_add_events(self, connection: sa.Connection) -> bool:
+        """Return whether this role may add events: the role of pages may only insert requests."""
+        if self._may_add_events is None:
+            self._may_add_events = connection.dialect.name != "postgresql" or bool(
+                connection.scalar(sa.select(sa.func.has_table_privilege(events.name, "INSERT")))
             )
-        return self._may_chain
+        return self._may_add_events
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -1,9 +1,7 @@
 """Rows of the ledger as people read them: what happened, was decided, requested or asked.
 
-    EntryFilter(clusters=("demo",), kind="granted", person="alice")
-    entry.kind, entry.who, entry.text
-
-`model/chain.py` has what a check of the same rows finds.
+EntryFilter(clusters=("demo",), kind="granted", person="alice")
+entry.kind, entry.who, entry.text
 """
 
 from dataclasses import dataclass

@@ -284,7 +284,7 @@ class Event:
 
 
 def has_all_events(events: Sequence[Event]) -> bool:
-    """Return whether no checkpoint has deleted events of a run; it deletes the oldest first."""
+    """Return whether `ledger prune` has deleted no event of a run; the oldest goes first."""
     return bool(events) and events[0].kind == RunState.PROPOSED
 
 

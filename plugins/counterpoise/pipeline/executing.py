@@ -312,7 +312,7 @@ def execution(
 
     Raises NotApprovedError unless the ledger holds a yes for this plan. Whether the yes has expired
     is checked only when the run starts, and so is how many people the policy asks for. To settle
-    takes no yes: it starts nothing, and has to be possible when a checkpoint has deleted the yes,
+    takes no yes: it starts nothing, and has to be possible when `ledger prune` has deleted the yes,
     or when one of two people has renewed theirs.
     """
     latest = installation.ledger.journal(run_id).execution()  # before its approvals are read

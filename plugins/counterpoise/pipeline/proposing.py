@@ -174,7 +174,7 @@ def _has_no_of_another(installation: Installation, run: Run, since: datetime) ->
     """Return whether the last word on a run was a no of somebody else than its requester.
 
     A run that had halted before is halted again where something of it had to be settled since. What
-    a checkpoint has let go is no word any more.
+    `ledger prune` has deleted is no word any more.
     """
     approvals = installation.ledger.approvals_of(run.run_id)
     if not approvals:

@@ -1,22 +1,17 @@
-"""The ledger for people: entries by filter, the check of its chains, and its export.
+"""The ledger for people: entries by filter.
 
     found = ledger_entries(installation, viewing, LedgerQuery(cluster="demo", kind="pause"), page=1)
     found.entries, found.has_more, found.problems
-    verify(installation, viewing).is_intact
-    for line in export(installation, viewing): ...        # as `counterpoise ledger export`
 
-Only what is about clusters that the viewer may view; the check reads every chain all the same.
+Only what is about clusters that the viewer may view.
 """
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from counterpoise.errors import InputError
 from counterpoise.installation import Installation
-from counterpoise.model.chain import ChainReport
 from counterpoise.model.ledger_entry import EntryFilter, LedgerEntry
 from counterpoise.queries.viewing import MAY_NOT_VIEW, MayNotViewError, UnknownClusterError, Viewing
 from counterpoise.units import parse_moment
@@ -90,36 +85,6 @@ def ledger_entries(
         kinds=reader.kinds(clusters),
         problems=tuple(problems),
     )
-
-
-def verify(installation: Installation, viewing: Viewing, cluster: str = "") -> ChainReport:
-    """Check every entry and every row of one cluster, or of all that the viewer may view.
-
-    Raises UnknownClusterError, MayNotViewError, LedgerError.
-    """
-    wanted = set(_wanted_clusters(viewing, _clusters(installation, viewing), cluster))
-    report = installation.ledger.chain().verify(installation.ledger.clock())
-    return ChainReport(
-        states=tuple(state for state in report.states if state.cluster in wanted),
-        breaks=tuple(found for found in report.breaks if found.cluster in wanted),
-    )
-
-
-def export(installation: Installation, viewing: Viewing, cluster: str = "") -> Iterator[str]:
-    """Yield every row with its hashes, a JSON object a line, by cluster and sequence.
-
-    Raises UnknownClusterError, MayNotViewError, LedgerError.
-    """
-    clusters = _wanted_clusters(viewing, _clusters(installation, viewing), cluster)
-    chain = installation.ledger.chain()
-    for name in clusters:
-        for line in chain.export(cluster=name, after={}, since=None):
-            yield json.dumps(line, sort_keys=True) + "\n"
-
-
-def check_cluster(installation: Installation, viewing: Viewing, cluster: str) -> None:
-    """Raise UnknownClusterError or MayNotViewError where there are no entries for the viewer."""
-    _wanted_clusters(viewing, _clusters(installation, viewing), cluster)
 
 
 def _clusters(installation: Installation, viewing: Viewing) -> tuple[str, ...]:

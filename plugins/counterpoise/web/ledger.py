@@ -1,22 +1,16 @@
-"""The ledger: who did what and when, the check of its chains, and its rows as JSON lines."""
+"""The ledger: who did what and when."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import StreamingResponse
 
 from counterpoise.model.ledger_entry import EntryTable
-from counterpoise.queries import Viewer
 from counterpoise.queries.ledger import (
     MAX_PAGE,
     LedgerQuery,
-    check_cluster,
-    export,
     ledger_entries,
-    verify,
 )
 from counterpoise.queries.viewing import Viewing
 from counterpoise.web.responses import page as drawn_page
@@ -73,27 +67,4 @@ def ledger_routes(open_installation: OpenInstallation) -> APIRouter:
             after=f"?{urlencode(typed | {'page': found.page + 1})}" if found.has_more else "",
         )
 
-    @router.get("/ledger/verify")
-    def verify_page(request: Request, viewer: CurrentViewer, cluster: str = "") -> Response:
-        with open_installation() as installation:
-            report = verify(installation, Viewing.of(installation, viewer), cluster)
-        return drawn_page(request, "ledger_verify.html", report=report, cluster=cluster)
-
-    @router.get("/ledger/export")
-    def export_lines(viewer: CurrentViewer, cluster: str = "") -> Response:
-        with open_installation() as installation:
-            check_cluster(installation, Viewing.of(installation, viewer), cluster)
-        name = f"ledger-{cluster}.jsonl" if cluster else "ledger.jsonl"
-        return StreamingResponse(
-            _lines(open_installation, viewer, cluster),
-            media_type="application/jsonl",
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
-        )
-
     return router
-
-
-def _lines(open_installation: OpenInstallation, viewer: Viewer, cluster: str) -> Iterator[str]:
-    """Yield the export; the ledger stays open until the last line is out."""
-    with open_installation() as installation:
-        yield from export(installation, Viewing.of(installation, viewer), cluster)

@@ -10,20 +10,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.create_table('chain',
-    sa.Column('cluster', sa.Text(), nullable=False),
-    sa.Column('sequence', sa.Integer(), autoincrement=False, nullable=False),
-    sa.Column('table_name', sa.Text(), nullable=False),
-    sa.Column('row_id', sa.Integer(), nullable=False),
-    sa.Column('row_hash', sa.Text(), nullable=False),
-    sa.Column('chained_at', sa.DateTime(), nullable=False),
-    sa.Column('previous_hash', sa.Text(), nullable=False),
-    sa.Column('hash', sa.Text(), nullable=False),
-    sa.PrimaryKeyConstraint('cluster', 'sequence', name=op.f('pk_chain'))
-    )
-    with op.batch_alter_table('chain', schema=None) as batch_op:
-        batch_op.create_index('one_link_per_row', ['cluster', 'table_name', 'row_id'], unique=True)
-
     op.create_table('clusters',
     sa.Column('name', sa.Text(), nullable=False),
     sa.Column('cluster_id', sa.Text(), nullable=False),
