@@ -55,9 +55,7 @@ from counterpoise.storage import PACKED, Store, WorkingCopy, working_copy
 # those that it has read.
 #
 # Thinning out the history takes no rows away: a figure over a period is the same whatever became of
-# the snapshots. `views/<cluster>/series.parquet` is that of an earlier release, which may still
-# write
-# it: it is read too, until a merge.
+# the snapshots.
 
 
 _LOGGER = safe_logger(__name__)
@@ -74,7 +72,7 @@ class ViewFiles:
 
     @property
     def exist(self) -> bool:
-        """Return whether this release has written any."""
+        """Return whether there are any."""
         return bool(self._by_month(self._listed()))
 
     def add(self, rows: pa.Table, name: str) -> None:
@@ -92,7 +90,7 @@ class ViewFiles:
     def read_written(
         self, since: datetime | None = None, until: datetime | None = None
     ) -> pa.Table | None:
-        """Return the same; None where this release has written no file."""
+        """Return the same; None where there is no file."""
         listed = self._listed()
         return self._read_listed(listed, since, until) if self._by_month(listed) else None
 
@@ -123,20 +121,13 @@ class ViewFiles:
         `rows_again` are rows that count before any other row of the same snapshots. A damaged
         file is left out, with a warning in the log, and stays. Raises StoreError.
         """
-        listed = self._listed()
-        files = self._by_month(listed)
-        earlier = self._undamaged(self._of_earlier_release(listed))
-        months_earlier = {path: _months(table) for path, table in earlier.items()}
+        files = self._by_month(self._listed())
         months_again = {} if rows_again is None else _months(rows_again)
-        names = {name for months in months_earlier.values() for name in months}
         replaced = 0
-        for month in sorted({*files, *months_again, *names}):
-            tables = [months[month] for months in months_earlier.values() if month in months]
+        for month in sorted({*files, *months_again}):
             again = [months_again[month]] if month in months_again else []
-            replaced += self._merge_month(month, files.get(month, ()), tables, again)
-        for path in earlier:
-            self.store.delete(path)
-        return replaced + len(earlier)
+            replaced += self._merge_month(month, files.get(month, ()), again)
+        return replaced
 
     def delete_before(self, moment: datetime) -> int:
         """Delete the months that ended before `moment`; return how many files."""
@@ -150,17 +141,11 @@ class ViewFiles:
             self.store.delete(path)
         return len(old)
 
-    def _merge_month(
-        self,
-        month: str,
-        paths: Iterable[str],
-        others: list[pa.Table],
-        again: list[pa.Table],
-    ) -> int:
+    def _merge_month(self, month: str, paths: Iterable[str], again: list[pa.Table]) -> int:
         read = self._undamaged(paths)
-        if len(read) == 1 and not others and not again:
+        if len(read) == 1 and not again:
             return 0
-        merged = self._each_once([*others, *read.values()], again)
+        merged = self._each_once([*read.values()], again)
         digest = hashlib.sha256("\n".join(_identities(merged)).encode()).hexdigest()[:16]
         target = f"{self._folder}/month={month}/merged-{digest}.parquet"
         self.store.write_table(target, merged)
@@ -178,29 +163,20 @@ class ViewFiles:
         return rows.cast(VIEWS[self.name])
 
     def _listed(self) -> Sequence[str]:
-        """Return all files beside the view, too: one list has what this and earlier releases have
-        written.
-        """
-        return self.store.list(f"views/{self.cluster}", suffix=".parquet")
+        return self.store.list(self._folder, suffix=".parquet")
 
     def _by_month(self, listed: Iterable[str]) -> dict[str, list[str]]:
         months: dict[str, list[str]] = {}
         for path in listed:
-            if path.startswith(f"{self._folder}/"):
-                month = path.split("/")[-2].removeprefix("month=")
-                months.setdefault(month, []).append(path)
+            month = path.split("/")[-2].removeprefix("month=")
+            months.setdefault(month, []).append(path)
         return months
-
-    def _of_earlier_release(self, listed: Collection[str]) -> list[str]:
-        path = f"{self._folder}.parquet"
-        return [path] if path in listed else []
 
     def _paths(
         self, listed: Collection[str], since: datetime | None, until: datetime | None
     ) -> list[str]:
         months = self._by_month(listed).items()
-        wanted = [path for month, of in months if _overlaps(month, since, until) for path in of]
-        return [*self._of_earlier_release(listed), *wanted]
+        return [path for month, of in months if _overlaps(month, since, until) for path in of]
 
     def quarantine_damaged(self) -> tuple[str, ...]:
         """Rename damaged files, so that nobody reads them any more; return their names before.
@@ -362,9 +338,8 @@ class Results:
         """Write the list of a round's snapshots.
 
         `is_by_cluster`: its results lie in a folder for each cluster, as the Spark jobs write them;
-        otherwise all clusters may share a file, as in those of earlier releases, and where a file
-        for each cluster would be too many requests: then `packed_tables` says which tables have
-        one.
+        otherwise all clusters may share a file, where one for each cluster would be too many
+        requests: then `packed_tables` says which tables have one.
         """
         document = round_document(
             round_id, finished_at, rows, is_by_cluster=is_by_cluster, tables=packed_tables
@@ -410,8 +385,7 @@ class Results:
     ) -> pa.Table | None:
         """Return a view, of the months from `since` to `until` if given.
 
-        None where there is none, or only that of an earlier release: it can be made again from the
-        rounds.
+        None where there is none: it can be made again from the rounds.
         """
         return self.view_files(cluster, name).read_written(since, until)
 

@@ -201,26 +201,6 @@ def test_a_snapshot_on_an_object_store_that_cannot_be_read_is_named_as_it_lies_t
 
 
 @pytest.mark.usefixtures("in_session")
-def test_what_an_earlier_release_lost_is_found_by_the_next_round_and_by_a_rebuild(
-    installation: Installation, store: Failing
-) -> None:
-    """That release marked a round as finished before it wrote `series.parquet`."""
-    pipeline.analyse(installation, "old")
-    for name in CLUSTERS:
-        series = installation.results.series(name)
-        assert series is not None
-        store.delete_folder(f"views/{name}")
-        store.write_table(f"views/{name}/series.parquet", series.slice(0, 3))
-    installation.archive.write_snapshot(SPECS[6].as_snapshot())
-    assert pipeline.analyse(installation, "new") == ["demo"]
-    assert snapshots_of(installation, "demo") == ids("demo", 4)
-
-    pipeline.rebuild_views(installation, "other")["series"]
-    assert snapshots_of(installation, "other") == ids("other", 3)
-    assert store.list("views/other", suffix="series.parquet") == ()
-
-
-@pytest.mark.usefixtures("in_session")
 def test_a_rebuild_repairs_a_damaged_series_and_keeps_what_only_the_series_knows(
     installation: Installation, store: Failing
 ) -> None:

@@ -69,12 +69,21 @@ class Pages:
         ) as client:
             yield client
 
-    def propose(self, cluster: str, by: str = "alice", broker_ids: Sequence[int] = ()) -> Run:
-        """Propose a plan that moves nothing."""
+    def propose(
+        self,
+        cluster: str,
+        by: str = "alice",
+        broker_ids: Sequence[int] = (),
+        dag_run: tuple[str | None, str | None] = (None, None),
+    ) -> Run:
+        """Propose a plan that moves nothing; `dag_run` is the id of the Dag, and of its run."""
+        dag_id, dag_run_id = dag_run
         plan = nothing_to_move(cluster, broker_ids=tuple(broker_ids))
         with self.installation() as installation:
             path = installation.archive.write_plan(plan)
-            return installation.ledger.propose(plan, path, requested_by=by)
+            return installation.ledger.propose(
+                plan, path, requested_by=by, dag_id=dag_id, dag_run_id=dag_run_id
+            )
 
 
 def nothing_to_move(

@@ -228,13 +228,12 @@ def test_rates_of_an_earlier_execution_are_no_longer_ours(ledger: Ledger) -> Non
     assert (touched.written_value, touched.earlier_rates) == ("200000", "")
 
 
-def test_a_call_that_was_sent_again_after_the_run_had_ended_is_not_lost() -> None:
-    """By a worker of an earlier release, which does not know `in_order_at`."""
+def test_a_call_that_nobody_answered_is_lost_a_day_after_the_run_ended() -> None:
     ended_at = NOW - timedelta(days=2)
     lost = Submission(TopicPartition("a", 0), ended_at, None, None, 3, (4, 2), ended_at)
     assert lost.without_lost_call(NOW).is_at_rest
-    sent_again = replace(lost, submitted_at=NOW)
-    assert sent_again.without_lost_call(NOW) == sent_again
+    ended_now = replace(lost, in_order_at=NOW)
+    assert ended_now.without_lost_call(NOW) == ended_now
 
 
 def test_what_cannot_be_opened_says_where_and_why_without_a_password(tmp_path: Path) -> None:

@@ -297,11 +297,11 @@ def test_uneven_topics_are_drawn_where_they_are_known() -> None:
     assert "Not known" not in drawn(3, 0, 2)
     in_part = drawn(None, None, 2)
     assert f'aria-label="{UNEVEN_TOPICS}"' in in_part
-    words = "Not known where an earlier release analysed: 2 of 3 snapshots."
+    words = "Not known for 2 of 3 snapshots."
     assert words in Page(in_part).text
     unknown = drawn(None, None)
     assert f'aria-label="{UNEVEN_TOPICS}"' not in unknown
-    assert f"{UNEVEN_TOPICS} Not known: an earlier release" in Page(unknown).text
+    assert f"{UNEVEN_TOPICS} Not known for these" in Page(unknown).text
 
 
 def test_markdown_and_json_have_the_figures_of_the_page() -> None:

@@ -141,12 +141,11 @@ def test_only_who_may_propose_is_offered_a_plan(pages: Pages, name: str, may: bo
 
 
 def test_links_stand_below_the_prefix_of_airflow(pages: Pages) -> None:
-    run = pages.propose("demo")
+    dag_run = "manual__2026-11-22T12:00:00+00:00/x"
+    run = pages.propose("demo", dag_run=("kafka_rebalance", dag_run))
     with pages.installation() as installation:
-        dag_run = "manual__2026-11-22T12:00:00+00:00/x"
         change_state(installation.ledger, run.run_id, RunState.APPROVED)
         change_state(installation.ledger, run.run_id, RunState.RUNNING)
-        assert installation.ledger.adopt_run(run.run_id, "kafka_rebalance", dag_run)
     with pages.browser("alice", root_path="/airflow/counterpoise") as browser:
         page = browser.get("/clusters/demo").text
     assert f'href="/airflow/counterpoise/runs/{run.run_id}"' in page

@@ -12,12 +12,10 @@ before, that would have been the same loss: at 12:01:30 the rate would have been
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain
 
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import default_rate
 from counterpoise.execution.trouble_at_start import (
-    name_at_start,
     names_at_start,
     still_in_trouble,
 )
@@ -135,20 +133,13 @@ def lagging_replicas(observation: Observation) -> tuple[str, ...]:
 def still_out_of_sync(base: RunProgress, observation: Observation) -> tuple[str, ...]:
     """Return, of the replicas that lagged when the run began, those that have not been in sync
     since; also where their broker is dead now.
-
-    Rows of earlier releases have partitions in their place: each stands for all of its replicas.
     """
-    under_replicated = observation.conditions.under_replicated
     lagging = {
-        partition: {
-            _name_of_replica(partition, broker_id)
-            for broker_id in {*description.replicas} - {*description.isr}
-        }
-        for partition, description in under_replicated.items()
+        _name_of_replica(partition, broker_id)
+        for partition, description in observation.conditions.under_replicated.items()
+        for broker_id in {*description.replicas} - {*description.isr}
     }
-    at_start = base.under_replicated_at_start
-    replicas = chain.from_iterable(lagging.get(name_at_start(name), (name,)) for name in at_start)
-    return still_in_trouble(replicas, set().union(*lagging.values()))
+    return still_in_trouble(base.under_replicated_at_start, lagging)
 
 
 def _name_of_replica(partition: str, broker_id: int) -> str:

@@ -361,7 +361,6 @@ def _state_of_reassignment(
     if submission.is_under_way(now):
         targets = reassignment_targets(move)
         if set(reassignment.adding) & set(reassignment.removing):
-            # Rows of earlier releases do not tell the target.
             own_targets = (*targets, submission.target or move.replicas_before)
             is_ours = is_ours or reassignment.target in own_targets
         elif reassignment.target in targets:

@@ -227,23 +227,6 @@ class Ledger:
             row = connection.execute(query).first()
         return read_run(row) if row else None
 
-    def adopt_run(self, run_id: str, dag_id: str, dag_run_id: str) -> bool:
-        """Bind a run under way that an earlier release opened to its Dag run.
-
-        Returns whether it is bound now: False for a run that has a Dag run, or is not under way.
-        """
-        with self._transactions.writing() as connection:
-            adopted = connection.execute(
-                runs.update()
-                .where(
-                    runs.c.run_id == run_id,
-                    runs.c.dag_run_id.is_(None),
-                    runs.c.state.in_(UNDER_WAY_STATES),
-                )
-                .values(dag_id=dag_id, dag_run_id=dag_run_id)
-            ).rowcount
-        return bool(adopted)
-
     def record_question(self, question: Question) -> None:
         """Keep what a person is asked; the answer has to be for exactly this plan."""
         with self._transactions.for_run(question.run_id) as connection:

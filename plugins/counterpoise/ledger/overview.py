@@ -139,7 +139,7 @@ def _add_progress(connection: sa.Connection, found: dict[str, LedgerState]) -> N
     for row in connection.execute(query):
         try:
             progress = RunProgress.from_json(row.body)
-        except JsonValueError as error:  # of a later release
+        except JsonValueError as error:  # somebody else wrote it
             _LOGGER.warning("the progress of the run of %s is left out: %s", row.cluster, error)
             continue
         found[row.cluster] = replace(found[row.cluster], run_progress=progress)

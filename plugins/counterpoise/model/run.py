@@ -190,7 +190,7 @@ class Submission:
     # None beside a call without an answer, and ANY_BROKER: any of them, as far as is known.
     asked_broker_id: int | None = None
     # Submitted last, also where it was cancelled since; () when nothing of it can be under way any
-    # more, and for a cancel of earlier releases; None in rows of still earlier ones.
+    # more.
     target: tuple[int, ...] | None = None
     # Since nothing of it was under way and its replicas were in an order of the plan: at the run's
     # end, or when that was seen after a cancel.
@@ -243,8 +243,7 @@ class Submission:
         """
         if self.in_order_at is None or not self.may_come_late:
             return self
-        # A worker of an earlier release may have submitted it again since.
-        if now - max(self.in_order_at, self.submitted_at) < LOST_AFTER:
+        if now - self.in_order_at < LOST_AFTER:
             return self
         return replace(
             self, answered_at=self.in_order_at, asked_broker_id=None, target=(), open_targets=()

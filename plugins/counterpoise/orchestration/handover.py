@@ -129,7 +129,7 @@ def planned_run(installation: "Installation", ti: Any) -> "PlannedRun":
         _check_something_moves(ti)
         raise AirflowFailException(
             f"no run of the ledger belongs to this Dag run ({ti.run_id}): its task {PLAN_TASK!r} "
-            "made no plan, or an earlier release did. Start a new Dag run"
+            "made no plan. Start a new Dag run"
         )
     return run
 

@@ -21,7 +21,7 @@ from airflow.sdk import BaseOperator
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.orchestration.delivery import tell_about_run
-from counterpoise.orchestration.handover import PLAN_TASK, planned_run
+from counterpoise.orchestration.handover import planned_run
 from counterpoise.orchestration.installation import airflow_installation
 from counterpoise.orchestration.links import PLAN, RUN
 from counterpoise.orchestration.statsd import send_gauges
@@ -72,8 +72,8 @@ class StepUntilDone(BaseOperator):
         """Do a step, and further ones as long as each asks for a short wait only.
 
         `event` is the time at which the trigger fired; `failed_looks` counts the failed steps in a
-        row before this one (tasks that were deferred by an older version pass it by this name).
-        `has_begun` is False where the try has been deferred before `begin` succeeded.
+        row before this one. `has_begun` is False where the try has been deferred before `begin`
+        succeeded.
         """
         self._has_begun = event is not None and has_begun
         wait_seconds: float | None
@@ -96,7 +96,7 @@ class StepUntilDone(BaseOperator):
             return
         kwargs: dict[str, Any] = {"failed_looks": failed_steps}
         if self.begin and not self._has_begun:
-            kwargs["has_begun"] = False  # named only here: an earlier release does not know it
+            kwargs["has_begun"] = False
         pause_seconds = max(wait_seconds, self.min_wait_seconds)
         self.defer(trigger=WaitTrigger(seconds=pause_seconds), method_name="execute", kwargs=kwargs)
 
@@ -104,7 +104,7 @@ class StepUntilDone(BaseOperator):
         from counterpoise.queries import metrics
 
         with airflow_installation() as installation:
-            run = self._run(installation, ti, was_deferred)
+            run = planned_run(installation, ti)
             if self.begin and not self._has_begun:
                 self.begin(installation, run)
                 self._has_begun = True
@@ -118,21 +118,6 @@ class StepUntilDone(BaseOperator):
                 tell_about_run(installation, run["run_id"])
             send_gauges(lambda: metrics.samples_of_run(installation, run["run_id"]))
         return wait_seconds
-
-    def _run(self, installation: Any, ti: Any, was_deferred: bool) -> "PlannedRun":
-        """Return the run of this Dag run.
-
-        A task that was deferred without one was deferred by a release that handed runs over by
-        XCom: the run, which has to be under way, is bound to its Dag run now.
-        """
-        from counterpoise import pipeline
-
-        is_known = pipeline.run_of_dag_run(installation, ti.dag_id, ti.run_id) is not None
-        if was_deferred and not is_known:
-            handed_over = ti.xcom_pull(task_ids=PLAN_TASK) or {}
-            run_id = str(handed_over.get("run_id"))
-            return pipeline.adopt_run(installation, run_id, ti.dag_id, ti.run_id)
-        return planned_run(installation, ti)
 
 
 def execute_step(installation: Any, run: "PlannedRun", log: Callable[[str], None]) -> float | None:

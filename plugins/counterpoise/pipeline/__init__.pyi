@@ -13,7 +13,6 @@ from .auditing import audit, audit_page, failure_of
 from .compacting import CompactionReport, compact, compaction_by_hand
 from .dag_runs import (
     DagTask,
-    adopt_run,
     check_answer,
     check_plans_first,
     put_question,
@@ -85,7 +84,6 @@ __all__ = [
     "PlannedRun",
     "ReportedClusters",
     "WatchReport",
-    "adopt_run",
     "analyse",
     "approval_question",
     "audit",

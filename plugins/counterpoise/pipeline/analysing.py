@@ -144,7 +144,7 @@ def _finish_round(
             rows = rows_of_view(of_round, snapshot_ids)
             if views.has(cluster, view):
                 all_results.view_files(cluster, view).add(rows, name)
-            elif rows.num_rows:  # there may be results of an earlier release
+            elif rows.num_rows:  # a view that was deleted is made again from all rounds
                 _rebuild_view(all_results, cluster, view, rows)
     is_by_cluster = not copy.is_local_copy or len(ids_by_cluster) == 1
     results_sent = [path for path in sent if path.startswith("results/")]

@@ -49,19 +49,6 @@ def run_of_dag_run(installation: Installation, dag_id: str, dag_run_id: str) -> 
     return None if run is None else _planned(run)
 
 
-def adopt_run(installation: Installation, run_id: str, dag_id: str, dag_run_id: str) -> PlannedRun:
-    """Return a run that an earlier release left under way, bound to its Dag run from now on.
-
-    Raises RefusedError where another Dag run, or none, opened it.
-    """
-    if not installation.ledger.adopt_run(run_id, dag_id, dag_run_id):
-        raise RefusedError(
-            f"run {run_id} is not one that this Dag run carried on before the upgrade; "
-            "`counterpoise status` lists the runs"
-        )
-    return _planned(installation.ledger.run(run_id))
-
-
 def put_question(
     installation: Installation, task: DagTask, *, is_second: bool = False, is_again: bool = False
 ) -> ApprovalQuestion | None:

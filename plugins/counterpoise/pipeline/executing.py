@@ -228,9 +228,8 @@ def begin_settling(installation: Installation, run_id: str) -> None:
 
 
 def in_execution_of_dag_run(installation: Installation, run_id: str) -> Callable[[Run], bool]:
-    """Return what says whether a run was not executed again since its Dag run began to settle it.
-
-    A task of an earlier release does not record that: it halts the run, as that release does.
+    """Return what says whether a run was not executed again since its Dag run began to settle it,
+    or this is not recorded.
     """
     journal = installation.ledger.journal(run_id)
 

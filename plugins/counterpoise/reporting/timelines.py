@@ -88,14 +88,14 @@ def _uneven_topics(balance: LeaderBalance) -> Timeline:
     ]
     unknown_count = sum(map(math.isnan, counts))
     if unknown_count == len(counts):
-        return Timeline(title, None, note="Not known: an earlier release analysed the snapshots.")
+        return Timeline(title, None, note="Not known for these snapshots.")
     drawn = _timeline(
         balance, [Line("uneven topics", counts, _BLUE)], "uneven", title, format_count
     )
     if not unknown_count:
         return drawn
     of_all = f"{format_count(unknown_count)} of {pluralize(len(counts), 'snapshot')}"
-    return replace(drawn, note=f"Not known where an earlier release analysed: {of_all}.")
+    return replace(drawn, note=f"Not known for {of_all}.")
 
 
 def _spread_lines(series: Sequence[BalancePoint]) -> list[Line]:

@@ -44,8 +44,7 @@ def throttle_command(
     """Return what to change before anything else is done; None when nothing has to be changed.
 
     While a batch is ready to be submitted, entries that nothing needs wait for the next one. So do
-    those of moves to come, unless the run is held: a worker of an earlier version, which lists all
-    of these, would set them again at once.
+    those of moves to come, unless the run is held.
     """
     observation = inputs.observation
     throttles = inputs.throttles_for([*in_flight, *batch], remaining)
