@@ -97,7 +97,7 @@ def record_decision(
         by=counting.name,
         account=counting.recorded_account,
         reason=reason,
-        at=installation.ledger.clock(),
+        at=installation.ledger.now(),
         rate_bytes_per_second=rate_bytes_per_second,
     )
     if decision is Decision.GRANTED:
@@ -218,7 +218,7 @@ def resume(installation: Installation, run_id: str, *, by: Person, why: str) -> 
     """Ask a paused run to go on. Raises InputError, RefusedError; also where it is not paused."""
     run = _run_under_way(installation, run_id, Control.RESUME)
     requests = installation.ledger.requests(run.cluster, run_id)
-    if find_active_requests(requests, installation.ledger.clock()).paused is None:
+    if find_active_requests(requests, installation.ledger.now()).paused is None:
         raise RefusedError(
             f"run {run_id} is not paused; `counterpoise status {run_id}` says what it waits for"
         )
@@ -287,14 +287,14 @@ def freeze(
 ) -> ControlRequest:
     """Let no run there start, or submit anything, until then. Raises InputError, RefusedError."""
     installation.cluster(cluster)
-    end = parse_until(until, installation.ledger.clock())
+    end = parse_until(until, installation.ledger.now())
     return _request_of(installation, cluster, Control.FREEZE, by, why, until=end)
 
 
 def unfreeze(installation: Installation, cluster: str, *, by: Person, why: str) -> ControlRequest:
     """End a freeze. Raises InputError, and RefusedError where the cluster is not frozen."""
     installation.cluster(cluster)
-    now = installation.ledger.clock()
+    now = installation.ledger.now()
     if find_active_requests(installation.ledger.requests(cluster), now).frozen is None:
         raise RefusedError(f"cluster {cluster} is not frozen, so there is no freeze to end")
     return _request_of(installation, cluster, Control.UNFREEZE, by, why)
@@ -343,7 +343,7 @@ def _request_of(
         by=counting.name,
         account=counting.recorded_account,
         why=required(why, "why"),
-        at=installation.ledger.clock(),
+        at=installation.ledger.now(),
         rate_bytes_per_second=rate_bytes_per_second,
         until=until,
     )

@@ -100,8 +100,8 @@ class Installation:
                 f"there is no ledger at {new_at} yet; `counterpoise approve` makes it, for one. If "
                 "your runs are in another one, set COUNTERPOISE_LEDGER"
             )
-        url, shared = self.locations.ledger, self.clock is now_utc  # a test's clock is its own
-        ledger = Ledger.open(url, self.clock, migrate=self.may_migrate_ledger, shared=shared)
+        clock = None if self.clock is now_utc else self.clock  # a test's
+        ledger = Ledger.open(self.locations.ledger, clock, migrate=self.may_migrate_ledger)
         if new_at:
             _LOGGER.warning("a new ledger was made: %s (COUNTERPOISE_LEDGER is not set)", new_at)
         return ledger

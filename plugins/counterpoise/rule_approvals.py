@@ -79,7 +79,7 @@ def check_may_approve(installation: Installation, run: Run, approver: Person) ->
     if run.state is not RunState.PROPOSED or installation.ledger.approvals_of(run.run_id):
         raise RefusedError(f"{approver.shown} approves only what waits for its first answer")
     requests = installation.ledger.requests(run.cluster)
-    if find_active_requests(requests, installation.ledger.clock()).frozen:
+    if find_active_requests(requests, installation.ledger.now()).frozen:
         raise RefusedError(f"{approver.shown} approves nothing while {run.cluster} is frozen")
     _check_holds(installation, run, approver)
 
@@ -114,7 +114,7 @@ def _check_holds(installation: Installation, run: Run, approver: Person) -> None
         _check_sizes(installation, plan)
         copied_before = _copied_within_a_day(installation, run, rule)
     why_not = why_rule_does_not_hold(
-        rule, plan, policy, installation.ledger.clock(), copied_before_bytes=copied_before
+        rule, plan, policy, installation.ledger.now(), copied_before_bytes=copied_before
     )
     if why_not:
         raise RefusedError(why_not)
@@ -154,7 +154,7 @@ def _check_sizes(installation: Installation, plan: RebalancePlan) -> None:
 def _copied_within_a_day(installation: Installation, run: Run, rule: ApprovalRule) -> int:
     """Return the bytes of the other plans that a rule has approved within 24 h."""
     ledger = installation.ledger
-    since = installation.ledger.clock() - RULE_APPROVALS_COUNT_FOR
+    since = installation.ledger.now() - RULE_APPROVALS_COUNT_FOR
     account = Person.of_rule(rule.name).account
     run_ids = {
         approval.run_id

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from types import ModuleType
 from typing import Any
 from uuid import UUID
 
@@ -22,11 +21,10 @@ from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from counterpoise.orchestration import approval, open_question
+from counterpoise.orchestration import open_question
 from counterpoise.orchestration.approval import RecordedApproval
 from tests.dags.test_recorded_approval import Task, approve_first, asked, lowering, page, run
 from tests.support.decisions import reject
-from tests.support.runs import datetime_of_another_machine
 
 __all__ = ["asked", "lowering", "page", "run"]  # fixtures
 REJECT = "Reject"
@@ -212,18 +210,11 @@ def test_when_time_is_up_nobody_has_answered(
     assert question.detail.chosen_options == (REJECT,)
 
 
-@pytest.mark.parametrize("hours_ahead", [-25, 25])
-@pytest.mark.parametrize("machine", [approval, open_question], ids=["worker", "triggerer"])
-def test_a_question_is_open_for_as_long_as_the_policy_says_whatever_the_clock(
+def test_a_question_is_open_for_as_long_as_the_policy_says(
     run: pipeline.PlannedRun,
     question: Question,
     sleeps: list[Callable[[], object]],
-    monkeypatch: pytest.MonkeyPatch,
-    machine: ModuleType,
-    hours_ahead: int,
 ) -> None:
-    there = datetime_of_another_machine(timedelta(hours=hours_ahead))
-    monkeypatch.setattr(machine, "datetime", there, raising=False)
     trigger = started_anew(defer())
     sleeps[:] = [nothing] * 3
     with pytest.raises(AssertionError, match="stays open"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise import controls, pipeline
-from counterpoise.errors import NotApprovedError, RefusedError
+from counterpoise.errors import HaltedError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger, database_clock
 from counterpoise.model.notification import Notification, NotificationEvent
@@ -26,10 +26,17 @@ from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fix
 from tests.support.installations import installation_over
 from tests.support.runs import change_state, clock_of
 
-HOURS = [-25.0, -1.0, 1.0, 25.0]
+HOURS = [-1.0, 1.0]
 ALICE = Person("alice")
 TASK = DagTask("kafka_rebalance", "manual__1", "approve")
 TELLING = f"{CLUSTERS}notify: {{webhooks: [ops]}}"
+PATIENT = """
+clusters:
+  demo:
+    connection: reader
+    operator_connection: operator
+    policy: {movement: {pause_patience: 10m}}
+"""
 BY_RULE = """
 clusters:
   demo:
@@ -60,7 +67,7 @@ def machine(
             clusters=clusters,
             clock=lambda: now() + timedelta(hours=hours_ahead),
         )
-        opened.ledger = Ledger.open(opened.locations.ledger, opened.clock, shared=True)
+        opened.ledger = Ledger.open(opened.locations.ledger)
         return opened
 
     return open_on
@@ -119,6 +126,22 @@ def test_a_freeze_lasts_for_as_long_as_was_typed(
             pipeline.open_run(worker, *run_of(run))
         kafka.advance(60 * 2)
         pipeline.open_run(worker, *run_of(run))
+
+
+def test_a_pause_lasts_for_as_long_as_the_policy_says(
+    machine: Open,
+    kafka: SimulatedCluster,  # noqa: F811
+    ahead: float,
+) -> None:
+    with machine(0, PATIENT) as page, machine(ahead, PATIENT) as worker:
+        run = approved(page)
+        pipeline.open_run(worker, *run_of(run))
+        controls.pause(page, run["run_id"], by=ALICE, why="a disk is replaced")
+        kafka.advance(60 * 9)
+        pipeline.execute_step(worker, *run_of(run), print)
+        kafka.advance(60 * 2)
+        with pytest.raises(HaltedError, match="paused"):
+            pipeline.execute_step(worker, *run_of(run), print)
 
 
 def planned(installation: Installation) -> pipeline.PlannedRun:

@@ -23,7 +23,6 @@ from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.plans import move
 from tests.support.runs import (
     SimulatedRun,
-    ledger_of_another_machine,
     of_topic,
     own_configs,
     times_submitted,
@@ -336,28 +335,3 @@ def test_a_stop_without_the_ledger_leaves_the_throttle_until_the_list_shows_what
     monkeypatch.setattr(emergency_stop, "now_utc", run.clock)
     emergency_stop.stop_from_plan(behind, run.plan, run.log.append)
     assert not run.cluster.list_reassignments()
-
-
-def test_clocks_that_are_near_that_of_the_database_keep_the_throttle_of_what_does_not_show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One worker's clock is nearly 3 s behind that of the database, the next one's 2 s ahead."""
-    limits = MovementPolicy(max_moves_in_flight=1)
-    run = SimulatedRun.of_moves(tmp_path, PICTURE, FIRST, SECOND, limits=limits)
-    run.cluster.advance(0.95)
-    slow = ledger_of_another_machine(run, monkeypatch, lambda: -2.9)
-    run.cluster.advance(0.05)
-    fast = ledger_of_another_machine(run, monkeypatch, lambda: 1.95)
-    first = run.driver(ledger=slow)
-    first.open()
-    while not run.cluster.list_reassignments():
-        behind = Behind(run.cluster)
-        run.cluster.advance(0.05)
-        first.step()
-    run.ask(Control.PAUSE)
-    run.cluster.advance(0.5)
-    run.driver(behind, fast).step()
-    assert run.cluster.list_reassignments()
-    assert is_throttled(run), run.log[-3:]
-    for ledger in (slow, fast):
-        ledger.close()

@@ -49,7 +49,7 @@ def installation_over(
 
 def set_clock(installation: Installation, clock: Callable[[], datetime]) -> None:
     """Let another time hold for an installation, and for its ledger, which may be open."""
-    installation.clock = installation.ledger.clock = clock
+    installation.clock = installation.ledger._transactions.clock = clock
 
 
 class _Connections:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -114,7 +114,7 @@ class SimulatedRun:
     def driver(self, admin: ClusterAdmin | None = None, ledger: Ledger | None = None) -> Driver:
         options = ExecutionOptions(self.run_id, self.plan, self.rate, self.limits)
         ledger = ledger or self.ledger
-        return Driver(admin or self.cluster, ledger, options, ledger.clock, self.log.append)
+        return Driver(admin or self.cluster, ledger, options, ledger.now, self.log.append)
 
     @property
     def run(self) -> Run:
@@ -288,29 +288,6 @@ def set_database_clock(engine: sa.Engine, seconds: Callable[[], float]) -> None:
     @sa.event.listens_for(engine, "connect")
     def _replace_the_clock(connection: Any, _record: Any) -> None:
         connection.create_function("strftime", 2, lambda *_: str(int(seconds())))
-
-
-def datetime_of_another_machine(ahead: timedelta) -> type[datetime]:
-    """Return the class `datetime` of a machine whose clock is so far ahead."""
-
-    class Ahead(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> Self:
-            return super().now(tz) + ahead
-
-    return Ahead
-
-
-def ledger_of_another_machine(
-    run: SimulatedRun, monkeypatch: pytest.MonkeyPatch, seconds_ahead: Callable[[], float]
-) -> Ledger:
-    """Open a run's ledger where the clock is so far ahead; the database's is that of the run."""
-    monkeypatch.setattr(database_clock, "database_time", lambda _: run.clock().timestamp())
-
-    def clock() -> datetime:
-        return run.clock() + timedelta(seconds=seconds_ahead())
-
-    return Ledger.open(str(run.ledger._engine.url), clock, shared=True)
 
 
 def let_two_hours_pass(monkeypatch: pytest.MonkeyPatch) -> str:

@@ -41,7 +41,7 @@ def test_a_whole_run_can_be_read_there(tmp_path: Path, log: pytest.LogCaptureFix
     assert {entry["fingerprint"] for entry in found} == {run.plan.fingerprint}
     by_kind = {entry["what"]: entry for entry in found}
     assert {"proposed", "granted", "running", "settling", "done"} <= by_kind.keys()
-    assert by_kind["proposed"]["who"] == by_kind["granted"]["who"] == "alice (claimed)"
+    assert by_kind["proposed"]["who"] == by_kind["granted"]["who"] == "alice"
     assert by_kind["running"]["who"] is None, "nobody but the run itself"
     assert by_kind["granted"]["time"] == "2026-01-31T12:00:00.000000Z"
     assert by_kind["granted"]["details"].endswith(": test")
@@ -54,7 +54,7 @@ def test_what_somebody_requests_is_there_too(tmp_path: Path, log: pytest.LogCapt
     pause, freeze = entries(log)[-2:]
     assert (pause["what"], pause["who"], pause["run"]) == (
         "pause asked",
-        "bob (claimed)",
+        "bob",
         run.run_id,
     )
     assert (freeze["what"], freeze["cluster"]) == ("freeze asked", run.plan.cluster)

@@ -1,15 +1,14 @@
 """Where store and ledger are, from a variable, a command or a file; and that nothing shows it."""
 
 import sys
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from counterpoise import installation as installations
 from counterpoise.errors import CounterpoiseError, InputError, LedgerError
 from counterpoise.installation import Installation, now_utc, open_installation
-from counterpoise.ledger import Ledger
+from counterpoise.ledger import Ledger, database_clock
 from counterpoise.settings import Locations
 
 URL = "postgresql+psycopg://me:hunter2@127.0.0.1:1/x?password=hunter3&sslmode=require"
@@ -77,15 +76,11 @@ def test_nothing_is_asked_before_it_is_needed() -> None:
 def test_a_ledger_goes_by_the_clock_of_its_database(
     ledger_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Workers on several machines compare times that they wrote; this one's is an hour ahead."""
-
-    def ahead() -> datetime:
-        return now_utc() + timedelta(hours=1)
-
-    monkeypatch.setattr(installations, "now_utc", ahead)
+    told = database_clock.database_time
+    monkeypatch.setattr(database_clock, "database_time", lambda by: told(by) + 3600)
     with open_installation(environment={"COUNTERPOISE_LEDGER": ledger_url}) as installation:
-        installation.clock = ahead
-        assert abs(installation.ledger.clock() - now_utc()) < timedelta(minutes=30)
+        ahead = installation.ledger.now() - now_utc()
+    assert timedelta(minutes=55) < ahead < timedelta(minutes=65)
 
 
 def test_no_repr_shows_an_address() -> None:

@@ -7,7 +7,7 @@ Without a step, only what stays true whoever works on the run is written: what p
 (`event`), and `note_late_call`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -38,20 +38,14 @@ from counterpoise.model.run_progress import Readings, RunProgress
 
 
 class Journal:
-    def __init__(
-        self,
-        run_id: str,
-        transactions: Transactions,
-        clock: Callable[[], datetime],
-    ) -> None:
+    def __init__(self, run_id: str, transactions: Transactions) -> None:
         self.run_id = run_id
         self._transactions = transactions
-        self._clock = clock
 
     def step(self) -> AbstractContextManager[Step]:
         """Hold the step of this run. Raises StepLockHeldError when another copy holds it."""
         cluster = self._transactions.cluster_of(self.run_id)
-        return held_step(self._transactions, self._clock, cluster, self.run_id)
+        return held_step(self._transactions, cluster, self.run_id)
 
     def touched(self) -> tuple[TouchedKey, ...]:
         """Return the config keys that the run has touched, by resource and key."""
@@ -70,7 +64,7 @@ class Journal:
         """Return what was submitted last of each partition."""
         query = sa.select(moves).where(moves.c.run_id == self.run_id)
         with self._transactions.reading() as connection:
-            return self._submissions(connection.execute(query))
+            return self._submissions(connection, connection.execute(query))
 
     def has_submissions(self) -> bool:
         """Return whether the run has submitted anything."""
@@ -84,7 +78,7 @@ class Journal:
         """
         of_run = {"this_run": self.run_id}
         with self._transactions.reading() as connection:
-            return self._submissions(connection.execute(NOT_OVER_IN_RUN, of_run))
+            return self._submissions(connection, connection.execute(NOT_OVER_IN_RUN, of_run))
 
     def finished(self) -> set[TopicPartition]:
         """Return the partitions whose moves were observed to be done."""
@@ -126,7 +120,8 @@ class Journal:
     def event(self, kind: str, text: str) -> None:
         """Add what happened around the run; a step records what the run itself does."""
         with self._transactions.for_run(self.run_id) as connection:
-            add_event(connection, self.run_id, kind, text, self._clock())
+            now = self._transactions.now(connection)
+            add_event(connection, self.run_id, kind, text, now)
 
     def events(self) -> tuple[Event, ...]:
         query = sa.select(events).where(events.c.run_id == self.run_id).order_by(events.c.id)
@@ -160,10 +155,10 @@ class Journal:
         once more because of it. Reassignments to `targets` are on record as sent now, so that what
         moves there passes for nobody else's; that of a cancel moves nothing.
         """
-        now = self._clock()
-        row = {"run_id": self.run_id, "at": now, "call": call}
         moved = {tp: target for tp, target in (targets or {}).items() if target is not None}
         with self._transactions.writing() as connection:
+            now = self._transactions.now(connection)
+            row = {"run_id": self.run_id, "at": now, "call": call}
             connection.execute(late_calls.insert().values(**row))
             record_submissions(connection, self.run_id, moved, now)
 
@@ -177,7 +172,9 @@ class Journal:
         with self._transactions.reading() as connection:
             return tuple(LateCall(r.id, r.at, r.call) for r in connection.execute(query))
 
-    def _submissions(self, rows: Iterable[sa.Row[Any]]) -> dict[TopicPartition, Submission]:
-        now = self._clock()
+    def _submissions(
+        self, connection: sa.Connection, rows: Iterable[sa.Row[Any]]
+    ) -> dict[TopicPartition, Submission]:
+        now = self._transactions.now(connection)
         submissions = (read_submission(row, now) for row in rows)
         return {submission.topic_partition: submission for submission in submissions}

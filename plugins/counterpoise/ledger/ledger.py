@@ -22,7 +22,6 @@ from counterpoise.errors import UnknownNameError, WrongClusterError
 from counterpoise.ledger import overview
 from counterpoise.ledger.audit_log import note
 from counterpoise.ledger.database import newest_revision, open_database
-from counterpoise.ledger.database_clock import SharedClock
 from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
 from counterpoise.ledger.notifications import Notifications
@@ -66,23 +65,29 @@ from counterpoise.model.typed_text import is_storable
 
 
 class Ledger:
-    def __init__(self, engine: sa.Engine, clock: Callable[[], datetime]) -> None:
+    def __init__(self, engine: sa.Engine, clock: Callable[[], datetime] | None = None) -> None:
         self._engine = engine
-        self.clock = clock
         self._transactions = Transactions(engine, clock)
 
     @classmethod
     def open(
-        cls, url: str, clock: Callable[[], datetime], *, migrate: bool = True, shared: bool = False
+        cls, url: str, clock: Callable[[], datetime] | None = None, *, migrate: bool = True
     ) -> "Ledger":
-        """Open a ledger; without `migrate`, one that is made and up to date already; with `shared`,
-        its clock goes as the database's. Raises InputError, LedgerError.
+        """Open a ledger; without `migrate`, one that is made and up to date already.
+
+        A test gives a clock in place of the database's. Raises InputError, LedgerError.
         """
-        engine = open_database(url, migrate=migrate)
-        return cls(engine, SharedClock(Transactions(engine, clock), clock) if shared else clock)
+        return cls(open_database(url, migrate=migrate), clock)
 
     def close(self) -> None:
         self._engine.dispose()
+
+    def now(self) -> datetime:
+        """Return the time by the database's clock. Raises LedgerError.
+
+        All that expires, or holds until a time, is compared with this: clocks of machines differ.
+        """
+        return self._transactions.now()
 
     @property
     def schema(self) -> str:
@@ -148,9 +153,10 @@ class Ledger:
         run proposes it. Raises RunConflictError while another run is under way on this cluster,
         and RefusedError where the requester may not supersede the one that waits.
         """
-        requester, now = Person.from_ledger(requested_by, account), self.clock()
+        requester = Person.from_ledger(requested_by, account)
         dag_run = (dag_id, dag_run_id)
         with self._transactions.for_cluster(plan.cluster) as connection:
+            now = self._transactions.now(connection)
             for row in self._open_rows(connection, plan.cluster):
                 is_same_dag_run = dag_run_id is None or (row.dag_id, row.dag_run_id) == dag_run
                 if row.fingerprint == plan.fingerprint and is_same_dag_run:
@@ -345,7 +351,8 @@ class Ledger:
     ) -> dict[TopicPartition, str]:
         """Return what `read_submitted_by_ended_runs` does."""
         with self._transactions.reading() as connection:
-            return read_submitted_by_ended_runs(connection, cluster, targets, self.clock())
+            now = self._transactions.now(connection)
+            return read_submitted_by_ended_runs(connection, cluster, targets, now)
 
     def moved_after(self, run: Run) -> dict[TopicPartition, LaterMove]:
         """Return what `read_moved_after` does."""
@@ -358,14 +365,14 @@ class Ledger:
             return read_late_cancelled(connection, cluster)
 
     def journal(self, run_id: str) -> Journal:
-        return Journal(run_id, self._transactions, self.clock)
+        return Journal(run_id, self._transactions)
 
     def step(self, cluster: str) -> AbstractContextManager[Step]:
         """Hold the steps of a cluster, for what ended runs have left there.
 
         Raises StepLockHeldError when another process works on a run of it.
         """
-        return held_step(self._transactions, self.clock, cluster, None)
+        return held_step(self._transactions, cluster, None)
 
     def cluster_states(
         self, clusters: Collection[str] | None = None
@@ -378,12 +385,12 @@ class Ledger:
         return overview.second_questions(self._transactions, clusters)
 
     def notifications(self) -> Notifications:
-        return Notifications(self._transactions, self.clock)
+        return Notifications(self._transactions, self.now)
 
     def prune(self, cluster: str, *, before: datetime) -> int:
         """Delete the old rows of a cluster that count no more (`retention.py`); return how many."""
-        now = self.clock()
         with self._transactions.for_cluster(cluster) as connection:
+            now = self._transactions.now(connection)
             return delete_old_rows(connection, cluster, before, now)
 
     def entries(self) -> Entries:

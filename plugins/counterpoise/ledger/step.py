@@ -16,14 +16,13 @@ whoever watches the throttles settles the run once more.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
 
-from counterpoise.ledger.database_clock import compare_again
 from counterpoise.ledger.run_states import add_event, set_state
 from counterpoise.ledger.schema import (
     elections,
@@ -64,15 +63,12 @@ _WITHOUT_CANCELS = ENDED_STATES | {RunState.RUNNING}
 
 
 @contextmanager
-def held_step(
-    transactions: Transactions, clock: Callable[[], datetime], cluster: str, run_id: str | None
-) -> Iterator["Step"]:
+def held_step(transactions: Transactions, cluster: str, run_id: str | None) -> Iterator["Step"]:
     """Yield a step. Raises StepLockHeldError when another process is at work on the cluster."""
     lock = StepLock(transactions, cluster, run_id, uuid.uuid4().hex)
     lock.take()
     try:
-        compare_again(clock)
-        yield Step(lock, clock, run_id or "")
+        yield Step(lock, run_id or "")
     finally:
         lock.release()
 
@@ -82,13 +78,16 @@ class Step:
     """What may be written of a run while its step is ours."""
 
     lock: StepLock
-    clock: Callable[[], datetime]
     run_id: str
 
     @property
     def deadline(self) -> float:
         """Return until when (`time.monotonic()`) calls that change the cluster must have ended."""
         return self.lock.deadline
+
+    def now(self) -> datetime:
+        """Return the time by the database's clock, in the transaction that is open."""
+        return self.lock.transactions.now(self.lock.connection)
 
     def of_run(self, run_id: str) -> "Step":
         """Return the same step for another run of the cluster."""
@@ -135,8 +134,8 @@ class Step:
         or with attempts to elect. Raises RunConflictError when its present state does not lead
         there, or another run is open.
         """
-        now = self.clock()
         with self._writing() as connection:
+            now = self.now()
             set_state(connection, self.run_id, to, reason, now)
             is_done = sa.false() if done is None else requests.c.id == done.request_id
             if to in _WITHOUT_CANCELS:
@@ -149,7 +148,7 @@ class Step:
 
     def event(self, kind: str, text: str) -> None:
         with self._writing() as connection:
-            add_event(connection, self.run_id, kind, text, self.clock())
+            add_event(connection, self.run_id, kind, text, self.now())
 
     def update_progress(self, run_progress: RunProgress) -> None:
         values: dict[str, object] = {
@@ -177,13 +176,14 @@ class Step:
         """
         with self._writing() as connection:
             known = {t.resource_key: t for t in read_touched_keys(connection, self.run_id)}
+            now = self.now()
             new_rows = []
             for touched in keys:
                 earlier = known.get(touched.resource_key)
                 if earlier is None:
-                    new_rows.append(self._key(touched) | self._intent(touched))
+                    new_rows.append(self._key(touched) | self._intent(touched, now))
                     continue
-                values = values_touched_again(earlier, self._intent(touched))
+                values = values_touched_again(earlier, self._intent(touched, now))
                 self._update_keys(connection, [touched], **values)
             if new_rows:
                 connection.execute(touched_keys.insert(), new_rows)
@@ -258,9 +258,9 @@ class Step:
             self._update_keys(connection, keys, outcome=TAKEN_BACK)
 
     def restored(self, touched: TouchedKey, after_value: str | None, outcome: str) -> None:
-        restored_at = sa.func.coalesce(touched_keys.c.restored_at, self.clock())
-        values = {"after_value": after_value, "restored_at": restored_at, "outcome": outcome}
         with self._writing() as connection:
+            restored_at = sa.func.coalesce(touched_keys.c.restored_at, self.now())
+            values = {"after_value": after_value, "restored_at": restored_at, "outcome": outcome}
             self._update_keys(connection, [touched], **values)
 
     def restore_later(self, touched: TouchedKey, outcome: str) -> None:
@@ -286,8 +286,8 @@ class Step:
 
     def note_late_call(self, call: str) -> None:
         """Note a call of this run that came after its end, so that it is settled once more."""
-        row = {"run_id": self.run_id, "at": self.clock(), "call": call}
         with self._writing() as connection:
+            row = {"run_id": self.run_id, "at": self.now(), "call": call}
             connection.execute(late_calls.insert().values(**row))
 
     def settled_late_calls(self, up_to_id: int) -> None:
@@ -296,7 +296,7 @@ class Step:
             connection.execute(
                 late_calls.update()
                 .where(late_calls.c.run_id == self.run_id, late_calls.c.id <= up_to_id)
-                .values(settled_at=sa.func.coalesce(late_calls.c.settled_at, self.clock()))
+                .values(settled_at=sa.func.coalesce(late_calls.c.settled_at, self.now()))
             )
 
     # -- moves
@@ -308,10 +308,11 @@ class Step:
         about it. A cancel keeps the target on record that it cancels.
         """
         with self._writing() as connection:
-            record_submissions(connection, self.run_id, targets, self.clock())
+            record_submissions(connection, self.run_id, targets, self.now())
 
     def answered(self, partitions: Iterable[TopicPartition]) -> None:
-        self._mark_moves(partitions, {"answered_at": self.clock()})
+        with self._writing():
+            self._mark_moves(partitions, {"answered_at": self.now()})
 
     def unanswered(self, partitions: Iterable[TopicPartition], asked_broker_id: int | None) -> None:
         """Record which broker was sent the call, and may still apply it; any of them where another
@@ -324,9 +325,10 @@ class Step:
 
     def outcomes_known(self, partitions: Iterable[TopicPartition]) -> None:
         """Record that the broker which did not answer has applied what it was sent, or lost it."""
-        answered_at = sa.func.coalesce(moves.c.answered_at, self.clock())
-        known = dict.fromkeys(("asked_broker_id", "open_targets")) | {"answered_at": answered_at}
-        self._mark_moves(partitions, known)
+        with self._writing():
+            answered_at = sa.func.coalesce(moves.c.answered_at, self.now())
+            known = dict.fromkeys(("asked_broker_id", "open_targets"))
+            self._mark_moves(partitions, known | {"answered_at": answered_at})
 
     def at_rest(self, partitions: Iterable[TopicPartition]) -> None:
         """Record that nothing of what was submitted is under way any more: whoever moves these
@@ -342,18 +344,20 @@ class Step:
         comes, but where several brokers were asked.
         """
         with self._writing() as connection:
-            close_late_calls(connection, self.run_id, partitions, self.clock())
+            close_late_calls(connection, self.run_id, partitions, self.now())
 
     def in_order(self, partitions: Iterable[TopicPartition]) -> None:
         """Record that these are in an order of the plan, after a cancel or at the end of the run:
         whoever changes it now is somebody else.
         """
-        self._mark_moves(partitions, {"in_order_at": self.clock()})
+        with self._writing():
+            self._mark_moves(partitions, {"in_order_at": self.now()})
 
     def done(self, partitions: Iterable[TopicPartition]) -> None:
-        now = self.clock()
-        answered_at = sa.func.coalesce(moves.c.answered_at, now)
-        self._mark_moves(partitions, {"done_at": now, "answered_at": answered_at})
+        with self._writing():
+            now = self.now()
+            answered_at = sa.func.coalesce(moves.c.answered_at, now)
+            self._mark_moves(partitions, {"done_at": now, "answered_at": answered_at})
 
     def electing(self, partitions: Iterable[TopicPartition]) -> None:
         """Count an attempt to elect the preferred leader of each."""
@@ -375,12 +379,12 @@ class Step:
             "key": touched.key,
         }
 
-    def _intent(self, touched: TouchedKey) -> dict[str, object]:
+    def _intent(self, touched: TouchedKey, now: datetime) -> dict[str, object]:
         return {
             "topic_id": touched.topic_id,
             "before_value": touched.before_value,
             "ours": touched.written_value,
-            "touched_at": self.clock(),
+            "touched_at": now,
             "outcome": "",
             "earlier_rates": None,
         }

@@ -2,6 +2,7 @@
 
     with transactions.reading() as connection: ...
     with transactions.for_cluster("demo") as connection: ...     # decisions, events, requests
+        now = transactions.now(connection)
 
 Raises LedgerError when the database does not answer, or refuses what its role may not do. No
 message holds a password, a user or a row.
@@ -10,11 +11,12 @@ message holds a password, a user or a row.
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
 from counterpoise.errors import LedgerError
+from counterpoise.ledger import database_clock
 from counterpoise.ledger.audit_log import logging_after_commit
 from counterpoise.ledger.database import READS_ONLY, explain, is_refused, where_of
 from counterpoise.ledger.schema import events, runs
@@ -47,9 +49,10 @@ def lock_cluster(connection: sa.Connection, cluster: str) -> None:
 
 
 class Transactions:
-    def __init__(self, engine: sa.Engine, clock: Callable[[], datetime]) -> None:
+    def __init__(self, engine: sa.Engine, clock: Callable[[], datetime] | None = None) -> None:
+        """Make the transactions of a database; a test gives a clock in place of the database's."""
         self._engine = engine
-        self._clock = clock
+        self.clock = clock
         self._reader = engine.execution_options(**{READS_ONLY: True})
         if engine.dialect.name == "postgresql":
             self._reader = self._reader.execution_options(
@@ -82,6 +85,15 @@ class Transactions:
         """Yield a connection that alone decides about the cluster of a run."""
         with self.for_cluster(self.cluster_of(run_id)) as connection:
             yield connection
+
+    def now(self, connection: sa.Connection | None = None) -> datetime:
+        """Return the time by the database's clock: in the transaction of a connection, or alone."""
+        if self.clock is not None:
+            return self.clock()
+        if connection is not None:
+            return datetime.fromtimestamp(database_clock.database_time(connection), UTC)
+        with self.reading() as reader:
+            return datetime.fromtimestamp(database_clock.database_time(reader), UTC)
 
     def cluster_of(self, run_id: str) -> str:
         """Return the cluster of a run; "" for a run that is not in the ledger."""

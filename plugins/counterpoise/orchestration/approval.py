@@ -198,7 +198,7 @@ class RecordedApproval(ApprovalOperator):
                 installation, dag_task(ti), is_second=self.is_second, is_again=is_again
             )
             tell_about_run(installation, run["run_id"])
-            now = installation.ledger.clock()
+            now = installation.ledger.now()
         if question is None:
             _LOGGER.info("nobody (else) has to approve this plan")
             return None

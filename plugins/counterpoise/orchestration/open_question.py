@@ -65,7 +65,7 @@ class _SharedLedger:
             if self._installation is None:
                 self._installation = open_worker_installation(may_migrate_ledger=False)
             ledger = self._installation.ledger
-            return ledger.clock() >= until or ledger.run(run_id).state in CLOSED_STATES
+            return ledger.now() >= until or ledger.run(run_id).state in CLOSED_STATES
         except Exception:
             self._forget()
             raise

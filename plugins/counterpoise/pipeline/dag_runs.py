@@ -80,7 +80,7 @@ def put_question(
         task_id=task.task_id,
         run_id=run.run_id,
         fingerprint=run.fingerprint,
-        asked_at=installation.ledger.clock(),
+        asked_at=installation.ledger.now(),
     )
     installation.ledger.record_question(question)
     return asked
@@ -97,7 +97,7 @@ def time_to_answer(installation: Installation, task: DagTask) -> timedelta:
 
 
 def _time_left(installation: Installation, question: Question, wait_for: timedelta) -> timedelta:
-    return max(question.asked_at + wait_for - installation.ledger.clock(), _SHORTEST_WAIT)
+    return max(question.asked_at + wait_for - installation.ledger.now(), _SHORTEST_WAIT)
 
 
 def _check_approvable(installation: Installation, run: Run) -> None:

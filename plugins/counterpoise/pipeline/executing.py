@@ -97,7 +97,7 @@ def _check_approved(installation: Installation, run: Run, plan: RebalancePlan) -
     Raises NotApprovedError.
     """
     policy = installation.cluster(run.cluster).policy
-    now, needed = installation.ledger.clock(), people_needed(plan, policy.approval)
+    now, needed = installation.ledger.now(), people_needed(plan, policy.approval)
     because = why_two_people(plan, policy.approval)
     approvals = installation.ledger.approvals_of(run.run_id)
     granted_approval(
@@ -119,7 +119,7 @@ def _check_approved(installation: Installation, run: Run, plan: RebalancePlan) -
 def _check_requested_rate(installation: Installation, run: Run, approval: Approval) -> None:
     """Check the rate that somebody requested since the approval: it goes on to hold."""
     requests = installation.ledger.requests(run.cluster, run.run_id)
-    active = find_active_requests(requests, installation.ledger.clock())
+    active = find_active_requests(requests, installation.ledger.now())
     if active.rate is None:
         return
     policy = installation.cluster(run.cluster).policy
@@ -325,7 +325,7 @@ def execution(
         granted_approval(
             granted,
             plan.fingerprint,
-            granted[-1].at if granted else installation.ledger.clock(),
+            granted[-1].at if granted else installation.ledger.now(),
             listed=installation.people,
             people=people_needed(plan),
         )
@@ -344,7 +344,7 @@ def execution(
         execution=latest,
     )
     with installation.operator(run.cluster) as admin:
-        yield Driver(admin, installation.ledger, options, installation.ledger.clock, log)
+        yield Driver(admin, installation.ledger, options, installation.ledger.now, log)
 
 
 def _last_rate(installation: Installation, run: Run) -> int:

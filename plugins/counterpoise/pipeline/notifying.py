@@ -91,7 +91,7 @@ def _deliver(
 
 
 def _facts(installation: Installation, cluster: str) -> NotificationFacts:
-    ledger, now = installation.ledger, installation.ledger.clock()
+    ledger, now = installation.ledger, installation.ledger.now()
     state = ledger.cluster_states([cluster]).get(cluster)
     snapshot_at = state.snapshot_at if state else None
     figures = installation.archive.fleet_figures().get(cluster, {})

@@ -99,7 +99,7 @@ def _unneeded(
 
 def _is_frozen(installation: Installation, cluster: str) -> bool:
     requests = installation.ledger.requests(cluster)
-    return find_active_requests(requests, installation.ledger.clock()).frozen is not None
+    return find_active_requests(requests, installation.ledger.now()).frozen is not None
 
 
 def _is_lasting(
@@ -160,7 +160,7 @@ def _was_rejected_lately(installation: Installation, cluster: str, wanted: Wante
 
     A no of the requester only withdraws a plan, and silence is nobody's no.
     """
-    since = installation.ledger.clock() - installation.cluster(cluster).policy.proposals.again_after
+    since = installation.ledger.now() - installation.cluster(cluster).policy.proposals.again_after
     return any(
         run.closed_at is not None
         and run.closed_at > since

@@ -90,7 +90,7 @@ def runs_under_way(installation: Installation, cluster: str | None = None) -> tu
 
 def freezes(installation: Installation, clusters: Iterable[str]) -> tuple[ControlRequest, ...]:
     """Return the freezes in force now, by cluster."""
-    now, requests = installation.ledger.clock(), installation.ledger.current_requests()
+    now, requests = installation.ledger.now(), installation.ledger.current_requests()
     by_cluster = grouped((request.cluster, request) for request in requests)
     active_requests = [
         find_active_requests(by_cluster.get(cluster, ()), now) for cluster in sorted(set(clusters))

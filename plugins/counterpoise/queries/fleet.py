@@ -118,7 +118,7 @@ def _pausable(
     installation: Installation, viewing: Viewing, under_way: Sequence[Run]
 ) -> frozenset[str]:
     """Return the ids of the runs that move, that nobody has paused, and that the viewer may."""
-    now, requests = installation.ledger.clock(), installation.ledger.current_requests()
+    now, requests = installation.ledger.now(), installation.ledger.current_requests()
     by_run = grouped((request.run_id, request) for request in requests)
     paused = {
         run_id for run_id, of_run in by_run.items() if find_active_requests(of_run, now).paused
@@ -157,7 +157,7 @@ def waiting_runs(
 
     `runs` are newest first. One that is approved waits, too, while a second person is asked.
     """
-    now = installation.ledger.clock()
+    now = installation.ledger.now()
     second_asked = installation.ledger.second_questions({run.cluster for run in runs})
     return [
         _waiting(installation, viewing, run, now)

@@ -193,7 +193,7 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
     run_progress = journal.run_progress()
     requests = installation.ledger.requests(run.cluster, run.run_id)
     approvals = installation.ledger.approvals_of(run.run_id)
-    now = installation.ledger.clock()
+    now = installation.ledger.now()
     plan = kept_plan(installation, run)
     active = find_active_requests(requests, now)
     settings = settings_of_pages(installation)

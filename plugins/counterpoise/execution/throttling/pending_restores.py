@@ -84,7 +84,7 @@ def restore_pending(
     waited = timedelta(seconds=QUIET_SECONDS) if do_all_respond else LOST_AFTER
     still_pending = {touched.resource_key for touched in pending}
     settled = [touched for touched in keys if touched.resource_key not in still_pending]
-    over = [t for t in settled if _was_restored(t, before=step.clock() - waited)]
+    over = [t for t in settled if _was_restored(t, before=step.now() - waited)]
     unregistered = [t for t in keys if _is_unregistered(t, cluster.registered_broker_ids)]
     step.clear_unanswered_calls([*over, *unregistered])
     return tuple(restored), tuple(pending)
