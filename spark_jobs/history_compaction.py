@@ -114,10 +114,9 @@ def build_merged(rows: DataFrame, tasks: int) -> DataFrame:
 def build_partition_load_daily(loads: DataFrame) -> DataFrame:
     """Return PARTITION_LOAD_DAILY and `output`, from PARTITION_LOAD with `date` and `output`.
 
-    The mean is weighed by time. Columns of earlier releases that nobody reads are null.
+    The mean is weighed by time.
     """
     rate = F.col("bytes_in_per_second")
-    nobody_reads = F.lit(None).cast("long")
     by_time = F.try_divide(F.sum(rate * F.col("seconds")), F.sum("seconds"))
     return (
         loads.where(rate.isNotNull())
@@ -131,8 +130,6 @@ def build_partition_load_daily(loads: DataFrame) -> DataFrame:
             F.count_if(F.col("how") == "at_least").alias("samples_at_least"),
             F.sum("seconds").alias("seconds"),
         )
-        .withColumn("p50_bytes_in_per_second", nobody_reads)
-        .withColumn("p95_bytes_in_per_second", nobody_reads)
         .select(*PARTITION_LOAD_DAILY.names, "output")
     )
 

@@ -42,7 +42,7 @@ class Day(NamedTuple):
 
     day: date
     rows: pa.Table
-    snapshot_count: int | None  # that it is made of; None in tables of earlier releases
+    snapshot_count: int | None  # that it is made of; None where it does not tell
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class Installation:
 
     @cached_property
     def settings(self) -> Settings:
-        return self.known_clusters or read_settings(self.locations.settings_file)
+        return self.known_clusters or read_settings(self.locations.config)
 
     @cached_property
     def archive(self) -> Archive:
@@ -368,7 +368,7 @@ def settings_in(locations: Locations) -> Settings:
     """Return the settings of the file, none where there is no file. Raises InputError for a file
     that cannot be read: that must not switch its policies off.
     """
-    config = locations.settings_file
+    config = locations.config
     try:
         config.stat()
     except FileNotFoundError:

@@ -308,7 +308,7 @@ def test_an_open_question_asks_airflow_for_nothing_after_the_first_time(
 def test_without_a_trigger_the_task_waits_as_airflows_own_do(
     installation: Installation, run: pipeline.PlannedRun, question: Question, is_over: bool
 ) -> None:
-    """The triggerer is of an older release, or none lived until the end of the time."""
+    """No triggerer lived until the end of the time."""
     defer()
     if is_over:
         supersede(installation)

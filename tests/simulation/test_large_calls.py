@@ -46,7 +46,7 @@ def test_a_call_about_6000_topics_is_made_in_several_requests() -> None:
 
 
 def test_an_emergency_stop_takes_back_the_lists_of_6000_topics() -> None:
-    """Lists of all topics of a plan were set at once by earlier releases."""
+    """Lists of all topics of a plan are not set at once."""
     running = simulated(PICTURE, racks=FOUR)
     moves = (move(f"t{n}-0", "1 2 3", "4 2 3", size=1) for n in range(TOPICS))
     plan = plan_by_hand(cluster(PICTURE, racks=FOUR), Goal.REBALANCE, *moves)

@@ -47,8 +47,8 @@ def load(
 
 
 def test_a_mean_of_the_period_is_weighed_by_time_over_days_and_results() -> None:
-    day = DAY | dict.fromkeys(("p50_bytes_in_per_second", "p95_bytes_in_per_second"), 1)
-    day |= {"partition": 3, "samples": 1, "max_bytes_in_per_second": 70, "seconds": 7_200.0}
+    day = DAY | {"partition": 3, "samples": 1, "seconds": 7_200.0}
+    day |= {"max_bytes_in_per_second": 70}
     daily = pa.Table.from_pylist(
         [day | {"mean_bytes_in_per_second": 20, "samples_at_least": 0}], PARTITION_LOAD_DAILY
     )
@@ -70,16 +70,6 @@ def test_a_mean_of_the_period_is_weighed_by_time_over_days_and_results() -> None
     assert orders.share == pytest.approx(30 * 10_800 / (30 * 10_800 + 60 * 3_600))
     wanted = busy_partitions([daily], [("orders", 3), ("users", 3)])
     assert [one.mean_bytes_in_per_second for one in wanted.partitions] == [20]
-
-
-def test_a_day_without_seconds_is_shared_out_by_samples() -> None:
-    """As tables of earlier releases are: a partition of the last six hours counts for six."""
-    day = DAY | dict.fromkeys(PARTITION_LOAD_DAILY.names[5:9], 8)
-    whole, new = day | {"partition": 3, "samples": 24}, day | {"partition": 4, "samples": 6}
-    table = pa.Table.from_pylist([whole, new], PARTITION_LOAD_DAILY)
-    found = busy_partitions([table]).partitions
-    assert [(one.partition, one.share) for one in found] == [(3, 0.8), (4, 0.2)]
-    assert {one.mean_bytes_in_per_second for one in found} == {8}
 
 
 def test_nothing_is_known_of_no_tables() -> None:

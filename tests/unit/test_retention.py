@@ -249,7 +249,6 @@ def test_rounds_of_a_day_become_one_and_the_last_result_of_a_snapshot_counts() -
         round_of("r2", two, two),
         round_of("r3", three, three),
         round_of("today", NOW, NOW),
-        round_of("of an older release", None, one),
     ]
     existing = {snapshot_id_for("demo", at) for at in (one, two, NOW)}  # the third is gone
 

@@ -62,22 +62,11 @@ def busy_partitions(
     return BusyPartitions(tuple(found), is_bound)
 
 
-def _seconds_of_day(table: pa.Table) -> pa.ChunkedArray:
-    """Return how long the rates of each partition are known.
-
-    Tables of earlier releases do not tell that: there the partition with the most samples counts
-    for a whole day, and each other one for its part of that.
-    """
-    most = pc.max(table["samples"]).as_py() or 1
-    estimated = pc.multiply(table["samples"].cast(pa.float64()), _DAY_SECONDS / most)
-    return pc.coalesce(table["seconds"], estimated)
-
-
 def _sums_of(table: pa.Table) -> pa.Table:
     if "date" in table.column_names:
-        seconds = _seconds_of_day(table)
+        seconds = table["seconds"]
         rate, highest = table["mean_bytes_in_per_second"], table["max_bytes_in_per_second"]
-        at_least = pc.fill_null(table["samples_at_least"], 0)
+        at_least = table["samples_at_least"]
     else:
         is_known = pc.and_(
             pc.is_valid(table["bytes_in_per_second"]),

@@ -71,11 +71,7 @@ def plan_rounds(
 
     A single round is written again when at least half of its snapshots are deleted.
     """
-    known = [
-        document
-        for document in rounds
-        if _finished_at(document) is not None and document["snapshots"]
-    ]
+    known = [document for document in rounds if document["snapshots"]]
     winners = _winners(known)
 
     def period(document: Document) -> str:
@@ -133,11 +129,7 @@ def outlived_rounds(
     """Return the rounds whose rows of PARTITION_LOAD may be deleted: their snapshots are older than
     `keep_all`, and the grace is over.
     """
-    return tuple(
-        d["round"]
-        for d in rounds
-        if _finished_at(d) is not None and _is_outlived(_finished_day(d), policy, now)
-    )
+    return tuple(d["round"] for d in rounds if _is_outlived(_finished_day(d), policy, now))
 
 
 def plan_daily(
@@ -191,20 +183,16 @@ def old_days(days: Iterable[date], policy: HistoryPolicy, now: datetime) -> tupl
 
 def _winners(rounds: Iterable[Document]) -> dict[str, str]:
     """Return the round that counts for each snapshot: the one finished last."""
-    ordered = sorted(rounds, key=lambda d: (d.get("finished_at") or "", d["round"]))
+    ordered = sorted(rounds, key=lambda d: (d["finished_at"], d["round"]))
     return {row["snapshot_id"]: d["round"] for d in ordered for row in d["snapshots"]}
 
 
-def _finished_at(document: Document) -> datetime | None:
-    """Return when a round finished; None for one of an older release, which did not record it."""
-    finished_at = document.get("finished_at")
-    return datetime.fromisoformat(finished_at).astimezone(UTC) if finished_at else None
+def _finished_at(document: Document) -> datetime:
+    return datetime.fromisoformat(document["finished_at"]).astimezone(UTC)
 
 
 def _finished_day(document: Document) -> date:
-    finished_at = _finished_at(document)
-    assert finished_at is not None, "callers leave out rounds without finished_at"
-    return finished_at.date()
+    return _finished_at(document).date()
 
 
 def _is_outlived(day: date, policy: HistoryPolicy, now: datetime) -> bool:

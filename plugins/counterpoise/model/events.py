@@ -72,7 +72,7 @@ class SnapshotChanges:
     topics_created: int
     topics_deleted: int
     topics_recreated: int
-    # None where an earlier release counted
+    # None where they were not counted
     leaders_reassigned: int | None = None
     leaders_returned: int | None = None
     uneven_topics: int | None = None  # led less evenly than whole partitions allow

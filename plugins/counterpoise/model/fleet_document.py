@@ -4,9 +4,6 @@
     read_entry(entry_text(entry))
 
 The pages of all clusters are drawn from entries, whether these were just made or read again.
-
-Limits: a document of an earlier release has no charts and no weights, and does not say when a
-snapshot is overdue.
 """
 
 from dataclasses import asdict, dataclass, fields

@@ -183,8 +183,6 @@ PARTITION_LOAD_DAILY: Final = pa.schema(
         required("partition", INT32),
         required("samples", INT64),
         required("mean_bytes_in_per_second", INT64),  # weighed by time
-        optional("p50_bytes_in_per_second", INT64),  # of earlier releases; null now
-        optional("p95_bytes_in_per_second", INT64),  # the same
         required("max_bytes_in_per_second", INT64),
         optional("samples_at_least", INT64),  # whose rate is only a lower bound
         optional("seconds", _FLOAT64),  # that the mean is over

@@ -13,7 +13,7 @@ grants nothing, and the question stays open; the task's log, an XCom of it and t
 why.
 
 While it waits, `open_question.py` closes it in Airflow where the run is superseded, or rejected
-elsewhere. Where the triggerer cannot (it does not live, or is of an older release), the task waits
+elsewhere. Where the triggerer cannot (it does not live), the task waits
 as Airflow's own do: an answer and the end of the time still count.
 
 Limits: never inside a mapped task group, where Airflow does not stop what follows a reject. Airflow

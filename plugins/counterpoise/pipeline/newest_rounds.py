@@ -86,7 +86,7 @@ def _may_be_merged(document: Document, now: datetime) -> bool:
     """
     if not RESULT_TABLES.keys() >= {*document["tables"]}:
         return False
-    return bool(document["finished_at"]) and _finished_at(document) <= now - _CLOCKS_DIFFER
+    return _finished_at(document) <= now - _CLOCKS_DIFFER
 
 
 def _finished_at(document: Document) -> datetime:

@@ -158,7 +158,7 @@ class RunDetails:
 
     @property
     def why_refused_by_validation(self) -> str:
-        """Return what that check found; "" where an earlier release made it."""
+        """Return what that check found; "" where it did not refuse the plan."""
         found = [event for event in self.events if event.kind in (NOT_VALIDATED, MUST_NOT_RUN)]
         return found[-1].text if found and found[-1].kind == MUST_NOT_RUN else ""
 

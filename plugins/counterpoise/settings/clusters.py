@@ -134,7 +134,7 @@ def limit_inputs(environment: Mapping[str, str] = os.environ) -> None:
     @cache
     def limits() -> InputLimits:
         try:
-            return read_settings(Locations.from_environment(environment).settings_file).inputs
+            return read_settings(Locations.from_environment(environment).config).inputs
         except InputError:
             return InputLimits()
 

@@ -35,11 +35,6 @@ _CONFIG: Final = "COUNTERPOISE_CONFIG"
 _STORE: Final = "COUNTERPOISE_STORE"
 _LEDGER: Final = "COUNTERPOISE_LEDGER"
 _SQLITE: Final = "sqlite:///"
-_EARLIER_DEFAULTS: Final = {
-    _CONFIG: "config/clusters.yaml",
-    _STORE: "var/store",
-    _LEDGER: "var/ledger.db",
-}
 _IN_MEMORY: Final = re.compile(
     r"sqlite(\+\w+)?:(//)?/?((file:)?(:memory:)?(\?.*)?|.*[?&]mode=memory(&.*)?)"
 )
@@ -73,8 +68,6 @@ class Address:
 
     def read(self) -> str:
         """Return the place. Raises InputError; no message holds what the command wrote."""
-        if self.is_default and (complaint := _earlier(self.variable, self.text)):
-            raise InputError(complaint)
         if self.variable.endswith(_COMMAND):
             told = self._told_by_command()
         elif self.variable.endswith(_FILE):
@@ -156,7 +149,7 @@ class DefaultPlaces:
 @dataclass(frozen=True, slots=True)
 class Locations:
     default: DefaultPlaces
-    config: Path  # to show; `settings_file` to read it
+    config: Path  # the file with the clusters
     is_default_config: bool
     connections: Path
     store_address: Address
@@ -165,13 +158,6 @@ class Locations:
     spark_jobs: Path
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold keys
     spark_environment: tuple[str, ...] = ()  # names of variables that the jobs get besides
-
-    @property
-    def settings_file(self) -> Path:
-        """Return the file with the clusters. Raises InputError where another one may be meant."""
-        if self.is_default_config and (complaint := _earlier(_CONFIG, str(self.config))):
-            raise InputError(complaint)
-        return self.config
 
     @property
     def new_default_ledger(self) -> Path | None:
@@ -244,26 +230,6 @@ def _check_text(environment: Mapping[str, str]) -> None:
     for name, value in environment.items():
         if name.startswith("COUNTERPOISE_") and is_broken_text(value):
             raise InputError(f"{name}: is no text in UTF-8")
-
-
-def _earlier(variable: str, default: str) -> str:
-    """Return what to do where the current directory has what earlier versions found there; "".
-
-    To pass over it would be to begin anew, without its policies and runs.
-    """
-    scheme = _SQLITE if variable == _LEDGER else ""
-    used = Path(default.removeprefix(scheme))
-    try:
-        earlier = Path(_EARLIER_DEFAULTS[variable]).absolute()
-        if not earlier.exists() or (used.exists() and earlier.samefile(used)):
-            return ""
-    except OSError:  # the current directory is gone, or nobody may see it
-        return ""
-    return (
-        f"{earlier} is here, and {used} would be used: defaults no longer depend on the current "
-        f"directory. Set {variable}={scheme}{earlier} to go on with it, or {_HOME} for all "
-        "defaults; `counterpoise where` shows what is used"
-    )
 
 
 def _output_of(words: list[str]) -> tuple[int, bytearray]:
