@@ -1,9 +1,9 @@
-"""The database's clock is set back. The step lock of a dead process still ends, and which of two
-runs is the newer one is still known.
+"""The database's clock is set back. Every wait and the step lock of a dead process still end, and
+which of two runs is the newer one is still known.
 """
 
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,19 +12,13 @@ from counterpoise.errors import (
     HaltedError,
     StepExpiredError,
     StepLockHeldError,
+    UnknownOutcomeError,
 )
-from counterpoise.ledger.schema import runs
+from counterpoise.execution import Driver, ExecutionOptions
+from counterpoise.ledger import Ledger
 from counterpoise.model.control import Control
 from counterpoise.model.request import Goal
 from counterpoise.model.run import LaterMove, RunState
-from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fixture
-    CLUSTERS,
-    approved,
-    halted,
-    kafka,
-    run_of,
-    until_moving,
-)
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 from tests.support.runs import (
@@ -35,6 +29,38 @@ from tests.support.runs import (
 )
 
 PATIENCE = timedelta(minutes=20)  # `dead_broker_patience` is 15 min
+
+
+def driver_with_clock(run: SimulatedRun, clock: Callable[[], datetime]) -> Driver:
+    options = ExecutionOptions(run.run_id, run.plan, run.rate, run.limits)
+    return Driver(run.cluster, run.ledger, options, clock, run.log.append)
+
+
+def with_a_dead_broker(folder: Path) -> SimulatedRun:
+    run = SimulatedRun.make(folder)
+    run.until_moving(run.driver())
+    run.cluster.kill_broker(4)
+    return run
+
+
+def halts_in_time(run: SimulatedRun, driver: Driver) -> None:
+    """Take a step every 10 s."""
+    began_at = run.cluster.now
+    with pytest.raises(HaltedError, match="brokers of the plan are dead: 4"):
+        while True:
+            driver.step()
+            run.cluster.advance(10)
+            assert run.cluster.now - began_at < PATIENCE.total_seconds(), "it waits for too long"
+    assert run.end(run.driver()) is RunState.HALTED
+
+
+def test_a_wait_ends_although_the_clock_is_set_back_meanwhile(tmp_path: Path) -> None:
+    run = with_a_dead_broker(tmp_path)
+    driver = driver_with_clock(run, lambda: run.clock() + timedelta(hours=1))
+    for _ in range(6):
+        driver.step()
+        run.cluster.advance(10)
+    halts_in_time(run, run.driver())
 
 
 # -- the database's clock, by which the step lock goes
@@ -114,10 +140,30 @@ def test_what_a_later_run_moved_is_known_although_the_clock_was_set_back(
     assert run.ledger.moved_after(run.run) == {}
 
 
-def test_a_clock_that_is_far_ahead_does_not_keep_later_runs_from_their_time(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    with run.ledger._transactions.writing() as connection:
-        in_years = run.clock() + timedelta(days=3650)
-        connection.execute(runs.update().values(state=RunState.DONE, opened_at=in_years))
-    later = run.ledger.propose(run.plan, "plans/y.json", requested_by="alice")
-    assert later.opened_at == run.clock()
+# -- a call that nobody answered
+
+
+def test_a_call_without_an_answer_does_not_halt_the_run_since_the_clock_is_set_back(
+    tmp_path: Path,
+) -> None:
+    """Two replicas are added, one after the other: a late call about the first would undo both."""
+    picture = "orders-0: 1 2 size=3000000"
+    copy = move("orders-0", "1 2", "3 4", size=6_000_000)
+    run = SimulatedRun.of_moves(tmp_path, picture, copy)
+
+    def ahead() -> datetime:
+        return run.clock() + timedelta(hours=1)
+
+    options = ExecutionOptions(run.run_id, run.plan, run.rate, run.limits)
+    ledger = Ledger.open(str(run.ledger._engine.url), ahead)
+    fast = Driver(run.cluster, ledger, options, ahead, run.log.append)
+    fast.open()
+    lost = UnknownOutcomeError("no answer", broker_id=1)
+    run.cluster.fail_next("alter_reassignments", lost)
+    journal = run.ledger.journal(run.run_id)
+    while not journal.has_submissions():
+        run.cluster.advance(fast.step() or 0)
+    driver = run.driver()
+    run.repeat_for(driver.step, PATIENCE.total_seconds(), every=5)
+    assert run.end(driver) is RunState.DONE
+    ledger.close()

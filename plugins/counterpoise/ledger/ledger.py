@@ -1,6 +1,6 @@
 """The ledger: clusters, plans, approvals and runs; `journal.py` has what happens inside one run.
 
-    ledger = Ledger.open("sqlite:///var/ledger.db", clock)
+    ledger = Ledger.open("sqlite:///var/ledger.db")
     run = ledger.propose(plan, "plans/abc.json", requested_by="alice")
     ledger.record_decision(Approval(run.run_id, plan.fingerprint, Decision.GRANTED, ...))
     with ledger.journal(run.run_id).step() as step:

@@ -22,7 +22,6 @@ from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import OPEN_STATES, TRANSITIONS, UNDER_WAY_STATES, Run, RunState
 
-_MAX_CLOCK_AHEAD: Final = timedelta(days=1)
 _HOW_TO_GO_ON: Final = {
     RunState.RUNNING: "end it first with `counterpoise settle {run_id}`",
     RunState.SETTLING: "end it first with `counterpoise settle {run_id}`",
@@ -87,14 +86,10 @@ def _not_from_here(run_id: str, state: str | None, to: RunState) -> str:
 def opening_time(connection: sa.Connection, cluster: str, now: datetime) -> datetime:
     """Return when a new run of a cluster is opened: now, and after all that it has.
 
-    Which of two runs is the newer one goes by that time, and the clock of who proposed the earlier
-    one may be ahead. One that is ahead by more than a day would keep all later runs from their
-    time.
+    Which of two runs is the newer one goes by that time, also where the clock was set back.
     """
     newest = connection.scalar(
-        sa.select(sa.func.max(runs.c.opened_at)).where(
-            runs.c.cluster == cluster, runs.c.opened_at < now + _MAX_CLOCK_AHEAD
-        )
+        sa.select(sa.func.max(runs.c.opened_at)).where(runs.c.cluster == cluster)
     )
     return max(now, newest + timedelta(microseconds=1)) if newest else now
 

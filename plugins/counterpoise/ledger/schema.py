@@ -63,7 +63,7 @@ runs = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False, default=""),
     sa.Column("requested_by", sa.Text, nullable=False),
-    # After that of each earlier run of the cluster, but for one a day ahead (`opening_time`).
+    # After that of each earlier run of the cluster (`opening_time`).
     sa.Column("opened_at", UtcDateTime, nullable=False),
     sa.Column("closed_at", UtcDateTime),
     sa.Column("dag_id", sa.Text),  # null: not proposed by a Dag run

@@ -221,9 +221,7 @@ class Submission:
         return self.done_at is not None or self.is_at_rest
 
     def was_just_answered(self, now: datetime) -> bool:
-        """Return whether it was, also where the clock of the worker that did it is some seconds
-        ahead.
-        """
+        """Return whether it was, also where the clock was set back by some seconds since."""
         if self.answered_at is None:
             return False
         return abs(now - self.answered_at) < SHOWS_WITHIN
