@@ -78,25 +78,6 @@ def test_an_installed_package_uses_the_folders_of_the_user(
     )
 
 
-def test_what_earlier_versions_found_in_the_current_directory_is_not_passed_over(
-    shell: CommandLine, tmp_path: Path
-) -> None:
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "clusters.yaml").write_text("clusters: {demo: {connection: kafka}}\n")
-    (tmp_path / "var").mkdir()
-    (tmp_path / "var" / "ledger.db").touch()
-    typed = shell.type("freeze", "demo", "--until", "8h", "--why", "release")
-    assert typed.code == 2
-    assert f"COUNTERPOISE_CONFIG={tmp_path / 'config' / 'clusters.yaml'}" in typed.err
-    shell.environment["COUNTERPOISE_CONFIG"] = str(tmp_path / "config" / "clusters.yaml")
-    typed = shell.type("freeze", "demo", "--until", "8h", "--why", "release")
-    assert typed.code == 2
-    assert f"COUNTERPOISE_LEDGER=sqlite:///{tmp_path / 'var' / 'ledger.db'}" in typed.err
-    assert not (tmp_path / "home").exists()
-    shell.environment["COUNTERPOISE_HOME"] = str(tmp_path)
-    assert shell.type("ledger", "migrate").code == 0
-
-
 @pytest.mark.parametrize(
     "url",
     [
@@ -130,7 +111,6 @@ def test_a_ledger_in_a_file_is_none(name: str) -> None:
         ("unfreeze", "demo", "--why", "x"),
         ("watch", "--cluster", "demo"),
         ("ledger", "prune", "--cluster", "demo", "--before", "2026-01-01T00:00"),
-        ("ledger", "verify"),
     ],
     ids=" ".join,
 )

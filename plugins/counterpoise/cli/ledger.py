@@ -61,7 +61,7 @@ def _add_prune(actions: Commands) -> None:
 
 def _prune(arguments: argparse.Namespace, console: Console) -> int:
     before = parse_moment(arguments.before, where="--before")
-    with open_installation(may_make_ledger=False) as installation:
+    with open_installation(may_migrate_ledger=False) as installation:
         _check_cluster(installation, arguments.cluster)
         count = installation.ledger.prune(arguments.cluster, before=before)
     rows = pluralize(count, "row", "rows")

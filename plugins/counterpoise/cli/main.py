@@ -113,7 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
 def leaf_commands(
     parser: argparse.ArgumentParser, name: str = ""
 ) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Yield every command that can be run with its parser, like `ledger verify`."""
+    """Yield every command that can be run with its parser, like `ledger prune`."""
     groups = [
         action
         for action in parser._actions  # argparse has no other way to its commands
