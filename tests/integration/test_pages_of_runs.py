@@ -13,38 +13,27 @@ from playwright.sync_api import expect
 from counterpoise.model.approval import Decision
 from counterpoise.model.request import Goal
 from counterpoise.model.run import Run, RunState
-from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
+from dev.local_kafka import TopicSpec
 from dev.local_kafka.load import MB
-from tests.integration.test_airflow_accounts import (
-    DAG,
-    REMOVE,
-    WAIT_SECONDS,
-    Place,
-    running_place,
-)
 from tests.support.browser import Visitor, chromium
 from tests.support.decisions import reject
 from tests.support.pictures import cluster
 from tests.support.plans import plan_by_hand
+from tests.support.shared_airflow import DAG, WAIT_SECONDS, Place
 from tests.support.web import token_on
 
 pytestmark = pytest.mark.timeout(2400)
-USERS = {"admin": "admin", "alice": "user", "bob": "user", "oscar": "op", "victor": "viewer"}
+REMOVE = {"goal": "remove-brokers", "broker_ids": [4]}
 PAGES = "/counterpoise/runs"
 OPEN_RUNS = "**/api/open-runs"
 SLOW = "100kB/s"  # minutes, in which a run can be steered
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    folder = tmp_path_factory.mktemp("pages")
-    with LocalKafka(folder / "kafka", brokers_in_racks(*"abcd")) as kafka:
-        create_topics(
-            kafka.bootstrap_string, [TopicSpec("payments", [(1, 2), (2, 3), (3, 4), (4, 1)])]
-        )
-        fill(kafka.bootstrap_string, "payments", dict.fromkeys(range(4), 24 * MB))
-        with running_place(folder, USERS, kafka) as place:
-            yield place
+def place(airflow_place: Place) -> Iterator[Place]:
+    topic = TopicSpec("payments", [(1, 2), (2, 3), (3, 4), (4, 1)])
+    with airflow_place.with_topic(topic, 24 * MB, "demo"):
+        yield airflow_place
 
 
 def in_a_browser(place: Place, user: str) -> httpx.Client:
@@ -193,13 +182,13 @@ def test_airflows_home_leads_to_the_plan_that_waits(place: Place) -> None:
         alice.check_no_problem()
         for wrong in ({"json": {}}, {"body": "<html>a proxy"}, {"status": 503, "json": {}}):
             answer_open_runs(alice, **wrong)
-            alice.page.goto(place.airflow.base_url)
+            alice.page.goto(f"{place.airflow.base_url}/")
             alice.shows("What waits and what runs cannot be shown now.")
             alice.follow("Fleet")
             alice.page.wait_for_url("**/counterpoise/fleet")
         answer_open_runs(alice, status=403, json={})
         with alice.page.expect_response(OPEN_RUNS):
-            alice.page.goto(place.airflow.base_url)
+            alice.page.goto(f"{place.airflow.base_url}/")
         expect(alice.page.get_by_role("heading", name="Welcome")).to_be_visible()
         assert alice.page.get_by_role("region", name="Kafka clusters").count() == 0
 

@@ -17,13 +17,8 @@ from counterpoise.model.run import Run, RunState
 from counterpoise.queries import running
 from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from dev.local_kafka.load import MB
-from tests.integration.test_airflow_accounts import (
-    ANALYSIS,
-    WAIT_SECONDS,
-    Place,
-    running_place,
-)
 from tests.support.browser import Visitor, chromium
+from tests.support.shared_airflow import ANALYSIS, WAIT_SECONDS, Place, running_place
 
 pytestmark = pytest.mark.timeout(1800)
 USERS: Final = {"admin": "admin", "alice": "user", "bob": "user", "oscar": "op", "victor": "viewer"}
@@ -50,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterato
         create_topics(kafka.bootstrap_string, [TopicSpec("payments", REPLICAS)])
         sizes = {partition: size * MB for partition, size in enumerate(SIZES_MB)}
         fill(kafka.bootstrap_string, "payments", sizes)
-        with running_place(folder, USERS, kafka, prefix=PREFIX, paused=ANALYSIS) as place:
+        with running_place(folder, USERS, kafka, prefix=PREFIX, paused=[ANALYSIS]) as place:
             pipeline.snapshot(place.installation, "demo", place.installation.clock())
             yield place
 

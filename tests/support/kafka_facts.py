@@ -227,3 +227,31 @@ def additions(kafka: LocalKafka, controllers: Iterable[int] = (1, 2, 3)) -> Addi
         for broker_id in filter(None, adding.group(1).split(",")) if adding else ():
             added[int(broker_id), topic_id, partition] += 1
     return added
+
+
+def configs_but_of_topics(kafka: LocalKafka) -> list[str]:
+    """Return the lines of `configs` about brokers, and any throttle of a topic."""
+    is_of_topic = re.compile(r"topic (?!.*throttled)")
+    return [line for line in configs(kafka) if not is_of_topic.match(line)]
+
+
+def leave_empty(kafka: LocalKafka, configs_before: list[str]) -> None:
+    """Delete all topics of a shared cluster, for the next tests.
+
+    Fails where a reassignment is under way, or where brokers have other configs than before.
+    """
+    assert ongoing_reassignments(kafka) == "", "a reassignment was left behind"
+    assert configs_but_of_topics(kafka) == configs_before, "configs were left behind"
+    delete_topics(kafka, set(_topics_at(kafka.bootstrap[0])))
+
+
+def delete_topics(kafka: LocalKafka, names: set[str]) -> None:
+    """Delete topics, and wait until no broker tells of them."""
+    client = _client(kafka.bootstrap_string)
+    for deleted in client.delete_topics(list(names)).values() if names else ():
+        deleted.result(AGREEMENT_SECONDS)
+
+    def are_gone() -> bool:
+        return all(names.isdisjoint(_topics_at(address)) for address in kafka.bootstrap)
+
+    wait_until(are_gone, "topics to be gone", AGREEMENT_SECONDS)
