@@ -4,7 +4,6 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -283,23 +282,6 @@ def test_an_emergency_stop_says_what_the_cluster_does_not_let_cancel(
     assert "4 partitions are still in flight, throttled as before: orders-" in stopped.out
     assert "nothing of the plan is in flight" not in stopped.out
     assert kafka.list_reassignments() and own_configs(kafka)
-
-
-def test_an_emergency_stop_names_the_brokers_that_stay_cordoned(
-    shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quorum = kafka.current_quorum()
-    kafka.quorum = replace(quorum, nodes=quorum.nodes[:1])  # no controller on broker 2
-    drain = ("--goal", "remove-brokers", "--brokers", "2", "--cordon")
-    path = interrupted(shell, kafka, monkeypatch, *drain)
-    monkeypatch.setattr("counterpoise.pipeline.emergency_stop.time.sleep", kafka.advance)
-    stopped = shell.type("stop", "--from-plan", path, "--cluster", "demo", "--json")
-    assert stopped.code == 1
-    assert json.loads(stopped.out)["cordoned_broker_ids"] == [2]
-    assert "broker 2 stays cordoned (cordoned.log.dirs=*)" in stopped.err
-    assert "counterpoise settle PLAN" in stopped.err
-    shell.type("settle", path)
-    assert own_configs(kafka) == {}
 
 
 def test_what_the_operator_may_not_do_is_learnt_before_the_yes(

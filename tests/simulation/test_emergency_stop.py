@@ -14,7 +14,6 @@ from counterpoise.model.kafka import RATE_KEYS
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from counterpoise.pipeline.emergency_stop import Stopped, stop_from_plan
-from tests.simulation.test_cordons import cordoned, draining, set_cordon
 from tests.simulation.test_whose_moves import FIRST, a_run, half_submitted
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, own_configs
@@ -60,20 +59,6 @@ def test_a_stop_sets_no_rate_where_none_is_in_force(
     run.cluster.kill_broker(2)
     stop(run, monkeypatch, waits_for=20)
     assert not own_configs(run.cluster).get(at_broker(3), {}).keys() & set(RATE_KEYS)
-
-
-def test_a_stop_leaves_the_cordon_to_the_ledger_which_knows_what_was_cordoned_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = draining(tmp_path)
-    set_cordon(run, "/data/1")
-    run.until_moving(run.driver())
-    stopped = stop(run, monkeypatch)
-    assert stopped.cordoned_broker_ids == (1,)
-    assert own_configs(run.cluster).keys() == {at_broker(1)}
-    assert cordoned(run)[1] == "*"
-    assert run.end(run.driver()) is RunState.HALTED
-    assert cordoned(run)[1] == "/data/1"
 
 
 def test_a_stop_leaves_the_order_that_somebody_gave_a_partition_which_never_moved(

@@ -119,8 +119,8 @@ class Night:
         received = {broker_id for m in moves for broker_id in m.adding}
         emptied = [broker_id for broker_id in self.broker_ids if broker_id not in received]
         if emptied and self.chance.random() < 0.4:
-            goal, more = Goal.REMOVE_BROKERS, {"cordons_brokers": True}
-            return plan_by_hand(snapshot, goal, *moves, brokers=tuple(emptied[:1]), **more)
+            brokers = tuple(emptied[:1])
+            return plan_by_hand(snapshot, Goal.REMOVE_BROKERS, *moves, brokers=brokers)
         return plan_by_hand(snapshot, Goal.REBALANCE, *moves)
 
     def _some_move(self, tp: TopicPartition, rf: int) -> Move:

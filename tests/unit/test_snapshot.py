@@ -10,6 +10,7 @@ import pytest
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.inspection import Quorum, QuorumNode
 from counterpoise.model.kafka import (
+    CORDONED_LOG_DIRS,
     FOLLOWER_RATE,
     LEADER_RATE,
     LEADER_REPLICAS,
@@ -201,6 +202,19 @@ def test_every_log_dir_of_a_known_broker_is_a_row() -> None:
         (1, "/disk-b", 100_000, 10_000, None, 0, None),
         (1, "/disk-c", None, None, "KAFKA_STORAGE_ERROR", None, None),
         (2, "/old", None, None, None, 0, None),
+    ]
+
+
+def test_a_cordoned_log_dir_is_one_in_the_snapshot() -> None:
+    reader = WithDisks.like(cluster("orders-0: 1 2", racks="1 2"))
+    broker = ConfigResource(ConfigResourceType.BROKER, "1")
+    reader.configs.dynamic[broker] = {CORDONED_LOG_DIRS: "/disk-b"}
+    assert rows(snapshot_of(reader).log_dirs, "log_dir", "is_cordoned") == [
+        ("/disk-a/x", None),
+        ("/disk-a/y", None),
+        ("/disk-b", True),
+        ("/disk-c", None),
+        ("/old", None),
     ]
 
 

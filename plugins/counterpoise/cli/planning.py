@@ -152,14 +152,6 @@ def _add_plan(commands: Commands) -> None:
     for field, metavar, meaning in _OPTIONS:
         parser.add_argument(COMMAND_LINE_OPTIONS[field], dest=field, metavar=metavar, help=meaning)
     parser.add_argument(
-        COMMAND_LINE_OPTIONS["cordons_brokers"],
-        dest="cordons_brokers",
-        action="store_true",
-        help="with goal remove-brokers: cordon the log dirs of these brokers while the plan runs "
-        "(Kafka 4.3, KIP-1066), so that no new topic is placed there; restored when no move is "
-        "left",
-    )
-    parser.add_argument(
         "--what-if-brokers",
         metavar="N",
         help="plan as if so many more brokers were there, empty, and only show the plan; the goal "

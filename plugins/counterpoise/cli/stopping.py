@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -29,12 +29,11 @@ from counterpoise.cli.repeating import repeat
 from counterpoise.errors import CounterpoiseError, RefusedError, RunConflictError
 from counterpoise.installation import Installation, open_address, open_installation
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.kafka import CORDONED_LOG_DIRS
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.safe_text import without_control_characters
-from counterpoise.model.words import join_names, name_brokers, pluralize, verb
+from counterpoise.model.words import join_names, pluralize
 
 if TYPE_CHECKING:
     from counterpoise.pipeline import WatchReport
@@ -208,18 +207,15 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
     )
     if orders := stopped.orders_before:
         log(_orders_text(orders))
-    if cordoned := stopped.cordoned_broker_ids:
-        log(_cordoned_text(cordoned))
     if arguments.json:
         value = {
             "cluster": name,
             "keys": [_key_summary(key) for key in keys],
             "in_flight": [str(move.topic_partition) for move in stopped.in_flight],
             "orders_before": {str(tp): list(order) for tp, order in orders.items()},
-            "cordoned_broker_ids": cordoned,
         }
         print_json(value)
-    return 1 if pending or stopped.in_flight or cordoned else 0
+    return 1 if pending or stopped.in_flight else 0
 
 
 def _in_flight_text(stopped: "Stopped") -> str:
@@ -241,17 +237,6 @@ def _orders_text(orders: Mapping[TopicPartition, tuple[int, ...]]) -> str:
         "cancelled that, so it leaves the order as it is. If a cancel left it, `counterpoise "
         "settle PLAN` restores it when the ledger is back; without it, "
         "`kafka-reassign-partitions.sh --execute` with that order, which copies nothing"
-    )
-
-
-def _cordoned_text(broker_ids: Sequence[int]) -> str:
-    return (
-        f"{name_brokers(broker_ids)} {verb(len(broker_ids), 'stays', 'stay')} cordoned "
-        f"({CORDONED_LOG_DIRS}=*): what was cordoned before stands in the ledger alone. When it is "
-        "back, `counterpoise settle PLAN` restores that; without it, and if nothing was cordoned "
-        "before, `kafka-configs.sh --alter --entity-type brokers --entity-name "
-        f"{broker_ids[0]} --delete-config {CORDONED_LOG_DIRS}`"
-        f"{', and so for each of the others' if len(broker_ids) > 1 else ''}"
     )
 
 

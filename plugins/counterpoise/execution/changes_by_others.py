@@ -1,13 +1,11 @@
 """What is recorded where somebody else undoes what a run has done. Pure.
 
 throttle_gap_event(2, settles=False)    # as kind and text; throttle keys are set again once
-cordon_gap_event(keys)           # cordons are left as they are
-sent_again_event(partitions)     # moves that were cancelled are sent again once
+sent_again_event(partitions)            # moves that were cancelled are sent again once
 """
 
 from collections.abc import Sequence
 
-from counterpoise.model.run import TouchedKey
 from counterpoise.model.words import join_names, pluralize, verb
 
 
@@ -26,18 +24,6 @@ def throttle_gap_event(removed: int, *, settles: bool) -> tuple[str, str]:
             "run halts the next time"
         )
     return "throttle gap", text
-
-
-def cordon_gap_event(keys: Sequence[TouchedKey]) -> tuple[str, str]:
-    """Return what is said of cordons that are left to somebody else, who has lifted them."""
-    brokers = [f"broker {touched.resource.name}" for touched in keys]
-    whether_empty = "whether it is" if len(keys) == 1 else "whether they are"
-    return (
-        "cordon gap",
-        f"somebody else lifted the cordon of {join_names(brokers)}: it is not set again, and new "
-        f"topics may come there. Once the run has ended, look {whether_empty} empty "
-        "(`counterpoise verify PLAN`), and plan what is left",
-    )
 
 
 def sent_again_event(partitions: Sequence[str]) -> tuple[str, str]:

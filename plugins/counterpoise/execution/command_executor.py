@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import ClusterError, UnknownOutcomeError
 from counterpoise.execution.changes_by_others import (
-    cordon_gap_event,
     sent_again_event,
     throttle_gap_event,
 )
@@ -24,7 +23,6 @@ from counterpoise.execution.commands import (
     Command,
     Elect,
     KeyChange,
-    LeaveLifted,
     MarkRestored,
     Restore,
     RestoreOrder,
@@ -41,7 +39,6 @@ from counterpoise.execution.throttling.restore import keys_touched_by
 from counterpoise.execution.throttling.targets import (
     WantedThrottles,
     default_rate,
-    dynamic_value,
     list_entries,
 )
 from counterpoise.kafka_admin.config_requests import NO_RESPONSE, NOT_SENT, without_answer
@@ -50,7 +47,7 @@ from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import CallResults, ConfigResource, Targets
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.model.run import CORDON_LEFT, LateCall, RunState, TouchedKey
+from counterpoise.model.run import LateCall, RunState, TouchedKey
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
@@ -121,7 +118,7 @@ class CommandExecutor:
                 return self._reassign("restoring", text, orders, step)
             case Restore(keys):
                 return self._restore(keys, step)
-            case MarkRestored() | LeaveLifted():
+            case MarkRestored():
                 self._record_keys(command, observation, step)
                 return 0.0
         raise AssertionError(f"{command} is not applied")
@@ -195,19 +192,9 @@ class CommandExecutor:
         has_to_be_read_back = command.changes or not observation.is_anything_moving
         return READ_BACK_SECONDS if has_to_be_read_back else OBSERVE_AGAIN_SECONDS
 
-    def _record_keys(
-        self, command: MarkRestored | LeaveLifted, observation: Observation, step: "Step"
-    ) -> None:
-        keys, configs = command.keys, observation.configs
-        if isinstance(command, MarkRestored):
-            pending = self._journal.pending_restores()
-            mark_restored(step, keys, configs, observation.topic_ids, pending)
-            return
-        with step.together():
-            for touched in keys:
-                value = dynamic_value(configs, *touched.resource_key)
-                step.restored(touched, value, CORDON_LEFT)
-            self.record_event(*cordon_gap_event(keys), step)
+    def _record_keys(self, command: MarkRestored, observation: Observation, step: "Step") -> None:
+        pending = self._journal.pending_restores()
+        mark_restored(step, command.keys, observation.configs, observation.topic_ids, pending)
 
     def _record_throttle(
         self, command: Throttle, rate: int, default: int | None, step: "Step"

@@ -87,13 +87,6 @@ class MarkRestored:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveLifted:
-    """Record that these cordons are left as somebody else, who lifted them, has set them."""
-
-    keys: tuple[TouchedKey, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Wait:
     """Observe again later, for as long as the reason may last.
 
@@ -139,7 +132,6 @@ Command = (
     | RestoreOrder
     | Restore
     | MarkRestored
-    | LeaveLifted
     | Wait
     | Halt
     | Finish

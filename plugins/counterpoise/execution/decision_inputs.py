@@ -175,15 +175,8 @@ class DecisionInputs:
     def throttles_for(
         self, moves: Iterable[Move], remaining: Iterable[Move] = ()
     ) -> WantedThrottles:
-        """Return the throttles for moves in flight, or about to be, and for those to come.
-
-        Brokers stay cordoned as long as any move is to come, also while nothing may move: a topic
-        that is made meanwhile is not in the plan.
-        """
-        moves, rate = tuple(moves), self.run_progress.rate_bytes_per_second
-        is_any_left = moves or any(self.by_state[state] for state in _TO_COME)
-        cordoned = self.plan.cordoned_broker_ids if is_any_left else ()
-        return wanted_throttles(moves, rate, remaining, cordoned)
+        """Return the throttles for moves in flight, or about to be, and for those to come."""
+        return wanted_throttles(moves, self.run_progress.rate_bytes_per_second, remaining)
 
     def missing_changes(self, throttles: WantedThrottles) -> tuple[ConfigChange, ...]:
         """Return the changes after which these throttles are in force; () when they are, or where

@@ -28,7 +28,7 @@ from counterpoise.execution.command_executor import (
     READ_BACK_SECONDS,
     CommandExecutor,
 )
-from counterpoise.execution.commands import Command, Finish, Halt, LeaveLifted, MarkRestored, Wait
+from counterpoise.execution.commands import Command, Finish, Halt, MarkRestored, Wait
 from counterpoise.execution.decide import next_command, reason_to_wait, settle_command
 from counterpoise.execution.decision_inputs import (
     QUIET_SECONDS,
@@ -50,7 +50,7 @@ from counterpoise.execution.throttling.read_back import (
     keys_in_force,
     throttled_brokers,
 )
-from counterpoise.execution.throttling.targets import lifted_cordons, throttles_of_plan
+from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.execution.waits_for_cluster import UnreportedConfigs
 from counterpoise.model.garbage import collecting_no_garbage
 from counterpoise.model.run import UNDER_WAY_STATES, LateCall, Run, RunState
@@ -221,14 +221,13 @@ class Driver:
     ) -> tuple[DecisionInputs, Command]:
         """Observe, keep the progress, and return the command that follows.
 
-        Keys that turn out to be as before are recorded as restored on the way, and cordons that
-        somebody else has lifted as left to them.
+        Keys that turn out to be as before are recorded as restored on the way.
         """
         previous = self._journal.run_progress()
         inputs = self._confirmed_inputs(previous)
         self._record(inputs.observation, step)
         command = decide(inputs)
-        while isinstance(command, MarkRestored | LeaveLifted):
+        while isinstance(command, MarkRestored):
             self._apply(command, inputs, step)
             inputs = inputs.with_touched_keys(self._journal.touched())
             command = decide(inputs)
@@ -244,9 +243,7 @@ class Driver:
         """
         inputs = self._inputs(previous, self._observe(previous))
         for pause_seconds in _STALE_READ_PAUSES:
-            keys, configs = inputs.observation.touched_keys, inputs.observation.configs
-            has_gone_back = previous and inputs.run_progress.has_gone_back_since(previous)
-            if not has_gone_back and not lifted_cordons(keys, configs):
+            if not previous or not inputs.run_progress.has_gone_back_since(previous):
                 break
             time.sleep(pause_seconds)
             inputs = self._inputs(previous, self._observe(previous))

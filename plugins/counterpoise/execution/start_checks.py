@@ -15,12 +15,10 @@ from counterpoise.execution.observation import (
     Observation,
     moves_by_state,
 )
-from counterpoise.execution.throttling.targets import broker_resource
-from counterpoise.model.kafka import CORDONED_LOG_DIRS
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from counterpoise.model.words import join_names, list_brokers, pluralize
+from counterpoise.model.words import join_names, pluralize
 
 # Their plans are what brings unavailable partitions back.
 _GOALS_FOR_UNAVAILABLE_PARTITIONS: Final = (Goal.REPAIR, Goal.REMOVE_BROKERS)
@@ -44,21 +42,6 @@ def check_drift(plan: RebalancePlan, state: RunState, observation: Observation) 
         raise StalePlanError(
             f"{pluralize(len(drifted), 'partition')} changed since the plan was made "
             f"({names}); make a new plan"
-        )
-
-
-def _check_cordoning(plan: RebalancePlan, observation: Observation) -> None:
-    """Raise RefusedError where brokers that the plan cordons do not know how (before Kafka 4.3)."""
-    unable = [
-        broker_id
-        for broker_id in plan.cordoned_broker_ids
-        if (configs := observation.configs.get(broker_resource(broker_id))) is not None
-        and CORDONED_LOG_DIRS not in configs
-    ]
-    if unable:
-        raise RefusedError(
-            f"{list_brokers(unable)} cannot be cordoned: {CORDONED_LOG_DIRS} is known from Kafka "
-            "4.3 on (KIP-1066); make a new plan without --cordon"
         )
 
 
@@ -97,7 +80,6 @@ def check_health(plan: RebalancePlan, observation: Observation) -> None:
         )
     if upgrade := different_versions(observation):
         raise RefusedError(upgrade.in_words)
-    _check_cordoning(plan, observation)
     by_state = moves_by_state(plan.moves, observation)
     if dead := sorted(dead_brokers(by_state, observation)):
         raise RefusedError(

@@ -25,7 +25,6 @@ from counterpoise.kafka_admin.handshake import BootstrapAttempt
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (
-    CORDONED_LOG_DIRS,
     LIST_KEYS,
     RATE_KEYS,
     BrokerVersion,
@@ -157,8 +156,8 @@ class ClusterReader:
     def read_throttle_keys(
         self, resources: Iterable[ConfigResource]
     ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
-        """Return the keys that a run may set: throttles (KIP-73) of topics and brokers, and what
-        cordons log dirs of brokers (KIP-1066), by resource and key.
+        """Return the keys that a run may set: throttles (KIP-73) of topics and brokers, by resource
+        and key.
 
         Unknown topics and unresponsive brokers are left out. Topics and brokers are read in
         parallel, so an unresponsive broker costs its timeout once.
@@ -168,7 +167,7 @@ class ClusterReader:
         brokers = [resource for resource in wanted if resource.is_broker]
         with ThreadPoolExecutor(1) as pool:
             of_topics = pool.submit(self.describe_configs, topics, LIST_KEYS)
-            of_brokers = self.describe_configs(brokers, (*RATE_KEYS, CORDONED_LOG_DIRS))
+            of_brokers = self.describe_configs(brokers, RATE_KEYS)
             return {**of_topics.result(), **of_brokers}
 
     def describe_topics_and_named(self, names: Iterable[str]) -> tuple[TopicDescription, ...]:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from counterpoise.ledger.schema import late_calls, runs, touched_keys
 from counterpoise.model.cluster import is_another_topic
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
-from counterpoise.model.run import LEFT_AS_IT_IS, TouchedKey
+from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, TouchedKey
 
 # Built once: each step reads them.
 _OF_A_RUN: Final = (
@@ -88,9 +88,7 @@ def value_to_go_back_to() -> sa.Case[str | None]:
     key was restored is its value of before.
     """
     key = touched_keys.c
-    # Not `in_`, which a statement for many rows does not take.
-    is_theirs = sa.or_(*(key.outcome == outcome for outcome in LEFT_AS_IT_IS))
-    was_changed = key.restored_at.is_not(None) & is_theirs
+    was_changed = key.restored_at.is_not(None) & (key.outcome == CHANGED_BY_SOMEBODY_ELSE)
     return sa.case((was_changed, key.after_value), else_=key.before_value)
 
 

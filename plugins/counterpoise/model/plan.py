@@ -144,11 +144,6 @@ class RebalancePlan:
     # ledger.
     settings_before: tuple[SettingBefore, ...] = ()
     undoes: str = ""  # the fingerprint of the plan that this one takes back
-    cordons_brokers: bool = False  # its brokers take no new replicas while it runs (KIP-1066)
-
-    @property
-    def cordoned_broker_ids(self) -> tuple[int, ...]:
-        return self.broker_ids if self.cordons_brokers else ()
 
     @property
     def is_empty(self) -> bool:
@@ -293,7 +288,6 @@ class RebalancePlan:
             "reason": self.reason,
             "warnings": list(self.warnings),
             "undoes": self.undoes,
-            **({"cordons_brokers": True} if self.cordons_brokers else {}),
             "settings_before": [list(setting) for setting in self.settings_before],
             "moves": [_move_content(move) for move in self.moves],
         }

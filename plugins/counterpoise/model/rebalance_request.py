@@ -37,7 +37,6 @@ class RebalanceRequest:
     budget: Budget = field(default_factory=Budget)
     replication_factor: int | None = None
     bytes_tolerance_percent: int | None = None
-    cordons_brokers: bool = False
     constraints: Constraints = field(default_factory=Constraints)  # beside those of the policy
 
     def request(self, policy: BalancePolicy) -> PlanRequest:
@@ -55,7 +54,6 @@ class RebalanceRequest:
             scope=self.scope,
             budget=self.budget,
             replication_factor=self.replication_factor,
-            cordons_brokers=self.cordons_brokers,
         )
 
     def deviations(self, policy: BalancePolicy) -> tuple[str, ...]:
@@ -115,7 +113,6 @@ def read_rebalance_request(
         budget=Budget(read.get("max_bytes")),
         replication_factor=read.get("replication_factor"),
         bytes_tolerance_percent=read.get("bytes_tolerance_percent"),
-        cordons_brokers=bool(read.get("cordons_brokers")),
         constraints=Constraints(
             broker_sets=read.get("broker_sets") or (),
             max_replicas_per_broker=read.get("max_replicas_per_broker"),
@@ -189,12 +186,6 @@ def _assignments(value: object, where: str, form: str) -> list[tuple[str, list[s
     return found
 
 
-def _truth(value: object, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise InputError(f"{where}: {value!r} must be true or false")
-    return value
-
-
 _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "goal": _goal,
     "broker_ids": _broker_ids,
@@ -208,5 +199,4 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "broker_sets": _broker_sets,
     "max_replicas_per_broker": _whole(1, MAX_REPLICAS_PER_BROKER),
     "no_new_replicas_on": _broker_ids,
-    "cordons_brokers": _truth,
 }

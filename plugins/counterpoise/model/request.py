@@ -82,4 +82,3 @@ class PlanRequest:
     scope: Scope = field(default_factory=Scope)
     budget: Budget = field(default_factory=Budget)
     replication_factor: int | None = None  # of the goal of that name
-    cordons_brokers: bool = False  # of goal remove-brokers, while the plan runs (KIP-1066)

@@ -26,7 +26,6 @@ COMMAND_LINE_OPTIONS: Final[Mapping[str, str]] = {
     "broker_sets": "--broker-sets",
     "max_replicas_per_broker": "--max-replicas-per-broker",
     "no_new_replicas_on": "--no-new-replicas-on",
-    "cordons_brokers": "--cordon",
 }
 CLUSTER_FIELD: Final = "cluster"  # of the form alone: on the command line it is no part of this
 CLUSTER_TITLE: Final = "Cluster"
@@ -48,7 +47,6 @@ FORM_TITLES: Final[Mapping[str, str]] = {
     "broker_sets": "Broker sets",
     "max_replicas_per_broker": "Replicas per broker",
     "no_new_replicas_on": "No new replicas on",
-    "cordons_brokers": "Cordon the brokers",
 }
 _TITLES: Final = {option: FORM_TITLES[name] for name, option in COMMAND_LINE_OPTIONS.items()}
 _OPTION: Final = "|".join(sorted(map(re.escape, _TITLES), key=len, reverse=True))

@@ -67,10 +67,6 @@ CHANGED_BY_SOMEBODY_ELSE: Final = "changed by somebody else; left as it is"
 # The outcome, until it is read back, of a key whose restoring change was answered.
 TAKEN_BACK: Final = "restored, not read back yet"
 
-# The outcome, until the run ends, of what cordons log dirs: the run does not cordon them again.
-CORDON_LEFT: Final = "lifted by somebody else; left as it is"
-LEFT_AS_IT_IS: Final = (CHANGED_BY_SOMEBODY_ELSE, CORDON_LEFT)
-
 # How long a step lock lasts; longer than any one call to the cluster may take.
 STEP_LOCK_SECONDS: Final = 30
 
@@ -176,7 +172,7 @@ class TouchedKey:
 
         Where a call of ours came late, over what somebody else had set since: their value.
         """
-        was_changed = self.restored_at is not None and self.outcome in LEFT_AS_IT_IS
+        was_changed = self.restored_at is not None and self.outcome == CHANGED_BY_SOMEBODY_ELSE
         return self.after_value if was_changed else self.before_value
 
 

@@ -83,7 +83,6 @@ def rebalance_form() -> dict[str, Any]:
         ),
         **_evenness(),
         **_constraints(),
-        **_switches(),
         **_about_the_run(),
     }
 
@@ -187,10 +186,6 @@ def _text(name: str, description: str, pattern: str) -> Param:
     )
 
 
-def _switch(name: str, description: str) -> Param:
-    return Param(False, type="boolean", title=FORM_TITLES[name], description=description)
-
-
 def _evenness() -> dict[str, Any]:
     return {
         "bytes_tolerance_percent": _integer(
@@ -216,11 +211,3 @@ def _constraints() -> dict[str, Any]:
     }
 
 
-def _switches() -> dict[str, Any]:
-    return {
-        "cordons_brokers": _switch(
-            "cordons_brokers",
-            "with goal remove-brokers: their log dirs take no new replicas while the plan runs "
-            "(Kafka 4.3, KIP-1066)",
-        ),
-    }

@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution import Driver, ExecutionOptions, keys_to_restore, late_moves
-from counterpoise.execution.throttling.targets import (
-    EVERY_LOG_DIR,
-    Configs,
-    dynamic_value,
-    throttles_of_plan,
-)
+from counterpoise.execution.throttling.targets import Configs, throttles_of_plan
 from counterpoise.installation import now_utc
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
@@ -41,15 +36,13 @@ _NO_RATE: Final = 1  # bytes per second: a run has one, and this one sets none
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The config keys, with what became of them, the moves that Kafka did not let cancel, the
-    replica order of before of partitions that have another one, and the brokers whose log dirs stay
-    cordoned.
+    """The config keys, with what became of them, the moves that Kafka did not let cancel, and the
+    replica order of before of partitions that have another one.
     """
 
     keys: tuple[TouchedKey, ...]
     in_flight: tuple[Move, ...]
     orders_before: Mapping[TopicPartition, tuple[int, ...]]
-    cordoned_broker_ids: tuple[int, ...]
 
     @property
     def pending_keys(self) -> tuple[TouchedKey, ...]:
@@ -98,7 +91,7 @@ def stop_from_plan(
                     time.sleep(wait_seconds)
             finally:
                 cancelled.update(_not_in_order(journal))
-            return _outcome(admin, plan, journal, _cordoned_brokers(plan, configs))
+            return _outcome(admin, plan, journal)
         finally:
             ledger.close()
 
@@ -123,15 +116,12 @@ def _not_in_order(journal: "Journal") -> set[TopicPartition]:
     return {s.topic_partition for s in submissions if s.in_order_at is None}
 
 
-def _outcome(
-    admin: "ClusterAdmin", plan: RebalancePlan, journal: "Journal", cordoned: tuple[int, ...]
-) -> Stopped:
+def _outcome(admin: "ClusterAdmin", plan: RebalancePlan, journal: "Journal") -> Stopped:
     reassignments, submissions = admin.list_reassignments(), journal.submissions()
     return Stopped(
         journal.touched(),
         late_moves(plan, reassignments, submissions),
         _orders_before(admin, plan, reassignments),
-        cordoned,
     )
 
 
@@ -156,13 +146,6 @@ def _orders_before(
         if order is not None and replicas not in known:
             before[move.topic_partition] = order
     return before
-
-
-def _cordoned_brokers(plan: RebalancePlan, configs: Configs) -> tuple[int, ...]:
-    """Return the brokers that the plan cordons, and that are."""
-    keys = throttles_of_plan(plan).cordons
-    cordoned = (r for r, key in keys if dynamic_value(configs, r, key) == EVERY_LOG_DIR)
-    return tuple(sorted(int(resource.name) for resource in cordoned))
 
 
 def _settling_run(ledger: "Ledger", plan: RebalancePlan) -> str:

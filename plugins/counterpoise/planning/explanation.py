@@ -80,7 +80,6 @@ def explain(result: PlanningResult) -> RebalancePlan:
         budget=request.budget,
         replication_factor=request.replication_factor,
         deferred=result.deferred,
-        cordons_brokers=request.cordons_brokers and bool(moves),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.request import Goal
-from counterpoise.model.words import list_brokers, name_brokers, pluralize, verb
+from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.evenness import EVENNESS_WARNINGS, replicas_outside_sets
 from counterpoise.planning.planning_result import PlanningResult
 from counterpoise.units import format_bytes
@@ -261,14 +261,6 @@ def _full_brokers(result: PlanningResult) -> str:
     return "; ".join(sentences)
 
 
-def _cordons(result: PlanningResult) -> str:
-    request = result.request
-    if not request.cordons_brokers:
-        return ""
-    brokers = list_brokers(sorted(request.broker_ids))
-    return f"the log dirs of {brokers} are cordoned while the plan runs: no new topic goes there"
-
-
 WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _under_reassignment,
     _without_leader,
@@ -286,7 +278,6 @@ WARNINGS: Final[tuple[Callable[[PlanningResult], str], ...]] = (
     _goal_not_reached,
     _not_proven,
     lambda result: result.goal.undone(result),
-    _cordons,
     _unknown_brokers,
     _topics_outside_sets,
     _no_new_replicas,

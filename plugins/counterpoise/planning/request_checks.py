@@ -209,10 +209,6 @@ def _check_numbers(request: PlanRequest) -> None:
             f"--replication-factor {factor} is for goal replication-factor, not for "
             f"{request.goal}; leave it out"
         )
-    if request.cordons_brokers and request.goal is not Goal.REMOVE_BROKERS:
-        raise InputError(
-            f"--cordon is for goal remove-brokers, not for {request.goal}; leave it out"
-        )
 
 
 # -- constraints that no plan could satisfy

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from counterpoise.execution.commands import (
     Command,
     KeyChange,
-    LeaveLifted,
     MarkRestored,
     Restore,
     Throttle,
@@ -25,7 +24,6 @@ from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.throttling.restore import idle_keys, unneeded_entries
 from counterpoise.execution.throttling.targets import (
     dynamic_value,
-    lifted_cordons,
     list_entries,
     removed_by_others,
 )
@@ -51,9 +49,6 @@ def throttle_command(
     restored, as_before = idle_keys(throttles, observation)
     if as_before:
         return MarkRestored(as_before)
-    lifted = lifted_cordons(observation.touched_keys, observation.configs)
-    if left := tuple(touched for touched in lifted if touched.resource_key in throttles.cordons):
-        return LeaveLifted(left)
     missing = inputs.missing_changes(throttles)
     unneeded = unneeded_entries(throttles, observation)
     to_come = () if is_held else remaining

@@ -29,7 +29,7 @@ from counterpoise.execution.throttling.targets import (
 )
 from counterpoise.model.cluster import is_another_topic
 from counterpoise.model.kafka import ConfigChange, ResourceKey
-from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, CORDON_LEFT, LOST_AFTER, TouchedKey
+from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, LOST_AFTER, TouchedKey
 from counterpoise.model.words import pluralize
 
 if TYPE_CHECKING:
@@ -133,14 +133,12 @@ def end_keys(
 ) -> None:
     """Record at the end of a run what became of its keys: some of them are restored later.
 
-    Cordons that were left to somebody are theirs until here: a run that is executed again sets
-    them. `pending` as for `mark_restored`.
+    `pending` as for `mark_restored`.
     """
     ended = [
         touched
         for touched in observation.touched_keys
-        if (touched.restored_at is None or touched.outcome == CORDON_LEFT)
-        and touched not in pending_restores
+        if touched.restored_at is None and touched not in pending_restores
     ]
     mark_restored(step, ended, observation.configs, observation.topic_ids, pending)
     for touched in pending_restores:
@@ -168,8 +166,6 @@ def mark_restored(
                     step.restored(touched, None, "its topic is gone")
                 continue
             value = dynamic_value(configs, *touched.resource_key)
-            if touched.resource not in configs:  # a cordon that was left to somebody
-                value = touched.after_value
             step.restored(touched, value, _outcome(touched, value, pending))
 
 

@@ -206,8 +206,8 @@ def _is_of_dead_broker(touched: TouchedKey, observation: Observation) -> bool:
 def restoring_change(touched: TouchedKey, configs: Configs) -> ConfigChange | None:
     """Return the change that brings a key back to what it was; None when nothing of ours is in it.
 
-    A rate, or what cordons log dirs, that is no longer ours was changed by somebody else and stays
-    as it is. Of a list `0:4,7:9` of which `0:4` is ours, only that entry is removed.
+    A rate that is no longer ours was changed by somebody else and stays as it is. Of a list
+    `0:4,7:9` of which `0:4` is ours, only that entry is removed.
     """
     return _restoring_change_of(touched, dynamic_value(configs, *touched.resource_key))
 
@@ -274,7 +274,7 @@ def keys_to_restore(plan: RebalancePlan, configs: Configs) -> tuple[TouchedKey, 
 
     Without it nobody knows which rate was ours. Every rate on a broker that the plan copies from or
     to goes back to what the plan's snapshot found there; of the lists, only the plan's own entries
-    are removed. What cordons log dirs stays: the ledger alone knows what was cordoned before.
+    are removed.
     """
     before_values = {
         (setting.resource, setting.key): setting.value for setting in plan.settings_before

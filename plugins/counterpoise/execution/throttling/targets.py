@@ -23,7 +23,6 @@ from typing import Final
 
 from counterpoise.model.cluster import is_another_topic
 from counterpoise.model.kafka import (
-    CORDONED_LOG_DIRS,
     EVERY_BROKER,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -41,10 +40,9 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.reassignment_targets import is_one_reassignment, reassignment_targets
-from counterpoise.model.run import CORDON_LEFT, TAKEN_BACK, TouchedKey
+from counterpoise.model.run import TouchedKey
 
 EVERY_REPLICA: Final = "*"
-EVERY_LOG_DIR: Final = "*"
 _DYNAMIC_SOURCE: Final = {
     ConfigResourceType.BROKER: ConfigSource.DYNAMIC_BROKER,
     ConfigResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC,
@@ -61,16 +59,15 @@ class WantedThrottles:
     rates: frozenset[ResourceKey]
     lists: Mapping[ResourceKey, tuple[str, ...]]
     later_lists: frozenset[ResourceKey] = frozenset()  # of moves that are still to come
-    cordons: frozenset[ResourceKey] = frozenset()  # of brokers that are emptied
 
     @property
     def keys(self) -> frozenset[ResourceKey]:
         """Return every key that is needed now, or later."""
-        return self.rates | self.lists.keys() | self.later_lists | self.cordons
+        return self.rates | self.lists.keys() | self.later_lists
 
     @property
     def resources(self) -> tuple[ConfigResource, ...]:
-        keys = (*self.rates, *self.lists, *self.cordons)
+        keys = (*self.rates, *self.lists)
         return tuple(sorted({resource for resource, _ in keys}))
 
 
@@ -86,12 +83,10 @@ def wanted_throttles(
     moves: Iterable[Move],
     rate_bytes_per_second: int,
     remaining: Iterable[Move] = (),
-    cordoned_broker_ids: Iterable[int] = (),
 ) -> WantedThrottles:
     """Return the throttles under which these moves may be submitted; copying nothing needs none.
 
-    Brokers have their rates also for the `remaining` moves, which no list names yet. The log dirs
-    of cordoned brokers take no new replicas (KIP-1066).
+    Brokers have their rates also for the `remaining` moves, which no list names yet.
     """
     # Names and ids first, resources once each: a plan may have a hundred thousand moves.
     rate_brokers: dict[str, set[int]] = {key: set() for key in RATE_KEYS}
@@ -113,17 +108,12 @@ def wanted_throttles(
         frozenset(rates),
         {(topic_resource(topic), key): tuple(entries) for (topic, key), entries in lists},
         frozenset((topic_resource(topic), key) for topic in later_topics for key in LIST_KEYS),
-        frozenset(
-            (broker_resource(broker_id), CORDONED_LOG_DIRS) for broker_id in cordoned_broker_ids
-        ),
     )
 
 
 def throttles_of_plan(plan: RebalancePlan, rate_bytes_per_second: int = 0) -> WantedThrottles:
     """Return all that a run of the plan may set, at any time."""
-    return wanted_throttles(
-        plan.moves, rate_bytes_per_second, cordoned_broker_ids=plan.cordoned_broker_ids
-    )
+    return wanted_throttles(plan.moves, rate_bytes_per_second)
 
 
 def throttled_replicas(move: Move) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
@@ -184,8 +174,9 @@ def missing_changes(
     Resources that `configs` does not have are left out. `touched_keys` are those of this run: a
     rate that is ours follows the wanted one up and down, somebody else's is only ever lowered.
     """
-    known = {touched.resource_key: touched for touched in touched_keys}
-    own_keys = {key: touched for key, touched in known.items() if touched.restored_at is None}
+    own_keys = {
+        touched.resource_key: touched for touched in touched_keys if touched.restored_at is None
+    }
     changes = []
     for resource, key in sorted(throttles.rates):
         if resource not in configs:
@@ -201,33 +192,7 @@ def missing_changes(
         absent = [entry for entry in wanted if entry not in present]
         if absent and EVERY_REPLICA not in present:
             changes.append(ConfigChange(resource, key, ConfigOperation.APPEND, ",".join(absent)))
-    for resource, key in sorted(throttles.cordons):
-        if resource not in configs or dynamic_value(configs, resource, key) == EVERY_LOG_DIR:
-            continue
-        touched = known.get((resource, key))
-        if touched is None or not _stays_lifted(touched):
-            changes.append(ConfigChange(resource, key, ConfigOperation.SET, EVERY_LOG_DIR))
     return tuple(changes)
-
-
-def _stays_lifted(touched: TouchedKey) -> bool:
-    """Return whether a cordon that is missing is not set again: it was in force before."""
-    was_in_force = touched.restored_at is None and touched.during_value is not None
-    return was_in_force or touched.outcome == CORDON_LEFT
-
-
-def lifted_cordons(touched_keys: Iterable[TouchedKey], configs: Configs) -> list[TouchedKey]:
-    """Return the cordons of the run that were in force, and that somebody else has lifted."""
-    return [
-        touched
-        for touched in touched_keys
-        if touched.key == CORDONED_LOG_DIRS
-        and touched.restored_at is None
-        and touched.during_value is not None
-        and touched.outcome != TAKEN_BACK
-        and touched.resource in configs
-        and dynamic_value(configs, *touched.resource_key) != EVERY_LOG_DIR
-    ]
 
 
 def _capped(rate: int, touched: TouchedKey | None) -> int:
