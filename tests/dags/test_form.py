@@ -255,7 +255,6 @@ BAD = {
     "bytes_tolerance_percent": (0, 101),
     "broker_sets": ("pay-*",),
     "goal": ("", "imported", None),
-    "cordons_brokers": ("yes",),
 }
 
 

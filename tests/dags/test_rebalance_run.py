@@ -405,7 +405,7 @@ def test_a_cluster_for_reports_only_is_refused_by_the_task_that_makes_the_plan(
     refusals: list[str],
 ) -> None:
     config = installation.locations.config
-    provider = "policy:\n      provider: confluent-cloud\n"
+    provider = "policy:\n      provider: confluent\n"
     config.write_text(config.read_text().replace("policy:\n", provider))
     state, tasks = rebalance(YES)
     assert (state, tasks["plan"], tasks["approve"]) == ("failed", "failed", "upstream_failed")

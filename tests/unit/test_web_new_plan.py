@@ -32,7 +32,7 @@ clusters:
   grave:
     connection: kafka_demo
     policy: {access: {propose: [alice], approve: [alice, bob]}, approval: {critical: yes}}
-  cloud: {connection: kafka_demo, policy: {provider: confluent-cloud}}
+  cloud: {connection: kafka_demo, policy: {provider: confluent}}
 """
 
 

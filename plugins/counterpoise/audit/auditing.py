@@ -21,7 +21,6 @@ from itertools import chain
 from typing import Final
 
 from counterpoise.audit import RULES, RULES_BY_AREA
-from counterpoise.audit.commands import CHANGES_CONFIGS
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.audit.rule import CheckResult, Need, Rule
 from counterpoise.audit.rules.availability import replica_long_out_of_sync
@@ -35,7 +34,6 @@ from counterpoise.audit.unavailable_data import (
 from counterpoise.errors import InputError
 from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding, RuleText
 from counterpoise.model.policy import AuditPolicy
-from counterpoise.model.provider import profile_of
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.model.words import join_ids, pluralize
 
@@ -127,22 +125,10 @@ def _finding(rule: Rule, result: CheckResult, facts: AuditFacts) -> Finding:
         subject=result.subject,
         summary=result.summary,
         evidence=result.evidence,
-        fix=_fix_there(result.fix, facts),
+        fix=result.fix,
         plan=result.plan,
         causes=result.causes,
     )
-
-
-def _fix_there(fix: tuple[str, ...], facts: AuditFacts) -> tuple[str, ...]:
-    """Return the commands; where somebody else owns the configs that they change, a comment first
-    says where they are changed.
-    """
-    profile = profile_of(facts.policy.provider)
-    changes_configs = any(CHANGES_CONFIGS in line and "--alter" in line for line in fix)
-    if not profile.owned_configs or not changes_configs:
-        return fix
-    where = f"# {profile.name}: change configs in {profile.owned_configs}, not by hand:"
-    return (where, *fix)
 
 
 # -- the report

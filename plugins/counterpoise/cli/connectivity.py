@@ -51,8 +51,6 @@ def print_examination(console: Console, examined: "Examination") -> None:
         _print_advertised(console, connectivity)
     _print_leaders(console, examined)
     _print_certificates(console, connectivity)
-    for line in examined.about_provider:
-        console.print(shown(line), soft_wrap=True)
     _print_findings(console, examined)
 
 
@@ -221,7 +219,6 @@ def summary(examined: "Examination") -> dict[str, Any]:
         "unchecked": list(connectivity.unchecked),
         "cluster": _cluster_summary(metadata) if metadata else None,
         "leaders": _leaders_summary(examined),
-        "about_provider": list(examined.about_provider),
         "findings": [
             {
                 "rule": finding.rule,

@@ -1,4 +1,4 @@
-"""Who runs a cluster for the team, and what that leaves open: one profile for each provider.
+"""Who runs a cluster for the team, and what that leaves open: a table of five rows.
 
     profile_of(Provider.MSK).max_partitions_per_call       # 10
     profile_of(None).may_execute                           # True: brokers of one's own
@@ -6,25 +6,22 @@
 Sources, as read in November 2026:
 
 - Amazon MSK: "Best practices for Standard brokers" (no more than 10 partitions in one call of
-  kafka-reassign-partitions) and "Intelligent rebalancing for clusters" (no other tool can reassign
-  partitions of Express brokers before that is paused), docs.aws.amazon.com/msk.
+  kafka-reassign-partitions) and "Remove a broker" (MSK removes brokers that have no partitions but
+  those of its canary topics), docs.aws.amazon.com/msk.
 - Amazon MSK Serverless: "What is MSK Serverless?" (it fully manages the placement of partitions),
   same place.
 - Confluent Cloud: "ACL operations" (ALTER on the cluster is for ACLs alone) and "Cluster types"
   (fully managed replica placement), docs.confluent.io/cloud.
-- Aiven: "Access control lists in Aiven for Apache Kafka" (a DENY of either kind of ACL is
-  stronger), aiven.io/docs/products/kafka.
 - Strimzi: "Unidirectional topic operator" (changes made beside a KafkaTopic are reverted), and
-  KafkaNodeConfigurationDiff (the operator compares the configs of brokers), strimzi.io.
+  KafkaRebalance (Cruise Control moves partitions), strimzi.io.
 
 Limits: none of the services was tried; docs/install.md says what was, on brokers with the same
 restrictions.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import Final
 
 MAX_PARTITIONS_PER_CALL: Final = 1_000  # one huge request hurts the controller
@@ -33,8 +30,7 @@ MAX_PARTITIONS_PER_CALL: Final = 1_000  # one huge request hurts the controller
 class Provider(StrEnum):
     MSK = "msk"
     MSK_SERVERLESS = "msk-serverless"
-    CONFLUENT_CLOUD = "confluent-cloud"
-    AIVEN = "aiven"
+    CONFLUENT = "confluent"
     STRIMZI = "strimzi"
 
 
@@ -45,22 +41,8 @@ class ProviderProfile:
     name: str
     why_no_runs: str = ""  # "": runs may be executed
     max_partitions_per_call: int = MAX_PARTITIONS_PER_CALL  # of AlterPartitionReassignments
+    own_topics: tuple[str, ...] = ()  # patterns: the provider places these, we leave them alone
     before_a_run: str = ""  # what else moves partitions or reverts configs, and how to pause it
-    pauses: tuple[str, ...] = ()  # commands that do so
-    owned_configs: str = ""  # "": configs are changed with Kafka's own tools
-    address: str = ""  # a pattern of its bootstrap addresses
-
-    @property
-    def in_words(self) -> Iterator[str]:
-        """Yield what doctor says: what is open, what to do before a run, who owns configs."""
-        if not self.may_execute:
-            yield f"{self.name}: {self.why_no_runs}"
-        if self.max_partitions_per_call != MAX_PARTITIONS_PER_CALL:
-            yield f"{self.name}: {self.max_partitions_per_call} partitions in one reassignment call"
-        if self.before_a_run:
-            yield ": ".join((f"before a run: {self.before_a_run}", *self.pauses))
-        if self.owned_configs:
-            yield f"configs are changed in {self.owned_configs}"
 
     @property
     def plan_warnings(self) -> tuple[str, ...]:
@@ -81,74 +63,32 @@ class ProviderProfile:
         return not self.may_execute
 
 
-_OWN_BROKERS: Final = ProviderProfile("your own brokers")
-_PROFILES: Final[Mapping[Provider, ProviderProfile]] = {
+_REPORTS_ONLY: Final = "this cluster is for snapshots, reports and audits only"
+_PROFILES: Final[Mapping[Provider | None, ProviderProfile]] = {
+    None: ProviderProfile("your own brokers"),
     Provider.MSK: ProviderProfile(
-        "Amazon MSK",
-        max_partitions_per_call=10,
-        address="*.kafka.*.amazonaws.com*:*",
-        before_a_run=(
-            "Express brokers: intelligent rebalancing has to be paused first, or nobody else can "
-            "reassign partitions; standard brokers have none"
-        ),
-        pauses=(
-            "aws kafka update-rebalancing --cluster-arn ARN --current-version VERSION "
-            "--rebalancing Status=PAUSED",
-        ),
-        owned_configs="an MSK configuration (aws kafka update-cluster-configuration)",
+        "Amazon MSK", max_partitions_per_call=10, own_topics=("__amazon_msk_canary*",)
     ),
     Provider.MSK_SERVERLESS: ProviderProfile(
         "Amazon MSK Serverless",
-        why_no_runs=(
-            "AWS places the partitions itself; this cluster is for snapshots, reports and audits "
-            "only"
-        ),
-        address="*.kafka-serverless.*.amazonaws.com*:*",
-        owned_configs="AWS (topics: kafka-configs.sh)",
+        why_no_runs=f"AWS places the partitions itself; {_REPORTS_ONLY}",
     ),
-    Provider.CONFLUENT_CLOUD: ProviderProfile(
+    Provider.CONFLUENT: ProviderProfile(
         "Confluent Cloud",
-        why_no_runs=(
-            "reassignments are not open to users; this cluster is for snapshots, reports and "
-            "audits only"
-        ),
-        address="*.confluent.cloud:*",
-        owned_configs="Confluent (topics: confluent kafka topic update)",
-    ),
-    Provider.AIVEN: ProviderProfile(
-        "Aiven",
-        before_a_run=(
-            "maintenance and a change of the service plan move partitions, too: let neither "
-            "happen during a run"
-        ),
-        owned_configs="the service (avn service update -c)",
-        address="*.aivencloud.com:*",
+        why_no_runs=f"reassignments are not open to users; {_REPORTS_ONLY}",
     ),
     Provider.STRIMZI: ProviderProfile(
         "Strimzi",
         before_a_run=(
             "the operators may take throttles back (those of a topic with a KafkaTopic, those of "
-            "brokers with every reconciliation), and a KafkaRebalance moves partitions: pause them"
+            "brokers with every reconciliation), and a KafkaRebalance moves partitions: pause them "
+            "(kubectl annotate kafka,kafkatopic,kafkarebalance --all "
+            'strimzi.io/pause-reconciliation="true")'
         ),
-        pauses=(
-            "kubectl annotate kafka,kafkatopic,kafkarebalance --all "
-            'strimzi.io/pause-reconciliation="true"',
-        ),
-        address="*-kafka-bootstrap*:*",
-        owned_configs="the resources Kafka and KafkaTopic (kubectl edit)",
     ),
 }
 
 
-def provider_at(addresses: Iterable[str]) -> Provider | None:
-    """Return whose bootstrap addresses these look like; None where that does not show."""
-    for address in addresses:
-        for provider, profile in _PROFILES.items():
-            if fnmatchcase(address.lower(), profile.address):
-                return provider
-    return None
-
-
 def profile_of(provider: Provider | None) -> ProviderProfile:
     """Return the profile of a provider; None is a team that runs its own brokers."""
-    return _OWN_BROKERS if provider is None else _PROFILES[provider]
+    return _PROFILES[provider]

@@ -209,5 +209,3 @@ def _constraints() -> dict[str, Any]:
             "no_new_replicas_on", "brokers that get no replica they do not have"
         ),
     }
-
-

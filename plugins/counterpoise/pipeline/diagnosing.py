@@ -25,7 +25,7 @@ from counterpoise.model.connectivity import (
     ConnectivityCheck,
 )
 from counterpoise.model.finding import Finding
-from counterpoise.model.provider import profile_of, provider_at
+from counterpoise.model.provider import profile_of
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_count
 
@@ -44,7 +44,6 @@ class Examination:
     metadata: ClusterMetadata | None
     findings: tuple[Finding, ...]  # the worst first
     topics: tuple[str, ...] = ()  # those that were asked for
-    about_provider: tuple[str, ...] = ()  # what it leaves open, and what to do before a run
 
 
 def examine(
@@ -82,23 +81,7 @@ def examine(
         expiry_days=limits.get("days", EXPIRY_DAYS),
         expiry_percent=limits.get("percent_of_lifetime", EXPIRY_PERCENT),
     )
-    about_provider = _about_provider(installation, cluster, connectivity)
-    return Examination(connectivity, metadata, findings, tuple(topics), about_provider)
-
-
-def _about_provider(
-    installation: Installation, cluster: str, connectivity: ConnectivityCheck
-) -> tuple[str, ...]:
-    provider = installation.cluster(cluster).policy.provider
-    if provider is None:
-        likely = provider_at(check.address for check in connectivity.bootstrap)
-        if likely is None:
-            return ()
-        return (
-            f"the addresses look like {profile_of(likely).name}: if it runs these brokers, write "
-            f'"provider: {likely}" into the policy of the cluster',
-        )
-    return tuple(profile_of(provider).in_words)
+    return Examination(connectivity, metadata, findings, tuple(topics))
 
 
 def try_connection(connections: Connections, connection_id: str) -> str:

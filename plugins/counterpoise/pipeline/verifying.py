@@ -6,6 +6,7 @@ report_run(installation, run_id)               # the URI of its page
 
 import time
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from counterpoise import analysis, reporting, verification
@@ -14,6 +15,7 @@ from counterpoise.errors import RefusedError, list_complaints
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.provider import profile_of
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState, TouchedKey
@@ -80,25 +82,30 @@ def removal_verdict(installation: Installation, plan: RebalancePlan) -> RemovalV
     Topics that are created meanwhile may put replicas there again (only cordoned log dirs,
     KIP-1066, forbid that).
     """
+    own_topics = profile_of(installation.cluster(plan.cluster).policy.provider).own_topics
     with installation.reader(plan.cluster) as reader:
-        first = _partitions_with_replicas(reader, plan.broker_ids)
+        first = _partitions_with_replicas(reader, plan.broker_ids, own_topics)
         time.sleep(_SECONDS_BETWEEN_OBSERVATIONS)
-        second = _partitions_with_replicas(reader, plan.broker_ids)
+        second = _partitions_with_replicas(reader, plan.broker_ids, own_topics)
         quorum = reader.describe_quorum()
     voter_ids = [node.node_id for node in quorum.voters] if quorum else []
     return judge_removal(plan.broker_ids, (first, second), voter_ids)
 
 
 def _partitions_with_replicas(
-    reader: "ClusterReader", broker_ids: Sequence[int]
+    reader: "ClusterReader", broker_ids: Sequence[int], own_topics: Sequence[str]
 ) -> list[tuple[str, tuple[int, ...]]]:
-    """Return all partitions. Raises ClusterError where a broker stores some that are hidden."""
+    """Return all partitions but those of the provider's own topics, which it takes away itself.
+
+    Raises ClusterError where a broker stores some that are hidden.
+    """
     live_ids = sorted(set(broker_ids) & reader.describe_cluster().live_broker_ids)
     log_dirs = reader.describe_log_dirs(live_ids) if live_ids else ()
     stored = {key.topic for log_dir in log_dirs for key in log_dir.sizes}
     return [
         (f"{topic.topic}-{partition.partition}", tuple(partition.replicas))
         for topic in reader.describe_topics_and_named(stored)
+        if not any(fnmatchcase(topic.topic, pattern) for pattern in own_topics)
         for partition in topic.partitions
     ]
 

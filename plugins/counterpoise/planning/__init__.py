@@ -25,6 +25,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.topic_patterns import matching
 from counterpoise.planning.planner import make_plan, plan_to_reach
 
 __all__ = ["make_plan", "plan_from", "plan_to_reach"]
@@ -39,14 +40,19 @@ def plan_from(
     """Return a plan from a snapshot or a cluster document; no cluster is needed.
 
     Where the request goes against the policy, or the provider has to be asked for something first,
-    the plan warns. Raises InputError, RefusedError.
+    the plan warns. Topics that the provider places itself are left out. Raises InputError,
+    RefusedError.
     """
-    new_plan = make_plan(snapshot, rebalance_request.request(policy))
+    profile, request = profile_of(provider), rebalance_request.request(policy)
+    own_topics = matching(profile.own_topics, snapshot.topics["topic"].to_pylist())
+    excluded_topics = (*request.scope.excluded_topics, *sorted(own_topics))
+    scope = replace(request.scope, excluded_topics=excluded_topics)
+    new_plan = make_plan(snapshot, replace(request, scope=scope))
     return replace(
         new_plan,
         policy_digest=policy.digest,
         warnings=(
-            *profile_of(provider).plan_warnings,
+            *profile.plan_warnings,
             *rebalance_request.deviations(policy),
             *new_plan.warnings,
         ),

@@ -80,7 +80,7 @@ _CONFLUENT: Final = _Balancer(
     ("_confluent_balancer*",),
     platform_topics=("_confluent-*",),
     reporter="io.confluent.",
-    provider=Provider.CONFLUENT_CLOUD,
+    provider=Provider.CONFLUENT,
     switch="confluent.balancer.enable",
 )
 
