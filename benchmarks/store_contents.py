@@ -179,15 +179,15 @@ def _pages(model: StoreModel) -> Iterator[str]:
     for name, cluster in model.clusters.items():
         yield from (f"views/{name}/{table}_daily.parquet" for table in cluster.copied)
         yield from (f"audits/{name}/{name}-{at:%Y%m%dT%H%M%S}Z.json" for at in cluster.audits)
-        yield from _current(f"reports/{name}/audit", cluster.audit_pages, ("html", "json", "md"))
-        suffixes = ("csv", "html", "json", "md")
+        yield from _current(f"reports/{name}/audit", cluster.audit_pages, ("html", "json"))
+        suffixes = ("html", "json")
         yield from _current(f"reports/{name}/leader-balance", cluster.balance_pages, suffixes)
         yield from ["plans", f"reports/{name}/runs"] * cluster.runs
     if model.has_index_of_rounds:
         yield "views/_rounds.parquet"
     if model.rounds:
         yield "views/_fleet.parquet"
-        yield from (f"reports/fleet.{suffix}" for suffix in ("csv", "html", "json", "md"))
+        yield from (f"reports/fleet.{suffix}" for suffix in ("html", "json"))
 
 
 def _current(name: str, days: list[date], suffixes: tuple[str, ...]) -> Iterator[str]:

@@ -40,7 +40,7 @@ IMPORTED_LATE: Final = (
         "ortools.graph.python.min_cost_flow",
         "ortools.sat.python.cp_model",
     ),
-    *("pyarrow.dataset", "pydantic.dataclasses", "pydantic.json_schema", "rich.markdown"),
+    *("pyarrow.dataset", "pydantic.dataclasses", "pydantic.json_schema"),
     *("sqlalchemy.dialects.sqlite", "stringprep"),
 )
 # Airflow's side of the house, and scripts that run where they are imported.

@@ -138,7 +138,7 @@ def _as_it_is(data: bytes) -> bytes:
 @given(
     st.lists(st.tuples(st.floats(0, 1), st.none() | changes()), min_size=1, max_size=2),
     st.sampled_from((("--cluster", CLUSTER), ("--fleet",))),
-    st.sampled_from(((), ("--json",), ("--csv",), ("--quiet",))),
+    st.sampled_from(((), ("--json",), ("--quiet",))),
     st.sampled_from(((), ("--last", "12h"))) | ODD.map(lambda one: ("--last", one)),
     TERMINALS,
 )

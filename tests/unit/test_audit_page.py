@@ -19,7 +19,7 @@ from counterpoise.model.finding import (
 )
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity, Waiver
-from counterpoise.reporting.audit_page import audit_json, audit_markdown, audit_report
+from counterpoise.reporting.audit_page import audit_json, audit_report
 from tests.support.audits import NOW
 from tests.support.report_page import Page
 from tests.unit.test_load_pages import BREAKOUT
@@ -201,25 +201,14 @@ def test_hostile_names_stay_names() -> None:
         a for tag, a in shown.elements if tag == "a" and str(a["href"]).startswith(("http", "//"))
     ]
     assert all(str(a["href"]).startswith("https://kafka.apache.org/") for a in outside)
-    markdown = audit_markdown(hostile(), TEXTS)
-    assert not [
-        line for line in markdown.splitlines() if "<script>" in line and not line.startswith("    ")
-    ]
 
 
-def test_markdown_and_json_have_the_same_findings() -> None:
+def test_the_json_has_the_findings_and_the_texts_of_their_rules() -> None:
     given = report(
         found("bad", Severity.CRITICAL, "topic orders", plan=WantedPlan(Goal.REPAIR)),
         found("calm", Severity.UNKNOWN),
         unavailable_data=("groups: denied",),
     )
-    markdown = audit_markdown(given, TEXTS)
-    assert (
-        "| critical | One replica | topic orders | seen at topic orders | since 2026-11-21 |"
-        in markdown
-    )
-    assert "    counterpoise plan --cluster demo --goal repair" in markdown
-    assert "## Could not be checked\n\n- groups: denied" in markdown
     document = json.loads(audit_json(given, TEXTS))
     assert [row["subject"] for row in document["findings"]] == ["topic orders", "cluster"]
     assert set(document["rules"]) == {"bad", "calm"}

@@ -18,7 +18,6 @@ from counterpoise.pipeline.cluster_analysis import (
     cluster_analysis,
     with_both_periods,
 )
-from counterpoise.reporting import leader_balance_markdown
 from counterpoise.settings import FileConnections, Locations, parse_settings
 
 NOW = datetime(2026, 11, 21, 15, tzinfo=UTC)
@@ -32,11 +31,8 @@ def analysed_of(
     times: Sequence[datetime],
     period: timedelta,
     topic_rate: Callable[[datetime], int] | None = None,
-    results_since: datetime | None = None,
 ) -> ClusterAnalysis:
-    """`topic_rate` is that of the topic in a snapshot; of those before `results_since` only the
-    views are left.
-    """
+    """`topic_rate` is that of the topic in a snapshot."""
     locations = Locations.from_environment(
         {
             "COUNTERPOISE_STORE": f"memory://{uuid.uuid4().hex}",
@@ -60,9 +56,6 @@ def analysed_of(
         known = [{"snapshot_id": i, "cluster": "demo", "previous_snapshot_id": None} for i in ids]
         installation.results.finish_round("r", NOW, known, is_by_cluster=True)
         pipeline.rebuild_views(installation, "demo")
-        if results_since is not None:
-            kept = [row for row, at in zip(known, times, strict=True) if at >= results_since]
-            installation.results.finish_round("r", NOW, kept, is_by_cluster=True)
         return with_both_periods(cluster_analysis(installation, "demo", period=period))
 
 
@@ -85,58 +78,34 @@ def test_the_period_before_may_have_snapshots_only_of_the_day_in_which_the_perio
 
 
 @pytest.mark.parametrize("end", [15, 9], ids=["from midnight after", "from midnight before"])
-def test_topics_of_a_day_stand_beside_those_of_the_day_before(end: int) -> None:
+def test_topics_of_a_day_are_those_of_its_whole_days(end: int) -> None:
     """24 hours until 15:00 begin with the midnight in them, those until 9:00 with the one before
-    them; the 24 hours before end there, and no hour is in both.
+    them.
     """
     until = NOW.replace(hour=end)
     times = [until - timedelta(hours=hours) for hours in range(5 * 24, -1, -1)]
     first_day = (until - timedelta(days=1) + timedelta(hours=12)).date()
 
     def rate(at: datetime) -> int:
-        days_before = (first_day - at.date()).days
-        if days_before <= 0:
-            return 3000
-        return 2000 if days_before == 1 else 9000
+        return 3000 if at.date() >= first_day else 9000
 
     load = analysed_of(times, timedelta(days=1), rate).load
-    assert load is not None and load.before is not None
-    (hot,), (hot_before,) = load.hot_topics, load.before.hot_topics
+    assert load is not None
+    (hot,) = load.hot_topics
     assert (hot.bytes_in.p50, hot.bytes_in.highest) == (3000, 3000)
-    assert (hot_before.bytes_in.p50, hot_before.bytes_in.highest) == (2000, 2000)
 
 
-def test_nothing_is_said_of_leaders_that_flap_in_a_period_whose_results_are_gone() -> None:
-    """Also where the cluster's series goes on: then 0 elections would be a guess."""
-    times = [NOW - timedelta(hours=hours) for hours in range(5 * 24, -1, -1)]
-    analysed = analysed_of(times, timedelta(days=2), results_since=NOW - timedelta(hours=39))
-    balance = analysed.balance
-    assert balance.flapping is not None and balance.flapping.partitions
-    assert balance.before is not None
-    assert balance.before.flapping is None
-    section = leader_balance_markdown(balance).split("# Leaders that flap\n")[1].split("\n#")[0]
-    assert "from 0" not in section
-    assert section.count("before: not known") == 2, "of the partition, and of how many there are"
-
-
-def test_what_a_report_shows_is_known_of_the_period_before_too() -> None:
-    """Topics that grow, partitions that flap, disks, brokers: each row has its figure there."""
+def test_the_period_before_has_what_tiles_show() -> None:
+    """Neither topics nor partitions."""
     times = [NOW - timedelta(hours=hours) for hours in range(5 * 24, -1, -1)]
     analysed = analysed_of(times, timedelta(days=2))
-    balance, load = analysed.balance, analysed.load
-    assert load is not None and load.before is not None
-    assert balance.before is not None
-    assert [one.topic for one in load.before.growing_topics] == ["orders"]
-    assert len(load.before.disks) == len(load.disks) > 0
-    assert balance.flapping is not None and balance.before.flapping is not None
-    (flaps,) = balance.flapping.partitions
-    (flapped,) = balance.before.flapping.partitions
-    assert (flaps.topic, flaps.partition) == (flapped.topic, flapped.partition)
-    assert flapped.elections > 2 * 24
-    text = leader_balance_markdown(balance, load=load)
-    for heading in (
-        *("Brokers", "Leaders that flap", "Over the period", "Bytes in per broker"),
-        *("Bytes in per rack", "Hottest topics", "Fastest growing topics", "Disks"),
-    ):
-        section = text.split(f"# {heading}\n")[1].split("\n#")[0]
-        assert "as before" in section or " from " in section, heading
+    balance, load = analysed.balance.before, analysed.load
+    assert balance is not None and load is not None and load.before is not None
+    begin = NOW - timedelta(days=4)
+    assert (balance.series[0].observed_at, len(balance.series)) == (begin, 48)
+    assert (balance.topics, balance.flapping, balance.topic_skew) == ((), None, None)
+    before = load.before
+    assert (before.since, before.snapshot_count) == (begin, 48)
+    assert before.bytes_in.p95 and before.leaders
+    assert len(before.disks) == len(load.disks) > 0
+    assert (before.hot_topics, before.growing_topics, before.busy_partitions) == ((), (), None)

@@ -9,7 +9,7 @@ import pytest
 from counterpoise.analysis import elections, flapping, leader_balance
 from counterpoise.model.balance import FlappingPartition
 from counterpoise.model.result_tables import LEADER_CHANGES
-from counterpoise.reporting import leader_balance_markdown
+from counterpoise.reporting.period_rows import flapping_note, flapping_rows, flapping_topics
 from tests.support.series import NO_TOPICS, NOON, Broker, rows
 
 MONTH = timedelta(days=30)
@@ -59,21 +59,15 @@ def test_who_restarts_each_broker_once_a_week_sees_no_flapping_in_any_period(
     assert found.max_elections == limit
 
 
-def test_the_markdown_names_topics_and_partitions_that_flap() -> None:
+def test_the_page_names_topics_and_partitions_that_flap() -> None:
     table = changes(("or|ders", 1, 12), ("clicks", 0, 11))
     found = flapping(elections([table]), MONTH, snapshot_count=24)
     told = leader_balance(rows(0, [Broker(1)]), NO_TOPICS, cluster="demo")
     assert told is not None
-    assert "flap" not in leader_balance_markdown(told), "nobody asked"
-    text = leader_balance_markdown(replace(told, flapping=found))
-    _, _, section = text.partition("## Leaders that flap\n\n")
-    assert section.startswith(
-        "| Partition | Leader elections |\n| --- | --- |\n"
-        "| or\\|ders-1 | 12 |\n| clicks-0 | 11 |\n\n"
-        "| Topic | Partitions that flap |\n| --- | --- |\n"
-        "| clicks | 1 partition |\n| or\\|ders | 1 partition |\n\n"
-        "2 partitions had more than 10 leader elections in the period (before: not known)"
-    )
+    assert (flapping_rows(told), flapping_note(told)) == ([], ""), "nobody asked"
+    told = replace(told, flapping=found)
+    assert flapping_rows(told) == [("or|ders-1", "12"), ("clicks-0", "11")]
+    assert flapping_topics(found) == [("clicks", "1 partition"), ("or|ders", "1 partition")]
+    assert flapping_note(told).startswith("2 partitions had more than 10 leader elections")
     calm = flapping(elections([LEADER_CHANGES.empty_table()]), MONTH, snapshot_count=3)
-    calm_text = leader_balance_markdown(replace(told, flapping=calm))
-    assert "## Leaders that flap\n\n0 partitions had more than 10" in calm_text
+    assert flapping_note(replace(told, flapping=calm)).startswith("0 partitions had more than 10")

@@ -240,16 +240,3 @@ def test_all_concerns_of_a_cluster_are_named_the_gravest_first() -> None:
         Concern.BUSY,
         Concern.LEFT_OUT,
     ]
-
-
-def test_an_entry_has_the_figures_of_the_period_before_where_they_are_known() -> None:
-    was = balance(Broker(1, leaders=9), Broker(2, leaders=3))
-    now = replace(balance(), before=was)
-    traffic = replace(load(10, 10), before=replace(load(5, 5), bytes_in=Rates(9, 7, 8, 9)))
-    entry = fleet_entry(state(balance=now, load=traffic))
-    assert entry.leaders_max_minus_min_before == 6
-    assert entry.share_not_preferred_before == was.latest.share_not_preferred
-    assert entry.bytes_in_p95_per_second_before == 8
-    alone = fleet_entry(state(load=load(10, 10)))
-    assert alone.leaders_max_minus_min_before is None
-    assert alone.bytes_in_p95_per_second_before is None

@@ -10,15 +10,10 @@ import pytest
 
 from counterpoise.model.balance import Flapping, FlappingPartition
 from counterpoise.model.safe_text import SafeLogger, safe_logger
-from counterpoise.reporting.audit_page import audit_json, audit_markdown, audit_report
-from counterpoise.reporting.balance_text import (
-    leader_balance_csv,
-    leader_balance_json,
-    leader_balance_markdown,
-)
-from counterpoise.reporting.fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
+from counterpoise.reporting.audit_page import audit_json, audit_report
+from counterpoise.reporting.balance_document import leader_balance_json
+from counterpoise.reporting.fleet_page import fleet_json, fleet_report
 from counterpoise.reporting.leader_balance import leader_balance_report
-from counterpoise.reporting.load_text import load_markdown
 from tests.support import hostile
 from tests.support.hostile import HOSTILE, MARK
 from tests.unit import test_audit_page, test_load_pages, test_reporting
@@ -44,18 +39,15 @@ def test_documents_of_a_balance() -> None:
     flapping = Flapping((FlappingPartition(HOSTILE, 3, 12),), 1, ((HOSTILE, 1),), 24, 10)
     balance = replace(balance, flapping=flapping)
     hostile.check_html(leader_balance_report(balance))
-    hostile.check_markdown(leader_balance_markdown(balance))
-    hostile.check_csv(leader_balance_csv(balance))
     hostile.check_json(leader_balance_json(balance))
 
 
 def test_an_audit_in_every_form() -> None:
     report = test_audit_page.hostile()
-    hostile.check_html(audit_report(report, test_audit_page.TEXTS))
-    markdown = audit_markdown(report, test_audit_page.TEXTS)
-    hostile.check_markdown(markdown)
+    html = audit_report(report, test_audit_page.TEXTS)
+    hostile.check_html(html)
     hostile.check_json(audit_json(report, test_audit_page.TEXTS))
-    assert MARK in markdown
+    assert MARK in html
 
 
 def test_a_fleet_in_every_form() -> None:
@@ -64,11 +56,8 @@ def test_a_fleet_in_every_form() -> None:
     load = test_load_pages.hostile(bad.load)
     fleet = test_load_pages.fleet_of(bad)
     hostile.check_html(fleet_report(fleet))
-    hostile.check_markdown(fleet_markdown(fleet))
-    hostile.check_csv(fleet_csv(fleet))
     hostile.check_json(fleet_json(fleet))
     hostile.check_html(test_load_pages.section(load))
-    hostile.check_markdown(load_markdown(load))
 
 
 def test_a_line_of_the_log_stays_one(caplog: pytest.LogCaptureFixture) -> None:

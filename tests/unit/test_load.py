@@ -24,7 +24,8 @@ from counterpoise.model.result_tables import (
     TOPIC_LOAD_DAILY,
 )
 from counterpoise.model.tables import PARTITIONS
-from counterpoise.reporting.load_text import load_markdown
+from counterpoise.reporting.load_rows import busy_rows, hot_topic_rows
+from counterpoise.reporting.load_section import about_bounds, load_tiles
 from tests.support.loads import loads_of, log_dirs, partitions, topics
 from tests.support.series import NOON, Broker, rows, story
 
@@ -129,10 +130,10 @@ def test_a_sum_without_the_rates_of_some_partitions_is_a_lower_bound(partial_hou
         assert (rates.is_at_least, rates.is_period_at_least) == (True, is_often)
     for rates in (load.brokers[0].as_leader, load.racks[0].as_leader, load.replicated_in):
         assert not (rates.is_at_least or rates.is_period_at_least)
-    markdown = load_markdown(load)
-    assert "≥ 1.8 kB/s" in markdown
-    assert ("≥ 2.4 kB/s" in markdown) == is_often
-    assert "Rates of some partitions are not known" in markdown
+    now, p95, *_ = (tile.value for tile in load_tiles(load))
+    assert now == "≥ 1.8 kB/s"
+    assert p95 == ("≥ 2.4 kB/s" if is_often else "2.4 kB/s")
+    assert "Rates of some partitions are not known" in about_bounds(load)
     again = loaded(series(brokers(None, None), *hours, whole)).bytes_in
     assert (again.now, again.is_at_least, again.is_period_at_least) == (2400, False, is_often)
     copies = [Broker(1, bytes_in=100, follower_unknown=1)]
@@ -153,14 +154,16 @@ def test_a_share_is_at_most_what_it_says_where_no_rate_of_a_broker_is_known(
     tables = (topics(40, [("a", 600, 1, 0), ("b", 600, 1, 0)]), known, NOTHING[2])
     load = loaded(told, *tables)
     load = replace(load, busy_partitions=busy_partitions([known]))
-    text = load_markdown(load)
-    assert "| a | 600 B/s | 600 B/s | ≤ 50.0 % |" in text
-    assert ("| a-0 | 600 B/s | 600 B/s | ≤ 50.0 % |" in text) == is_often
-    assert "a share of the sum is at most (≤)" in text
+    _, now, p95, share_now = hot_topic_rows(load)[0]
+    assert (now, p95, share_now) == ("600 B/s", "600 B/s", "≤ 50.0 %")
+    _, mean, highest, share = busy_rows(load)[0]
+    assert (mean, highest) == ("600 B/s", "600 B/s")
+    assert share == ("≤ 50.0 %" if is_often else "50.0 %")
+    assert "a share of the sum is at most (≤)" in about_bounds(load)
     everything = series(brokers(None, None), *[whole] * 40)
     load = replace(loaded(everything, *tables), busy_partitions=busy_partitions([known]))
-    assert "≤ 50.0 %" not in load_markdown(load)
-    assert "a share of the sum" not in load_markdown(load)
+    assert hot_topic_rows(load)[0][3] == busy_rows(load)[0][3] == "50.0 %"
+    assert about_bounds(load) == ""
 
 
 @pytest.mark.parametrize(("partial_hours", "is_often"), [(1, False), (2, True)])

@@ -2,8 +2,6 @@
 fetched or run.
 """
 
-import csv
-import io
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -23,11 +21,11 @@ from counterpoise.model.load import ClusterLoad, Outlook, Rates, Trace
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
 from counterpoise.reporting import small
-from counterpoise.reporting.fleet_page import fleet_csv, fleet_json, fleet_markdown, fleet_report
+from counterpoise.reporting.balance_document import load_document
+from counterpoise.reporting.fleet_page import fleet_json, fleet_report, fleet_rows
 from counterpoise.reporting.html import render
 from counterpoise.reporting.load_rows import DISKS_SHOWN
 from counterpoise.reporting.load_section import about_bounds, load_section
-from counterpoise.reporting.load_text import load_document, load_markdown
 from counterpoise.reporting.timelines import event_bands
 from tests.support.loads import loads_of
 from tests.support.report_page import Page
@@ -115,9 +113,6 @@ def test_names_of_the_cluster_stay_names() -> None:
     html = section(load)
     assert_harmless(html)
     assert BREAKOUT.split(" {{")[0] in Page(html).text
-    markdown = load_markdown(load)
-    assert "<script>" not in markdown
-    assert "\\<script\\>" in markdown
     assert "{{ 7 * 7 }}" in json.dumps(load_document(load))
 
 
@@ -230,7 +225,7 @@ def test_a_disk_that_fills_soon_ends_at_the_line() -> None:
 
 
 def test_a_bound_is_explained_wherever_it_stands() -> None:
-    """Of a broker or a rack whose sum over the cluster is not known, or of the period before."""
+    """Of a broker or a rack whose sum over the cluster is not known, or of the tiles of before."""
     load = replace(made_up(), hot_topics=(), hot_partitions=())
     assert not about_bounds(load)
     bound = Rates(5, 5, 5, 5, is_at_least=True)
@@ -240,7 +235,7 @@ def test_a_bound_is_explained_wherever_it_stands() -> None:
         assert "≥ 5 B/s" in section(shown)
         assert about_bounds(shown) in Page(section(shown)).text
         assert about_bounds(shown)
-        assert about_bounds(replace(load, before=shown))
+    assert about_bounds(replace(load, before=replace(load, bytes_in=bound)))
 
 
 # -- the fleet page
@@ -280,44 +275,21 @@ def test_hostile_names_stay_names_in_all_forms() -> None:
     html = fleet_report(found)
     assert_harmless(html)
     assert BREAKOUT in Page(html).text
-    assert "<script>" not in fleet_markdown(found)
     assert json.loads(fleet_json(found))["clusters"][0]["cluster"] == BREAKOUT
-    assert next(csv.DictReader(io.StringIO(fleet_csv(found))))["cluster"] == BREAKOUT
 
 
-def test_text_that_a_spreadsheet_would_run_is_quoted() -> None:
-    found = fleet_of(replace(state(), cluster="=HYPERLINK(1)"))
-    assert next(csv.DictReader(io.StringIO(fleet_csv(found))))["cluster"] == "'=HYPERLINK(1)"
-
-
-def test_json_and_csv_have_the_figures_of_the_page() -> None:
+def test_the_json_has_the_figures_of_the_page() -> None:
     one = state()
     found = fleet_of(one, ClusterState("never", None))
     never, document = json.loads(fleet_json(found))["clusters"]
-    row = list(csv.DictReader(io.StringIO(fleet_csv(found))))[1]
     assert one.balance is not None
     assert one.load is not None
     assert document["leaders_max_minus_min"] == one.balance.latest.leaders.max_minus_min
-    assert (
-        document["bytes_in_per_second"] == one.load.bytes_in.now == int(row["bytes_in_per_second"])
-    )
+    assert document["bytes_in_per_second"] == one.load.bytes_in.now
     assert document["age_seconds"] == 420.0
-    assert [finding["words"] for finding in document["findings"]] == row["why"].split("; ")
     assert never["leaders_max_minus_min"] is None
     (silent,) = never["findings"]
     assert (silent["concern"], silent["words"]) == ("silent", "has no snapshot yet")
-
-
-def test_markdown_has_a_row_per_cluster() -> None:
-    text = fleet_markdown(fleet_of(state("a"), state("b"), ClusterState("never", None)))
-    assert [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][
-        2:
-    ] == [
-        "never",
-        "a",
-        "b",
-    ]
-    assert "No cluster is configured yet." in fleet_markdown(fleet_of())
 
 
 def test_the_chart_of_bytes_in_has_no_event_from_before_a_rebuild() -> None:
@@ -355,46 +327,21 @@ def test_the_chart_of_bytes_in_has_no_event_from_before_a_rebuild() -> None:
     assert not [label for label in before if label in str(chart)]
 
 
-def test_the_fleet_stands_beside_the_period_before() -> None:
-    one = state("a")
-    assert one.balance is not None and one.load is not None
-    old_rates = replace(one.load.bytes_in, p95=1)
-    before = replace(
-        one.balance,
-        latest=replace(one.balance.latest, share_not_preferred=0.5),
-    )
-    beside = replace(
-        one,
-        balance=replace(one.balance, before=before),
-        load=replace(one.load, before=replace(one.load, bytes_in=old_rates)),
-    )
-    for page in (fleet_report(fleet_of(beside)), fleet_markdown(fleet_of(beside))):
-        assert "↓ from 50.0 %" in page
-        assert "↑ from 1 B/s" in page
-        assert "as before" in page
-    alone = fleet_markdown(fleet_of(one))
-    assert "from 50.0" not in alone and "before" not in alone
-
-
 @pytest.mark.parametrize(
-    ("now", "period", "before"),
-    [(True, False, False), (False, True, False), (False, False, True), (True, True, True)],
+    ("now", "period"), [(True, False), (False, True), (True, True), (False, False)]
 )
-def test_each_rate_of_the_fleet_is_a_lower_bound_by_itself(
-    now: bool, period: bool, before: bool
-) -> None:
+def test_each_rate_of_the_fleet_is_a_lower_bound_by_itself(now: bool, period: bool) -> None:
     one = state("a")
     assert one.load is not None
     bytes_in = Rates(4000, 2000, 3000, 5000, is_at_least=now, is_period_at_least=period)
-    old_rates = replace(bytes_in, p95=1000, is_at_least=False, is_period_at_least=before)
-    load = replace(one.load, bytes_in=bytes_in, before=replace(one.load, bytes_in=old_rates))
+    load = replace(one.load, bytes_in=bytes_in)
     entry = read_entry(entry_text(fleet_entry(replace(one, load=load))))
-    text = fleet_markdown(fleet([entry], as_of=NOW))
+    (row,) = fleet_rows([entry], link=lambda _: "")
 
     def rate(number: int, is_bound: bool) -> str:
         return f"{'≥ ' if is_bound else ''}{number}.0 kB/s"
 
-    assert f"| {rate(4, now)} | {rate(3, period)} (↑ from {rate(1, before)}) |" in text
+    assert (row.bytes_in, row.bytes_in_p95) == (rate(4, now), rate(3, period))
 
 
 @pytest.mark.parametrize("snapshots", [30, 400])

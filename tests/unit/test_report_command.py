@@ -3,13 +3,18 @@ nothing.
 """
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from benchmarks.made_results import results_table
+from counterpoise import history, pipeline
 from counterpoise.archive import Archive
 from counterpoise.errors import InputError
+from counterpoise.installation import open_installation
+from counterpoise.model.result_tables import RESULT_TABLES
 from counterpoise.model.tables import SNAPSHOTS
 from counterpoise.settings import Locations
 from counterpoise.storage import Store
@@ -53,7 +58,6 @@ def test_a_fleet_without_snapshots_is_reported_as_such(shell: CommandLine) -> No
     typed = shell.type("report", "--fleet")
     assert typed.code == 0
     assert "has no snapshot yet" in typed.out
-    assert "demo" in shell.type("report", "--fleet", "--csv").out
     assert json.loads(shell.type("report", "--fleet", "--json").out)
 
 
@@ -139,3 +143,28 @@ def test_spark_settings_have_names_and_values(words: str) -> None:
 def test_a_spark_setting_that_would_be_ignored_is_refused(words: str, says: str) -> None:
     with pytest.raises(InputError, match=f"COUNTERPOISE_SPARK_CONF: .* {says}"):
         Locations.from_environment({"COUNTERPOISE_SPARK_CONF": words})
+
+
+def test_a_report_on_the_terminal_has_a_row_for_each_broker(shell: CommandLine) -> None:
+    now = datetime.now(UTC)
+    times = [now - timedelta(hours=hours) for hours in range(48, -1, -1)]
+    with open_installation(environment=shell.environment) as installation:
+        for table in RESULT_TABLES:
+            path = f"results/{table}/round=r/cluster_name=demo/all.parquet"
+            installation.archive.store.write_table(path, results_table(table, ["demo"], times))
+        ids = [history.snapshot_id_for("demo", at) for at in times]
+        rows = [{"snapshot_id": i, "cluster": "demo", "previous_snapshot_id": None} for i in ids]
+        installation.results.finish_round("r", now, rows, is_by_cluster=True)
+        pipeline.rebuild_views(installation, "demo")
+
+    typed = shell.type("report", "--cluster", "demo", "--last", "1d")
+
+    assert typed.code == 0
+    first, heads, *lines = typed.out.splitlines()
+    assert first.startswith("demo: 25 snapshots, ")
+    assert heads.split()[:4] == ["broker", "rack", "state", "leaders"]
+    document = json.loads(shell.type("report", "--cluster", "demo", "--json").out)
+    shown = [line.split()[0] for line in lines if line[:1].isdigit()]
+    assert shown == [str(broker["broker_id"]) for broker in document["brokers"]]
+    assert "leaders per live broker: " in typed.out
+    assert lines[-1].startswith("report: ") and lines[-1].endswith("leader-balance.html")

@@ -1,7 +1,5 @@
 """The pages: hostile names are escaped, nothing is fetched or run, same values, same bytes."""
 
-import csv
-import io
 import json
 import re
 from collections.abc import Iterator
@@ -38,9 +36,7 @@ from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.model.run import Event, Run, RunState
 from counterpoise.reporting import (
-    leader_balance_csv,
     leader_balance_json,
-    leader_balance_markdown,
     leader_balance_report,
     plan_markdown,
     plan_picture,
@@ -304,7 +300,7 @@ def test_uneven_topics_are_drawn_where_they_are_known() -> None:
     assert f"{UNEVEN_TOPICS} Not known for these" in Page(unknown).text
 
 
-def test_markdown_and_json_have_the_figures_of_the_page() -> None:
+def test_the_json_has_the_figures_of_the_page() -> None:
     one = balance(rack=SCRIPT, topic=BREAKOUT)
     told = {"wanted": WANTED, "plan_size": SIZE, "left_out": (LeftOut("demo-9", SCRIPT),)}
     document = json.loads(leader_balance_json(one, **told))  # type: ignore[arg-type]
@@ -332,12 +328,6 @@ def test_markdown_and_json_have_the_figures_of_the_page() -> None:
     ]
     assert document["plan_size"]["bytes_copied"] == SIZE.bytes_copied
     assert document["left_out"] == [{"snapshot_id": "demo-9", "reason": SCRIPT}]
-
-    markdown = leader_balance_markdown(one, **told)  # type: ignore[arg-type]
-    assert "| 4 (idle) |  | 0 | 0 | 0 | 0 | 0 B |" in markdown
-    assert "| 2026-11-21 14:00 | broker 4 joined | 1 broker |" in markdown
-    assert "| Bytes copied | 500 GB |" in markdown
-    assert "<script" not in markdown.replace("\\<", "") and '\n| "\\>\\<img' in markdown
 
 
 def test_the_page_says_what_was_left_out_and_what_help_would_cost() -> None:
@@ -431,23 +421,6 @@ def test_thinned_lines_keep_their_peaks() -> None:
     heights = list(accumulate(float(step) for step in path.partition("l")[2].split()[1::2]))
     assert len(heights) < 1000
     assert max(heights) - min(heights) > 100  # units: the peak is as high as the picture
-
-
-def test_csv_has_a_row_per_snapshot_and_a_column_per_measure() -> None:
-    told, made = of_story(6, 40)
-    table = list(csv.DictReader(io.StringIO(leader_balance_csv(made))))
-    assert len(table) == 40
-    for row, point in zip(table, made.series, strict=True):
-        assert row["observed_at_utc"] == f"{point.observed_at:%Y-%m-%d %H:%M:%S}"
-        assert float(row["leaders_max_minus_min"]) == point.leaders.max_minus_min
-        assert float(row["bytes_variation"]) == pytest.approx(
-            point.bytes.coefficient_of_variation, abs=1e-6
-        )
-        assert row["bytes_in_max"] == (
-            "" if point.bytes_in is None else str(point.bytes_in.maximum)
-        )
-    assert table[told.joined_at]["events"] == "broker 6 joined (1 broker)"
-    assert [row["breaks_before"] for row in table].index("yes") == told.gap_at
 
 
 def test_the_plan_page_says_what_it_costs_and_what_forbids_it() -> None:

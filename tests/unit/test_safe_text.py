@@ -1,7 +1,5 @@
 """Text made safe for a medium, at its edges; whole pages are in `test_hostile_reports.py`."""
 
-import csv
-import io
 import random
 import unicodedata
 from typing import Final
@@ -9,7 +7,7 @@ from typing import Final
 import pytest
 from markdown_it import MarkdownIt
 
-from counterpoise.model.safe_text import for_csv, for_markdown, one_line
+from counterpoise.model.safe_text import for_markdown, one_line
 from tests.support.hostile import elements_and_words
 
 # Characters that mean something in Markdown, alone or in a row.
@@ -49,18 +47,3 @@ def test_markdown_shows_the_text_as_it_is(place: str) -> None:
         tags, shown = elements_and_words(renderer.render(place.format(for_markdown(text))))
         assert set(tags) <= _PLACES[place] or not words, (text, tags)
         assert words in shown, (text, shown)
-
-
-@pytest.mark.parametrize("sign", "=+-@＝＋－＠")
-@pytest.mark.parametrize("before", ["", " ", "a;", "a; ", ";"])
-def test_no_cell_begins_a_formula_whatever_separates_cells(sign: str, before: str) -> None:
-    line = io.StringIO()
-    csv.writer(line).writerow(["rack", for_csv(f"{before}{sign}1+1;b")])
-    for separator in ",;":
-        for row in csv.reader([line.getvalue()], delimiter=separator):
-            assert not any(cell.strip().startswith(sign) for cell in row), row
-
-
-def test_other_text_in_a_cell_stays() -> None:
-    for text in ("a=b", "a-1", "a; b", "x@y", "1;2"):
-        assert for_csv(text) == text

@@ -11,7 +11,7 @@ import pytest
 
 from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.model.fleet import ClusterState
-from counterpoise.reporting.balance_text import leader_balance_json
+from counterpoise.reporting.balance_document import leader_balance_json
 from counterpoise.reporting.fleet_page import fleet_json
 from tests.support import hostile
 from tests.support.pages import Pages

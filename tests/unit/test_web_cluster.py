@@ -62,7 +62,7 @@ def analyse(pages: Pages, cluster: str = "demo", rack: str = "a") -> None:
         found, wanted=next(iter(wanted_goals(found, BalancePolicy())), None), load=load(5, 5, 0)
     )
     with pages.installation() as installation:
-        for suffix in ("html", "json", "csv"):
+        for suffix in ("html", "json"):
             installation.archive.write_report(f"{cluster}/leader-balance.{suffix}", html)
 
 
@@ -81,7 +81,7 @@ def test_the_report_of_the_balance_is_part_of_the_page(pages: Pages) -> None:
     assert page.count("<h1>") == 1 and page.count("<main>") == 1
     for part in ("Leaders per broker", "Racks", "Every broker", "Bytes in per broker"):
         assert part in page
-    for name in ("leader-balance.html", "leader-balance.json", "leader-balance.csv"):
+    for name in ("leader-balance.html", "leader-balance.json"):
         assert f'href="/reports/demo/{name}"' in page
 
 

@@ -55,8 +55,6 @@ def write(environment: dict[str, str], name: str, data: bytes) -> Path:
     [
         ("demo/a.html", "text/html"),
         ("demo/a.json", "application/json"),
-        ("demo/a.md", "text/plain"),
-        ("demo/a.csv", "text/csv"),
         ("demo/a.svg", "application/octet-stream"),
         ("demo/a", "application/octet-stream"),
     ],

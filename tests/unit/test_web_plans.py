@@ -195,7 +195,7 @@ def test_the_files_of_a_plan(environment: dict[str, str], run_id: str) -> None:
     with answering(environment, "alice") as (alice, _):
         files = {
             name: alice.get(f"/runs/{run_id}/{name}")
-            for name in ("plan.json", "reassignment.json", "undo-reassignment.json", "moves.csv")
+            for name in ("plan.json", "reassignment.json", "undo-reassignment.json")
         }
         assert alice.get(f"/runs/{run_id}/ledger.db").status_code == 404
     plan = RebalancePlan.from_json(files["plan.json"].text)
@@ -206,8 +206,6 @@ def test_the_files_of_a_plan(environment: dict[str, str], run_id: str) -> None:
     )
     first = plan.moves[0]
     assert (tuple(target), tuple(back)) == (first.replicas_after, first.replicas_before)
-    hostile.check_csv(files["moves.csv"].text)
-    assert files["moves.csv"].text.count("\n") == len(plan.moves) + 1
     for name, file in files.items():
         assert file.headers["content-disposition"] == f'attachment; filename="{run_id}-{name}"'
 
@@ -222,7 +220,7 @@ def test_plans_and_files_are_shown_to_whom_the_cluster_is(
         answering(environment, "mallory") as (mallory, answers),
         browser(environment, "mallory") as _,
     ):
-        for name in ("plan", "plan.json", "moves.csv"):
+        for name in ("plan", "plan.json", "reassignment.json"):
             assert mallory.get(f"/runs/{run_id}/{name}").status_code == 403
         answer = mallory.post(f"/runs/{run_id}/answer", data={"answer": "approve"})
     assert answer.status_code == 403 and not answers
@@ -313,7 +311,7 @@ def test_only_the_plan_of_the_ledger_is_shown(
     running._read_plan.cache_clear()
     with answering(environment, "alice") as (alice, _):
         page = alice.get(f"/runs/{run_id}/plan")
-        files = [alice.get(f"/runs/{run_id}/{name}") for name in ("plan.json", "moves.csv")]
+        files = [alice.get(f"/runs/{run_id}/{name}") for name in ("plan.json", "reassignment.json")]
     assert ("orders-0" in page.text) is is_shown
     assert ("the plan is not there" in page.text) is not is_shown
     assert {file.is_success for file in files} == {is_shown}

@@ -8,7 +8,7 @@ counts once.
 Limits: it compares counts of leaders, not their traffic.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
@@ -58,14 +58,12 @@ def leader_balance(
     cluster: str,
     since: datetime | None = None,
     until: datetime | None = None,
-    wanted_topics: Collection[str] | None = None,
     disk_bytes: Mapping[int, int] = MappingProxyType({}),
 ) -> LeaderBalance | None:
     """Return the balance of `cluster` from a table of SERIES, and of TOPIC_BALANCE with (at least)
     its latest snapshot, or the latest that is kept.
 
-    `wanted_topics`: these instead of those with the largest skew. `disk_bytes`: of each broker;
-    where one is missing, a fair share of bytes is the same for all.
+    `disk_bytes`: of each broker; where one is missing, a fair share of bytes is the same for all.
 
     The period is since <= observed_at < until. None when it has no snapshot: "not enough data" is
     an answer.
@@ -79,15 +77,12 @@ def leader_balance(
     all_topics = _topics(topics, cluster, topics_point)
     skewed_topics = [topic for topic in all_topics if topic.excess > 0]
     skewed_topics.sort(key=lambda topic: (-topic.excess, -topic.size_bytes, topic.topic))
-    shown = skewed_topics[:_TOPICS_SHOWN]
-    if wanted_topics is not None:
-        shown = [topic for topic in all_topics if topic.topic in set(wanted_topics)]
     return LeaderBalance(
         cluster=cluster,
         latest=points[-1],
         brokers=brokers,
         racks=_racks([broker for broker in brokers if not broker.is_fenced]),
-        topics=tuple(shown),
+        topics=tuple(skewed_topics[:_TOPICS_SHOWN]),
         topic_count=len(all_topics),
         skewed_topic_count=len(skewed_topics),
         topics_at=topics_point.observed_at,

@@ -90,8 +90,7 @@ def with_age(entry: FleetEntry, age: timedelta | None, left_out: tuple[LeftOut, 
 def _figures(state: ClusterState) -> FleetEntry:
     balance, load = state.balance, state.load
     assert balance is not None
-    latest, was = balance.latest, balance.before
-    load_was = load.before if load else None
+    latest = balance.latest
     first_full = load.first_full if load else None
     bytes_in_evenness = load.leaders if load else None
     disks = load.disks if load else ()
@@ -119,13 +118,9 @@ def _figures(state: ClusterState) -> FleetEntry:
         first_full_broker=first_full.broker_id if first_full else None,
         first_full_days=first_full.days_left if first_full else None,
         wanted_goal=str(state.wanted.goal) if state.wanted else None,
-        leaders_max_minus_min_before=was.latest.leaders.max_minus_min if was else None,
-        share_not_preferred_before=was.latest.share_not_preferred if was else None,
-        bytes_in_p95_per_second_before=load_was.bytes_in.p95 if load_was else None,
         live_leaders=tuple(broker.leaders for broker in balance.live_brokers),
         bytes_in_is_at_least=load.bytes_in.is_at_least if load else False,
         bytes_in_p95_is_at_least=load.bytes_in.is_period_at_least if load else False,
-        bytes_in_p95_before_is_at_least=load_was.bytes_in.is_period_at_least if load_was else False,
         bytes_in_trace=load.bytes_in_trace if load else None,
         disks=len(disks),
         disks_not_known=len(disks) - len(known_disks),

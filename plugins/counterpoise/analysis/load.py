@@ -19,7 +19,7 @@ Limits: rates are means between two snapshots, so peaks in between do not show; 
 the sum of the known rates of its partitions.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -53,10 +53,8 @@ from counterpoise.model.load import (
     BrokerTraffic,
     ClusterLoad,
     HotPartition,
-    HotTopic,
     RackTraffic,
     Rates,
-    TopicGrowth,
 )
 from counterpoise.model.tables import rows_of
 
@@ -76,13 +74,11 @@ def cluster_load(
     cluster: str,
     since: datetime | None = None,
     until: datetime | None = None,
-    after: ClusterLoad | None = None,
-    end_of_days: datetime | None = None,
 ) -> ClusterLoad | None:
     """Return the load of `cluster` over its snapshots with since <= observed_at < until, if any.
 
     All tables are of that period, PARTITION_LOAD of its latest snapshot at least, `topic_daily` of
-    days that `topic_load` lacks. The topics of `after` are wanted, of days until `end_of_days`.
+    days that `topic_load` lacks.
     """
     columns = read_series(series, cluster=cluster, since=since, until=until)
     if not columns.snapshot_count:
@@ -90,7 +86,7 @@ def cluster_load(
     period = Period(columns)
     as_leader, as_follower = _read_traffic(_of_cluster(series, cluster), period)
     brokers, bytes_in = _brokers(period, as_leader, as_follower), as_leader.total()
-    topics = topic_history(series, topic_load, topic_daily, period, since, end_of_days or until)
+    topics = topic_history(series, topic_load, topic_daily, period, since, until)
     loads_now = period.rows_now(_of_cluster(partition_load, cluster))
     growth = growth_of(_of_cluster(log_dir_load, cluster), columns)
     return ClusterLoad(
@@ -108,18 +104,14 @@ def cluster_load(
         racks=_racks(period, as_leader),
         unknown=_unknown_reasons(loads_now),
         hot_partitions=_hot_partitions(loads_now),
-        hot_topics=hot_topics(topics, _names(after.hot_topics) if after else None),
+        hot_topics=hot_topics(topics),
         held_bytes=growth.held_bytes,
         bytes_per_day=growth.bytes_per_day,
         growth_watched_seconds=growth.observed_seconds,
-        growing_topics=growing_topics(topics, _names(after.growing_topics) if after else None),
+        growing_topics=growing_topics(topics),
         disks=growth.disks,
         has_unknown_rates=_has_unknown_rates(as_leader, period),
     )
-
-
-def _names(topics: Iterable[HotTopic | TopicGrowth]) -> list[str]:
-    return [topic.topic for topic in topics]
 
 
 def typical_bytes_in(partition_load: pa.Table, partitions: pa.Table) -> pa.Array:

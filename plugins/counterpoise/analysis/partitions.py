@@ -7,7 +7,7 @@ A mean is weighed by time. Example: 50 B/s for an hour and 20 B/s for two are 30
 rate is not known do not count; neither does the leader of the moment.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
@@ -33,20 +33,14 @@ _HOW: Final = {"bytes": "sum", "seconds": "sum", "highest": "max", "at_least": "
 _KEYS: Final = ("topic", "partition")
 
 
-def busy_partitions(
-    tables: Iterable[pa.Table], wanted: Collection[tuple[str, int]] | None = None
-) -> BusyPartitions:
-    """Return the partitions with the highest means (`wanted`: these, whatever their means are)."""
+def busy_partitions(tables: Iterable[pa.Table]) -> BusyPartitions:
+    """Return the partitions with the highest means."""
     sums = folded(map(_sums_of, tables), _SUMS, _KEYS, _HOW)
     sums = sums.append_column("mean", pc.divide(sums["bytes"], sums["seconds"]))
     order = [("mean", "descending"), ("topic", "ascending"), ("partition", "ascending")]
     total = pc.sum(sums["bytes"]).as_py() or 0.0
     is_bound = bool(pc.any(pc.greater(sums["at_least"], 0)).as_py())
-    if wanted is None:
-        shown = sums.filter(pc.greater(sums["bytes"], 0)).sort_by(order).slice(0, SHOWN)
-    else:
-        topics = pa.array(sorted({topic for topic, _ in wanted}), TEXT)
-        shown = sums.filter(pc.is_in(sums["topic"], value_set=topics))
+    shown = sums.filter(pc.greater(sums["bytes"], 0)).sort_by(order).slice(0, SHOWN)
     found = [
         BusyPartition(
             topic=row["topic"],
@@ -57,7 +51,6 @@ def busy_partitions(
             is_at_least=row["at_least"] > 0,
         )
         for row in shown.to_pylist()
-        if wanted is None or (row["topic"], row["partition"]) in wanted
     ]
     return BusyPartitions(tuple(found), is_bound)
 

@@ -100,10 +100,10 @@ def begin_of_days(
     before = start_of_day(since)
     after = before + timedelta(days=1)
     is_nearer = after - since < since - before
-    return after if is_nearer and has_snapshot(series, cluster, after, until) else before
+    return after if is_nearer and _has_snapshot(series, cluster, after, until) else before
 
 
-def has_snapshot(series: pa.Table, cluster: str, since: datetime, until: datetime | None) -> bool:
+def _has_snapshot(series: pa.Table, cluster: str, since: datetime, until: datetime | None) -> bool:
     """Return whether there is one of since <= observed_at < until."""
     return read_series(series, cluster=cluster, since=since, until=until).snapshot_count > 0
 

@@ -8,7 +8,7 @@ allow. Example: 3 for an hour and 0 for two are 1 on average, and uneven for a t
 snapshot counts for the time since the one before.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -42,9 +42,8 @@ def topic_skew(
     tables: Iterable[pa.Table],
     seconds: Mapping[str, float],
     live_brokers: Mapping[str, int],
-    wanted: Collection[str] | None = None,
 ) -> TopicSkewOverTime:
-    """Return the topics with the highest mean excess (`wanted`: these, whatever it is).
+    """Return the topics with the highest mean excess.
 
     `seconds` and `live_brokers` are by snapshot id, for rows of TOPIC_BALANCE.
     """
@@ -52,10 +51,7 @@ def topic_skew(
     sums = folded(own, _SUMS, ("topic",), _HOW)
     sums = sums.append_column("mean", pc.divide(sums["excess_seconds"], sums["seconds"]))
     uneven = sums.filter(pc.greater(sums["max_excess"], 0))
-    if wanted is None:
-        shown = uneven.sort_by([("mean", "descending"), ("topic", "ascending")]).slice(0, SHOWN)
-    else:
-        shown = sums.filter(pc.is_in(sums["topic"], value_set=pa.array(sorted(wanted), TEXT)))
+    shown = uneven.sort_by([("mean", "descending"), ("topic", "ascending")]).slice(0, SHOWN)
     return TopicSkewOverTime(
         topics=tuple(
             TopicSkew(

@@ -6,11 +6,9 @@
 Days that are over for long are known by TOPIC_LOAD_DAILY, whatever became of their snapshots, the
 others by TOPIC_LOAD. Both say the same, but for percentiles: rates of a day that differ by less
 than 1 % are one rate there. So a period has whole days: it begins with the midnight (UTC) that is
-nearest to its begin, and the period before ends there. One that ends within a day takes of that day
-what TOPIC_LOAD still has.
+nearest to its begin. One that ends within a day takes of that day what TOPIC_LOAD still has.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cached_property
@@ -59,11 +57,6 @@ class TopicHistory:
             return in_period
         newest = in_period.sort_by("observed_at")["snapshot_id"][-1]
         return in_period.filter(pc.equal(in_period["snapshot_id"], newest))
-
-    @property
-    def has_latest(self) -> bool:
-        """Return whether that is the latest snapshot of the period."""
-        return self.shown.latest_id in self.now["snapshot_id"].slice(0, 1).to_pylist()
 
     @cached_property
     def _days(self) -> pa.Table:
@@ -219,25 +212,19 @@ def rates_of_groups(
     )
 
 
-def hot_topics(history: TopicHistory, wanted: Sequence[str] | None = None) -> tuple[HotTopic, ...]:
-    """Return the hottest topics of the latest snapshot (`wanted`: these, as far as it has them),
-    with their rates over the period.
+def hot_topics(history: TopicHistory) -> tuple[HotTopic, ...]:
+    """Return the hottest topics of the latest snapshot, with their rates over the period.
 
-    Where its rows were thinned out, an earlier one tells which topics there are, and of those that
-    are wanted the rate `now` is not known.
+    Where its rows were thinned out, an earlier one tells which topics there are.
     """
     hottest, total = hottest_rows(history.now, "topic")
-    if wanted is not None:
-        is_wanted = pc.is_in(history.now["topic"], value_set=pa.array(wanted, pa.string()))
-        hottest = history.now.filter(is_wanted)
     topics = hottest["topic"].combine_chunks()
     samples = history.rates(topics)
     now = floats_of(hottest["bytes_in_per_second"])
-    is_known = wanted is None or history.has_latest
     has_bounds = history.has_bounds(topics)
     is_partial = np.isfinite(now) & (np.nan_to_num(floats_of(hottest["rates_unknown"])) > 0)
     rates = rates_of_groups(
-        now if is_known else np.full_like(now, np.nan),
+        now,
         samples.values,
         samples.seconds,
         samples.topics,
@@ -258,11 +245,9 @@ def hot_topics(history: TopicHistory, wanted: Sequence[str] | None = None) -> tu
     )
 
 
-def growing_topics(
-    history: TopicHistory, wanted: Sequence[str] | None = None
-) -> tuple[TopicGrowth, ...]:
+def growing_topics(history: TopicHistory) -> tuple[TopicGrowth, ...]:
     """Return the topics of the latest snapshot that grow, by their mean growth over the last two
-    weeks (`wanted`: these, however they grow, as far as it is known).
+    weeks.
     """
     now = history.now
     topics = now["topic"].combine_chunks()
@@ -274,13 +259,10 @@ def growing_topics(
         for topic, size_bytes, per_day in zip(
             topics.to_pylist(), now["size_bytes"].to_pylist(), bytes_per_day.tolist(), strict=True
         )
-        if (per_day >= _MIN_BYTES_PER_DAY if wanted is None else np.isfinite(per_day))
+        if per_day >= _MIN_BYTES_PER_DAY
     ]
     growing.sort(key=lambda topic: (-topic.bytes_per_day, topic.topic))
-    if wanted is None:
-        return tuple(growing[:SHOWN])
-    names = set(wanted)
-    return tuple(topic for topic in growing if topic.topic in names)
+    return tuple(growing[:SHOWN])
 
 
 def _seconds_of_entries(days: pa.Table) -> Floats:

@@ -31,7 +31,7 @@ _STYLES: Final = {
     Severity.WARNING: "yellow",
     Severity.UNKNOWN: "dim",
 }
-_SUFFIXES: Final = ("html", "md", "json")
+_SUFFIXES: Final = ("html", "json")
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -40,7 +40,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="what is wrong with this cluster, with evidence and the fix; reads only",
         description="Takes a snapshot of a cluster, checks that its endpoints can be reached, "
         "reads configs, quorum, groups, rights and the history, and lists what is wrong, the worst "
-        "first. Changes nothing on the cluster. The report (HTML, Markdown, JSON) goes to the "
+        "first. Changes nothing on the cluster. The report (HTML, JSON) goes to the "
         "store, with what is new since the last audit. docs/audit-rules.md has the rules.",
         epilog="exit codes: 0 no finding as bad as --fail-at, except waived ones; 1 findings; "
         "2 usage, or a policy that names unknown rules; 3 cluster trouble",
@@ -56,7 +56,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--out",
         type=path_argument,
         metavar="DIR",
-        help="also write audit.html, audit.md and audit.json there",
+        help="also write audit.html and audit.json there",
     )
     parser.add_argument(
         "--data-docs",

@@ -54,7 +54,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "watch": ("counterpoise watch --all", "counterpoise watch --cluster orders-eu --json"),
     "report": (
         "counterpoise report --cluster orders-eu --last 14d",
-        "counterpoise report --fleet --csv >fleet.csv",
+        "counterpoise report --fleet --json >fleet.json",
     ),
     "compact": ("counterpoise compact",),
     "history export-round": ("counterpoise history export-round --all --out snapshots.json",),

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from rich.console import Console
+from rich.text import Text
 
 from counterpoise import pipeline, queries
 from counterpoise.cli import tables
@@ -16,9 +17,18 @@ from counterpoise.cli.common import Commands, add_json_argument, print_json, std
 from counterpoise.cli.output_files import add_output_argument, write_text
 from counterpoise.errors import InputError, StoreError
 from counterpoise.installation import Installation, open_installation
-from counterpoise.model.safe_text import indented
+from counterpoise.model.balance import LeaderBalance, WantedRebalance
+from counterpoise.model.finding import WantedPlan
+from counterpoise.model.fleet_document import FleetDocument, read_fleet
+from counterpoise.model.safe_text import indented, one_line
 from counterpoise.model.words import pluralize
-from counterpoise.units import parse_duration, parse_moment
+from counterpoise.units import (
+    format_bytes,
+    format_count,
+    format_moment,
+    parse_duration,
+    parse_moment,
+)
 
 
 def add_commands(commands: Commands) -> None:
@@ -48,9 +58,6 @@ def _add_report(commands: Commands) -> None:
         help="the end of that, like 2026-01-31T12:00, UTC (default: the newest snapshot)",
     )
     add_json_argument(parser)
-    parser.add_argument(
-        "--csv", action="store_true", help="print CSV: a row for each snapshot, or for each cluster"
-    )
     parser.set_defaults(run=_report)
 
 
@@ -64,21 +71,78 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
             raise InputError("--until goes with --cluster; the fleet is reported as it is now")
         _analyse(installation, stderr_console(arguments))
         if arguments.fleet:
-            page = pipeline.report_fleet(installation)
             name = "fleet"
+            page = pipeline.report_fleet(installation)
         else:
-            name = pipeline.write_balance_report(
+            written = pipeline.write_balance_report(
                 installation, arguments.cluster, period=period, until=until
             )
+            name = written.name
             page = installation.archive.report_uri(f"{name}.html")
-        if arguments.json:
-            print_json(json.loads(queries.report(installation, f"{name}.json")), indent=1)
-        elif arguments.csv:
-            console.out(queries.report(installation, f"{name}.csv"), end="")
-        else:
-            tables.print_markdown(console, queries.report(installation, f"{name}.md"))
-            console.print(f"report: {page}", markup=False)
+        document = queries.report(installation, f"{name}.json")
+    if arguments.json:
+        print_json(json.loads(document), indent=1)
+        return 0
+    if arguments.fleet:
+        _print_fleet(console, read_fleet(document, where=page))
+    else:
+        _print_balance(console, written.analysed.balance, written.analysed.wanted)
+    console.print(f"report: {page}", markup=False, soft_wrap=True)
     return 0
+
+
+def _print_balance(
+    console: Console, balance: LeaderBalance, wanted: WantedRebalance | None
+) -> None:
+    """Print a row for each broker of the newest snapshot, and what would help."""
+    latest, leaders = balance.latest, balance.latest.leaders
+    begin, end = (format_moment(p.observed_at) for p in (balance.series[0], latest))
+    count = pluralize(len(balance.series), "snapshot")
+    console.print(f"{one_line(balance.cluster)}: {count}, {begin} to {end}", markup=False)
+    headings = ("leaders", "not preferred", "preferred", "replicas", "bytes")
+    rows = tables.table("broker", "rack", "state", *((heading, "right") for heading in headings))
+    for broker in balance.brokers:
+        state = "idle" if broker.is_idle else "dead" if broker.is_fenced else "live"
+        rows.add_row(
+            str(broker.broker_id),
+            Text(one_line(broker.rack or "-")),
+            state,
+            format_count(broker.leaders),
+            format_count(broker.leaders_not_preferred),
+            format_count(broker.preferred_leaders),
+            format_count(broker.replicas),
+            format_bytes(broker.bytes),
+        )
+    console.print(rows)
+    console.print(
+        f"leaders per live broker: {leaders.minimum} to {leaders.maximum} "
+        f"(max - min {leaders.max_minus_min}, at best {leaders.best_max_minus_min})"
+    )
+    console.print(f"not led by the preferred leader: {latest.share_not_preferred:.1%}")
+    if wanted is None:
+        console.print("no rebalance is needed")
+        return
+    command = WantedPlan(wanted.goal, wanted.broker_ids).command(balance.cluster)
+    words = f"a rebalance would help: {one_line(wanted.reason)}: {command}"
+    console.print(words, markup=False, soft_wrap=True)
+
+
+def _print_fleet(console: Console, fleet: FleetDocument) -> None:
+    """Print a row for each cluster, the worst first."""
+    rows = tables.table("cluster", ("brokers", "right"), ("max - min leaders", "right"), "why")
+    for entry in fleet.clusters:
+        why = "; ".join(found.words for found in entry.concerns) or "all is well"
+        rows.add_row(
+            Text(one_line(entry.cluster)),
+            _count(entry.brokers),
+            _count(entry.leaders_max_minus_min),
+            Text(one_line(why)),
+        )
+    console.print(rows)
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else format_count(number)
 
 
 def _analyse(installation: Installation, progress: Console) -> None:

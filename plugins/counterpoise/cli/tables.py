@@ -168,14 +168,6 @@ def print_runs(console: Console, statuses: tuple[RunStatus, ...]) -> None:
     console.print(rows)
 
 
-def print_markdown(console: Console, text: str) -> None:
-    """Print Markdown as a terminal can show it."""
-    # Imported here: it is slow to import, and only reports need it.
-    from rich.markdown import Markdown
-
-    console.print(Markdown(text))
-
-
 def table(*columns: str | tuple[str, str]) -> Table:
     """Return a table without lines; a column is its name, or its name and `"right"`."""
     rows = Table(box=None, pad_edge=False, header_style="bold")

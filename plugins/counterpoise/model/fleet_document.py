@@ -18,20 +18,6 @@ from counterpoise.model.load import DiskForecast, Trace
 from counterpoise.model.safe_text import for_json
 
 FORMAT: Final = "counterpoise-fleet/1"
-# Not figures, but what charts and words are made of: left out of tables.
-_PARTS: Final = (
-    "concerns",
-    "live_leaders",
-    "bytes_in_is_at_least",
-    "bytes_in_p95_is_at_least",
-    "bytes_in_p95_before_is_at_least",
-    "bytes_in_trace",
-    "disks",
-    "disks_not_known",
-    "first_disk",
-    "left_out",
-    "overdue_after_seconds",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +62,12 @@ class FleetEntry:
     first_full_broker: int | None = None
     first_full_days: float | None = None
     wanted_goal: str | None = None
-    # At the end of the period before; None where that is not known.
-    leaders_max_minus_min_before: int | None = None
-    share_not_preferred_before: float | None = None
-    bytes_in_p95_per_second_before: int | None = None  # over that period
     snapshots_left_out: int = 0
     concerns: tuple[EntryConcern, ...] = ()  # the gravest first
     live_leaders: tuple[int, ...] = ()  # of each live broker
-    # Which of these rates are only lower bounds: now, 95 %, and 95 % of the period before.
+    # Which of these rates are only lower bounds: now, and 95 %.
     bytes_in_is_at_least: bool = False
     bytes_in_p95_is_at_least: bool = False
-    bytes_in_p95_before_is_at_least: bool = False
     bytes_in_trace: Trace | None = None
     disks: int = 0
     disks_not_known: int = 0  # without a forecast
@@ -112,24 +93,18 @@ class FleetDocument:
     clusters: tuple[FleetEntry, ...]  # worst first
 
 
-def figures_of(entry: FleetEntry) -> dict[str, Any]:
-    """Return the flat figures of a cluster by name, as JSON and CSV have them."""
-    names = (field.name for field in fields(entry) if field.name not in _PARTS)
-    figures = {name: getattr(entry, name) for name in names}
-    if entry.observed_at is not None:
-        figures["observed_at"] = entry.observed_at.isoformat()
-    return figures
-
-
 def document_of(entry: FleetEntry) -> dict[str, Any]:
     """Return everything of an entry, as the document has it."""
     disk, trace = entry.first_disk, entry.bytes_in_trace
-    parts = {name: getattr(entry, name) for name in _PARTS if name != "concerns"} | {
+    document = {field.name: getattr(entry, field.name) for field in fields(entry)}
+    del document["concerns"]
+    return document | {
+        "observed_at": None if entry.observed_at is None else entry.observed_at.isoformat(),
         "bytes_in_trace": None if trace is None else _trace(trace),
         "first_disk": None if disk is None else asdict(disk) | {"held": _trace(disk.held)},
         "left_out": list(map(asdict, entry.left_out)),
+        "findings": list(map(asdict, entry.concerns)),
     }
-    return figures_of(entry) | parts | {"findings": list(map(asdict, entry.concerns))}
 
 
 def _trace(trace: Trace) -> dict[str, Any]:

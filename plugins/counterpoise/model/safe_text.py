@@ -2,7 +2,6 @@ r"""Text from outside, made safe for where it is shown: one function per medium.
 
     one_line("eu\x1b[31m\n1")        # "eu�[31m�1": a terminal, a log line, a comment to paste
     for_markdown("a|b")              # "a\\|b"
-    for_csv("=1+1")                  # "'=1+1"
     shell_word("a b")                # "'a b'"
     properties_value("a\nb")         # "a\\nb"
 
@@ -31,8 +30,6 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>|#&~!])")
 # A list's or a heading's sign at the beginning of a line: `- a`, `1. a`, `---`, `===`.
 _LIST_SIGN: Final = re.compile(r"^(?:\d{1,9}(?=[.)](?:\s|$))|(?=[-+=](?:[-=\s]|$)))")
-# Where a spreadsheet may begin a cell: at a semicolon too, which separates cells in many countries.
-_FORMULA_START: Final = re.compile(r"(^|;)(?=\s*[=+\-@＝＋－＠])")
 
 
 def one_line(text: str) -> str:
@@ -59,14 +56,6 @@ def for_markdown(text: str) -> str:
     """Return the text with what means something in Markdown or HTML escaped, on one line."""
     escaped = _MARKDOWN.sub(r"\\\1", one_line(" ".join(text.split())))
     return _LIST_SIGN.sub(r"\g<0>\\", escaped)
-
-
-def for_csv(text: str) -> str:
-    """Return a cell that no spreadsheet takes for a formula: such text gets a quote before it.
-
-    Source: OWASP, CSV Injection.
-    """
-    return _FORMULA_START.sub(r"\1'", one_line(text))
 
 
 def shell_word(text: str) -> str:

@@ -374,7 +374,6 @@ def _write_pages(installation: Installation, report: AuditReport, thresholds: Th
     page = reporting.audit_report(report, texts, data_checks=docs)
     pages = {
         audit_report_name(cluster, report.audited_at.date()): page,
-        audit_report_name(cluster, suffix="md"): reporting.audit_markdown(report, texts),
         audit_report_name(cluster, suffix="json"): reporting.audit_json(report, texts),
         audit_report_name(cluster): page,
     }

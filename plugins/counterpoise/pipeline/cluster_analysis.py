@@ -18,9 +18,10 @@ from counterpoise.errors import RefusedError, StoreError
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeaderBalance, WantedRebalance
 from counterpoise.model.load import ClusterLoad
+from counterpoise.model.result_tables import PARTITION_LOAD, TOPIC_BALANCE, TOPIC_LOAD
 from counterpoise.model.tables import rows_of
 from counterpoise.pipeline.analysing import view_of
-from counterpoise.pipeline.period_figures import compared_with, with_period_figures
+from counterpoise.pipeline.period_figures import with_period_figures
 from counterpoise.results import Results
 from counterpoise.units import format_moment, format_seconds
 
@@ -81,15 +82,24 @@ def cluster_analysis(
     newest_at: datetime = series["observed_at"][-1].as_py()
     end = until or newest_at
     known = KnownOfCluster(installation, cluster, series, results or installation.results)
-    analysed = _analysis_of(known, end - period, until, with_load=with_load)
-    if analysed is None:
+    begin = end - period
+    balance = _balance(known, begin, until)
+    if balance is None:
         length = format_seconds(period.total_seconds())
         raise RefusedError(
             f"cluster {cluster} has no analysed snapshot in the {length} before "
             f"{format_moment(end)}; its newest is of {format_moment(newest_at)}: choose another "
             "period"
         )
-    return analysed
+    policy = installation.cluster(cluster).policy
+    return ClusterAnalysis(
+        balance=balance,
+        load=_load(known, balance, begin, until) if with_load else None,
+        would_help=analysis.wanted_goals(balance, policy.balance, policy.proposals),
+        known=known,
+        since=begin,
+        until=until,
+    )
 
 
 def _series(
@@ -111,53 +121,18 @@ def _series(
     return view_of(installation, cluster)
 
 
-def _analysis_of(
-    known: KnownOfCluster,
-    since: datetime,
-    until: datetime | None,
-    after: tuple[LeaderBalance, ClusterLoad | None] | None = None,
-    *,
-    with_load: bool = True,
-    end_of_days: datetime | None = None,
-) -> ClusterAnalysis | None:
-    """Return what the results say of since <= observed_at < until; None without a snapshot.
-
-    `after` is what they say of the period after, whose topics are wanted; `end_of_days` is where
-    the whole days of that one begin.
-    """
-    balance_after, compared = after or (None, None)
-    balance = _balance(known, since, until, balance_after)
-    if balance is None:
-        return None
-    policy = known.installation.cluster(known.cluster).policy
-    return ClusterAnalysis(
-        balance=balance,
-        load=_load(known, balance, since, until, compared, end_of_days) if with_load else None,
-        would_help=analysis.wanted_goals(balance, policy.balance, policy.proposals),
-        known=known,
-        since=since,
-        until=until,
-    )
-
-
 def _balance(
-    known: KnownOfCluster,
-    since: datetime,
-    until: datetime | None,
-    after: LeaderBalance | None = None,
+    known: KnownOfCluster, since: datetime, until: datetime | None
 ) -> LeaderBalance | None:
-    series = known.series
-    latest_id = analysis.latest_snapshot_id(series, until)
+    latest_id = analysis.latest_snapshot_id(known.series, until)
     if latest_id is None:
         return None
-    topic_balance = known.results.table("topic_balance", _latest_with_results(known, until))
     return analysis.leader_balance(
-        series,
-        topic_balance,
+        known.series,
+        known.results.table("topic_balance", _latest_with_results(known, until)),
         cluster=known.cluster,
         since=since,
         until=until,
-        wanted_topics=[topic.topic for topic in after.topics] if after else None,
         disk_bytes=_disk_bytes(known, latest_id),
     )
 
@@ -178,7 +153,7 @@ def _disk_bytes(known: KnownOfCluster, snapshot_id: str) -> dict[int, int]:
 
 
 def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
-    """Add the figures of the whole period, and beside them the period before, where it is known."""
+    """Add the figures of the whole period, and the period before, where it is known."""
     known, since, until = analysed.known, analysed.since, analysed.until
     series = known.series
     length = (until or analysed.balance.latest.observed_at) - since
@@ -186,34 +161,34 @@ def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
         known.results, series, analysed.balance, analysed.load, since, until, length
     )
     begin = since - length
-    if not analysis.reaches(series, balance.cluster, begin, until):
-        return replace(analysed, balance=balance, load=load)
-    midnight = analysis.begin_of_days(series, balance.cluster, since, until)
-    has_whole_days = analysis.has_snapshot(
-        series,
-        balance.cluster,
-        analysis.begin_of_days(series, balance.cluster, begin, midnight),
-        midnight,
+    if analysis.reaches(series, known.cluster, begin, until):
+        before = _balance_before(known, begin, since)
+        balance = replace(balance, before=before)
+        if load and before:
+            load = replace(load, before=_load_before(known, before, begin, since))
+    return replace(analysed, balance=balance, load=load)
+
+
+def _balance_before(known: KnownOfCluster, begin: datetime, end: datetime) -> LeaderBalance | None:
+    """Return the balance of the period before, without topics."""
+    return analysis.leader_balance(
+        known.series, TOPIC_BALANCE.empty_table(), cluster=known.cluster, since=begin, until=end
     )
-    # Figures of whole days: they end where those of the period begin.
-    end_of_days = midnight if midnight > begin and has_whole_days else since
-    before = _analysis_of(known, begin, since, (balance, load), end_of_days=end_of_days)
-    if before is None:
-        return replace(analysed, balance=balance, load=load)
-    balance_before, load_before = with_period_figures(
-        known.results,
-        series,
-        before.balance,
-        before.load,
-        begin,
-        end_of_days,
-        length,
-        compared_with(balance, load),
-    )
-    return replace(
-        analysed,
-        balance=replace(balance, before=balance_before),
-        load=replace(load, before=load_before) if load else None,
+
+
+def _load_before(
+    known: KnownOfCluster, before: LeaderBalance, begin: datetime, end: datetime
+) -> ClusterLoad | None:
+    """Return the load of the period before, without topics and partitions."""
+    begin_of_disks = before.latest.observed_at - _PERIOD_OF_DISKS
+    return analysis.cluster_load(
+        known.series,
+        TOPIC_LOAD.empty_table(),
+        PARTITION_LOAD.empty_table(),
+        view_of(known.installation, known.cluster, "log_dirs", begin_of_disks, end),
+        cluster=known.cluster,
+        since=begin,
+        until=end,
     )
 
 
@@ -232,13 +207,11 @@ def _load(
     balance: LeaderBalance,
     since: datetime,
     until: datetime | None,
-    compared: ClusterLoad | None,
-    end_of_days: datetime | None,
 ) -> ClusterLoad | None:
     latest = balance.latest
     cluster, series, results = known.cluster, known.series, known.results
     detailed_ids = _latest_with_results(known, until)
-    days = analysis.days_of_period(series, cluster, since, end_of_days or until)
+    days = analysis.days_of_period(series, cluster, since, until)
     daily = results.daily("topic_load", cluster, days.first_whole, days.end)
     days_known = set(daily["date"].unique().to_pylist())
     ids_of_topics = {one for one in days.snapshot_ids if history.day_of(one) not in days_known}
@@ -246,12 +219,10 @@ def _load(
     return analysis.cluster_load(
         series,
         results.table("topic_load", ids_of_topics | detailed_ids),
-        results.table("partition_load", {latest.snapshot_id} if compared is None else ()),
+        results.table("partition_load", {latest.snapshot_id}),
         view_of(known.installation, cluster, "log_dirs", begin_of_disks, until),
         daily,
         cluster=cluster,
         since=since,
         until=until,
-        after=compared,
-        end_of_days=end_of_days,
     )

@@ -1,13 +1,13 @@
 """The figures of a report that need every snapshot of its period: partitions that flap, topics that
 were led unevenly, partitions that took in most.
 
-    balance, load = with_period_figures(results, series, balance, load, since, until)
+    balance, load = with_period_figures(results, series, balance, load, since, until, length)
 
 Days that are over have them in the tables of a day, whatever became of their snapshots; the others
 in the results. So a period has whole days (UTC) here.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -16,19 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from counterpoise import analysis, history
-from counterpoise.model.balance import Flapping, FlappingPartition, LeaderBalance
+from counterpoise.model.balance import LeaderBalance
 from counterpoise.model.load import ClusterLoad
-from counterpoise.model.tables import rows_of
 from counterpoise.results import Results
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedWith:
-    """The period after: of the one before, the same topics and partitions are wanted."""
-
-    topics: tuple[str, ...]
-    partitions: frozenset[tuple[str, int]]
-    flapping: tuple[tuple[str, int], ...]
 
 
 def with_period_figures(
@@ -39,7 +29,6 @@ def with_period_figures(
     since: datetime,
     until: datetime | None,
     length: timedelta,
-    compared_with: ComparedWith | None = None,
 ) -> tuple[LeaderBalance, ClusterLoad | None]:
     """Add them to what is known of a cluster from since <= observed_at < until. `length` is what is
     asked for: whole days may be some hours more or less.
@@ -51,49 +40,17 @@ def with_period_figures(
     flapping = analysis.flapping(elections, length, snapshot_count=leader_changes.snapshot_count)
     balance = replace(
         balance,
-        flapping=flapping
-        if compared_with is None
-        else _flapping_before(flapping, elections, compared_with.flapping),
+        flapping=flapping,
         topic_skew=analysis.topic_skew(
             days.tables("topic_balance"),
             analysis.seconds_of_rates(window, balance.cluster),
             analysis.live_broker_counts(window, balance.cluster),
-            compared_with.topics if compared_with else None,
         ),
     )
     if load is None:
         return balance, None
-    wanted = compared_with.partitions if compared_with else None
-    busy = analysis.busy_partitions(days.tables("partition_load"), wanted)
+    busy = analysis.busy_partitions(days.tables("partition_load"))
     return balance, replace(load, busy_partitions=busy)
-
-
-def compared_with(balance: LeaderBalance, load: ClusterLoad | None) -> ComparedWith:
-    """Return the topics and partitions that a report shows."""
-    skewed = balance.topic_skew.topics if balance.topic_skew else ()
-    busy = load.busy_partitions.partitions if load and load.busy_partitions else ()
-    flapping = balance.flapping.partitions if balance.flapping else ()
-    return ComparedWith(
-        tuple(topic.topic for topic in skewed),
-        frozenset((one.topic, one.partition) for one in busy),
-        tuple((one.topic, one.partition) for one in flapping),
-    )
-
-
-def _flapping_before(
-    flapping: Flapping, elections: pa.Table, wanted: Iterable[tuple[str, int]]
-) -> Flapping | None:
-    """Return the elections of these partitions: 0 where the table has no row; None where nothing is
-    known of the period.
-    """
-    if not flapping.snapshot_count and not elections.num_rows:
-        return None
-    counts = {
-        (topic, partition): count
-        for topic, partition, count in rows_of(elections, "topic", "partition", "elections")
-    }
-    partitions = tuple(FlappingPartition(*one, counts.get(one, 0)) for one in wanted)
-    return replace(flapping, partitions=partitions)
 
 
 @dataclass(frozen=True)

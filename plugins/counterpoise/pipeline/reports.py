@@ -35,6 +35,14 @@ _LOGGER = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenReport:
+    """A report of a cluster that lies in the store, and the values that it shows."""
+
+    name: str  # without a suffix
+    analysed: ClusterAnalysis
+
+
+@dataclass(frozen=True, slots=True)
 class ReportedClusters:
     """What became of the reports of several clusters."""
 
@@ -60,9 +68,9 @@ def report_balance(
     period: timedelta = PERIOD,
     until: datetime | None = None,
 ) -> str:
-    """Write a cluster's report as HTML, Markdown, JSON and CSV; return the URI of the page."""
-    name = write_balance_report(installation, cluster, period=period, until=until)
-    return installation.archive.report_uri(f"{name}.html")
+    """Write a cluster's report as HTML and JSON; return the URI of the page."""
+    written = write_balance_report(installation, cluster, period=period, until=until)
+    return installation.archive.report_uri(f"{written.name}.html")
 
 
 def write_balance_report(
@@ -71,14 +79,15 @@ def write_balance_report(
     *,
     period: timedelta = PERIOD,
     until: datetime | None = None,
-) -> str:
-    """Write a cluster's report as HTML, Markdown, JSON and CSV; return its name, without a suffix.
+) -> WrittenReport:
+    """Write a cluster's report as HTML and JSON; return what it tells.
 
     The newest report stays what it is where the period ended before the newest snapshot: then the
     report is that of the day on which the period ended.
     """
     analysed = cluster_analysis(installation, cluster, period=period, until=until)
-    return _write_report(installation, with_both_periods(analysed))
+    analysed = with_both_periods(analysed)
+    return WrittenReport(_write_report(installation, analysed), analysed)
 
 
 def report_balances(
@@ -120,6 +129,7 @@ def _without_frames(error: Exception) -> Exception:
 
 
 def _write_report(installation: Installation, analysed: ClusterAnalysis) -> str:
+    """Write the report; return its name, without a suffix."""
     cluster = analysed.balance.cluster
     plan_size = _plan_size(installation, analysed)
     left_out = analysed.known.results.left_out(cluster)
@@ -137,9 +147,7 @@ def _write_report(installation: Installation, analysed: ClusterAnalysis) -> str:
     day = latest.observed_at.date()
     is_newest = latest.snapshot_id == analysis.latest_snapshot_id(analysed.known.series)
     texts = {
-        "md": render(reporting.leader_balance_markdown),
         "json": render(reporting.leader_balance_json),
-        "csv": reporting.leader_balance_csv(analysed.balance),
         "html": render(reporting.leader_balance_report),
     }
     report_day = None if is_newest else day
@@ -189,9 +197,7 @@ def report_fleet(installation: Installation) -> str:
         entries = [_fleet_entry(installation, cluster, results, stored) for cluster in clusters]
     fleet = analysis.fleet(entries, as_of=installation.clock())
     write = installation.archive.write_report
-    write(fleet_report_name(suffix="md"), reporting.fleet_markdown(fleet))
     write(fleet_report_name(suffix="json"), reporting.fleet_json(fleet))
-    write(fleet_report_name(suffix="csv"), reporting.fleet_csv(fleet))
     return write(fleet_report_name(), reporting.fleet_report(fleet))
 
 

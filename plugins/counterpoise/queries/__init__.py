@@ -234,7 +234,7 @@ def report_data(installation: Installation, name: str) -> bytes:
 
 
 def audit_report(installation: Installation, cluster: str, *, suffix: str = "html") -> str:
-    """Return the newest audit of a cluster, as page (html), text (md) or document (json).
+    """Return the newest audit of a cluster, as page (html) or document (json).
 
     Raises InputError without one.
     """

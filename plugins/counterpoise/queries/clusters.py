@@ -113,7 +113,7 @@ def _downloads(installation: Installation, name: str) -> tuple[str, ...]:
     names = [
         make_name(name, suffix=suffix)
         for make_name in (balance_report_name, audit_report_name)
-        for suffix in ("html", "md", "json", "csv")
+        for suffix in ("html", "json")
     ]
     store = installation.archive.store
     return tuple(name for name in names if store.info(f"reports/{name}") is not None)

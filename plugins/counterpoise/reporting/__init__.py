@@ -1,5 +1,5 @@
-"""Reporting: values in, text out. Self-contained HTML pages with inline pictures, and the same
-figures as text.
+"""Reporting: values in, text out. Self-contained HTML pages with inline pictures for
+people, and the same figures as JSON for programs.
 
     html = leader_balance_report(balance, wanted=analysed.wanted)
 

@@ -1,8 +1,7 @@
-"""The page of an audit, the worst first, with what changed since the last one; the same as Markdown
-and as JSON.
+"""The page of an audit, the worst first, with what changed since the last one; the same as JSON.
 
     audit_report(report, texts)          # written to reports/<cluster>/audit.html
-    audit_markdown(report, texts), audit_json(report, texts)
+    audit_json(report, texts)
 
 Findings of one rule stand together: its reasons once, each subject with its evidence and its
 commands to paste. A wanted plan links to our form, filled in, and shows the command.
@@ -14,7 +13,7 @@ since Airflow 3.3 has no address that opens the form of a Dag, or fills it in.
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -24,18 +23,16 @@ from markupsafe import Markup, escape
 from counterpoise.model.audit_document import to_json
 from counterpoise.model.finding import (
     AuditReport,
-    Evidence,
     Finding,
     ReportedFinding,
     RuleText,
     WantedPlan,
 )
 from counterpoise.model.request_words import CLUSTER_FIELD, CLUSTER_TITLE, FORM_TITLES
-from counterpoise.model.safe_text import for_json, for_markdown
+from counterpoise.model.safe_text import for_json
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
 from counterpoise.reporting.html import render, when
-from counterpoise.reporting.markdown import table
 from counterpoise.reporting.parts import Tile
 from counterpoise.reporting.policy_lines import policy_lines
 from counterpoise.units import format_count, format_moment
@@ -179,30 +176,6 @@ def verdict(report: AuditReport) -> str:
     return ", ".join(parts) or "Nothing critical, and no warnings"
 
 
-def audit_markdown(report: AuditReport, texts: Mapping[str, RuleText]) -> str:
-    """Return a table, then each rule with findings; names from the cluster are escaped."""
-    head = f"{verdict(report)}. As of {when(report.audited_at)}, cluster id {report.cluster_id}."
-    columns = ("Severity", "Rule", "Subject", "Finding", "First seen")
-    rows = [
-        (
-            IN_WORDS[reported.finding.severity],
-            _title(reported.finding, texts),
-            reported.finding.subject,
-            reported.finding.summary,
-            "new" if reported.is_new else f"since {reported.first_seen:%Y-%m-%d}",
-        )
-        for reported in report.open
-    ]
-    parts = [
-        f"# Audit of {for_markdown(report.cluster)}",
-        for_markdown(head),
-        *([table(columns, rows)] if rows else []),
-        *(_markdown_card(card) for card in _cards(report, texts)),
-        *_markdown_lists(report, texts),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
 def audit_json(report: AuditReport, texts: Mapping[str, RuleText]) -> str:
     """Return the audit as it is stored, with the texts of rules with findings under `rules`."""
     document: dict[str, Any] = json.loads(to_json(report))
@@ -321,54 +294,3 @@ def _bar(area: str, counts: Counter[Severity], largest: int) -> Markup:
     return Markup(
         f'<svg class="bar" {view_box} role="img" aria-label="{label}">{"".join(segments)}</svg>'
     )
-
-
-# -- Markdown
-
-
-def _markdown_card(card: RuleCard) -> str:
-    parts = [f"## {for_markdown(card.title)} ({IN_WORDS[card.severity]})"]
-    parts += [for_markdown(text) for text in (card.text.why, card.text.how) if text]
-    for view in card.findings:
-        parts += _markdown_finding(view)
-    if card.text.source:
-        parts.append(f"Source: {for_markdown(card.text.source)}")
-    return "\n\n".join(parts)
-
-
-def _markdown_finding(view: FindingView) -> Iterator[str]:
-    yield f"**{for_markdown(view.finding.subject)}**: {for_markdown(view.finding.summary)}"
-    evidence = view.finding.evidence
-    if evidence is not None and evidence.rows:
-        yield _markdown_rows(evidence, view.hidden_row_count)
-    commands = [*view.finding.fix, *([view.plan.command] if view.plan else [])]
-    lines = [f"    {line}" for command in commands for line in command.splitlines()]
-    if lines:
-        yield "\n".join(lines)
-
-
-def _markdown_rows(evidence: Evidence, hidden_row_count: int) -> str:
-    more = f"\n\nand {hidden_row_count:,} more" if hidden_row_count else ""
-    return table([for_markdown(column) for column in evidence.columns], evidence.rows) + more
-
-
-def _markdown_lists(report: AuditReport, texts: Mapping[str, RuleText]) -> Iterator[str]:
-    resolved = [f"{_title(finding, texts)}: {finding.subject}" for finding in report.resolved]
-    waived = [
-        f"{_title(reported.finding, texts)}: {reported.finding.subject}: "
-        f"{reported.waived_by.reason}"
-        for reported in report.findings
-        if reported.waived_by is not None
-    ]
-    lists = (
-        ("Resolved since the last audit", resolved),
-        ("Waived", waived),
-        ("Could not be checked", report.unavailable_data),
-    )
-    for title, lines in lists:
-        if lines:
-            yield f"## {title}\n\n" + "\n".join(f"- {for_markdown(line)}" for line in lines)
-
-
-def _title(finding: Finding, texts: Mapping[str, RuleText]) -> str:
-    return texts[finding.rule].title if finding.rule in texts else finding.rule

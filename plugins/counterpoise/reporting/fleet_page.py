@@ -1,5 +1,5 @@
-"""The page of all clusters, the worst first, each with a link to its own page; and the same as
-text.
+"""The page of all clusters, the worst first, each with a link to its own page; and the
+same as JSON.
 
     fleet_report(fleet([entry, ...], as_of=now))
     fleet_rows(entries, link=lambda cluster: f"clusters/{cluster}")   # for a page with more on it
@@ -9,7 +9,7 @@ has no page, and no link.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, timedelta
 from typing import Final
 from urllib.parse import quote
@@ -23,15 +23,13 @@ from counterpoise.model.fleet_document import (
     FleetDocument,
     FleetEntry,
     document_of,
-    figures_of,
 )
-from counterpoise.model.safe_text import for_json, for_markdown
+from counterpoise.model.safe_text import for_json
 from counterpoise.reporting import small
 from counterpoise.reporting.disk_words import disk_alerts
-from counterpoise.reporting.html import percent, render, when
+from counterpoise.reporting.html import percent, render
 from counterpoise.reporting.load_rows import known_rate
-from counterpoise.reporting.markdown import csv_table, table
-from counterpoise.reporting.parts import Figure, Tile, trend
+from counterpoise.reporting.parts import Tile
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
 _NOT_URGENT: Final = (Concern.NOT_PREFERRED, Concern.BUSY, Concern.LEFT_OUT)  # not urgent
@@ -48,11 +46,11 @@ class ClusterRow:
     others: tuple[EntryConcern, ...]
     brokers: str
     leaders: Markup
-    spread: Figure
-    not_preferred: Figure
+    spread: str
+    not_preferred: str
     traffic: Markup
-    bytes_in: Figure
-    bytes_in_p95: Figure | None
+    bytes_in: str
+    bytes_in_p95: str  # "": not known
     disk: Markup
     forecast: str
     is_full_soon: bool
@@ -113,28 +111,6 @@ def fleet_tiles(entries: Sequence[FleetEntry]) -> tuple[Tile, ...]:
     )
 
 
-def fleet_markdown(fleet: FleetDocument) -> str:
-    """Return one table, the worst cluster first, with names escaped."""
-    rows = ((entry.cluster, _all_words(entry), *_in_line(entry)) for entry in fleet.clusters)
-    heads = (
-        "Cluster",
-        "Why",
-        "Brokers",
-        "Leaders, max − min",
-        "Not preferred",
-        "Bytes in",
-        "95 % of the time ≤",
-        "First disk",
-        "Last snapshot",
-    )
-    parts = [
-        "# All clusters",
-        for_markdown(f"As of {when(fleet.as_of)}. Worst first."),
-        table(heads, rows) if fleet.clusters else "No cluster is configured yet.",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
 def fleet_json(fleet: FleetDocument) -> str:
     """Return one JSON object with sorted keys: bytes, bytes per second, seconds, shares 0 to 1;
     null is not known.
@@ -145,18 +121,6 @@ def fleet_json(fleet: FleetDocument) -> str:
         "clusters": list(map(document_of, fleet.clusters)),
     }
     return for_json(document, indent=1) + "\n"
-
-
-def fleet_csv(fleet: FleetDocument) -> str:
-    """Return one row per cluster, the worst first, under a row of names; an empty cell is not
-    known.
-
-    A text that a spreadsheet would take for a formula gets a quote before it.
-    """
-    rows = [figures_of(entry) | {"why": _all_words(entry)} for entry in fleet.clusters]
-    all_names = figures_of(FleetEntry(""))
-    names = ["cluster", "why", *(name for name in all_names if name != "cluster")]
-    return csv_table(names, ([row[name] for name in names] for row in rows))
 
 
 def _row(entry: FleetEntry, link: str) -> ClusterRow:
@@ -172,15 +136,15 @@ def _row(entry: FleetEntry, link: str) -> ClusterRow:
         others=entry.concerns[1:],
         brokers=f"{brokers} {'broker' if brokers == '1' else 'brokers'}" if is_analysed else "",
         leaders=small.brokers(
-            entry.live_leaders, label=f"Leaders per live broker of {name}: {spread.text}"
+            entry.live_leaders, label=f"Leaders per live broker of {name}: {spread}"
         ),
-        spread=replace(spread, text=f"max − min {spread.text}") if is_analysed else spread,
+        spread=f"max − min {spread}" if is_analysed else spread,
         not_preferred=not_preferred,
         traffic=small.spark(trace, label=f"Bytes in of {name} over the period")
         if trace
         else Markup(""),
         bytes_in=bytes_in,
-        bytes_in_p95=p95 if entry.bytes_in_p95_per_second is not None else None,
+        bytes_in_p95=p95 if entry.bytes_in_p95_per_second is not None else "",
         disk=small.disk(first, label=f"Disk of broker {first.broker_id} of {name}")
         if first
         else Markup(""),
@@ -191,59 +155,24 @@ def _row(entry: FleetEntry, link: str) -> ClusterRow:
     )
 
 
-def _in_line(entry: FleetEntry) -> tuple[str, ...]:
-    return tuple(it.in_line if isinstance(it, Figure) else it for it in _figures(entry))
-
-
-def _figures(entry: FleetEntry) -> tuple[str, Figure, Figure, Figure, Figure, str, str]:
+def _figures(entry: FleetEntry) -> tuple[str, str, str, str, str, str, str]:
     """Return brokers, spread of leaders, share not preferred, bytes in now and 95 % of the time,
     the first disk, age: as the page prints them.
     """
-    brokers = forecast = "–"
-    spread = not_preferred = bytes_in = p95 = Figure("–")
+    brokers = spread = not_preferred = bytes_in = p95 = forecast = "–"
     if entry.brokers is not None and entry.live_brokers is not None:
         brokers = format_count(entry.brokers)
         if entry.live_brokers != entry.brokers:
             brokers = f"{format_count(entry.live_brokers)} of {brokers}"
-        spread = _spread(entry)
+        best = entry.leaders_best_max_minus_min or 0
+        spread = f"{format_count(entry.leaders_max_minus_min or 0)} (best {best})"
     if entry.share_not_preferred is not None:
-        old_share = entry.share_not_preferred_before
-        not_preferred = _beside(entry.share_not_preferred, old_share, percent)
+        not_preferred = percent(entry.share_not_preferred)
     if entry.bytes_in_trace is not None:
-        bytes_in = Figure(
-            known_rate(entry.bytes_in_per_second, is_at_least=entry.bytes_in_is_at_least)
-        )
-        p95 = _p95(entry)
+        bytes_in = known_rate(entry.bytes_in_per_second, is_at_least=entry.bytes_in_is_at_least)
+        p95 = known_rate(entry.bytes_in_p95_per_second, is_at_least=entry.bytes_in_p95_is_at_least)
         forecast = _forecast(entry)
     return brokers, spread, not_preferred, bytes_in, p95, forecast, _ago(entry.age)
-
-
-def _beside(now: float | None, before: float | None, write: Callable[[float], str]) -> Figure:
-    """Return a figure beside that of the period before, where that is known."""
-    return Figure.of(
-        now,
-        before,
-        lambda value: "not known" if value is None else write(value),
-        is_compared=before is not None,
-    )
-
-
-def _p95(entry: FleetEntry) -> Figure:
-    """Return the rate of 95 % of the time beside that of the period before, where that is known:
-    each may be a lower bound without the other.
-    """
-    rate, old_rate = entry.bytes_in_p95_per_second, entry.bytes_in_p95_per_second_before
-    text = known_rate(rate, is_at_least=entry.bytes_in_p95_is_at_least)
-    if old_rate is None:
-        return Figure(text)
-    old_text = known_rate(old_rate, is_at_least=entry.bytes_in_p95_before_is_at_least)
-    return Figure(text, trend(rate, old_rate, text, old_text))
-
-
-def _spread(entry: FleetEntry) -> Figure:
-    spread, best = entry.leaders_max_minus_min or 0, entry.leaders_best_max_minus_min or 0
-    figure = _beside(spread, entry.leaders_max_minus_min_before, format_count)
-    return replace(figure, text=f"{figure.text} (best {best})")
 
 
 def _forecast(entry: FleetEntry) -> str:
@@ -259,7 +188,3 @@ def _forecast(entry: FleetEntry) -> str:
 
 def _ago(age: timedelta | None) -> str:
     return "never" if age is None else f"{format_seconds(max(0.0, age.total_seconds()))} ago"
-
-
-def _all_words(entry: FleetEntry) -> str:
-    return "; ".join(found.words for found in entry.concerns) or "all is well"

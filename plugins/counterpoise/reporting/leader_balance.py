@@ -21,8 +21,8 @@ from counterpoise.model.load import ClusterLoad
 from counterpoise.model.words import list_brokers
 from counterpoise.reporting.charts import Bar, Unit, broker_bars
 from counterpoise.reporting.html import percent, render, times
-from counterpoise.reporting.load_section import BROKERS_COMPARED, load_section
-from counterpoise.reporting.parts import Figure, Picture, Tile, bar_picture, beside, rack_indexes
+from counterpoise.reporting.load_section import load_section
+from counterpoise.reporting.parts import Picture, Tile, bar_picture, beside, rack_indexes
 from counterpoise.reporting.period_rows import (
     before_words,
     churn_rows,
@@ -44,15 +44,15 @@ from counterpoise.units import format_bytes, format_count, format_rate, format_s
 
 Columns = tuple[tuple[str, str, Unit], ...]  # title, name of the field, how its value is written
 
-# The tables of the page and of its Markdown: a new figure is one line here.
-BROKER_COLUMNS: Final[Columns] = (
+# The tables of the page: a new figure is one line here.
+_BROKER_COLUMNS: Final[Columns] = (
     ("Leaders", "leaders", format_count),
     ("Not preferred", "leaders_not_preferred", format_count),
     ("Preferred", "preferred_leaders", format_count),
     ("Replicas", "replicas", format_count),
     ("Bytes", "bytes", format_bytes),
 )
-TOPIC_COLUMNS: Final[Columns] = (
+_TOPIC_COLUMNS: Final[Columns] = (
     ("Partitions", "partition_count", format_count),
     ("Max leaders", "most_leaders", format_count),
     ("Min leaders", "fewest_leaders", format_count),
@@ -69,8 +69,8 @@ _CARDS: Final[Columns] = (
     ("Replicas", "replicas", format_count),
     ("Bytes", "bytes", format_bytes),
 )
-FAIR_SHARE: Final = "Leaders / fair share"
-EVENTS_SHOWN: Final = 40
+_FAIR_SHARE: Final = "Leaders / fair share"
+_EVENTS_SHOWN: Final = 40
 _LEFT_OUT_SHOWN: Final = 20
 _BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
 
@@ -94,15 +94,15 @@ def leader_balance_report(
         "leader_balance.html",
         balance=balance,
         wanted=wanted,
-        command=plan_command(balance.cluster, wanted) if wanted else "",
-        plan_rows=plan_size_rows(plan_size),
-        tiles=tiles_beside(balance),
+        command=_plan_command(balance.cluster, wanted) if wanted else "",
+        plan_rows=_plan_size_rows(plan_size),
+        tiles=_tiles_beside(balance),
         before_words=before_words(balance),
         leaders=_leaders(balance, racks),
         cards=_cards(balance, racks),
         timelines=timelines(balance),
         heat_sections=heat_sections(balance),
-        events=event_rows(balance)[:EVENTS_SHOWN],
+        events=event_rows(balance)[:_EVENTS_SHOWN],
         churn_timeline=churn_timeline(balance),
         churn_rows=churn_rows(balance),
         skew_rows=skew_rows(balance),
@@ -112,10 +112,10 @@ def leader_balance_report(
         flapping_note=flapping_note(balance),
         load=load_section(load, event_bands(balance.events)) if load else None,
         racks=_rack_rows(balance, racks),
-        broker_heads=[title for title, _, _ in BROKER_COLUMNS] + [FAIR_SHARE],
+        broker_heads=[title for title, _, _ in _BROKER_COLUMNS] + [_FAIR_SHARE],
         broker_rows=_coloured_brokers(balance, racks),
-        topic_heads=[title for title, _, _ in TOPIC_COLUMNS],
-        topic_rows=topic_rows(balance),
+        topic_heads=[title for title, _, _ in _TOPIC_COLUMNS],
+        topic_rows=[(topic.topic, _figures(topic, _TOPIC_COLUMNS)) for topic in balance.topics],
         broker_table_open=len(balance.brokers) <= _BROKERS_IN_FULL,
         partition_count=sum(broker.preferred_leaders for broker in balance.brokers),
         has_hatching=any(broker.leaders_not_preferred for broker in balance.brokers),
@@ -127,69 +127,23 @@ def leader_balance_report(
 
 def _coloured_brokers(
     balance: LeaderBalance, racks: Mapping[str | None, int | None]
-) -> list[tuple[BrokerBalance, str, list[Figure]]]:
-    """Return each broker with the colour of its rack and its figures."""
-    rows = broker_rows(balance, max_compared=BROKERS_COMPARED)
-    return [(broker, _css_colour(racks[broker.rack]), figures) for broker, figures in rows]
-
-
-def broker_rows(
-    balance: LeaderBalance, *, max_compared: int | None = None
-) -> list[tuple[BrokerBalance, list[Figure]]]:
-    """Return each broker's figures, and its leaders as a multiple of the fair share, beside those
-    at the end of the period before; of more brokers than `max_compared` only the multiple is.
+) -> list[tuple[BrokerBalance, str, list[str]]]:
+    """Return each broker with the colour of its rack, its figures, and its leaders as a multiple of
+    the fair share.
     """
-    was = balance.before
-    before = {broker.broker_id: broker for broker in was.brokers} if was else {}
-    is_whole = max_compared is None or len(balance.brokers) <= max_compared
     rows = []
     for broker in balance.brokers:
-        old = before.get(broker.broker_id)
-        share = Figure.of(
-            _part_of_fair_share(broker, balance),
-            _part_of_fair_share(old, was) if old and was else None,
-            lambda value: "–" if value is None else times(value),
-            is_compared=was is not None,
-        )
-        is_compared = was is not None and is_whole
-        figures = _figures(broker, old, BROKER_COLUMNS, is_compared=is_compared)
-        rows.append((broker, [*figures, share]))
+        share = _part_of_fair_share(broker, balance)
+        figures = [*_figures(broker, _BROKER_COLUMNS), "–" if share is None else times(share)]
+        rows.append((broker, _css_colour(racks[broker.rack]), figures))
     return rows
-
-
-def topic_rows(balance: LeaderBalance) -> list[tuple[str, list[Figure]]]:
-    """Return the topics with the largest skew, beside what they were at the end of the period
-    before.
-    """
-    was = balance.before
-    before = {topic.topic: topic for topic in was.topics} if was else {}
-    return [
-        (
-            topic.topic,
-            _figures(topic, before.get(topic.topic), TOPIC_COLUMNS, is_compared=was is not None),
-        )
-        for topic in balance.topics
-    ]
 
 
 def _figures(
     row: BrokerBalance | TopicLeaderSkew | RackBalance,
-    before: BrokerBalance | TopicLeaderSkew | RackBalance | None,
     columns: Columns,
-    *,
-    is_compared: bool,
-) -> list[Figure]:
-    """Return the values of a row, `not known` for None."""
-
-    def figure(name: str, write: Unit) -> Figure:
-        return Figure.of(
-            getattr(row, name),
-            getattr(before, name) if before else None,
-            lambda value: "not known" if value is None else write(value),
-            is_compared=is_compared,
-        )
-
-    return [figure(name, write) for _, name, write in columns]
+) -> list[str]:
+    return [write(getattr(row, name)) for _, name, write in columns]
 
 
 def _part_of_fair_share(broker: BrokerBalance, balance: LeaderBalance) -> float | None:
@@ -200,7 +154,7 @@ def _part_of_fair_share(broker: BrokerBalance, balance: LeaderBalance) -> float 
     return broker.leaders * leaders.broker_count / leaders.total
 
 
-def plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
+def _plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
     """Return what the plan costs; empty where that is not known."""
     if size is None:
         return []
@@ -216,38 +170,25 @@ def plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
 
 def _rack_rows(
     balance: LeaderBalance, racks: Mapping[str | None, int | None]
-) -> list[tuple[RackBalance, str, list[Figure]]]:
+) -> list[tuple[RackBalance, str, list[str]]]:
     """Return each rack with its colour and its figures: live brokers, leaders, how evenly its own
-    brokers lead, replicas, bytes; beside those at the end of the period before.
+    brokers lead, replicas, bytes.
     """
-    was = balance.before
-    before = {rack.rack: rack for rack in was.racks} if was else {}
+    spreads = {point.rack: point.leaders.max_minus_min for point in balance.latest.racks}
     rows = []
     for rack in balance.racks:
-        spread = Figure.of(
-            _rack_spread(balance, rack.rack),
-            _rack_spread(was, rack.rack) if was else None,
-            lambda value: "" if value is None else format_count(value),
-            is_compared=was is not None,
-        )
-        old = before.get(rack.rack)
-        figures = _figures(rack, old, _RACK_COLUMNS, is_compared=was is not None)
+        spread = format_count(spreads[rack.rack]) if rack.rack in spreads else ""
+        figures = _figures(rack, _RACK_COLUMNS)
         rows.append((rack, _css_colour(racks[rack.rack]), [*figures[:2], spread, *figures[2:]]))
     return rows
 
 
-def _rack_spread(balance: LeaderBalance, rack: str | None) -> int | None:
-    """Return max - min of the leaders of the rack's own brokers."""
-    own = (point.leaders.max_minus_min for point in balance.latest.racks if point.rack == rack)
-    return next(own, None)
-
-
-def plan_command(cluster: str, wanted: WantedRebalance) -> str:
+def _plan_command(cluster: str, wanted: WantedRebalance) -> str:
     """Return the command line that makes the plan, ready for a shell."""
     return WantedPlan(wanted.goal, wanted.broker_ids).command(cluster)
 
 
-def tiles_beside(balance: LeaderBalance) -> tuple[Tile, ...]:
+def _tiles_beside(balance: LeaderBalance) -> tuple[Tile, ...]:
     """Return the main figures, and beside them those of the end of the period before."""
     return beside(tiles(balance), tiles(balance.before) if balance.before else ())
 

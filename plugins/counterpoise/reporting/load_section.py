@@ -3,7 +3,7 @@ and when disks are full.
 
     render("leader_balance.html", load=load_section(load), ...)
 
-The template includes `load_section.html`. The same figures as text: `load_text.py`.
+The template includes `load_section.html`.
 """
 
 import math
@@ -52,7 +52,6 @@ from counterpoise.reporting.load_rows import (
     share_of_bytes_in,
 )
 from counterpoise.reporting.parts import (
-    Figure,
     Picture,
     Tile,
     bar_picture,
@@ -64,8 +63,7 @@ from counterpoise.reporting.timelines import LINE_STYLES, Timeline, legend_of
 from counterpoise.units import format_count, format_rate
 
 _BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
-# Of more, few figures stand beside the period before: all of them would make the page too large.
-BROKERS_COMPARED: Final = 60
+_BROKERS_WITH_RACK_CHART: Final = 60  # of more, the page would become too large with it
 _MUCH_OVER_SHARE: Final = 1.5
 AT_LEAST: Final = "a lower bound"
 ABOUT_BOUNDS: Final = (
@@ -99,17 +97,17 @@ class LoadSection:
     bytes_in: Picture | None  # over time
     # Each with its share of all bytes in, in words and as a picture.
     hot_partitions: tuple[tuple[HotPartition, str, Markup], ...]
-    hot_topics: tuple[tuple[HotTopic, Figure, Figure, str, Markup], ...]  # now, and 95 %
+    hot_topics: tuple[tuple[HotTopic, str, str, str, Markup], ...]  # now, and 95 %
     # Of the period: mean, highest, and share.
-    busy_partitions: tuple[tuple[BusyPartition, Figure, Figure, Figure, Markup], ...]
-    growing_topics: tuple[tuple[str, Figure, Figure], ...]  # size, and growth per day
+    busy_partitions: tuple[tuple[BusyPartition, str, str, str, Markup], ...]
+    growing_topics: tuple[tuple[str, str, str], ...]  # size, and growth per day
     # Now, and over the period: 50 %, 95 % and highest.
-    period_rows: tuple[tuple[str, Figure, Figure], ...]  # from producers, to followers
-    racks: tuple[tuple[RackTraffic, tuple[Figure, ...]], ...]
+    period_rows: tuple[tuple[str, str, str], ...]  # from producers, to followers
+    racks: tuple[tuple[RackTraffic, tuple[str, ...]], ...]
     racks_in_time: Timeline | None
-    brokers: tuple[tuple[BrokerTraffic, tuple[Figure, ...]], ...]  # as leader, as follower
+    brokers: tuple[tuple[BrokerTraffic, tuple[str, ...]], ...]  # as leader, as follower
     # Those shown: used, free, growth per day; whether one is full soon.
-    disks: tuple[tuple[DiskForecast, tuple[Figure, ...], Markup, bool], ...]
+    disks: tuple[tuple[DiskForecast, tuple[str, ...], Markup, bool], ...]
     other_disks: str
     broker_table_open: bool
 
@@ -143,14 +141,14 @@ def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSect
             for hot, now, p95, share in hot_topic_rows(load)
         ),
         busy_partitions=tuple(
-            (busy, mean, highest, share, _share_picture(busy.share, share.text))
+            (busy, mean, highest, share, _share_picture(busy.share, share))
             for busy, mean, highest, share in busy_rows(load)
         ),
         growing_topics=growing_rows(load),
         period_rows=period_rows(load),
         racks=rack_rows(load),
         racks_in_time=_racks_over_time(load, bands),
-        brokers=broker_rows(load, max_compared=BROKERS_COMPARED),
+        brokers=broker_rows(load),
         disks=tuple(
             (disk, figures, _disk_picture(disk), disk_alerts(disk))
             for disk, figures in disk_rows(load)
@@ -161,11 +159,11 @@ def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSect
 
 
 def about_bounds(load: ClusterLoad) -> str:
-    """Return what the signs ≥ and ≤ say; "" where there is none, also in the period before."""
+    """Return what the signs ≥ and ≤ say; "" where there is none, also for tiles of before."""
     shows_shares = bool(load.hot_topics or load.hot_partitions)
     has_bounds = (
         _has_bounds(load)
-        or (load.before is not None and _has_bounds(load.before))
+        or (load.before is not None and _is_bound(load.before.bytes_in))
         or (shows_shares and is_share_bound(load))
     )
     return ABOUT_BOUNDS if has_bounds else ""
@@ -183,10 +181,14 @@ def _has_bounds(load: ClusterLoad) -> bool:
     )
     busy = load.busy_partitions
     return (
-        any(one.is_at_least or one.is_period_at_least for one in rates)
+        any(map(_is_bound, rates))
         or any(hot.is_at_least for hot in load.hot_partitions)
         or (busy is not None and bool(busy.partitions) and is_period_share_bound(busy, load))
     )
+
+
+def _is_bound(rates: Rates) -> bool:
+    return rates.is_at_least or rates.is_period_at_least
 
 
 def load_tiles_beside(load: ClusterLoad) -> tuple[Tile, ...]:
@@ -306,8 +308,8 @@ def _racks_over_time(load: ClusterLoad, bands: Sequence[EventBand]) -> Timeline 
     are known.
     """
     named = [rack for rack in load.racks if rack.rack is not None]
-    if not 2 <= len(named) <= RACK_COLOURS or len(load.brokers) > BROKERS_COMPARED:
-        return None  # of many brokers the page would become too large
+    if not 2 <= len(named) <= RACK_COLOURS or len(load.brokers) > _BROKERS_WITH_RACK_CHART:
+        return None
     lines = [
         Line(str(rack.rack), _known_values(rack.trace), rack_colour(index), style)
         for index, (rack, style) in enumerate(zip(named, cycle(LINE_STYLES), strict=False))

@@ -58,34 +58,6 @@ def trend(now: float | None, before: float | None, text: str, text_before: str) 
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """A figure as text, and how it compares with the period before; empty: nothing to say."""
-
-    text: str
-    before: str = ""
-
-    @property
-    def in_line(self) -> str:
-        """Return `5 (↑ from 3)`, for text."""
-        return f"{self.text} ({self.before})" if self.before else self.text
-
-    @classmethod
-    def of(
-        cls,
-        now: float | None,
-        before: float | None,
-        write: Callable[[float | None], str],
-        *,
-        is_compared: bool = True,
-    ) -> "Figure":
-        """Return the figure as `write` writes it, beside that of before (None: not known)."""
-        text = write(now)
-        if not is_compared:
-            return cls(text)
-        return cls(text, trend(now, before, text, "" if before is None else write(before)))
-
-
-@dataclass(frozen=True, slots=True)
 class Picture:
     """One picture in two shapes: for a wide page and for a phone. A card has only the latter."""
 

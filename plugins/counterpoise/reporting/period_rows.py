@@ -1,22 +1,17 @@
 """What happened over a period as rows of tables and sentences: events, changes, leaders that flap,
-topics that were led unevenly; each beside the period before.
+topics that were led unevenly.
 
-    churn_rows(balance)[0] == ("Leader changes", "12", "↑ from 3")
+    churn_rows(balance)[0] == ("Leader changes", "12")
 """
-
-from collections.abc import Callable
 
 from counterpoise.model.balance import (
     Flapping,
     LeaderBalance,
-    TopicSkew,
     TopicSkewOverTime,
 )
-from counterpoise.model.events import Churn
 from counterpoise.model.words import pluralize
 from counterpoise.reporting.event_words import event_in_words, how_many
 from counterpoise.reporting.html import percent, when
-from counterpoise.reporting.parts import Figure
 from counterpoise.units import format_count, format_seconds
 
 
@@ -36,24 +31,12 @@ def event_rows(balance: LeaderBalance) -> list[tuple[str, str, str]]:
     return rows
 
 
-def churn_rows(balance: LeaderBalance) -> list[tuple[str, str, str]]:
-    """Return what changed over the period, in all, and beside it the period before; empty where no
-    snapshot was compared.
-    """
-    if not balance.churn.snapshots:
-        return []
-    before = _churn_counts(balance.before.churn) if balance.before else {}
-    return [
-        (name, known_count(number), figure.before)
-        for name, number in _churn_counts(balance.churn).items()
-        for figure in [Figure.of(number, before.get(name), known_count)]
-    ]
-
-
-def _churn_counts(churn: Churn) -> dict[str, int | None]:
+def churn_rows(balance: LeaderBalance) -> list[tuple[str, str]]:
+    """Return what changed over the period, in all; empty where no snapshot was compared."""
+    churn = balance.churn
     if not churn.snapshots:
-        return {}
-    return {
+        return []
+    counts = {
         "Leader changes": churn.leaders_changed,
         "of these failovers": churn.failovers,
         "of these back to the preferred leader": churn.preferred_elections,
@@ -65,10 +48,10 @@ def _churn_counts(churn: Churn) -> dict[str, int | None]:
         "Topics deleted": churn.topics_deleted,
         "Topics deleted and created again": churn.topics_recreated,
     }
-
-
-def known_count(number: float | None) -> str:
-    return "not known" if number is None else format_count(number)
+    return [
+        (name, "not known" if count is None else format_count(count))
+        for name, count in counts.items()
+    ]
 
 
 def before_words(balance: LeaderBalance) -> str:
@@ -89,32 +72,19 @@ def before_words(balance: LeaderBalance) -> str:
     )
 
 
-def skew_rows(balance: LeaderBalance) -> list[tuple[str, Figure, Figure, Figure]]:
+def skew_rows(balance: LeaderBalance) -> list[tuple[str, str, str, str]]:
     """Return the topics that were led most unevenly over the period: mean excess, highest, and the
     share of the time.
     """
-    if balance.topic_skew is None:
-        return []
-    was = balance.before.topic_skew if balance.before else None
-    before = {topic.topic: topic for topic in was.topics} if was else {}
-
-    def figure(topic: TopicSkew, name: str, write: Callable[[float], str]) -> Figure:
-        old = before.get(topic.topic)
-        return Figure.of(
-            getattr(topic, name),
-            getattr(old, name) if old else None,
-            lambda value: "not known" if value is None else write(value),
-            is_compared=balance.before is not None,
-        )
-
+    skew = balance.topic_skew
     return [
         (
             topic.topic,
-            figure(topic, "mean_excess", lambda value: f"{value:.2f}"),
-            figure(topic, "max_excess", format_count),
-            figure(topic, "uneven_share", percent),
+            f"{topic.mean_excess:.2f}",
+            format_count(topic.max_excess),
+            percent(topic.uneven_share),
         )
-        for topic in balance.topic_skew.topics
+        for topic in (skew.topics if skew else ())
     ]
 
 
@@ -127,24 +97,10 @@ def skew_note(skew: TopicSkewOverTime) -> str:
     )
 
 
-def flapping_rows(balance: LeaderBalance) -> list[tuple[str, Figure]]:
+def flapping_rows(balance: LeaderBalance) -> list[tuple[str, str]]:
     """Return each partition that flaps, with its number of leader elections."""
     partitions = balance.flapping.partitions if balance.flapping else ()
-    was = balance.before.flapping if balance.before else None
-    before = {(one.topic, one.partition): one.elections for one in was.partitions} if was else {}
-    is_compared = balance.before is not None
-    return [
-        (
-            f"{one.topic}-{one.partition}",
-            Figure.of(
-                one.elections,
-                before.get((one.topic, one.partition)),
-                known_count,
-                is_compared=is_compared,
-            ),
-        )
-        for one in partitions
-    ]
+    return [(f"{one.topic}-{one.partition}", format_count(one.elections)) for one in partitions]
 
 
 def flapping_topics(flapping: Flapping | None) -> list[tuple[str, str]]:
@@ -158,13 +114,9 @@ def flapping_note(balance: LeaderBalance) -> str:
     flapping = balance.flapping
     if flapping is None:
         return ""
-    was = balance.before.flapping if balance.before else None
-    before = Figure.of(
-        flapping.partition_count, was.partition_count if was else None, known_count
-    ).before
     return (
         f"{pluralize(flapping.partition_count, 'partition')} had more than "
-        f"{flapping.max_elections} leader elections in the period ({before}); a restart of a "
+        f"{flapping.max_elections} leader elections in the period; a restart of a "
         f"broker costs two. From {pluralize(flapping.snapshot_count, 'snapshot')}, those between "
         "them included, in whole days (UTC). With a metadata version below 3.6, KRaft begins a "
         "leader epoch also when a replica leaves the ISR: there a follower that lags counts, too."

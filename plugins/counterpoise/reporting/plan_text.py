@@ -1,4 +1,4 @@
-"""A plan as text: a picture for terminal and log, and Markdown for tickets and the approval page.
+"""A plan as text: a picture for terminal and log, and Markdown for the approval page.
 
     print(plan_picture(plan, width=76))
 
@@ -10,7 +10,7 @@ The picture has one bar per broker, or, for many brokers, one column per few of 
 from zero, so that a broker without anything is a gap. They show the shape; tables have the figures.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from counterpoise.model.move_reasons import MOVE_REASON_TEXTS, why_in_words
@@ -24,8 +24,7 @@ from counterpoise.model.plan_view import (
 )
 from counterpoise.model.safe_text import for_markdown
 from counterpoise.model.words import list_brokers
-from counterpoise.reporting.markdown import csv_table, table
-from counterpoise.reporting.plan_page import plan_tiles, what_it_does
+from counterpoise.reporting.plan_page import plan_tiles
 from counterpoise.units import format_bytes, format_count
 
 MOVES_SHOWN: Final = 10  # on the approval page; the plan's own page has more
@@ -53,9 +52,9 @@ def plan_markdown(view: PlanView) -> str:
         parts.append(f"```text\n{picture}\n```")
     tiles = [(tile.title, tile.value, tile.note) for tile in plan_tiles(view)]
     parts += [
-        table(("Cost", "This plan", ""), tiles),
+        _table(("Cost", "This plan", ""), tiles),
         *(for_markdown(topic.in_words) for topic in view.coordinators),
-        table(("Per broker", "Before", "After", "Best possible"), view.evenness),
+        _table(("Per broker", "Before", "After", "Best possible"), view.evenness),
         *_broker_parts(view),
     ]
     if not plan.is_empty:
@@ -63,34 +62,10 @@ def plan_markdown(view: PlanView) -> str:
     return "\n\n".join([*parts, f"`{plan.fingerprint}`"]) + "\n"
 
 
-def plan_csv(plan: RebalancePlan) -> str:
-    """Return the moves as CSV, one a row; replicas in their order, sizes in bytes."""
-    heads = (
-        "topic",
-        "partition",
-        "what",
-        "replicas_before",
-        "replicas_after",
-        "leader_before",
-        "size_bytes",
-        "copied_bytes",
-        "why",
-    )
-    rows = (
-        (
-            move.topic,
-            move.partition,
-            what_it_does(move),
-            " ".join(map(str, move.replicas_before)),
-            " ".join(map(str, move.replicas_after)),
-            move.leader_before,
-            move.size_bytes,
-            move.copied_bytes,
-            why_in_words(move),
-        )
-        for move in plan.moves
-    )
-    return csv_table(heads, rows)
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(heads)} |", f"| {' | '.join('---' for _ in heads)} |"]
+    lines += [f"| {' | '.join(for_markdown(cell) for cell in row)} |" for row in rows]
+    return "\n".join(lines)
 
 
 def _broker_parts(view: PlanView) -> list[str]:
@@ -101,7 +76,7 @@ def _broker_parts(view: PlanView) -> list[str]:
     rows = ([str(figure.broker_id), *view.broker_cells(figure)] for figure in shown)
     parts = [
         "Each broker before → after (best possible):",
-        table(("Broker", *view.broker_headings), rows),
+        _table(("Broker", *view.broker_headings), rows),
     ]
     if others:
         parts.append(f"and {format_count(len(others))} others: {view.other_brokers_in_words}")
@@ -124,7 +99,7 @@ def _moves_table(plan: RebalancePlan) -> str:
         copied = format_bytes(reason.bytes) if reason.bytes else ""
         more = f"and {format_count(reason.partitions)} more"
         rows.append((more, "", "", copied, MOVE_REASON_TEXTS[reason.why]))
-    return table(("Partition", "Replicas", "Then", "Copied", "Why"), rows)
+    return _table(("Partition", "Replicas", "Then", "Copied", "Why"), rows)
 
 
 def plan_picture(plan: RebalancePlan, *, width: int) -> str:

@@ -1,7 +1,7 @@
 """The page of a plan: what it does, what it costs, what a yes means, every move, and its files.
 
     GET /runs/{run_id}/plan?text=orders&broker=4&why=bytes&sort=topic&page=2
-    GET /runs/{run_id}/plan.json, reassignment.json, undo-reassignment.json, moves.csv
+    GET /runs/{run_id}/plan.json, reassignment.json, undo-reassignment.json
 
 The form of the answer is on the page too; `answers.py` takes what it sends.
 """
@@ -32,14 +32,10 @@ from counterpoise.web.viewers import DAG_ID, CurrentViewer, MayChange, OpenInsta
 
 _SENT_REFRESH_SECONDS: Final = 5  # until the task has recorded an answer
 _MAX_PAGE_DIGITS: Final = 6
-_FILES: Final[Mapping[str, tuple[str, Callable[[RebalancePlan], str]]]] = {
-    "plan.json": ("application/json", RebalancePlan.to_json),
-    "reassignment.json": ("application/json", to_reassignment_json),
-    "undo-reassignment.json": (
-        "application/json",
-        lambda plan: to_reassignment_json(plan, undo=True),
-    ),
-    "moves.csv": ("text/csv; charset=utf-8", reporting.plan_csv),
+_FILES: Final[Mapping[str, Callable[[RebalancePlan], str]]] = {
+    "plan.json": RebalancePlan.to_json,
+    "reassignment.json": to_reassignment_json,
+    "undo-reassignment.json": lambda plan: to_reassignment_json(plan, undo=True),
 }
 
 
@@ -95,13 +91,14 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
     def plan_file(request: Request, run_id: str, name: str, viewer: CurrentViewer) -> Response:
         if name not in _FILES:
             raise UnknownNameError(f"a plan has no file {name!r}")
-        content_type, text_of = _FILES[name]
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
             plan = running.plan_to_approve(installation, run).plan
         saved_as = f'attachment; filename="{quote(run.run_id)}-{name}"'
         return Response(
-            text_of(plan), media_type=content_type, headers={"Content-Disposition": saved_as}
+            _FILES[name](plan),
+            media_type="application/json",
+            headers={"Content-Disposition": saved_as},
         )
 
     return router

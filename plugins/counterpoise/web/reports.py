@@ -22,8 +22,6 @@ from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 _CONTENT_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".json": "application/json",
-    ".md": "text/plain; charset=utf-8",
-    ".csv": "text/csv; charset=utf-8",
 }
 
 
