@@ -233,7 +233,7 @@ def test_yaml(commands: Commands, name: str, content: bytes) -> None:
         | st.sampled_from(["sqlite://", "sqlite:///:memory:", "postgresql://", "s3://", "a://b"]),
         max_size=3,
     ),
-    st.sampled_from((("where",), ("status",), ("compact",), ("audit", "--cluster", "demo"))),
+    st.sampled_from((("status",), ("report", "--fleet"), ("audit", "--cluster", "demo"))),
 )
 def test_environments(
     commands: Commands, environment: Mapping[str, str], words: tuple[str, ...]

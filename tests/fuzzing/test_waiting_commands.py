@@ -1,4 +1,4 @@
-"""`report` over a store, `status --follow` over a ledger and `doctor --watch` before a broker that
+"""`report` over a store and `status --follow` over a ledger that
 are not what they should be. What waits without an end is ended by Ctrl-C, or by SIGTERM.
 
 The store has an analysed week of a cluster; in the ledger, a run is under way.
@@ -21,16 +21,12 @@ from counterpoise.model.result_tables import RESULT_TABLES
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from tests.fuzzing.conftest import Commands
 from tests.fuzzing.test_commands import (
-    BROKER,
     CONNECTIONS,
     EXAMPLES,
     FUZZED,
     ODD,
-    PARTITION,
     TERMINALS,
-    mangling,
 )
-from tests.support.fake_broker import HERE, Answers, fake_broker
 from tests.support.runs import SimulatedRun
 
 CLUSTER: Final = "demo"
@@ -186,29 +182,3 @@ def test_following(
     commands.run(
         words, files, environment, writes=("ledger.db",), terminal=terminal, interrupt=interrupt
     )
-
-
-@FEWER
-@given(
-    st.lists(BROKER, max_size=3),
-    st.lists(PARTITION, max_size=3),
-    st.just(lambda frame, _number: frame) | mangling(),
-    st.sampled_from((("--for", "1s"), ())) | ODD.map(lambda one: ("--for", one)),
-    st.booleans(),
-    SIGNALS,
-)
-def test_watching(
-    commands: Commands,
-    brokers: list[tuple[int, str | None, int]],
-    partitions: list[tuple[str | None, int, int, list[int]]],
-    mangle: Callable[[bytes, int], bytes],
-    duration: tuple[str, ...],
-    as_json: bool,
-    interrupt: tuple[float, int],
-) -> None:
-    answers = Answers([(1, HERE, 0), *brokers], "fake", partitions, mangle=mangle)
-    with fake_broker(answers) as address:
-        json_word = ["--json"] if as_json else []
-        words = ["doctor", "--bootstrap", address, "--watch", *duration, *json_word]
-        seconds, number = interrupt
-        commands.run(words, FILES, interrupt=(seconds + 1, number))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import analysis_round
-import leader_balance
 import pytest
 from pyspark.sql import SparkSession
 
@@ -241,15 +240,3 @@ def test_a_schedule_of_one_snapshot_a_day_has_rates_though_each_is_a_little_late
         load = results.table("partition_load", results.of_cluster("demo")).sort_by("observed_at")
     assert load["how"].to_pylist() == ["first", *["growth"] * 4, "gap"]
     assert load["bytes_in_per_second"].to_pylist() == [None, *[1000] * 4, None]
-
-
-@pytest.mark.usefixtures("spark")
-def test_a_job_run_by_hand_takes_the_list_of_a_round_and_leaves_the_reports_as_they_are(
-    installation: Installation, store: Failing, tmp_path: Path
-) -> None:
-    listed = tmp_path / "snapshots.json"
-    listed.write_text(pipeline.round_by_hand(installation, CLUSTERS).to_json())
-    words = ["--store", store.root_uri, "--round", "by-hand", "--snapshots", str(listed)]
-    assert leader_balance.main(words) == 0
-    assert store.list("results/broker_balance/round=by-hand/cluster_name=demo", suffix=".parquet")
-    assert installation.results.analysed == {}

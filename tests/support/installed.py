@@ -1,7 +1,7 @@
 """A fresh environment with the wheel in it, and an Airflow that has nothing else of ours.
 
     installed = install(folder)
-    installed.run("counterpoise", "where")
+    installed.run("counterpoise", "status")
 
 Packages come from the cache of `make setup`; only what is missing there is fetched. Versions are
 those of requirements.txt.

@@ -463,7 +463,7 @@ def test_an_empty_ledger_is_told_as_such(shell: CommandLine) -> None:
     assert typed.code == 0
     assert "no runs yet" in typed.out
     assert "ledger: the one of COUNTERPOISE_LEDGER; settings: " in typed.out
-    assert "`counterpoise where` shows all of them" in typed.out
+    assert "`counterpoise self-check` shows what is used" in typed.out
     typed = shell.type("status", "nope")
     assert typed.code == 2
     assert "run 'nope' is not in the ledger; `counterpoise status` lists the runs" in typed.err

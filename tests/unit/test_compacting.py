@@ -1,4 +1,4 @@
-"""Compaction from the command line, and readers beside it.
+"""Compaction, and readers beside it.
 
 What it does to files is in tests/spark.
 """
@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from rich.console import Console
 
-from counterpoise import history
+from counterpoise import history, pipeline
 from counterpoise.archive import Archive
-from counterpoise.cli.main import main
 from counterpoise.errors import StoreError
+from counterpoise.installation import open_installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.result_tables import PARTITION_LOAD
-from counterpoise.pipeline import spark_compaction
+from counterpoise.pipeline import CompactionReport, spark_compaction
 from counterpoise.results import Results
 from counterpoise.storage import Store
 
@@ -51,35 +50,33 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return Store(str(tmp_path / "store"))
 
 
-def test_the_command_drops_what_is_too_old_and_says_so(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def compacted() -> CompactionReport:
+    with open_installation() as installation:
+        return pipeline.compact(installation)
+
+
+def test_what_is_too_old_is_dropped_and_told(store: Store) -> None:
     for year in (2019, 2020):
         Archive(store).write_snapshot(snapshot(AT.replace(year=year)))
 
-    assert main(["compact", "--cluster", "demo"], console=Console(width=200)) == 0
+    told = compacted().in_words
 
-    told = capsys.readouterr().out.splitlines()
     assert told[0] == "demo: 1 day compacted, 1 snapshot dropped, 0 files deleted"
-    assert told[1].startswith("results: 0 rounds merged")
+    assert told[-1].startswith("results: 0 rounds merged")
     assert Archive(store).manifests(["demo"]).num_rows == 1
-    assert main(["compact", "--cluster", "nowhere"]) == 2
 
 
-def test_what_could_not_be_done_is_told_and_the_rest_is_done(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_could_not_be_done_is_told_and_the_rest_is_done(store: Store) -> None:
     for year in (2019, 2020):
         Archive(store).write_snapshot(snapshot(AT.replace(year=year)))
     store.write_text("history/snapshots/cluster=other/date=2020-01-01/broken.parquet", "no Parquet")
 
-    assert main(["compact", "--json"]) == 3
+    report = compacted()
 
-    out, err = capsys.readouterr()
-    demo, other = json.loads(out)["clusters"]
-    assert (demo["snapshots_dropped"], demo["problem"]) == (1, None)
-    assert "broken.parquet is not a complete Parquet file" in other["problem"]
-    assert "counterpoise compact: other: " in err
+    demo, other = report.clusters
+    assert (demo.snapshots_dropped, demo.problem) == (1, None)
+    assert "broken.parquet is not a complete Parquet file" in str(other.problem)
+    assert report.problems == (f"other: {other.problem}",)
 
 
 def audit_files(store: Store, *times: datetime) -> None:
@@ -88,9 +85,7 @@ def audit_files(store: Store, *times: datetime) -> None:
         store.write_text(f"reports/demo/audit-{at.date()}.html", "<p>then</p>")
 
 
-def test_audits_go_as_snapshots_do_and_the_newest_stays(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_audits_go_as_snapshots_do_and_the_newest_stays(store: Store) -> None:
     now = datetime.now(UTC)
     long_ago, month = (
         now - timedelta(days=740),
@@ -103,11 +98,9 @@ def test_audits_go_as_snapshots_do_and_the_newest_stays(
         store.write_text(f"reports/demo/{name}", "<p>stays</p>")
     store.write_text("audits/demo/notes.json", "{}")
 
-    assert main(["compact", "--cluster", "demo"], console=Console(width=200)) == 0
+    told = compacted().in_words
 
-    assert capsys.readouterr().out.startswith(
-        "demo: 0 days compacted, 0 snapshots dropped, 5 files deleted\n"
-    )
+    assert told[0] == "demo: 0 days compacted, 0 snapshots dropped, 5 files deleted"
     assert sorted(Archive(store).audits("demo")) == [
         history.snapshot_id_for("demo", at) for at in (month, now)
     ]
@@ -118,7 +111,7 @@ def test_audits_go_as_snapshots_do_and_the_newest_stays(
 
 def test_the_newest_audit_stays_however_old_it_is(store: Store) -> None:
     audit_files(store, AT.replace(year=2019), AT.replace(year=2020))
-    assert main(["compact"]) == 0
+    assert not compacted().problems
     assert list(Archive(store).audits("demo")) == [
         history.snapshot_id_for("demo", AT.replace(year=2020))
     ]
@@ -170,7 +163,7 @@ def test_balance_reports_of_a_day_go_too_but_for_the_newest(store: Store) -> Non
     for name in ("leader-balance-2019-01-01", "leader-balance-2019-01-02", "leader-balance"):
         for suffix in ("html", "json"):
             archive.write_report(f"demo/{name}.{suffix}", "x")
-    assert main(["compact"], console=Console(width=200)) == 0
+    assert not compacted().problems
     assert [path.rpartition("/")[2] for path in store.list("reports/demo")] == [
         "leader-balance-2019-01-02.html",
         "leader-balance-2019-01-02.json",
@@ -229,51 +222,14 @@ def test_hundreds_of_tables_of_a_day_are_one_job_with_the_memory_that_their_rows
 
     monkeypatch.setattr(spark_compaction, "run_job", run)
 
-    assert main(["compact"]) == 0
+    assert not compacted().problems
 
     assert jobs == [(251, memory)]
 
 
-def test_the_plan_of_a_compaction_is_written_for_a_job_that_is_run_by_hand(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "plan.json"
-    words = ["history", "export-compaction", "--out", str(out), "--json"]
-    assert main(words) == 2
-    assert "nothing to compact" in capsys.readouterr().err
-    noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
-    day = [snapshot(noon - timedelta(days=3, hours=hour)) for hour in (2, 1)]
-    for one in day:
-        Archive(store).write_snapshot(one)
-    loads_of_a_day(store, {"demo": 2, "other": 1}, noon - timedelta(days=3))
-    before = store.list("")
-
-    assert main(words) == 0
-
-    told, plan = json.loads(capsys.readouterr().out), json.loads(out.read_text())
-    assert told == {"store": store.root_uri, "files": 4, "tables_of_days": 2}, (
-        "the others have no rows"
-    )
-    ids = {
-        one for merge in plan["merges"] for file in merge["files"] for one in file["snapshot_ids"]
-    }
-    assert ids <= {one.snapshot_id for one in day}
-    found = {merge["table"] for merge in plan["merges"]}
-    assert found == {"brokers", "partitions", "replicas", "topics"}
-    assert {entry["table"] for entry in plan["daily"]} == {"partition_load"}
-    assert store.list("") == before, "nothing is compacted"
-    assert main([*words, "--cluster", "other"]) == 0
-    assert json.loads(capsys.readouterr().out)["tables_of_days"] == 1
-
-
 def test_a_damaged_file_of_results_leaves_its_day_alone_and_the_others_are_compacted(
-    store: Store,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job by hand, too; of a cluster of its own it does not even look at the file."""
     noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
     damaged = noon - timedelta(days=40)
     loads_of_a_day(store, {"demo": 2}, damaged)
@@ -288,18 +244,8 @@ def test_a_damaged_file_of_results_leaves_its_day_alone_and_the_others_are_compa
 
     monkeypatch.setattr(spark_compaction, "run_job", run)
 
-    words = ["history", "export-compaction", "--out", str(tmp_path / "plan.json"), "--json"]
-    assert main(words) == 0
-    assert json.loads(capsys.readouterr().out)["tables_of_days"] == 4
-    assert "stays as it is" in caplog.text
-    caplog.clear()
-    assert main([*words, "--cluster", "other"]) == 0
-    assert json.loads(capsys.readouterr().out)["tables_of_days"] == 2
-    assert "stays as it is" not in caplog.text
+    (problem,) = compacted().results.left_alone
 
-    assert main(["compact", "--json"]) == 3
-
-    (problem,) = json.loads(capsys.readouterr().out)["results"]["left_alone"]
     assert problem.startswith(f"partition_load of demo of {damaged.date()} stays as it is: ")
     assert "is not a complete Parquet file" in problem
     assert days == [4]

@@ -4,7 +4,6 @@ Real brokers: the integration tests.
 """
 
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,7 +16,6 @@ from counterpoise.kafka_admin.certificates import is_valid_for
 from counterpoise.kafka_admin.connection import ConnectionSettings, split_address
 from counterpoise.kafka_admin.connectivity import check_connectivity, read_cluster_metadata
 from counterpoise.kafka_admin.endpoint import EndpointChecker
-from counterpoise.kafka_admin.leader_watch import LeaderWatch
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import (
     Certificate,
@@ -278,43 +276,6 @@ def test_metadata_that_differs_for_a_moment_is_read_again(
     connectivity = check_connectivity(settings, topics=("orders",))
     assert [finding.rule for finding in found(connectivity)] == ["bootstrap-silent"]
     assert (checked.count("kafka2.internal"), checked.count("dead")) == (2, 1)
-
-
-def test_leaders_are_followed_and_old_metadata_is_not_believed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def topic(
-        topic_id: str, leader: int | None, epoch: int, *isr: int
-    ) -> tuple[TopicDescription, ...]:
-        return (
-            TopicDescription(
-                "orders", topic_id, False, (PartitionDescription(0, leader, epoch, (1, 2, 3), isr),)
-            ),
-        )
-
-    observations = iter(
-        [
-            topic("x", 1, 4, 1, 2),
-            topic("x", 2, 5, 2),
-            topic("x", 1, 4, 1, 2),  # from a broker that is behind
-            topic("x", None, 6),
-            topic("x", 3, 7, 3),
-            topic("y", 1, 0, 1, 2, 3),  # deleted, and made anew
-            topic("y", 1, 0, 1, 2, 3),
-        ]
-    )
-    monkeypatch.setattr(LeaderWatch, "_describe", lambda _: next(observations))
-    with closing(LeaderWatch(PLAINTEXT, ConnectivityCheck("PLAINTEXT", ()))) as watch:
-        changes = [[(c.before, c.after, c.was_in_sync) for c in watch.observe()] for _ in range(7)]
-    assert changes == [
-        [],
-        [(1, 2, True)],
-        [],
-        [(2, None, False)],
-        [(2, 3, False)],
-        [(3, 1, False)],
-        [],
-    ]
 
 
 # -- certificates and connections

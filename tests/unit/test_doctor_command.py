@@ -9,18 +9,16 @@ import pytest
 from rich.console import Console
 
 from counterpoise.cli.common import safe_console
-from counterpoise.cli.connectivity import in_words, print_examination, summary
+from counterpoise.cli.connectivity import print_examination, summary
 from counterpoise.discovery.diagnosis import diagnose
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import (
     Certificate,
     ClusterMetadata,
     ConnectionStage,
     ConnectivityCheck,
     EndpointCheck,
-    LeaderChange,
     MetadataResponse,
     StageResult,
 )
@@ -57,8 +55,6 @@ def test_json_is_one_document(command: CommandLine) -> None:
     [
         ((), "one of the arguments --cluster --bootstrap is required"),
         (("--bootstrap", "kafka"), 'address "kafka" has no port'),
-        (("--bootstrap", "a:9092", "--for", "60s"), "add --watch"),
-        (("--bootstrap", "a:9092", "--watch", "--for", "soon"), "--for: 'soon' is not a duration"),
         (("--cluster", "nope"), "nope"),
     ],
 )
@@ -177,25 +173,6 @@ def test_text_from_outside_is_shown_as_text_only() -> None:
     assert "\x1b" not in shown and "\x07" not in shown
     assert shown.count("[red]kafka") >= 8
     json.dumps(summary(hostile_examination()))
-
-
-def test_a_change_is_told_in_one_sentence() -> None:
-    def change(
-        before: int | None, after: int | None, in_sync: bool, silent: float | None = None
-    ) -> str:
-        return in_words(
-            LeaderChange(TopicPartition("orders", 1), before, after, in_sync, 0.25, silent)
-        )
-
-    assert change(3, 1, True, 4.2) == (
-        "orders-1: leader 3 -> 1, an in-sync replica; "
-        "0.2 s after the last observation of the old leader, 4.2 s after broker 3 last responded"
-    )
-    assert "NOT in sync: records may be lost" in change(3, 1, False)
-    assert change(3, None, False).startswith(
-        "orders-1: leader 3 -> none; it can be neither written nor read"
-    )
-    assert change(None, 1, False) == "orders-1: leader none -> 1, where there was none"
 
 
 def test_a_site_without_a_network_is_handed_its_walk(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 ledger is made by chance.
 """
 
-import json
 from pathlib import Path
 
 import pytest
@@ -157,39 +156,5 @@ def test_a_store_that_is_no_folder_is_refused(
         "COUNTERPOISE_CONFIG": str(tmp_path / "clusters.yaml"),
         "COUNTERPOISE_STORE": "/dev/null" if kind == "device" else str(tmp_path / "file"),
     }
-    typed = shell.type("compact")
+    typed = shell.type("report", "--cluster", "demo")
     assert typed.code == 3 and "it is a file or a device, and no folder" in typed.err
-
-
-def test_where_shows_what_is_used_and_why_without_secrets(
-    shell: CommandLine, tmp_path: Path
-) -> None:
-    shell.environment |= {
-        "COUNTERPOISE_LEDGER": "postgresql+psycopg://ann:s3cr3t@db/counterpoise?password=s3cr3t",
-        "COUNTERPOISE_STORE": "s3://key:s3cr3t@bucket/x?session=s3cr3t",
-    }
-    typed = shell.type("where", "--json")
-    assert typed.code == 0 and "s3cr3t" not in typed.out + shell.type("where").out
-    places = {place["what"]: place for place in json.loads(typed.out)}
-    assert places["settings"] == {
-        "what": "settings",
-        "where": str(tmp_path / "home" / "config" / "clusters.yaml"),
-        "why": "COUNTERPOISE_CONFIG is not set: COUNTERPOISE_HOME is set",
-        "state": "not there yet",
-    }
-    assert places["ledger"]["where"] == "postgresql+psycopg://db/counterpoise"
-    assert places["ledger"]["why"] == "COUNTERPOISE_LEDGER"
-    assert not (tmp_path / "home").exists(), "nothing is made"
-
-
-def test_where_tells_of_what_cannot_be_used(shell: CommandLine, tmp_path: Path) -> None:
-    shell.environment |= {
-        "COUNTERPOISE_CONFIG": str(tmp_path / "clusters.yaml"),
-        "COUNTERPOISE_STORE_CMD": "false",
-        "COUNTERPOISE_LEDGER": "what:ever",
-    }
-    (tmp_path / "clusters.yaml").write_text("clusters: [")
-    typed = shell.type("where")
-    assert typed.code == 0
-    for said in ("not YAML", "the command ended with exit code 1", "not a database URL"):
-        assert said in " ".join(typed.out.split())

@@ -100,28 +100,6 @@ def test_a_snapshot_that_cannot_be_read_is_left_out_by_name(shell: CommandLine, 
     assert left_out["snapshot_id"] == snapshot.snapshot_id
 
 
-def test_the_list_of_a_round_is_written_for_a_job_that_is_run_by_hand(shell: CommandLine) -> None:
-    out = shell.folder / "snapshots.json"
-    words = ("history", "export-round", "--cluster", "demo", "--out", out)
-    typed = shell.type(*words)
-    assert (typed.code, "nothing to analyse" in typed.err, out.exists()) == (2, True, False)
-    store = Store(str(shell.folder / "store"))
-    first, second = ten_days(2)
-    for snapshot in (first, second):
-        Archive(store).write_snapshot(snapshot)
-
-    typed = shell.type(*words, "--all", "--json")
-
-    rows = json.loads(out.read_text())
-    told = json.loads(typed.out)
-    assert (told["store"], told["snapshots"]) == (store.root_uri, 2)
-    assert [(row["snapshot_id"], row["previous_snapshot_id"]) for row in rows] == [
-        (first.snapshot_id, None),
-        (second.snapshot_id, first.snapshot_id),
-    ]
-    assert store.list("results") == ()
-
-
 @pytest.mark.parametrize("words", ["driver.memory=8g", "spark.driver.memory", "spark.x='y"])
 def test_spark_settings_have_names_and_values(words: str) -> None:
     with pytest.raises(InputError, match="COUNTERPOISE_SPARK_CONF"):

@@ -2,7 +2,6 @@
 not is said in a sentence; snapshots, plans, retention and compaction come through it.
 """
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,9 +11,8 @@ import pytest
 
 from counterpoise import pipeline
 from counterpoise.archive import Archive
-from counterpoise.cli.main import main
 from counterpoise.errors import StoreError
-from counterpoise.installation import Installation
+from counterpoise.installation import Installation, open_installation
 from counterpoise.model.person import Person
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.request import Goal
@@ -112,9 +110,9 @@ def test_retention_and_compaction_come_through_a_store_that_throttles(
     for at in (NOW.replace(year=2019), *hours):
         archive.write_snapshot(snapshot(at))
     server.trouble = every_third(s3_server.slow_down, 300)
-    assert main(["compact", "--json"]) == 0
-    (demo,) = json.loads(capsys.readouterr().out)["clusters"]
-    assert (demo["days_compacted"], demo["snapshots_dropped"], demo["problem"]) == (2, 2, None)
+    with open_installation() as installation:
+        (demo,) = pipeline.compact(installation).clusters
+    assert (demo.days_compacted, demo.snapshots_dropped, demo.problem) == (2, 2, None)
     assert archive.manifests(["demo"]).num_rows == 2, "the first of the day, and the newest of all"
 
 

@@ -17,7 +17,6 @@ from counterpoise.model.connectivity import (
     ConnectionStage,
     ConnectivityCheck,
     EndpointCheck,
-    LeaderChange,
     StageResult,
 )
 from counterpoise.model.words import pluralize
@@ -292,37 +291,6 @@ def _cluster_summary(metadata: ClusterMetadata) -> dict[str, Any]:
             for broker in metadata.brokers
         ],
     }
-
-
-def leader_change_summary(change: LeaderChange) -> dict[str, Any]:
-    """Return what `--json --watch` prints of a change."""
-    values = asdict(change) | {"topic_partition": str(change.topic_partition)}
-    values["silent_seconds"] = values.pop("unresponsive_seconds")
-    return values
-
-
-# -- changes of leaders
-
-
-def in_words(change: LeaderChange) -> str:
-    """Return `orders-1: leader 3 -> 1, an in-sync replica; 4.2 s after broker 3 last responded`."""
-    parts = [f"{change.topic_partition}: leader {_id(change.before)} -> {_consequence(change)}"]
-    if change.before is not None:
-        parts.append(f"; {change.seconds:.1f} s after the last observation of the old leader")
-    if change.unresponsive_seconds is not None:
-        seconds = f"{change.unresponsive_seconds:.1f}"
-        parts.append(f", {seconds} s after broker {change.before} last responded")
-    return "".join(parts)
-
-
-def _consequence(change: LeaderChange) -> str:
-    if change.after is None:
-        return "none; it can be neither written nor read"
-    if change.before is None:
-        return f"{change.after}, where there was none"
-    if change.was_in_sync:
-        return f"{change.after}, an in-sync replica"
-    return f"{change.after}, which was NOT in sync: records may be lost"
 
 
 def _id(broker_id: int | None) -> str:

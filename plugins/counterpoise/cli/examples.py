@@ -56,20 +56,15 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "counterpoise report --cluster orders-eu --last 14d",
         "counterpoise report --fleet --json >fleet.json",
     ),
-    "compact": ("counterpoise compact",),
-    "history export-round": ("counterpoise history export-round --all --out snapshots.json",),
-    "history export-compaction": ("counterpoise history export-compaction --out plan.json",),
-    "rebuild": ("counterpoise rebuild --cluster orders-eu",),
     "doctor": (
         "counterpoise doctor --bootstrap kafka-1:9092,kafka-2:9092",
-        "counterpoise doctor --cluster orders-eu --topic orders --watch --for 60s",
+        "counterpoise doctor --cluster orders-eu --topic orders",
     ),
     "audit": (
         "counterpoise audit --cluster orders-eu --fail-at warning",
         "counterpoise audit --bootstrap kafka-1:9092 --out audit",
     ),
     "self-check": ("counterpoise self-check", "counterpoise self-check --json --timeout 30s"),
-    "where": ("counterpoise where", "counterpoise where --json"),
     "completion": (
         "counterpoise completion bash >/etc/bash_completion.d/counterpoise",
         "counterpoise completion zsh >~/.zsh/completions/_counterpoise",

@@ -26,9 +26,9 @@ from counterpoise.cli import (
     completion,
     controlling,
     doctor,
-    history,
     ledger,
     planning,
+    report,
     running,
     self_check,
     status,
@@ -54,7 +54,7 @@ _EPILOG = (
     "130, 141, 143 ended by Ctrl-C, a closed pipe, SIGTERM\n"
     "environment: COUNTERPOISE_CONFIG, COUNTERPOISE_CONNECTIONS, COUNTERPOISE_STORE and "
     "COUNTERPOISE_LEDGER, the last two also by a command (..._CMD) or from a file (..._FILE); "
-    "COUNTERPOISE_HOME for the defaults of all. `counterpoise where` shows what is used"
+    "COUNTERPOISE_HOME for the defaults of all"
 )
 
 # In the order of --help; a new file with commands needs its `add_commands` and its line here.
@@ -65,7 +65,7 @@ _MODULES = (
     status,
     controlling,
     stopping,
-    history,
+    report,
     doctor,
     audit,
     ledger,

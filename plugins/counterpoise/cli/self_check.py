@@ -1,4 +1,4 @@
-"""`where` and `self-check`: what Counterpoise runs on, and whether it can be used."""
+"""`self-check`: what Counterpoise runs on, and whether it can be used."""
 
 import argparse
 from typing import Final
@@ -21,15 +21,6 @@ _STYLES: Final = {CheckState.OK: "green", CheckState.FAILED: "red", CheckState.L
 
 def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
-        "where",
-        help="which settings, store and ledger are used, and why",
-        description="Shows where settings, connections, store and ledger are, and which variable "
-        "or default says so. Opens none of them, and makes nothing.",
-    )
-    add_json_argument(parser)
-    parser.set_defaults(run=_where)
-
-    parser = commands.add_parser(
         "self-check",
         help="whether settings, ledger, store, Spark, Airflow, Java and Kafka can be used",
         description="Tries all that Counterpoise runs on: settings, connections, ledger (version, "
@@ -46,19 +37,6 @@ def add_commands(commands: Commands) -> None:
     )
     add_json_argument(parser)
     parser.set_defaults(run=_self_check)
-
-
-def _where(arguments: argparse.Namespace, console: Console) -> int:
-    with open_installation() as installation:
-        places = pipeline.places(installation)
-    if arguments.json:
-        print_json([place._asdict() for place in places])
-        return 0
-    rows = tables.table("what", "where", "why", "state")
-    for place in places:
-        rows.add_row(place.what, Text(place.where), Text(place.why), Text(place.state))
-    console.print(rows)
-    return 0
 
 
 def _self_check(arguments: argparse.Namespace, console: Console) -> int:

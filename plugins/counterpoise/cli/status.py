@@ -94,7 +94,7 @@ def _looked_in(installation: Installation) -> str:
     settings = f"{locations.config}{' (COUNTERPOISE_CONFIG is not set)' if is_default else ''}"
     return (
         f"ledger: {in_ledger}; settings: {settings}. If your runs are elsewhere, set the variables "
-        "that Airflow's workers have; `counterpoise where` shows all of them"
+        "that Airflow's workers have; `counterpoise self-check` shows what is used"
     )
 
 

@@ -205,15 +205,8 @@ class AddressClient:
     Raises ClusterError with the stage that failed.
     """
 
-    def __init__(
-        self,
-        settings: ConnectionSettings,
-        address: str,
-        *,
-        response_seconds: float = _LARGE_RESPONSE_SECONDS,
-    ) -> None:
+    def __init__(self, settings: ConnectionSettings, address: str) -> None:
         host, port = split_address(address)
-        self._response_seconds = response_seconds
         self._settings = settings
         self._address = join_address(host, port)
         checker = EndpointChecker(settings)
@@ -225,7 +218,7 @@ class AddressClient:
         Raises UnsupportedRequestError, and BrokerUnresponsiveError when the connection ends.
         """
         try:
-            return self._connection.send(request, self._response_seconds)
+            return self._connection.send(request, _LARGE_RESPONSE_SECONDS)
         except kafka_errors.IncompatibleBrokerVersion as error:
             raise UnsupportedRequestError(f"{what}: {error}") from None
         except (OSError, kafka_errors.KafkaError) as error:

@@ -209,17 +209,3 @@ class ClusterMetadata:
             broker_id: tuple(partitions_by_leader.get(broker_id, ()))
             for broker_id in sorted(live_broker_ids | partitions_by_leader.keys())
         }
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderChange:
-    """A partition whose leader differs from the one at the observation before."""
-
-    topic_partition: TopicPartition
-    before: int | None
-    after: int | None  # None: the partition has no leader now
-    # Whether the new leader was in the ISR while the old one led; False without a new leader.
-    was_in_sync: bool
-    seconds: float  # since the last observation with the old leader
-    # Since the old leader's broker last responded; None: it responds.
-    unresponsive_seconds: float | None = None

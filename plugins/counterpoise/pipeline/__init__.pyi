@@ -1,4 +1,4 @@
-from .analysing import analyse, rebuild_views, round_by_hand
+from .analysing import analyse, rebuild_views
 from .approving import (
     ApprovalQuestion,
     approval_question,
@@ -10,7 +10,7 @@ from .approving import (
     why_no_answer_can_come,
 )
 from .auditing import audit, audit_page, failure_of
-from .compacting import CompactionReport, compact, compaction_by_hand
+from .compacting import CompactionReport, compact
 from .dag_runs import (
     DagTask,
     check_answer,
@@ -20,7 +20,7 @@ from .dag_runs import (
     run_of_dag_run,
     time_to_answer,
 )
-from .diagnosing import Examination, examine, leader_watch, try_connection
+from .diagnosing import Examination, examine, try_connection
 from .emergency_stop import stop_from_plan
 from .executing import (
     begin_settling,
@@ -33,7 +33,6 @@ from .executing import (
     settle_step,
 )
 from .notifying import DeliveryError, notify, notify_of
-from .places import Place, places
 from .planning import (
     MAX_NEW_BROKERS,
     NothingToMove,
@@ -80,7 +79,6 @@ __all__ = [
     "Examination",
     "NothingToMove",
     "Origin",
-    "Place",
     "PlannedRun",
     "ReportedClusters",
     "WatchReport",
@@ -95,7 +93,6 @@ __all__ = [
     "check_says_cluster",
     "checked_snapshot",
     "compact",
-    "compaction_by_hand",
     "due_clusters",
     "examine",
     "execute_step",
@@ -105,14 +102,12 @@ __all__ = [
     "fresh_snapshot",
     "in_execution_of_dag_run",
     "in_present_execution",
-    "leader_watch",
     "moved_cluster",
     "next_removal",
     "notify",
     "notify_of",
     "open_run",
     "opened_run",
-    "places",
     "plan",
     "plan_from",
     "plan_of_assignment",
@@ -127,7 +122,6 @@ __all__ = [
     "report_balances",
     "report_fleet",
     "report_run",
-    "round_by_hand",
     "rule_that_approves",
     "run_of_dag_run",
     "second_approval_question",

@@ -11,7 +11,7 @@ others are analysed.
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -195,22 +195,6 @@ def _rebuild_view(
     rows = _VIEWS[view](results, results.of_cluster(cluster))
     files.merge(rows if newest is None else analysis.each_once([rows], [newest]))
     return files.read()
-
-
-def round_by_hand(
-    installation: Installation, clusters: Iterable[str], *, is_whole: bool = False
-) -> Round:
-    """Return the snapshots that have no results yet, or all of them, for a job run by hand.
-
-    Their files are not looked at: the job names one that it cannot read.
-    """
-    manifests = installation.archive.manifests(sorted(clusters))
-    found = {} if is_whole else installation.results.analysed
-    return analysis.next_round(
-        manifests,
-        {name: result.previous_snapshot_id for name, result in found.items()},
-        scheduled_at=history.scheduled_at_of,
-    )
 
 
 def spark_conf(row_count: int) -> Mapping[str, str]:

@@ -13,10 +13,9 @@ the next compaction goes on. Snapshots and rounds of the last day stay as they a
 locked: two compactions at once make the same files twice.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any
 
 import pyarrow as pa
 
@@ -27,8 +26,8 @@ from counterpoise.installation import Installation
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.model.words import pluralize
-from counterpoise.pipeline.compacting_results import ResultsReport, compact_results, tables_of_days
-from counterpoise.pipeline.spark_compaction import WORK, in_jobs, make_files, plan_of_job
+from counterpoise.pipeline.compacting_results import ResultsReport, compact_results
+from counterpoise.pipeline.spark_compaction import WORK, in_jobs, make_files
 
 Log = Callable[[str], None]
 _LOGGER = safe_logger(__name__)
@@ -84,17 +83,13 @@ class CompactionReport:
         return tuple(problems)
 
 
-def compact(
-    installation: Installation, log: Log = _LOGGER.info, *, cluster: str | None = None
-) -> CompactionReport:
-    """Compact one cluster's history, or that of all; then the results.
+def compact(installation: Installation, log: Log = _LOGGER.info) -> CompactionReport:
+    """Compact the history of all clusters, then the results.
 
     A cluster whose history cannot be compacted stops no other.
     """
-    all_names = sorted(installation.settings.clusters)
-    names = [installation.cluster(cluster).name] if cluster else all_names
     now = installation.clock()
-    reports = {name: ClusterReport(name) for name in names}
+    reports = {name: ClusterReport(name) for name in sorted(installation.settings.clusters)}
     manifests: dict[str, pa.Table] = {}
     plans: list[DayPlan] = []
     for name, report in reports.items():
@@ -115,24 +110,6 @@ def compact(
         except CounterpoiseError as error:
             report.problem = report.problem or str(error)
     return CompactionReport(tuple(reports.values()), compact_results(installation, now, log))
-
-
-def compaction_by_hand(
-    installation: Installation, clusters: Iterable[str]
-) -> dict[str, list[dict[str, Any]]]:
-    """Return the `--plan` of the job `history_compaction`, run by hand: the files of days of these
-    clusters that a compaction makes now, and the tables of their days.
-
-    Nothing is written. Rounds are not merged by it: that follows from what else a compaction does.
-    """
-    now, names = installation.clock(), sorted(clusters)
-    merges = []
-    for name in names:
-        files = installation.archive.manifest_files(name)
-        policy = installation.cluster(name).policy.history
-        for plan in history.plan_days(name, files, policy, now):
-            merges += [merge for merge in plan.merges if merge.row_count]
-    return plan_of_job(merges, tables_of_days(installation, now, names))
 
 
 def _is_readable(installation: Installation, plan: DayPlan, report: ClusterReport) -> bool:

@@ -23,7 +23,6 @@ from counterpoise.installation import Installation
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
 from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES, VIEWS
-from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.spark_compaction import (
     Daily,
@@ -36,7 +35,6 @@ from counterpoise.round_index import ROUNDS, document_path, write_document
 from counterpoise.storage import Store
 
 Log = Callable[[str], None]
-_LOGGER = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,20 +152,6 @@ def _make_daily(
         for cluster in installation.settings.clusters:
             copy_days(installation.archive.store, table, cluster)
     return len(dailies)
-
-
-def tables_of_days(
-    installation: Installation, now: datetime, clusters: Collection[str]
-) -> list[Daily]:
-    """Return the tables of a day of these clusters that a compaction makes now; nothing is
-    written.
-    """
-    rounds, _ = _rounds(installation.archive.store)
-    existing_ids, left_alone = _snapshot_ids(installation), _LeftAlone()
-    dailies = _daily_tables(installation, rounds, existing_ids, now, clusters, left_alone)
-    for reason in left_alone.reasons:
-        _LOGGER.warning("%s", reason)
-    return _with_series(installation, dailies)
 
 
 def _daily_tables(

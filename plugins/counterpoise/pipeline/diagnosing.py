@@ -6,10 +6,10 @@
 Reads only; nothing is kept, and no ledger is needed.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from counterpoise.audit.rules.listeners import certificate_expires
 from counterpoise.discovery.diagnosis import diagnose
@@ -28,9 +28,6 @@ from counterpoise.model.finding import Finding
 from counterpoise.model.provider import profile_of
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_count
-
-if TYPE_CHECKING:  # the clients are slow to import
-    from counterpoise.kafka_admin.leader_watch import LeaderWatch
 
 _HIDDEN_READS: Final = (READ_CLUSTER, READ_BROKER_CONFIGS)  # of a provider's brokers
 _MAX_BROKERS_ASKED: Final = 1_000  # librdkafka starts a thread for each, and ends them one by one
@@ -121,19 +118,3 @@ def _without_hidden(
     reasons = [f"{name.removeprefix('read ')}: {refused_reads[name]}" for name in hidden]
     others = {name: reason for name, reason in refused_reads.items() if name not in hidden}
     return others, replace(metadata, unavailable=(*metadata.unavailable, *reasons))
-
-
-@contextmanager
-def leader_watch(
-    installation: Installation,
-    cluster: str,
-    connectivity: ConnectivityCheck,
-    *,
-    topics: Sequence[str] = (),
-) -> Iterator["LeaderWatch"]:
-    """Follow the leaders of `topics`, or of all, through the addresses that answered."""
-    from counterpoise.kafka_admin.leader_watch import LeaderWatch
-
-    settings = installation.connectivity_settings(cluster)
-    with closing(LeaderWatch(settings, connectivity, topics=topics)) as watch:
-        yield watch

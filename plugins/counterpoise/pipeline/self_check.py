@@ -5,7 +5,7 @@
 
 All checks run at once, each in a thread; one that has not ended in time has failed. Nothing is
 kept: the store gets files that are deleted again, ledger and clusters are asked and not changed.
-What other commands know (`where`, `doctor`, `preflight`) comes from the functions behind them.
+What other commands know (`doctor`, `preflight`) comes from the functions behind them.
 """
 
 import importlib.util
@@ -22,6 +22,7 @@ from typing import Final
 from counterpoise import __version__
 from counterpoise.errors import CounterpoiseError, LedgerNotMigratedError
 from counterpoise.installation import Installation
+from counterpoise.ledger import shown_address
 from counterpoise.model.provider import profile_of
 from counterpoise.model.self_check import CheckResult, failed, left_out, passed
 from counterpoise.model.severity import Severity
@@ -29,8 +30,8 @@ from counterpoise.model.words import pluralize
 from counterpoise.pipeline.airflow_check import check_airflow, why_no_airflow
 from counterpoise.pipeline.approving import refused_to_operator
 from counterpoise.pipeline.diagnosing import Examination, examine
-from counterpoise.pipeline.places import place_of_ledger, place_of_store
-from counterpoise.storage import Store, working_copy
+from counterpoise.settings.locations import Address
+from counterpoise.storage import Store, shown_uri, working_copy
 
 Check = Callable[[], Iterable[CheckResult]]
 
@@ -43,7 +44,7 @@ _SPARK_REMEDY: Final = (
     "may run from temporary directories (no noexec)"
 )
 _NO_SPARK: Final = (
-    "pyspark is not installed here (the extra `spark`); only `report` and `compact` need it"
+    "pyspark is not installed here (the extra `spark`); only reports and compaction need it"
 )
 _MIGRATE: Final = (
     "make it, or bring it up to date, with `counterpoise ledger migrate`; or name another one in "
@@ -178,8 +179,8 @@ def _check_ledger(installation: Installation) -> Iterable[CheckResult]:
     except CounterpoiseError as error:
         yield failed("ledger", str(error), _REACH_LEDGER)
         return
-    place = place_of_ledger(installation)
-    yield passed("ledger", f"{place.where} ({place.why}): schema {health.schema}")
+    address = _address_in_words(installation.locations.ledger_address, shown_address, installation)
+    yield passed("ledger", f"{address}: schema {health.schema}")
     if health.refused:
         yield failed(
             "ledger rights",
@@ -212,6 +213,16 @@ def _temporary_path(store: Store, suffix: str) -> Iterator[str]:
             store.delete_folder(folder)
 
 
+def _address_in_words(
+    address: Address, shown: Callable[[str], str], installation: Installation
+) -> str:
+    """Return `postgresql://db/counterpoise (COUNTERPOISE_LEDGER)`, without what may be secret."""
+    why = address.variable
+    if address.is_default:
+        why = f"{address.variable} is not set: {installation.locations.default.reason}"
+    return f"{shown(address.read())} ({why})"
+
+
 def _check_store(installation: Installation) -> Iterable[CheckResult]:
     try:
         yield _tried_store(installation)
@@ -220,7 +231,7 @@ def _check_store(installation: Installation) -> Iterable[CheckResult]:
 
 
 def _tried_store(installation: Installation) -> CheckResult:
-    place = place_of_store(installation)
+    address = _address_in_words(installation.locations.store_address, shown_uri, installation)
     started_at = time.monotonic()
     store = installation.archive.store
     with _temporary_path(store, ".txt") as path:
@@ -231,10 +242,10 @@ def _tried_store(installation: Installation) -> CheckResult:
     wrong += ["a file that was deleted is still listed"] if path in store.list(folder) else []
     if wrong:
         remedy = "use a store that shows a file as soon as it is written, to every component"
-        return failed("store", f"{place.where}: {'; '.join(wrong)}", remedy)
+        return failed("store", f"{address}: {'; '.join(wrong)}", remedy)
     milliseconds = round(1000 * (time.monotonic() - started_at))
     done = f"wrote, read, listed and deleted a file in {milliseconds} ms"
-    return passed("store", f"{place.where} ({place.why}): {done}")
+    return passed("store", f"{address}: {done}")
 
 
 def _check_java() -> Iterable[CheckResult]:

@@ -137,19 +137,6 @@ def snapshot_counts(store: Store, path: str) -> dict[str, int]:
     return store.value_counts(path, "snapshot_id")
 
 
-def plan_of_job(
-    merges: Sequence[Merge], dailies: Sequence[Daily]
-) -> dict[str, list[dict[str, Any]]]:
-    """Return what the job reads as its `--plan`."""
-    return {
-        "merges": [
-            {"output": number, "table": merge.table, "files": _listed(merge.files)}
-            for number, merge in enumerate(merges)
-        ],
-        "daily": [daily.listed(number) for number, daily in enumerate(dailies, start=len(merges))],
-    }
-
-
 def _run_job(
     installation: Installation,
     work: str,
@@ -157,7 +144,13 @@ def _run_job(
     dailies: Sequence[Daily],
     log: Log,
 ) -> None:
-    plan = plan_of_job(merges, dailies)
+    plan = {
+        "merges": [
+            {"output": number, "table": merge.table, "files": _listed(merge.files)}
+            for number, merge in enumerate(merges)
+        ],
+        "daily": [daily.listed(number) for number, daily in enumerate(dailies, start=len(merges))],
+    }
     rows = sum(merge.row_count for merge in merges) + sum(daily.row_count for daily in dailies)
     conf = _FEW_ROWS_CONF if rows < _MAX_ROWS_OF_SMALL_JOB else _MANY_ROWS_CONF
     inputs = {

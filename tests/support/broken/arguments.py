@@ -107,18 +107,6 @@ def amounts() -> Iterator[Broken]:
         yield Broken(f"until {time[:20]!a}", words, ("until",), _CLUSTERS)
     words = ("report", "--cluster", "demo", "--until", "never")
     yield Broken("report until never", words, ("--until", "is not a time"), _CLUSTERS)
-    yield Broken(
-        "watch for ever",
-        ("doctor", "--cluster", "demo", "--watch", "--for", "ever"),
-        ("--for",),
-        _CLUSTERS,
-    )
-    yield Broken(
-        "--for without --watch",
-        ("doctor", "--cluster", "demo", "--for", "1m"),
-        ("--watch",),
-        _CLUSTERS,
-    )
 
 
 def rebalance_requests() -> Iterator[Broken]:
@@ -183,7 +171,7 @@ def places() -> Iterator[Broken]:
     ):
         environment = {"COUNTERPOISE_STORE": uri}
         yield Broken(
-            f"store {id_}", ("compact", "--cluster", "demo"), (said,), _CLUSTERS, 3, environment
+            f"store {id_}", ("report", "--cluster", "demo"), (said,), _CLUSTERS, 3, environment
         )
     for id_, uri in (
         ("of an unknown kind", "nowhere://x"),
