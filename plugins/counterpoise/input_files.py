@@ -1,17 +1,12 @@
-"""Reads files that a person or a setting names, never without an end.
+"""Reads files that a person or a setting names, up to a size.
 
     read_input(Path("state.json.gz"), "cluster document", DOCUMENTS, unpack=True)
-    file_complaint(Path("/dev/zero"))     # before OpenSSL and librdkafka read certificates
+    file_complaint(Path("ca.pem"))     # before OpenSSL and librdkafka read certificates
 
-A pipe is read, too (`--state <(jq ... x.json)`), as long as something comes. Devices without an
-end and archives that unpack to more than the limit are refused, with one message.
+What is larger than its limit is refused with one message, also where it is so unpacked.
 """
 
-import logging
-import os
-import select
-import stat
-import time
+import gzip
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,11 +17,6 @@ from counterpoise.errors import InputError
 from counterpoise.units import format_bytes
 
 _BLOCK_BYTES: Final = 1 << 20
-_PATIENCE_SECONDS: Final = 60.0  # with a pipe into which nobody writes
-_UNNOTICED_SECONDS: Final = 2.0  # of them, before a message says what is waited for
-_DEADLINE_SECONDS: Final = 600.0  # for all that a pipe gives
-_LOGGER: Final = logging.getLogger(__name__)
-_GZIP: Final = 31  # zlib's name for gzip with its header and check sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +84,10 @@ def read_input(path: Path, what: str, limit: SizeLimit, *, unpack: bool = False)
     """
     where = f"{what} {path}".strip()
     try:
-        data = _read(path, where, limit)
-        if unpack and path.suffix == ".gz":
-            return _unpacked(data, where, limit)
+        return _read(path, where, limit, is_packed=unpack and path.suffix == ".gz")
     except (OSError, EOFError, zlib.error, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{where}: cannot be read ({reason})") from None
-    return data
 
 
 def read_input_text(path: Path, what: str, limit: SizeLimit, *, unpack: bool = False) -> str:
@@ -117,78 +104,22 @@ def read_input_text(path: Path, what: str, limit: SizeLimit, *, unpack: bool = F
 
 
 def file_complaint(path: Path) -> str | None:
-    """Return why other programs, like OpenSSL, should not read certificates from there.
+    """Return why OpenSSL and librdkafka should not read certificates from there, if so.
 
-    None for files and folders, and where nothing is: whoever reads it says so.
+    None where nothing is: whoever reads it says so.
     """
     try:
-        found = path.stat()
+        size_bytes = path.stat().st_size
     except (OSError, ValueError):
         return None
-    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
-        return "it is a device or a pipe, where a file was wanted"
-    if stat.S_ISREG(found.st_mode) and CERTIFICATES.is_exceeded_by(found.st_size):
-        return CERTIFICATES.complaint
-    return None
+    return CERTIFICATES.complaint if CERTIFICATES.is_exceeded_by(size_bytes) else None
 
 
-def _read(path: Path, where: str, limit: SizeLimit) -> bytearray:
-    """Read to the end. A pipe without a writer does not hold up the opening, only the reading."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb", buffering=0) as file:
-        found = os.fstat(handle)
-        if stat.S_ISREG(found.st_mode) and limit.is_exceeded_by(found.st_size):
-            raise _too_large(where, limit)
-        deadline = time.monotonic() + _DEADLINE_SECONDS
-        data = bytearray()
-        while not limit.is_exceeded_by(len(data)):
-            _wait_for_data(handle, where, deadline)
-            block = file.read(_BLOCK_BYTES)
-            if not block:
-                return data
+def _read(path: Path, where: str, limit: SizeLimit, *, is_packed: bool) -> bytearray:
+    data = bytearray()
+    with gzip.open(path) if is_packed else path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
             data += block
-    raise _too_large(where, limit)
-
-
-def _wait_for_data(handle: int, where: str, deadline: float) -> None:
-    """Wait until a pipe has something, or its end; files always have. Raises InputError."""
-    if time.monotonic() > deadline:
-        raise InputError(
-            f"{where}: this pipe was still being written after {_DEADLINE_SECONDS:.0f} s; give a "
-            "file"
-        )
-    waiting = select.poll()
-    waiting.register(handle, select.POLLIN)
-    unnoticed_seconds = min(_UNNOTICED_SECONDS, _PATIENCE_SECONDS)
-    if waiting.poll(unnoticed_seconds * 1000):
-        return
-    _LOGGER.warning(
-        "%r: nothing comes out of this pipe yet: waiting for up to %.0f s",
-        where,
-        _PATIENCE_SECONDS,
-    )
-    if not waiting.poll((_PATIENCE_SECONDS - unnoticed_seconds) * 1000):
-        raise InputError(
-            f"{where}: nothing came out of this pipe for {_PATIENCE_SECONDS:.0f} s; "
-            "give a file, or start what writes into it"
-        )
-
-
-def _unpacked(data: bytearray, where: str, limit: SizeLimit) -> bytearray:
-    """Return what gzip packed, all members of it; it stops at the limit, however much follows."""
-    unpacked = bytearray()
-    rest = bytes(data)
-    max_bytes = limit.max_bytes
-    while rest:
-        member = zlib.decompressobj(wbits=_GZIP)
-        unpacked += member.decompress(rest, max_bytes + 1 - len(unpacked))
-        if len(unpacked) > max_bytes:
-            raise _too_large(where, limit)
-        if not member.eof:
-            raise EOFError("the archive ends in the middle")
-        rest = member.unused_data.lstrip(b"\0")
-    return unpacked
-
-
-def _too_large(where: str, limit: SizeLimit) -> InputError:
-    return InputError(f"{where}: {limit.complaint}, and was not read")
+            if limit.is_exceeded_by(len(data)):
+                raise InputError(f"{where}: {limit.complaint}, and was not read")
+    return data

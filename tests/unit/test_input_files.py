@@ -1,19 +1,14 @@
-"""Files without an end, pipes that nobody writes, archives that unpack to more than fits."""
+"""Files without an end, and archives that unpack to more than fits."""
 
-import contextlib
 import gzip
-import json
 import os
-import threading
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from counterpoise import input_files
 from counterpoise.errors import InputError
 from counterpoise.input_files import SizeLimit, file_complaint, read_input, read_input_text
-from dev.local_processes import wait_until
 from tests.support.broken import documents
 from tests.support.command_line import CommandLine
 
@@ -24,12 +19,6 @@ _LIMIT = SizeLimit(fixed_bytes=_BYTES)
 @pytest.fixture
 def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CommandLine:
     return CommandLine.in_folder(tmp_path, capsys)
-
-
-def pipe_in(folder: Path) -> Path:
-    path = folder / "pipe"
-    os.mkfifo(path)
-    return path
 
 
 def test_a_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
@@ -43,7 +32,7 @@ def test_a_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
 
 def test_gzip_is_unpacked_up_to_the_limit_with_all_its_members(tmp_path: Path) -> None:
     path = tmp_path / "state.json.gz"
-    path.write_bytes(gzip.compress(b"a" * 400) + gzip.compress(b"b" * 600) + b"\0" * 7)
+    path.write_bytes(gzip.compress(b"a" * 400) + gzip.compress(b"b" * 600))
     assert read_input(path, "", _LIMIT, unpack=True) == b"a" * 400 + b"b" * 600
     path.write_bytes(gzip.compress(b"a" * 400) + gzip.compress(b"b" * 601))
     with pytest.raises(InputError, match="larger than"):
@@ -63,58 +52,6 @@ def test_a_device_without_an_end_is_refused() -> None:
         read_input(Path("/dev/zero"), "plan", _LIMIT)
 
 
-def test_a_pipe_is_read_when_somebody_writes(tmp_path: Path) -> None:
-    path = pipe_in(tmp_path)
-    writer = threading.Thread(target=path.write_text, args=("written",))
-    writer.start()
-    assert read_input_text(path, "", _LIMIT) == "written"
-    writer.join()
-
-
-def test_a_pipe_that_nobody_writes_is_one_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(input_files, "_PATIENCE_SECONDS", 0.05)
-    with pytest.raises(InputError, match="nothing came out of this pipe"):
-        read_input(pipe_in(tmp_path), "plan", _LIMIT)
-
-
-def test_waiting_for_a_pipe_is_told_soon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(input_files, "_UNNOTICED_SECONDS", 0.05)
-    path = pipe_in(tmp_path)
-
-    def write_when_it_is_told() -> None:
-        wait_until(lambda: bool(caplog.records), "the message", 60)
-        path.write_text("written")
-
-    writer = threading.Thread(target=write_when_it_is_told)
-    writer.start()
-    assert read_input_text(path, "plan", _LIMIT) == "written"
-    writer.join()
-    told = f"'plan {path}': nothing comes out of this pipe yet: waiting for up to 60 s"
-    assert [record.getMessage() for record in caplog.records] == [told]
-
-
-def test_a_pipe_that_drips_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_files, "_DEADLINE_SECONDS", 0.3)
-    path = pipe_in(tmp_path)
-    is_over = threading.Event()
-
-    def drip() -> None:
-        with path.open("wb", buffering=0) as stream, contextlib.suppress(BrokenPipeError):
-            while not is_over.wait(0.05):
-                stream.write(b"x")
-
-    writer = threading.Thread(target=drip)
-    writer.start()
-    with pytest.raises(InputError, match=r"this pipe was still being written after 0 s"):
-        read_input(path, "plan", _LIMIT)
-    is_over.set()
-    writer.join()
-
-
 def test_what_is_no_text_is_told_without_the_text(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"s3cr3t \xff")
@@ -125,13 +62,10 @@ def test_what_is_no_text_is_told_without_the_text(tmp_path: Path) -> None:
     assert "s3cr3t" not in str(caught.value)
 
 
-def test_certificates_are_in_files(tmp_path: Path) -> None:
+def test_certificates_are_in_files_up_to_a_limit(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("x")
     assert file_complaint(tmp_path / "ca.pem") is None
-    assert file_complaint(tmp_path) is None, "OpenSSL takes folders"
     assert file_complaint(tmp_path / "none") is None, "whoever reads it says so"
-    assert "device or a pipe" in str(file_complaint(Path("/dev/zero")))
-    assert "device or a pipe" in str(file_complaint(pipe_in(tmp_path)))
     with (tmp_path / "huge.pem").open("wb") as file:
         file.truncate(10**9)
     assert "larger than 64.0 MB" in str(file_complaint(tmp_path / "huge.pem"))
@@ -150,7 +84,7 @@ def test_certificates_are_in_files(tmp_path: Path) -> None:
     ],
     ids=lambda words: words[0],
 )
-@pytest.mark.parametrize("endless", ["/dev/zero", "pipe", "bomb.json.gz", "sparse.json"])
+@pytest.mark.parametrize("endless", ["/dev/zero", "bomb.json.gz", "sparse.json"])
 def test_no_command_reads_without_an_end(
     words: tuple[str, ...],
     endless: str,
@@ -158,9 +92,7 @@ def test_no_command_reads_without_an_end(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(input_files, "_PATIENCE_SECONDS", 0.05)
     monkeypatch.chdir(tmp_path)
-    pipe_in(tmp_path)
     (tmp_path / "bomb.json.gz").write_bytes(gzip.compress(b" " * 10**7))
     with (tmp_path / "sparse.json").open("wb") as file:
         file.truncate(10**7)
@@ -170,8 +102,7 @@ def test_no_command_reads_without_an_end(
     typed = shell.type(*(there.get(word, word) for word in words))
     assert typed.code == 2, typed.err
     assert endless in typed.err and "Traceback" not in typed.err
-    told = "larger than 1.0 MB (inputs.max_document in clusters.yaml allows more)"
-    assert told in typed.err or "nothing came out" in typed.err
+    assert "larger than 1.0 MB (inputs.max_document in clusters.yaml allows more)" in typed.err
 
 
 def test_the_settings_say_how_large_documents_and_plans_may_be(
@@ -220,19 +151,6 @@ def test_limits_that_cannot_be(inputs: str, complaint: str, shell: CommandLine) 
     assert typed.code == 2 and complaint in typed.err and "line 4" in typed.err
 
 
-@pytest.mark.parametrize("name", ["clusters.yaml", "connections.yaml"])
-@pytest.mark.parametrize("kind", ["/dev/zero", "pipe"])
-def test_settings_are_not_read_without_an_end(
-    name: str, kind: str, shell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(input_files, "_PATIENCE_SECONDS", 0.05)
-    shell.configure("127.0.0.1:1")
-    (tmp_path / name).unlink()
-    (tmp_path / name).symlink_to(kind if kind == "/dev/zero" else pipe_in(tmp_path))
-    typed = shell.type("audit", "--cluster", "demo")
-    assert typed.code == 2 and name in typed.err and "Traceback" not in typed.err
-
-
 def test_merges_of_merges_do_not_grow_without_an_end(shell: CommandLine, tmp_path: Path) -> None:
     shell.configure("127.0.0.1:1")
     names = "abcdefghijkl"
@@ -243,20 +161,6 @@ def test_merges_of_merges_do_not_grow_without_an_end(shell: CommandLine, tmp_pat
     typed = shell.type("audit", "--cluster", "demo")
     assert typed.code == 2 and "too much is merged" in typed.err
     assert "s3cr3t" not in typed.err and "Traceback" not in typed.err
-
-
-@pytest.mark.parametrize("key", ["ssl.ca.location", "ssl.certificate.location"])
-def test_certificates_are_not_read_without_an_end(
-    key: str, shell: CommandLine, tmp_path: Path
-) -> None:
-    shell.configure("127.0.0.1:1")
-    settings = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SSL", key: "/dev/zero"}
-    if key == "ssl.certificate.location":
-        settings["ssl.key.location"] = "/dev/zero"
-    (tmp_path / "connections.yaml").write_text(json.dumps({"kafka": settings}))
-    typed = shell.type("audit", "--cluster", "demo")
-    assert typed.code == 2
-    assert f'"{key}" cannot be used: it is a device or a pipe' in typed.err
 
 
 # -- what commands write

@@ -65,9 +65,15 @@ def safe_console(console: Console) -> Console:
     return console
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise the BrokenPipeError, where rich would exit with 1, which means "no" here."""
+        raise  # rich calls this while it handles the error
+
+
 def plain_console(**options: Any) -> Console:
     """Return a console that takes no text for rich's markup, like `[link=...]`, or an emoji."""
-    return Console(highlight=False, markup=False, emoji=False, **options)
+    return _Console(highlight=False, markup=False, emoji=False, **options)
 
 
 def stderr_console(arguments: argparse.Namespace) -> Console:

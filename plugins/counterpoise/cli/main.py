@@ -36,13 +36,7 @@ from counterpoise.cli import (
 )
 from counterpoise.cli.common import plain_console, safe_console
 from counterpoise.cli.examples import EXAMPLES
-from counterpoise.cli.output_files import check_outputs
-from counterpoise.cli.streams import (
-    OutputClosedError,
-    code_of,
-    end,
-    prepared_streams,
-)
+from counterpoise.cli.streams import READER_GONE, code_of, end, prepare_streams
 from counterpoise.cli.unexpected import report_unexpected
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import read_limits_of_inputs
@@ -146,17 +140,15 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
     arguments = parser.parse_args([_as_value(word) for word in argv])
     try:
         read_limits_of_inputs()
-        check_outputs(arguments)
         with _without_output() if arguments.quiet else contextlib.nullcontext():
             code = int(arguments.run(arguments, safe_console(console or _console())))
-        sys.stdout.flush()
-    except OutputClosedError as error:
-        return error.exit_code
     except CounterpoiseError as error:
         print(_sanitized(f"counterpoise {arguments.command}: {error}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as signal:
         return code_of(signal)
+    except BrokenPipeError:  # `run` ends the process
+        raise
     except Exception as error:  # noqa: BLE001 # the last resort
         return report_unexpected(error, arguments.command)
     return code
@@ -196,9 +188,14 @@ def _console() -> Console:
 
 def run() -> None:
     """Run in a process of its own."""
-    with prepared_streams():
+    prepare_streams()
+    try:
         try:
             code = main(sys.argv[1:])
-        except KeyboardInterrupt as signal:  # before there is a command
-            code = code_of(signal)
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt as signal:  # before there is a command
+        code = code_of(signal)
+    except BrokenPipeError:  # whoever read stdout has ended, like `head`
+        code = READER_GONE
     end(code)

@@ -21,7 +21,7 @@ from counterpoise.cli.common import (
     read_state,
     read_text,
 )
-from counterpoise.cli.output_files import add_output_argument, path_argument, write_text
+from counterpoise.cli.output_files import path_argument, write_text
 from counterpoise.errors import InputError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.cluster import ClusterSnapshot
@@ -109,8 +109,8 @@ def _add_snapshot(commands: Commands) -> None:
         "made from.",
     )
     add_cluster_arguments(parser)
-    add_output_argument(
-        parser, "--out", metavar="X.json[.gz]", help="write the cluster document here"
+    parser.add_argument(
+        "--out", type=path_argument, metavar="X.json[.gz]", help="write the cluster document here"
     )
     add_json_argument(parser)
     parser.set_defaults(run=_snapshot)
@@ -229,12 +229,16 @@ def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, ClusterPolic
 
 
 def _add_output_arguments(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
-    add_output_argument(
-        parser, "--out", required=is_required, metavar="PLAN.json", help="write the plan here"
+    parser.add_argument(
+        "--out",
+        type=path_argument,
+        required=is_required,
+        metavar="PLAN.json",
+        help="write the plan here",
     )
-    add_output_argument(
-        parser,
+    parser.add_argument(
         "--reassignment-json",
+        type=path_argument,
         metavar="R.json",
         help="also write Kafka's reassignment JSON",
     )
@@ -315,8 +319,8 @@ def _add_export(commands: Commands) -> None:
     )
     parser.add_argument("plan", type=path_argument, metavar="PLAN", help="the plan's file")
     parser.add_argument("--undo", action="store_true", help="the assignment to go back to")
-    add_output_argument(
-        parser, "--out", metavar="R.json", help="write here instead of to the terminal"
+    parser.add_argument(
+        "--out", type=path_argument, metavar="R.json", help="write here instead of to the terminal"
     )
     parser.set_defaults(run=_export)
 

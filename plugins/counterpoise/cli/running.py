@@ -25,7 +25,6 @@ from counterpoise.cli.common import (
 )
 from counterpoise.cli.following import Display
 from counterpoise.cli.repeating import repeat, retried
-from counterpoise.cli.streams import OutputError
 from counterpoise.errors import (
     HaltedError,
     LedgerError,
@@ -80,7 +79,7 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         progress = console_for_people(arguments, console)
         try:
             _run_to_the_end(installation, run, progress)
-        except (KeyboardInterrupt, OutputError) as ended_by:
+        except (KeyboardInterrupt, BrokenPipeError) as ended_by:
             can_print = isinstance(ended_by, KeyboardInterrupt)
             (progress if can_print else stderr_console(arguments)).print(
                 _how_to_go_on(installation, run),

@@ -24,7 +24,7 @@ from counterpoise.cli.common import (
     who,
 )
 from counterpoise.cli.following import Display
-from counterpoise.cli.output_files import add_output_argument, path_argument, write_text
+from counterpoise.cli.output_files import path_argument, write_text
 from counterpoise.cli.repeating import repeat
 from counterpoise.errors import CounterpoiseError, RefusedError, RunConflictError
 from counterpoise.installation import Installation, open_address, open_installation
@@ -59,8 +59,8 @@ def _add_undo(commands: Commands) -> None:
     parser.add_argument(
         "--rebase", action="store_true", help="leave out partitions that later runs moved again"
     )
-    add_output_argument(
-        parser, "--out", required=True, metavar="UNDO.json", help="write the plan here"
+    parser.add_argument(
+        "--out", type=path_argument, required=True, metavar="UNDO.json", help="write the plan here"
     )
     add_person_arguments(parser)
     add_json_argument(parser)

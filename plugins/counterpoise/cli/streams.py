@@ -1,27 +1,19 @@
-"""What a process has on its way in and out: stdin, stdout, stderr, and signals.
+"""What a process has on its way out: stdout, stderr, and signals.
 
-    with prepared_streams():
-        code = main(sys.argv[1:])
+    prepare_streams()
+    code = main(sys.argv[1:])
     end(code)
 
-Text that the terminal cannot show is shown in other characters. An stdout that cannot be written is
-OutputError; one whose reader has gone, like `head`, is OutputClosedError. Output is never an error
-of the code that prints. A stream that was closed (`>&-`) is /dev/null: otherwise the next file that
-is opened would get its number, and what is printed.
+Text that the terminal cannot show is shown in other characters.
 """
 
 import codecs
-import contextlib
 import io
 import logging
 import os
-import select
 import signal
 import sys
-from collections.abc import Iterator
-from typing import Final, NoReturn, TextIO
-
-from counterpoise.errors import CounterpoiseError
+from typing import Final, NoReturn
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 TERMINATED: Final = 128 + signal.SIGTERM
@@ -34,78 +26,23 @@ class Terminated(KeyboardInterrupt):  # like KeyboardInterrupt, it is no error
     """SIGTERM: what is under way ends as after Ctrl-C, with another exit code."""
 
 
-class OutputError(CounterpoiseError):
-    """Stdout cannot be written, since its disk is full, say."""
-
-
-class OutputClosedError(OutputError):
-    """Whoever read stdout has ended, like `head`."""
-
-    exit_code = READER_GONE
-
-
-class _Output(io.FileIO):
-    """The bytes of stdout or stderr; after a failure all that follows is dropped."""
-
-    def __init__(self, handle: int, *, raises: bool) -> None:
-        super().__init__(handle, "w", closefd=False)
-        self._raises = raises
-        self._is_broken = False
-
-    def write(self, data: object) -> int:
-        size = len(memoryview(data))  # type: ignore[arg-type] # bytes of any kind
-        try:
-            while not self._is_broken:
-                written = super().write(data)  # type: ignore[arg-type]
-                if written is not None:  # None: somebody made it non-blocking, and it is full
-                    return written
-                select.select([], [self], [])
-        except OSError as error:
-            self._is_broken = True
-            if self._raises and isinstance(error, BrokenPipeError):
-                raise OutputClosedError("stdout was closed by its reader") from None
-            if self._raises:
-                raise OutputError(f"stdout cannot be written ({error.strerror})") from None
-        return size
-
-
 def _plain_characters(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError), "only what is written is replaced"
     text = error.object[error.start : error.end]
     return "".join(_PLAIN.get(character, "?") for character in text), error.end
 
 
-@contextlib.contextmanager
-def prepared_streams() -> Iterator[None]:
-    """Replace the three streams, and turn SIGTERM into Terminated; a second signal ends at once."""
+def prepare_streams() -> None:
+    """Let stdout and stderr take every text, and turn SIGTERM into Terminated; a second signal ends
+    the process at once.
+    """
     codecs.register_error(_PLAIN_ERRORS, _plain_characters)
-    _open_closed_streams()
-    sys.stdin = sys.stdin or open(os.devnull)  # noqa: PTH123, SIM115 # for the whole process
-    sys.stdout = _stream(1, sys.stdout, raises=True)
-    sys.stderr = _stream(2, sys.stderr, raises=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_PLAIN_ERRORS)
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)
     sys.unraisablehook = _end_if_interrupted
-    yield
-    sys.stdout.flush()
-
-
-def _open_closed_streams() -> None:
-    for handle in (0, 1, 2):
-        try:
-            os.fstat(handle)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number, which is this one
-
-
-def _stream(handle: int, before: TextIO | None, *, raises: bool) -> io.TextIOWrapper:
-    raw = _Output(handle, raises=raises)
-    return io.TextIOWrapper(
-        io.BufferedWriter(raw),
-        encoding=getattr(before, "encoding", None) or "utf-8",
-        errors=_PLAIN_ERRORS,
-        line_buffering=handle == 2 or raw.isatty(),
-    )
 
 
 def _interrupt(number: int, _frame: object) -> NoReturn:
