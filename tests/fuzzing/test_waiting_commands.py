@@ -1,5 +1,5 @@
-"""`report` over a store and `status --follow` over a ledger that
-are not what they should be. What waits without an end is ended by Ctrl-C, or by SIGTERM.
+"""`report` over a store and `status --follow` over a ledger that are not what they should be. What
+waits without an end is ended by Ctrl-C, or by SIGTERM.
 
 The store has an analysed week of a cluster; in the ledger, a run is under way.
 """

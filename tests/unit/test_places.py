@@ -157,4 +157,4 @@ def test_a_store_that_is_no_folder_is_refused(
         "COUNTERPOISE_STORE": "/dev/null" if kind == "device" else str(tmp_path / "file"),
     }
     typed = shell.type("report", "--cluster", "demo")
-    assert typed.code == 3 and "it is a file or a device, and no folder" in typed.err
+    assert typed.code == 2 and "it is a file or a device, and no folder" in typed.err

@@ -179,7 +179,7 @@ def test_spark_and_java_are_left_out_where_neither_pyspark_nor_airflow_is(
     )
     found = checks(command)
     assert found["spark"]["state"] == found["java"]["state"] == "left out"
-    assert "the extra `spark`); only `report` and `compact`" in found["spark"]["detail"]
+    assert "the extra `spark`); only reports and compaction" in found["spark"]["detail"]
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "LocalExecutor")
     found = checks(command, "--timeout", "2s")
     assert found["java"]["state"] == "failed"

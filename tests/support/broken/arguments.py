@@ -171,7 +171,7 @@ def places() -> Iterator[Broken]:
     ):
         environment = {"COUNTERPOISE_STORE": uri}
         yield Broken(
-            f"store {id_}", ("report", "--cluster", "demo"), (said,), _CLUSTERS, 3, environment
+            f"store {id_}", ("report", "--cluster", "demo"), (said,), _CLUSTERS, 2, environment
         )
     for id_, uri in (
         ("of an unknown kind", "nowhere://x"),
