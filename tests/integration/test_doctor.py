@@ -198,10 +198,11 @@ def test_another_broker_at_the_advertised_endpoint(clinic: Clinic, command: Comm
 
 def test_a_dead_broker_is_named(clinic: Clinic, command: CommandLine) -> None:
     """The last test: broker 2 is dead afterwards."""
+    bootstrap = clinic.kafka.bootstrap_string
     clinic.kafka.kill_broker(2)
     deadline = time.monotonic() + 120
     while True:
-        code, found = examined(command, clinic.kafka.bootstrap_string)
+        code, found = examined(command, bootstrap)
         if "broker-fenced" in rules(found) or time.monotonic() > deadline:
             break
     assert (code, set(rules(found))) == (1, {"bootstrap-silent", "broker-fenced"})
