@@ -86,10 +86,10 @@ def test_json_is_one_document_with_the_words_of_the_rules(shell: CommandLine) ->
     assert document["rules"]["leftover-throttle"]["area"] == "leftovers"
 
 
-def test_out_gets_the_three_files(shell: CommandLine) -> None:
+def test_out_gets_both_files(shell: CommandLine) -> None:
     out = shell.folder / "deep/reports"
     typed = shell.type("audit", "--cluster", "demo", "--out", out)
-    assert sorted(path.name for path in out.iterdir()) == ["audit.html", "audit.json", "audit.md"]
+    assert sorted(path.name for path in out.iterdir()) == ["audit.html", "audit.json"]
     assert str(out / "audit.html") in typed.out
     (shell.folder / "file").write_text("")
     failed = shell.type("audit", "--cluster", "demo", "--out", shell.folder / "file")
