@@ -272,7 +272,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="how many brokers lead what is moved (default: 3)",
     )
     parser.add_argument(
-        "--movement", default="", help="of the policy, such as `max_elections_per_look: 5`"
+        "--movement", default="", help="of the policy, such as `max_moves_in_flight: 5`"
     )
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     return parser.parse_args(argv)

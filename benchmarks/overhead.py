@@ -21,8 +21,9 @@ from datetime import UTC, datetime, timedelta
 from math import ceil
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
-from counterpoise.execution import Driver, ExecutionOptions
+from counterpoise.execution import Driver, ExecutionOptions, decide
 from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Approval, Decision
@@ -30,6 +31,7 @@ from counterpoise.model.document import from_document_text
 from counterpoise.model.kafka import EVERY_BROKER, ConfigResourceType
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import MovementPolicy
+from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
 from counterpoise.model.request import Goal, PlanRequest, Scope
 from counterpoise.model.run import RunState
 from counterpoise.planning import make_plan
@@ -143,10 +145,9 @@ def _approved_driver(
                 run_id, plan.fingerprint, Decision.GRANTED, "benchmark", "", clock(), _RATE, until
             )
             ledger.record_decision(yes)
-            orders = ExecutionOptions(
-                run_id, plan, _RATE, MovementPolicy(max_elections_per_look=10_000)
-            )
-            yield Driver(admin, ledger, orders, clock, lambda _: None), ledger, run_id  # type: ignore[arg-type]
+            orders = ExecutionOptions(run_id, plan, _RATE, MovementPolicy())
+            with patch.object(decide, "MAX_ELECTIONS_PER_CALL", MAX_PARTITIONS_PER_CALL):
+                yield Driver(admin, ledger, orders, clock, lambda _: None), ledger, run_id  # type: ignore[arg-type]
         finally:
             ledger.close()
 

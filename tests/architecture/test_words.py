@@ -48,7 +48,7 @@ WORDS = (
         r"\b(a|an|one|each|every|next|last|first|per|this|that|the|no|another|earlier|later|failed)"
         r"[ _]looks?\b|\blooks_|_looks?\b|\blooks (are|is)\b",
         "observation, observe",
-        allowed=r"max_elections_per_look|failed_looks|unthrottled_looks",
+        allowed=r"failed_looks|unthrottled_looks",
     ),
     Word(r"\bpulses?\b|_pulses?\b|\bpulses?_", "run progress", allowed=r'\bpulses\b|"pulse"'),
     Word(

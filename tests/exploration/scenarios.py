@@ -1,10 +1,13 @@
 """The scenarios: small worlds, and who acts in them."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
 from typing import Final
+from unittest.mock import patch
 
 from counterpoise import controls, pipeline
+from counterpoise.execution import leftovers
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.kafka import FOLLOWER_REPLICAS, LEADER_RATE, ConfigChange, ConfigOperation
@@ -26,7 +29,6 @@ clusters:
   demo:
     connection: reader
     operator_connection: operator
-    policy: {movement: {orphaned_after: 2m}}
 """
 RACKS: Final = "1 2 3 4"
 PICTURE: Final = """
@@ -53,15 +55,18 @@ def one_move(snapshot: ClusterSnapshot) -> RebalancePlan:
 
 
 @contextmanager
-def small_world() -> Iterator[Stage]:
-    with Stage.open(simulated(PICTURE, racks=RACKS), CLUSTERS) as stage:
+def _world(racks: str) -> Iterator[Stage]:
+    is_soon_orphaned = patch.object(leftovers, "ORPHANED_AFTER", timedelta(minutes=2))
+    with is_soon_orphaned, Stage.open(simulated(PICTURE, racks=racks), CLUSTERS) as stage:
         yield stage
 
 
-@contextmanager
-def world_with_a_dead_broker() -> Iterator[Stage]:
-    with Stage.open(simulated(PICTURE, racks=f"{RACKS} !5"), CLUSTERS) as stage:
-        yield stage
+def small_world() -> AbstractContextManager[Stage]:
+    return _world(RACKS)
+
+
+def world_with_a_dead_broker() -> AbstractContextManager[Stage]:
+    return _world(f"{RACKS} !5")
 
 
 def _begin(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import HaltedError, RefusedError
-from counterpoise.execution import Driver
+from counterpoise.execution import Driver, back_off, links
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -31,10 +31,14 @@ OTHER = TopicPartition("other", 0)
 WITH_OTHER = SKEWED + "\nother-0: 1 2 3 size=1000"
 BACK_OFF = ThrottleBackOffPolicy(
     lowest_rate_bytes_per_second=250_000,
-    step_after=timedelta(seconds=4),
-    calm_after=timedelta(seconds=4),
     halt_after=timedelta(seconds=10),
 )
+
+
+@pytest.fixture
+def quick_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(back_off, "STEP_AFTER", timedelta(seconds=4))
+    monkeypatch.setattr(back_off, "CALM_AFTER", timedelta(seconds=4))
 
 
 def beside_another_topic(folder: Path, limits: MovementPolicy | None = None) -> SimulatedRun:
@@ -63,6 +67,7 @@ def rate_set(run: SimulatedRun) -> int:
     return int(own_configs(run.cluster)[at_broker(4)][FOLLOWER_RATE])
 
 
+@pytest.mark.usefixtures("quick_back_off")
 def test_isr_loss_slows_the_run_level_by_level_and_without_it_the_run_goes_faster_again(
     tmp_path: Path,
 ) -> None:
@@ -87,6 +92,7 @@ def test_isr_loss_slows_the_run_level_by_level_and_without_it_the_run_goes_faste
     assert run.end(driver) is RunState.DONE
 
 
+@pytest.mark.usefixtures("quick_back_off")
 def test_isr_loss_at_the_lowest_rate_halts(tmp_path: Path) -> None:
     run = beside_another_topic(tmp_path, MovementPolicy(throttle_back_off=BACK_OFF))
     driver = run.driver()
@@ -101,6 +107,7 @@ def test_isr_loss_at_the_lowest_rate_halts(tmp_path: Path) -> None:
     assert run.end(driver) is RunState.HALTED
 
 
+@pytest.mark.usefixtures("quick_back_off")
 def test_partitions_under_replicated_before_the_run_do_not_slow_it(tmp_path: Path) -> None:
     run = beside_another_topic(tmp_path, MovementPolicy(throttle_back_off=BACK_OFF))
     lose_isr(run)
@@ -108,14 +115,16 @@ def test_partitions_under_replicated_before_the_run_do_not_slow_it(tmp_path: Pat
     assert "brake" not in run.event_kinds()
 
 
-def test_a_rate_below_the_inflow_is_an_alarm_first_then_a_halt_that_cancels(tmp_path: Path) -> None:
+def test_a_rate_below_the_inflow_is_an_alarm_first_then_a_halt_that_cancels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "STALL_PATIENCE", timedelta(seconds=20))
     picture = "orders-0: 1 2 size=3000000 rate=2000000\npayments-0: 3 2 size=6000000"
     moves = [
         move("orders-0", "1 2", "4 2", size=3_000_000),
         move("payments-0", "3 2", "3 1", size=6_000_000),
     ]
-    limits = MovementPolicy(stall_patience=timedelta(seconds=20))
-    run = SimulatedRun.of_moves(tmp_path, picture, *moves, limits=limits)
+    run = SimulatedRun.of_moves(tmp_path, picture, *moves)
     driver = run.driver()
     run.until_moving(driver)
     with pytest.raises(

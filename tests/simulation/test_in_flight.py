@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import HaltedError
-from counterpoise.execution import Driver
+from counterpoise.execution import Driver, batching, decide
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
@@ -81,13 +81,14 @@ def test_the_next_reassignment_waits_while_a_replica_of_the_one_before_is_out_of
     assert run.end(driver) is RunState.DONE
 
 
-def test_offsets_come_last_and_few_at_a_time(tmp_path: Path) -> None:
+def test_offsets_come_last_and_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batching, "MAX_COORDINATOR_MOVES_IN_FLIGHT", 1)
     names = [*(f"orders-{n}" for n in range(3)), *(f"__consumer_offsets-{n}" for n in range(3))]
     picture = "\n".join(f"{name}: 1 2 3 size=2000000" for name in names)
     moves = [move(name, "1 2 3", "4 2 3", size=2_000_000) for name in sorted(names)]
-    run = made_by_hand(
-        tmp_path, picture, *moves, limits=MovementPolicy(max_coordinator_moves_in_flight=1)
-    )
+    run = made_by_hand(tmp_path, picture, *moves)
     topics: list[tuple[str, int]] = []
 
     def look(moving: dict[TopicPartition, Reassignment]) -> None:
@@ -128,11 +129,12 @@ def test_caps_in_bytes_hold_per_broker_and_on_the_cluster_but_one_move_always_fi
 
 
 def test_leaders_are_elected_in_batches_and_only_where_the_wanted_one_is_in_sync(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(decide, "MAX_ELECTIONS_PER_CALL", 3)
     picture = "\n".join(f"orders-{n}: 1 2 3 @2 size=1000" for n in range(7))
     moves = [move(f"orders-{n}", "1 2 3", "1 2 3", leader=2) for n in range(7)]
-    run = made_by_hand(tmp_path, picture, *moves, limits=MovementPolicy(max_elections_per_look=3))
+    run = made_by_hand(tmp_path, picture, *moves)
     behind = run.cluster.partitions[ORDERS_0]
     behind.isr.discard(1)
     watched(run, lambda _: None)

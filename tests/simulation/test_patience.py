@@ -214,11 +214,13 @@ def test_keys_of_an_unregistered_broker_stay_pending_but_no_call_can_change_them
 # -- stops for a good reason only
 
 
-def test_a_rate_that_the_back_off_lowered_below_the_inflow_is_not_a_stall(tmp_path: Path) -> None:
+def test_a_rate_that_the_back_off_lowered_below_the_inflow_is_not_a_stall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("counterpoise.execution.back_off.STEP_AFTER", timedelta(seconds=10))
     picture = "orders-0: 1 2 size=400000000 rate=3000000\nother-0: 1 3 size=1000"
     back_off = ThrottleBackOffPolicy(
         lowest_rate_bytes_per_second=1_000_000,
-        step_after=timedelta(seconds=10),
         halt_after=timedelta(minutes=10),
     )
     run = made_by_hand(

@@ -19,13 +19,14 @@ from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from counterpoise.errors import ClusterError, ClusterUnreachableError, RefusedError
-from counterpoise.execution import Driver, ExecutionOptions, late_moves
+from counterpoise.execution import Driver, ExecutionOptions, late_moves, links
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
@@ -126,6 +127,8 @@ def _broker_ids(resources: Iterable[ConfigResource]) -> frozenset[int]:
 class Promises(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
+        self.patience = patch.object(links, "STALL_PATIENCE", timedelta(seconds=20))
+        self.patience.start()
         self.folder = tempfile.mkdtemp()
         self.snapshot = cluster(PICTURE, racks=RACKS)
         self.cluster = simulated(PICTURE, racks=RACKS)
@@ -148,7 +151,6 @@ class Promises(RuleBasedStateMachine):
             on_halt=on_halt,
             max_moves_in_flight=at_once,
             dead_broker_patience=timedelta(seconds=10),
-            stall_patience=timedelta(seconds=20),
         )
         if set_before:
             for resource, key, value in (
@@ -531,6 +533,7 @@ class Promises(RuleBasedStateMachine):
                 self._end()
                 self._check_ledger()
         finally:
+            self.patience.stop()
             self.ledger.close()
             shutil.rmtree(self.folder)
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import HaltedError
-from counterpoise.execution import Driver
+from counterpoise.execution import Driver, decide
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move
-from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun
@@ -164,8 +163,11 @@ def test_a_finished_run_of_which_somebody_moves_a_partition_before_it_is_settled
     assert run.end(driver) is RunState.HALTED
 
 
-def test_a_run_that_ends_before_all_leaders_are_elected_is_halted(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path, limits=MovementPolicy(max_elections_per_look=1))
+def test_a_run_that_ends_before_all_leaders_are_elected_is_halted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decide, "MAX_ELECTIONS_PER_CALL", 1)
+    run = SimulatedRun.make(tmp_path)
     driver = run.driver()
     driver.open()
     while run.run_progress().readings.best.leaders_elected < len(run.plan.moves) - 2:

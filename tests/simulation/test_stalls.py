@@ -13,6 +13,7 @@ import pytest
 
 from counterpoise.errors import HaltedError
 from counterpoise.execution import Driver
+from counterpoise.execution.links import STALL_PATIENCE
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, LogDirDescription
@@ -219,7 +220,7 @@ def test_a_stall_just_after_the_rate_was_raised_blames_nobody_else_for_the_rate_
     """Somebody has read the alarm, and raises the rate in the last second before the halt."""
     run, driver = copying_beside_producers(tmp_path)
     go_on(run, driver, 5)
-    halts_after = 2 * run.limits.stall_patience
+    halts_after = 2 * STALL_PATIENCE
     while run.clock() - run.run_progress().links[0].last_progress_at < halts_after - SOON:
         run.cluster.advance(1)
         driver.step()

@@ -144,8 +144,6 @@ class Night:
             max_moves_in_flight=chance.choice([1, 2, 500]),
             max_moves_in_flight_per_broker=chance.choice([1, 50]),
             max_bytes_in_flight=chance.choice([None, None, 30_000_000]),
-            max_coordinator_moves_in_flight=chance.choice([1, 5]),
-            max_elections_per_look=chance.choice([1, 100]),
             on_halt=chance.choice(list(InFlight)),
             throttle_back_off=ThrottleBackOffPolicy(
                 lowest_rate_bytes_per_second=chance.choice([200_000, 1_000_000, 5_000_000])
@@ -153,7 +151,6 @@ class Night:
             dead_broker_patience=timedelta(minutes=chance.choice([15, 15, 30])),
             hold_patience=timedelta(hours=chance.choice([1, 24])),
             pause_patience=timedelta(hours=chance.choice([2, 168])),
-            stall_patience=timedelta(seconds=chance.choice([60, 90, 600])),
             windows=chance.choice([(), (), (), WINDOWS]),
             daily_rates=chance.choice([(), (), (), (SLOW_AT_NOON,)]),
         )

@@ -233,10 +233,12 @@ def test_without_data_docs_it_is_as_bad(place: Place, monkeypatch: pytest.Monkey
     assert "the reason in reason.json." in place.is_refused(HOUR)
 
 
-def test_only_the_newest_quarantined_snapshots_stay(place: Place) -> None:
+def test_only_the_newest_quarantined_snapshots_stay(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "_ACCEPTED_AFTER", 1000)
     place.snapshot()
     place.has(8)
-    place.history = "{believed_after: 1000}"
     for minutes in range(53):
         place.is_refused(HOUR + minutes * MINUTE)
     kept = sorted(path.name for path in (place.folder / "store/aside/demo").iterdir())

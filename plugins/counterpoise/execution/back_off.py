@@ -3,15 +3,16 @@
     back_off = find_back_off(base, observation, moving, limits, wanted_rate)
     rate = rate_in_force(observation, limits, wanted_rate, back_off.level)
 
-Example of a back-off from 20 MB/s, with the policy's 30 s: at 12:00:00 a partition outside the plan
-loses an in-sync replica; at 12:00:30 it still lacks it, the rate is halved to 10 MB/s, at 12:01:00
-to 5 MB/s. At 12:01:10 it is in sync again; 2 min later the rate doubles. Had it been lost again
-before, that would have been the same loss: at 12:01:30 the rate would have been halved once more.
+Example of a back-off from 20 MB/s: at 12:00:00 a partition outside the plan loses an in-sync
+replica; at 12:00:30 it still lacks it, the rate is halved to 10 MB/s, at 12:01:00 to 5 MB/s. At
+12:01:10 it is in sync again; 2 min later the rate doubles. Had it been lost again before, that
+would have been the same loss: at 12:01:30 the rate would have been halved once more.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.targets import default_rate
@@ -25,6 +26,9 @@ from counterpoise.model.kafka import PartitionDescription
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run_progress import RunProgress
+
+STEP_AFTER: Final = timedelta(seconds=30)  # of ISR loss: one level up
+CALM_AFTER: Final = timedelta(minutes=2)  # without: one level down
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +78,14 @@ def find_back_off(
         if not base.has_isr_loss:
             return BackOff(level, True, now, catching_up)
         is_at_lowest_rate = rate(level) <= policy.lowest_rate_bytes_per_second
-        if is_at_lowest_rate or now - changed_at < policy.step_after:
+        if is_at_lowest_rate or now - changed_at < STEP_AFTER:
             return BackOff(level, True, changed_at, catching_up)
         return BackOff(level + 1, True, now, catching_up)
     in_sync_since = changed_at
     if base.has_isr_loss:
         in_sync_since = base.conditions_since.get(IN_SYNC_AGAIN, now)
         catching_up |= {IN_SYNC_AGAIN: in_sync_since}
-    if now - in_sync_since < policy.calm_after:
+    if now - in_sync_since < CALM_AFTER:
         return BackOff(level, base.has_isr_loss, changed_at, catching_up)
     while level and rate(level - 1) == rate(level):
         level -= 1

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
+from typing import Final
 
 from counterpoise.execution.decision_inputs import DecisionInputs
 from counterpoise.execution.observation import Observation
@@ -26,6 +27,9 @@ from counterpoise.execution.throttling.list_room import ListRoom
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
+
+# Of the topics of offsets, transactions and share groups, which come last: consumers wait for them.
+MAX_COORDINATOR_MOVES_IN_FLIGHT: Final = 5
 
 
 def next_batch(pending: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, ...]:
@@ -46,7 +50,7 @@ def next_batch(pending: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, .
     if any(move.topic not in COORDINATOR_TOPICS for move in all_copies):
         ordinary = [move for move in ready_copies if move.topic not in COORDINATOR_TOPICS]
         return _within_caps(ordinary, inputs)
-    free_slots = max(0, inputs.limits.max_coordinator_moves_in_flight - len(in_flight))
+    free_slots = max(0, MAX_COORDINATOR_MOVES_IN_FLIGHT - len(in_flight))
     batch = _within_caps(ready_copies, inputs)
     return batch[:free_slots]
 

@@ -95,7 +95,7 @@ def _cannot_finish(move: Move, inputs: DecisionInputs) -> bool:
     leaderless = LeaderlessPartitions((str(move.topic_partition),))
     if observation.leader_of(move) is None and inputs.is_over(leaderless):
         return True
-    stalled = stalled_links(inputs.run_progress, inputs.limits, patience_factor=2)
+    stalled = stalled_links(inputs.run_progress, patience_factor=2)
     slowed = inputs.names_over(slowed_links(inputs))
     stuck_brokers = {link.broker_id for link in stalled}
     stuck_brokers |= {

@@ -58,11 +58,11 @@ from counterpoise.execution.waits_for_cluster import (
     UnresponsiveBrokers,
 )
 from counterpoise.model.plan import Move
-from counterpoise.model.provider import MAX_PARTITIONS_PER_CALL
 from counterpoise.model.reassignment_targets import is_one_reassignment
 from counterpoise.model.words import join_names, pluralize
 
 MAX_ELECTION_ATTEMPTS: Final = 10
+MAX_ELECTIONS_PER_CALL: Final = 100
 # What each change does, for the case that it has no effect, however often it is sent.
 _CHANGES: Final[Mapping[type[Command], str]] = {
     Throttle: "setting throttle keys",
@@ -280,11 +280,10 @@ def _next_election(inputs: DecisionInputs) -> Command:
     if not electable:
         leaders = [(str(move.topic_partition), move.replicas_after[0]) for move in to_elect]
         return Wait(LeadersOutOfSync(tuple(leaders)))
-    max_elections = min(inputs.limits.max_elections_per_look, MAX_PARTITIONS_PER_CALL)
-    elected_now = electable[:max_elections]
+    elected_now = electable[:MAX_ELECTIONS_PER_CALL]
     # Metadata may be a second behind: what was tried twice is tried again no sooner than that.
     were_tried = any(move.topic_partition in attempts for move in elected_now)
-    return Elect(elected_now, is_last=len(electable) <= max_elections and not were_tried)
+    return Elect(elected_now, is_last=len(electable) <= MAX_ELECTIONS_PER_CALL and not were_tried)
 
 
 def _names(moves: Sequence[Move]) -> list[str]:

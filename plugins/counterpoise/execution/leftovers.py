@@ -1,25 +1,27 @@
 """What runs leave when nobody drives them: orphaned runs, late moves, foreign throttles. Pure.
 
-is_orphaned(run, unobserved_for, limits)
+is_orphaned(run, unobserved_for)
 late_moves_by_run(plans, reassignments)        # moves of ended runs that are under way
 foreign_throttles(configs, known_keys)         # throttle keys that no run of ours has set
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import timedelta
+from typing import Final
 
 from counterpoise.execution.throttling.targets import Configs, dynamic_value
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import Reassignment, ResourceKey
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.reassignment_targets import reassignment_targets
 from counterpoise.model.run import UNDER_WAY_STATES, Run, Submission
 
+ORPHANED_AFTER: Final = timedelta(minutes=15)  # without an observation; then the watch settles
 
-def is_orphaned(run: Run, unobserved_for: timedelta, limits: MovementPolicy) -> bool:
-    """Return whether nobody has observed a run under way for as long as the policy allows."""
-    return run.state in UNDER_WAY_STATES and unobserved_for >= limits.orphaned_after
+
+def is_orphaned(run: Run, unobserved_for: timedelta) -> bool:
+    """Return whether nobody has observed a run under way for ORPHANED_AFTER."""
+    return run.state in UNDER_WAY_STATES and unobserved_for >= ORPHANED_AFTER
 
 
 def late_moves(

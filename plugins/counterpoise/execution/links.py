@@ -1,31 +1,32 @@
 """The links of a run: what each broker sends and receives, and since when that makes no progress.
 
     links, counted_copies = find_links(base, observation, moving, is_lowered=False)
-    stalled_links(run_progress, limits)    # those without progress for the policy's patience
+    stalled_links(run_progress)            # those without progress for STALL_PATIENCE
 
 Pure. Example: 12 partitions are copied to broker 4, 50 MB are left at 12:00:00, and no fewer at
-12:01:30: with a `stall_patience` of 90 s "broker 4 receiving" has stalled.
+12:01:30: after 90 s "broker 4 receiving" has stalled.
 """
 
 import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from counterpoise.execution.observation import Observation
 from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import Move
-from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run_progress import Link, RunProgress
 
+# After this time without a byte less to copy on a link there is an alarm; after twice this the run
+# halts. Observations are 10 s apart through Airflow: a time of fewer than three would be chance.
+STALL_PATIENCE: Final = timedelta(seconds=90)
 _DIGEST_BYTES: Final = 4
 
 
-def stalled_links(
-    run_progress: RunProgress, limits: MovementPolicy, patience_factor: int = 1
-) -> tuple[Link, ...]:
-    """Return the links without progress for `patience_factor` times the policy's patience."""
-    patience = patience_factor * limits.stall_patience
+def stalled_links(run_progress: RunProgress, patience_factor: int = 1) -> tuple[Link, ...]:
+    """Return the links without progress for `patience_factor` times STALL_PATIENCE."""
+    patience = patience_factor * STALL_PATIENCE
     return tuple(
         link
         for link in run_progress.links

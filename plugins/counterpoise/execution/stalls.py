@@ -32,7 +32,7 @@ _MAX_LINKS_NAMED: Final = 5
 
 def stall_to_halt_for(inputs: DecisionInputs) -> Halt | None:
     run_progress = inputs.run_progress
-    links = stalled_links(run_progress, inputs.limits, patience_factor=2)
+    links = stalled_links(run_progress, patience_factor=2)
     if not links:
         return None
     names = "; ".join(_stall_text(link, run_progress) for link in links[:_MAX_LINKS_NAMED])
@@ -55,8 +55,8 @@ def stall_to_halt_for(inputs: DecisionInputs) -> Halt | None:
 
 def new_stalls_text(previous: RunProgress, inputs: DecisionInputs) -> str:
     """Return the links that stall since this observation, and what to do; "" for none."""
-    known = {link.name for link in stalled_links(previous, inputs.limits)}
-    stalled = stalled_links(inputs.run_progress, inputs.limits)
+    known = {link.name for link in stalled_links(previous)}
+    stalled = stalled_links(inputs.run_progress)
     new = [link for link in stalled if link.name not in known]
     if not new:
         return ""

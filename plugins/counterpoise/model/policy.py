@@ -143,8 +143,6 @@ class ThrottleBackOffPolicy(Section):
 
     lowest_rate_bytes_per_second: Rate = 1_000_000
     """The rate is not halved below this. Raise it where a slower run would never end."""
-    step_after: Duration = timedelta(seconds=30)  # of ISR loss: one level down
-    calm_after: Duration = timedelta(minutes=2)  # without: one level up
     halt_after: Duration = timedelta(minutes=10)
     """ISR loss at the lowest rate for this long halts the run. Lower it where clients are more
     important than the run's end."""
@@ -172,8 +170,6 @@ class MovementPolicy(Section):
     where a cancelled run is to leave little half copied."""
     max_bytes_in_flight_per_broker: Bytes | None = None
     """The same for each broker. Set it where disks are small."""
-    max_coordinator_moves_in_flight: Annotated[int, whole(1, 10**4)] = 5
-    max_elections_per_look: Annotated[int, whole(1, 10**5)] = 100
     on_halt: InFlight = InFlight.FINISH
     """What becomes of copies in flight when a run halts: `finish` under their throttle, or
     `cancel`. Choose `cancel` where a halt has to take the load away at once."""
@@ -197,11 +193,6 @@ class MovementPolicy(Section):
     pause_patience: Duration = timedelta(days=7)
     """How long a run stays paused, or slower than its producers, before it halts. Raise it where a
     change freeze lasts longer."""
-    # Observations are 10 s apart through Airflow: a time of fewer than three would be chance.
-    # without a byte less to copy on a link: alarm; after twice that: halt
-    stall_patience: Annotated[timedelta, at_least("30s")] = timedelta(seconds=90)
-    # since the last observation; then kafka_throttle_watch settles the run
-    orphaned_after: Annotated[timedelta, at_least("2m")] = timedelta(minutes=15)
 
 
 class Action(StrEnum):
@@ -298,12 +289,9 @@ class HistoryPolicy(Section):
     """How long the first snapshot of each hour is kept."""
     keep_daily: Duration = timedelta(days=730)
     """How long the first snapshot of each day is kept. Lower it where nobody asks for last year."""
-    # for a file that nothing names any more: longer than any job reads
-    grace: Annotated[timedelta, at_least("1h")] = timedelta(days=1)
     least_share_of_previous_percent: Annotated[int, whole(0, 100)] = 50
     """A snapshot with less than this share of the brokers, topics, partitions or replicas of the
     previous one is quarantined; 0 never. Set it to 0 while you remove many topics."""
-    believed_after: Annotated[int, whole(1, 1000)] = 3  # snapshots in a row with the same loss
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _LOGGER = safe_logger(__name__)
 _MAX_FAILURES_SHOWN: Final = 10
+_ACCEPTED_AFTER: Final = 3  # snapshots in a row with the same loss
 
 
 def due_clusters(installation: Installation, only: Collection[str] = ()) -> list[str]:
@@ -190,8 +191,7 @@ def _is_accepted_loss(
 ) -> bool:
     reports = installation.archive.quarantine_reports(snapshot.cluster)
     loss = repeated_loss(snapshot, check, before, reports)
-    policy = installation.cluster(snapshot.cluster).policy.history
-    if loss is None or before is None or not loss.is_accepted(policy.believed_after):
+    if loss is None or before is None or not loss.is_accepted(_ACCEPTED_AFTER):
         return False
     _LOGGER.warning(
         "snapshot %s lacks much of what %s has; it joins the history all the same, since %d "
@@ -222,10 +222,9 @@ def _quarantine(
         f"reason.json{rows_in_docs}.",
     ]
     if report["counts_alone"]:
-        policy = installation.cluster(snapshot.cluster).policy.history
         sentences.append(
             "If the cluster really is like this now: the loss is accepted once "
-            f"{policy.believed_after} snapshots in a row show it, over ten minutes or more. To "
+            f"{_ACCEPTED_AFTER} snapshots in a row show it, over ten minutes or more. To "
             "accept it at once, set least_share_of_previous_percent to 0 under policy, history, "
             "until the next snapshot is kept."
         )

@@ -15,7 +15,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from counterpoise.errors import RunConflictError, StepLockHeldError
-from counterpoise.execution.leftovers import foreign_throttles, is_orphaned
+from counterpoise.execution.leftovers import ORPHANED_AFTER, foreign_throttles, is_orphaned
 from counterpoise.execution.throttling.targets import broker_resource, topic_resource
 from counterpoise.installation import Installation
 from counterpoise.model.plan import Move
@@ -173,8 +173,7 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
 
 def _is_orphaned(installation: Installation, run: Run) -> bool:
     unobserved_for = installation.ledger.journal(run.run_id).unobserved_for()
-    limits = installation.cluster(run.cluster).policy.movement
-    return is_orphaned(run, unobserved_for, limits)
+    return is_orphaned(run, unobserved_for)
 
 
 def _runs_under_way(installation: Installation, cluster: str) -> list[Run]:
@@ -188,12 +187,11 @@ def _describe_under_way(installation: Installation, run: Run) -> str:
     run_progress = journal.run_progress()
     observed_at = run_progress.observed_at if run_progress else run.opened_at
     keys = sum(touched.restored_at is None for touched in journal.touched())
-    patience = installation.cluster(run.cluster).policy.movement.orphaned_after
     return (
         f"{run.run_id}: {run.state}, last observed at {format_moment(observed_at)}, "
         f"{pluralize(keys, 'config key')} set. If nothing drives it any more: `counterpoise "
         f"execute PLAN` goes on with it, `counterpoise settle {run.run_id}` ends it; so does a "
-        f"watch when nothing has observed it for {format_seconds(patience.total_seconds())}"
+        f"watch when nothing has observed it for {format_seconds(ORPHANED_AFTER.total_seconds())}"
     )
 
 

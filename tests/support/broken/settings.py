@@ -147,8 +147,7 @@ def policies() -> Iterator[Broken]:
         ("movement", "daily_rates", '[{from: "08:00"}]', 'needs "until"'),
         ("movement", "brakes", "on", "brakes must be a mapping"),
         ("movement", "brakes", "{halt_after: soon}", "is not a duration"),
-        ("movement", "stall_patience", "1s", "at least 30s"),
-        ("movement", "orphaned_after", "-15m", "is not a duration"),
+        ("movement", "pause_patience", "-15m", "is not a duration"),
         ("movement", "dead_broker_patience", "9999999999999d", "longer than"),
         ("movement", "dead_broker_patience", "9" * 5000 + "d", "dead_broker_patience"),
         ("proposals", "uneven_snapshots", "0", "whole number from 1 to 100"),
@@ -159,7 +158,6 @@ def policies() -> Iterator[Broken]:
         ("approval", "wait_for", "0h", "is not a duration"),
         ("history", "keep_all", "1h", "at least 1d"),
         ("history", "keep_hourly", "2d", "must not be shorter"),
-        ("history", "grace", "5m", "at least 1h"),
     ):
         shown = value if len(value) < 20 else value[:12] + " ..."
         yield _policy(f"{key} {shown}", f"{part}:\n  {key}: {value}", "line 6", said)

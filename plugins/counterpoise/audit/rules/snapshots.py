@@ -77,7 +77,7 @@ def snapshots_overdue(facts: AuditFacts, *, intervals: int) -> Iterator[CheckRes
     "snapshot.",
     how="Read what is wrong and take another snapshot: a cluster that was changing is complete a "
     "moment later. A loss that is "
-    "real is accepted once it was seen several times in a row (`believed_after`). "
+    "real is accepted once it was seen several times in a row. "
     "docs/operate.md, Bad snapshots, explains every case; the snapshots are in aside/ of the "
     "store, each with its checks.",
     source="https://docs.greatexpectations.io/docs/core/introduction/",
