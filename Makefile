@@ -1,7 +1,7 @@
 # Two targets do everything: `make demo` and `make test`. Both set up their own environment first.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test chromium nightly-setup test-nightly explore soak mutants pictures lint docs-audit requirements clean
+.PHONY: setup demo test chromium nightly-setup test-nightly explore soak mutants pictures lint docs-audit docs-settings requirements clean
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -135,6 +135,9 @@ lint: setup  ## style, types, and the import contracts of the house
 
 docs-audit: setup  ## docs/audit-rules.md anew, from the rules themselves
 	@$(VENV)/bin/python -m counterpoise.pipeline.rule_book docs/audit-rules.md
+
+docs-settings: setup  ## docs/settings.md anew, from the types of the settings
+	@$(VENV)/bin/python -m counterpoise.pipeline.settings_book docs/settings.md
 
 requirements: setup  ## compile the pinned lists, with the hash of every file, anew from the .in files, each package as new as they allow
 	$(COMPILE) requirements/product.in -o requirements.txt

@@ -25,6 +25,7 @@ from counterpoise.model.setting import (
     ControllerId,
     Cron,
     Duration,
+    GoalName,
     NotEmpty,
     Percent,
     PersonOrGroup,
@@ -32,6 +33,7 @@ from counterpoise.model.setting import (
     RuleName,
     Section,
     Text,
+    Threshold,
     TimeOfDay,
     TimeZone,
     TopicPattern,
@@ -235,7 +237,9 @@ class ApprovalRule(Section):
 
     name: RuleName
     """Name of the rule, which the ledger keeps with what it approves."""
-    goals: Annotated[tuple[str, ...], NotEmpty("names no goal, so the rule would approve nothing")]
+    goals: Annotated[
+        tuple[GoalName, ...], NotEmpty("names no goal, so the rule would approve nothing")
+    ]
     """Goals that it approves, such as `leaders`."""
     copies_at_most_bytes: Bytes = 0
     """Bytes that all plans it approves within 24 h may copy; without it, only plans that copy no
@@ -298,9 +302,7 @@ class HistoryPolicy(Section):
 class AuditPolicy(Section):
     """What rules are measured against, what a team already knows, and what makes an audit fail."""
 
-    thresholds: Mapping[str, Mapping[str, Annotated[int, whole(0, 10**15)]]] = field(
-        default_factory=dict
-    )
+    thresholds: Mapping[str, Mapping[str, Threshold]] = field(default_factory=dict)
     """Thresholds of rules, such as `leaders-uneven: {most_percent_of_mean: 120}`. Set one where its
     default finds what you accept."""
     waivers: tuple[Waiver, ...] = ()

@@ -12,7 +12,7 @@ here imports it.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, time, timedelta
 from functools import cache, partial
 from types import NoneType
@@ -295,7 +295,9 @@ Text = Annotated[str, Written("text", _filled)]
 TopicPattern = Annotated[
     str, Written("topic or pattern, like audit-*", partial(read_pattern, where=""))
 ]
-BrokerId = Annotated[int, whole(0, 2**31 - 1)]
+BrokerId = Annotated[int, replace(whole(0, 2**31 - 1), form="broker id")]
+Threshold = Annotated[int, replace(whole(0, 10**15), form="whole number")]
+GoalName = Annotated[str, Written("goal, like leaders", str)]
 ControllerId = Annotated[int, Written("node id of a controller", _controller_id)]
 ConnectionId = Annotated[str, Written("id of an Airflow connection", _connection_id)]
 RuleName = Annotated[str, Written("name, like small-moves", _rule_name)]

@@ -14,12 +14,14 @@ from counterpoise.settings.clusters import (
     parse_settings,
     read_settings,
 )
+from counterpoise.settings.clusters_file import ClustersFile
 from counterpoise.settings.connections import FileConnections
 from counterpoise.settings.locations import Locations, check_worker_variables
-from counterpoise.settings.policy_rows import PolicyRow, policy_rows
+from counterpoise.settings.policy_rows import PolicyRow, policy_rows, shown
 
 __all__ = [
     "ClusterSettings",
+    "ClustersFile",
     "FileConnections",
     "Locations",
     "PolicyRow",
@@ -29,4 +31,5 @@ __all__ = [
     "parse_settings",
     "policy_rows",
     "read_settings",
+    "shown",
 ]
