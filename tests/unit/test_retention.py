@@ -26,7 +26,9 @@ from counterpoise.model.policy import HistoryPolicy
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOTS
 from tests.support.examples import examples
 
-POLICY = HistoryPolicy(timedelta(days=2), timedelta(days=4), timedelta(days=8))
+POLICY = HistoryPolicy(
+    timedelta(days=2), timedelta(days=4), timedelta(days=8), grace=timedelta(days=1)
+)
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 
@@ -216,7 +218,7 @@ def test_a_file_goes_when_nothing_names_it_and_the_grace_is_over_for_file_and_da
     place = ("demo", date(2026, 3, 18))
 
     def gone(changed: dict[tuple[str, date], datetime]) -> tuple[str, ...]:
-        return unused([*files, work], named, changed, now=NOW)
+        return unused([*files, work], named, changed, grace=DAY, now=NOW)
 
     assert gone({}) == (files[0].path, work.path)
     assert gone({place: NOW - 2 * DAY}) == (files[0].path, work.path)

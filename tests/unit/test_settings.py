@@ -188,8 +188,9 @@ def test_each_wrong_value_of_movement_is_one_complaint_with_its_line(
         (
             "keep_weekly: 5d",
             1,
-            "unknown key 'keep_weekly' in history; did you mean keep_daily? known: keep_all",
+            "unknown key 'keep_weekly' in history; did you mean keep_daily? known: grace, keep_all",
         ),
+        ("grace: 5m", 1, "at least 1h"),
         ("least_share_of_previous_percent: 101", 1, "least_share_of_previous_percent"),
     ],
 )
@@ -204,11 +205,13 @@ def test_each_wrong_value_of_history_is_one_complaint_with_its_line(
 
 
 def test_the_history_is_kept_as_it_is_written() -> None:
-    history = "{keep_all: 1d, keep_hourly: 1d}"
+    history = "{keep_all: 1d, keep_hourly: 1d, grace: 2h}"
     text = f"clusters:\n  a:\n    connection: x\n    policy: {{history: {history}}}\n"
     policy = parse_settings(text, where="x").cluster("a").policy.history
     day = timedelta(days=1)
-    assert policy == HistoryPolicy(keep_all=day, keep_hourly=day, keep_daily=730 * day)
+    assert policy == HistoryPolicy(
+        keep_all=day, keep_hourly=day, keep_daily=730 * day, grace=timedelta(hours=2)
+    )
 
 
 def shipped() -> str:

@@ -1,7 +1,7 @@
 """What compaction does to the days of a cluster: decided here, done by `pipeline/compacting.py`.
 
     for day in plan_days("demo", manifest_files, policy, now): ...      # oldest first
-    unused(files, manifest_rows, changed, now=now)  # what may go for good
+    unused(files, manifest_rows, changed, grace=policy.grace, now=now)  # what may go for good
 
 A day is changed when it is over for a day, and either a table of it has more than one file or not
 all of its snapshots survive. First come new files, then one manifest that names them, then the old
@@ -14,14 +14,14 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from counterpoise.history.manifests import each_once
 from counterpoise.history.names import MANIFESTS, compacted_path, day_of, place_of
-from counterpoise.history.retention import UNUSED_FILE_GRACE, is_settled, surviving
+from counterpoise.history.retention import is_settled, surviving
 from counterpoise.model.files import StoredFile
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
@@ -163,6 +163,7 @@ def unused(
     named: Iterable[str],
     changed: Mapping[tuple[str, date], datetime],
     *,
+    grace: timedelta,
     now: datetime,
 ) -> tuple[str, ...]:
     """Return the paths of the files that may be deleted.
@@ -172,12 +173,10 @@ def unused(
     """
     wanted = frozenset(named)
 
-    grace_began_at = now - UNUSED_FILE_GRACE
-
     def may_go(file: StoredFile) -> bool:
-        if file.path in wanted or file.modified_at is None or file.modified_at > grace_began_at:
+        if file.path in wanted or file.modified_at is None or file.modified_at + grace > now:
             return False
         place = place_of(file.path)
-        return place is None or place not in changed or changed[place] <= grace_began_at
+        return place is None or place not in changed or changed[place] + grace <= now
 
     return tuple(sorted(file.path for file in files if may_go(file)))

@@ -20,7 +20,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from counterpoise.history.names import day_of
-from counterpoise.history.retention import UNUSED_FILE_GRACE, age_of, is_settled
+from counterpoise.history.retention import age_of, is_settled
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
 
@@ -196,4 +196,4 @@ def _finished_day(document: Document) -> date:
 
 
 def _is_outlived(day: date, policy: HistoryPolicy, now: datetime) -> bool:
-    return age_of(day, now) >= policy.keep_all + UNUSED_FILE_GRACE
+    return age_of(day, now) >= policy.keep_all + policy.grace

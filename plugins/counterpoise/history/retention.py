@@ -16,8 +16,6 @@ from counterpoise.history.names import day_of, scheduled_at_of
 from counterpoise.model.policy import HistoryPolicy
 
 SETTLES_AFTER: Final = timedelta(days=1)  # late and repeated snapshots of a day are written by then
-# For a file that nothing names any more: longer than any job reads.
-UNUSED_FILE_GRACE: Final = timedelta(days=1)
 
 
 def surviving(

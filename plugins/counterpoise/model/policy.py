@@ -293,6 +293,9 @@ class HistoryPolicy(Section):
     """How long the first snapshot of each hour is kept."""
     keep_daily: Duration = timedelta(days=730)
     """How long the first snapshot of each day is kept. Lower it where nobody asks for last year."""
+    grace: Annotated[timedelta, at_least("1h")] = timedelta(days=1)
+    """How long a file stays that nothing names any more: longer than any job reads. Raise it where
+    a Spark job takes longer than a day."""
     least_share_of_previous_percent: Annotated[int, whole(0, 100)] = 50
     """A snapshot with less than this share of the brokers, topics, partitions or replicas of the
     previous one is quarantined; 0 never. Set it to 0 while you remove many topics."""

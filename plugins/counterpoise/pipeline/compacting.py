@@ -166,6 +166,7 @@ def _delete_unused(installation: Installation, cluster: str, now: datetime) -> i
     Returns how many.
     """
     store = installation.archive.store
+    grace = installation.cluster(cluster).policy.history.grace
     files = [
         file
         for table in SNAPSHOT_TABLES
@@ -185,7 +186,9 @@ def _delete_unused(installation: Installation, cluster: str, now: datetime) -> i
         if place and history.is_compacted(file.path) and file.modified_at:
             latest = compacted_at.get(place, file.modified_at)
             compacted_at[place] = max(file.modified_at, latest)
-    unused = history.unused([*files, *store.files(WORK)], named_paths, compacted_at, now=now)
+    unused = history.unused(
+        [*files, *store.files(WORK)], named_paths, compacted_at, grace=grace, now=now
+    )
     # The manifest of a day without snapshots says when they were dropped; it is deleted with the
     # last of their files.
     places_in_use = {history.place_of(file.path) for file in files if file.path not in unused}
@@ -194,7 +197,7 @@ def _delete_unused(installation: Installation, cluster: str, now: datetime) -> i
         for path, table in manifests.items()
         if table.num_rows or history.place_of(path) in places_in_use
     }
-    unused += history.unused(manifest_files, needed_manifests, compacted_at, now=now)
+    unused += history.unused(manifest_files, needed_manifests, compacted_at, grace=grace, now=now)
     for path in unused:
         store.delete(path)
     return len(unused)

@@ -19,7 +19,6 @@ from counterpoise import analysis, history
 from counterpoise.daily_copies import copy_days
 from counterpoise.errors import CounterpoiseError, StoreError
 from counterpoise.history import DailyPlan, Merge, RoundMerge, daily_folder
-from counterpoise.history.retention import UNUSED_FILE_GRACE
 from counterpoise.installation import Installation
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
@@ -92,6 +91,7 @@ def _longest_policy(installation: Installation) -> HistoryPolicy:
         keep_all=max(policy.keep_all for policy in policies),
         keep_hourly=max(policy.keep_hourly for policy in policies),
         keep_daily=max(policy.keep_daily for policy in policies),
+        grace=max(policy.grace for policy in policies),
     )
 
 
@@ -318,7 +318,7 @@ def _delete_unused(store: Store, policy: HistoryPolicy, now: datetime) -> int:
     }
 
     def is_over(moment: datetime | None) -> bool:
-        return moment is not None and moment + UNUSED_FILE_GRACE <= now
+        return moment is not None and moment + policy.grace <= now
 
     deleted = 0
     for table in RESULT_TABLES:

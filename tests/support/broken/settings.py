@@ -158,6 +158,7 @@ def policies() -> Iterator[Broken]:
         ("approval", "wait_for", "0h", "is not a duration"),
         ("history", "keep_all", "1h", "at least 1d"),
         ("history", "keep_hourly", "2d", "must not be shorter"),
+        ("history", "grace", "5m", "at least 1h"),
     ):
         shown = value if len(value) < 20 else value[:12] + " ..."
         yield _policy(f"{key} {shown}", f"{part}:\n  {key}: {value}", "line 6", said)
