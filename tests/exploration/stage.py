@@ -278,7 +278,7 @@ class _InThisThread:
 
 @contextmanager
 def _everything_from(stage: Stage) -> Iterator[None]:
-    """Give product modules clock, sleep, uuid and pools of the stage in place of Python's."""
+    """Give product and simulated cluster the clock, sleep, uuid and pools of the stage."""
 
     def token() -> uuid.UUID:
         return uuid.UUID(point("token", "token", outside_token))
@@ -301,7 +301,8 @@ def _everything_from(stage: Stage) -> Iterator[None]:
         (time, simulated_time),
         (uuid, types.SimpleNamespace(uuid4=token)),
     ]
-    modules = [m for name, m in sys.modules.items() if name.split(".")[0] == "counterpoise"]
+    simulated = "tests.simulated_kafka"
+    modules = [m for name, m in sys.modules.items() if name.startswith(("counterpoise", simulated))]
     # Compared by identity: what other tests left there (weak proxies) may have no hash.
     changed = [
         (module, attribute, value, replacement)

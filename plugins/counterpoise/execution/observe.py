@@ -26,6 +26,7 @@ from counterpoise.execution.readings import read_log_dirs, read_versions
 from counterpoise.execution.throttling.targets import Configs, broker_resource
 from counterpoise.execution.waits import UNLISTED_PATIENCE
 from counterpoise.execution.waits_for_cluster import name_of_unlisted
+from counterpoise.kafka_admin.combined_reads import read_throttle_keys
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests, find_active_requests
 from counterpoise.model.kafka import (
@@ -267,7 +268,7 @@ def _read_settings(
     ]
     with ThreadPoolExecutor(1) as pool:
         versions = pool.submit(read_versions, reader, live_broker_ids, previous, now)
-        return reader.read_throttle_keys(readable), versions.result()
+        return read_throttle_keys(reader, readable), versions.result()
 
 
 def _topics_losing_replicas(plan: RebalancePlan) -> set[str]:

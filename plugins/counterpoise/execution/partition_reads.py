@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from counterpoise.execution.observed_cluster import ObservedPartition
 from counterpoise.execution.readings import Copies
+from counterpoise.kafka_admin.combined_reads import read_topics_and_named
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import PartitionDescription, Reassignment, TopicDescription
@@ -64,7 +65,7 @@ def read_partitions(reader: "ClusterReader", plan: RebalancePlan) -> Partitions:
     planned_topics = set(plan.moves_by_topic)
     for _ in range(_MAX_STALE_READS):
         reassignments_before = reader.list_reassignments()
-        topics = reader.describe_topics_and_named(planned_topics)
+        topics = read_topics_and_named(reader, planned_topics)
         planned, unhealthy = _planned_and_unhealthy(topics, plan)
         reassignments = {**reassignments_before, **reader.list_reassignments()}
         topic_ids = {t.topic: t.topic_id for t in topics if t.topic in planned_topics}

@@ -16,7 +16,6 @@ Limits: Kafka 2.8 and later.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from counterpoise.kafka_admin import altering, configs, permissions, reading
 from counterpoise.kafka_admin.broker_client import BrokerClient
@@ -25,8 +24,6 @@ from counterpoise.kafka_admin.handshake import BootstrapAttempt
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (
-    LIST_KEYS,
-    RATE_KEYS,
     BrokerVersion,
     CallResults,
     ClusterDescription,
@@ -152,34 +149,6 @@ class ClusterReader:
         Operations are those of `model.acl.READS`; with some of them refused a snapshot fails.
         """
         return permissions.refused_reads(self._broker_client)
-
-    def read_throttle_keys(
-        self, resources: Iterable[ConfigResource]
-    ) -> Mapping[ConfigResource, Mapping[str, ConfigValue]]:
-        """Return the keys that a run may set: throttles (KIP-73) of topics and brokers, by resource
-        and key.
-
-        Unknown topics and unresponsive brokers are left out. Topics and brokers are read in
-        parallel, so an unresponsive broker costs its timeout once.
-        """
-        wanted = sorted(set(resources))
-        topics = [resource for resource in wanted if resource.is_topic]
-        brokers = [resource for resource in wanted if resource.is_broker]
-        with ThreadPoolExecutor(1) as pool:
-            of_topics = pool.submit(self.describe_configs, topics, LIST_KEYS)
-            of_brokers = self.describe_configs(brokers, RATE_KEYS)
-            return {**of_topics.result(), **of_brokers}
-
-    def describe_topics_and_named(self, names: Iterable[str]) -> tuple[TopicDescription, ...]:
-        """Return all topics, after asking by name for those of `names` that are not among them.
-
-        Kafka leaves topics that a principal may not see out of the list, as if they were deleted;
-        asked by name it refuses them. Raises ClusterError for these.
-        """
-        topics = self.describe_topics()
-        listed = {topic.topic for topic in topics}
-        unlisted = sorted({name for name in names if name not in listed})
-        return topics if not unlisted else (*topics, *self.describe_topics(unlisted))
 
     def close(self) -> None:
         self._broker_client.close()

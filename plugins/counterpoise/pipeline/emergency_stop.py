@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from counterpoise.execution import Driver, ExecutionOptions, keys_to_restore, late_moves
 from counterpoise.execution.throttling.targets import Configs, throttles_of_plan
 from counterpoise.installation import now_utc
+from counterpoise.kafka_admin.combined_reads import read_throttle_keys
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move, RebalancePlan
@@ -83,7 +84,7 @@ def stop_from_plan(
             )
             driver = Driver(admin, ledger, options, now_utc, log)
             driver.check_cluster()
-            configs = admin.read_throttle_keys(throttles_of_plan(plan).resources)
+            configs = read_throttle_keys(admin, throttles_of_plan(plan).resources)
             journal = ledger.journal(run_id)
             _record_possible_changes(journal, plan, configs, cancelled)
             try:

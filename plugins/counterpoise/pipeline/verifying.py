@@ -13,6 +13,7 @@ from counterpoise import analysis, reporting, verification
 from counterpoise.archive import run_report_name
 from counterpoise.errors import RefusedError, list_complaints
 from counterpoise.installation import Installation
+from counterpoise.kafka_admin.combined_reads import read_topics_and_named
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.provider import profile_of
@@ -104,7 +105,7 @@ def _partitions_with_replicas(
     stored = {key.topic for log_dir in log_dirs for key in log_dir.sizes}
     return [
         (f"{topic.topic}-{partition.partition}", tuple(partition.replicas))
-        for topic in reader.describe_topics_and_named(stored)
+        for topic in read_topics_and_named(reader, stored)
         if not any(fnmatchcase(topic.topic, pattern) for pattern in own_topics)
         for partition in topic.partitions
     ]

@@ -18,6 +18,7 @@ from counterpoise.errors import RunConflictError, StepLockHeldError
 from counterpoise.execution.leftovers import ORPHANED_AFTER, foreign_throttles, is_orphaned
 from counterpoise.execution.throttling.targets import broker_resource, topic_resource
 from counterpoise.installation import Installation
+from counterpoise.kafka_admin.combined_reads import read_throttle_keys
 from counterpoise.model.plan import Move
 from counterpoise.model.run import (
     UNDER_WAY_STATES,
@@ -327,7 +328,7 @@ def _foreign_throttles(
         topics = [topic_resource(description.topic) for description in reader.describe_topics()]
         live_broker_ids = reader.describe_cluster().live_broker_ids
         brokers = [broker_resource(broker_id) for broker_id in live_broker_ids]
-        configs = reader.read_throttle_keys([*topics, *brokers])
+        configs = read_throttle_keys(reader, [*topics, *brokers])
     return tuple(foreign_throttles(configs, known_keys))
 
 

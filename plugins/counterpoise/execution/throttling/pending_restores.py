@@ -27,6 +27,7 @@ from counterpoise.execution.throttling.targets import (
     is_topic_gone,
     list_entries,
 )
+from counterpoise.kafka_admin.combined_reads import read_throttle_keys
 from counterpoise.model.cluster import is_another_topic
 from counterpoise.model.kafka import ConfigChange, ResourceKey
 from counterpoise.model.run import CHANGED_BY_SOMEBODY_ELSE, LOST_AFTER, TouchedKey
@@ -216,8 +217,8 @@ def is_pending_restore(touched: TouchedKey) -> bool:
 def _read_keys(admin: "ClusterAdmin", keys: Sequence[TouchedKey]) -> Configs:
     live_broker_ids = admin.describe_cluster().live_broker_ids
     resources = [touched.resource for touched in keys]
-    return admin.read_throttle_keys(
-        r for r in resources if r.is_topic or int(r.name) in live_broker_ids
+    return read_throttle_keys(
+        admin, (r for r in resources if r.is_topic or int(r.name) in live_broker_ids)
     )
 
 
