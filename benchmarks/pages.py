@@ -43,7 +43,7 @@ from counterpoise.ledger.schema import events, plans, runs
 from counterpoise.model.audit_document import to_json
 from counterpoise.model.balance import LeaderBalance
 from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding
-from counterpoise.model.fleet import ClusterState
+from counterpoise.model.fleet_document import ClusterState
 from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Trace
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.policy import BalancePolicy

@@ -25,7 +25,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
-from counterpoise.model.typed_text import limited, required
+from counterpoise.model.safe_text import limited, required
 from counterpoise.rule_approvals import check_may_approve
 from counterpoise.units import parse_rate, parse_until
 

@@ -12,8 +12,7 @@ from counterpoise.analysis.balance import leader_balance
 from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.model.balance import LeaderBalance, LeftOut, WantedRebalance
 from counterpoise.model.evenness import evenness
-from counterpoise.model.fleet import ClusterState, Concern
-from counterpoise.model.fleet_document import FleetEntry
+from counterpoise.model.fleet_document import ClusterState, Concern, FleetEntry
 from counterpoise.model.load import BrokerTraffic, ClusterLoad, DiskForecast, Outlook, Rates, Trace
 from counterpoise.model.request import Goal
 from tests.support.series import NO_TOPICS, NOON, Broker, rows

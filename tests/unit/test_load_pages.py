@@ -15,8 +15,7 @@ from counterpoise.analysis import leader_balance, wanted_goals
 from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.analysis.load import cluster_load
 from counterpoise.model.balance import LeftOut
-from counterpoise.model.fleet import ClusterState
-from counterpoise.model.fleet_document import FleetDocument, entry_text, read_entry
+from counterpoise.model.fleet_document import ClusterState, FleetDocument, entry_text, read_entry
 from counterpoise.model.load import ClusterLoad, Outlook, Rates, Trace
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD

@@ -15,7 +15,7 @@ from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger
 from counterpoise.model import audit_document
 from counterpoise.model.approval import Question
-from counterpoise.model.fleet import ClusterState
+from counterpoise.model.fleet_document import ClusterState
 from counterpoise.model.metric import EVENNESS, METRICS, Sample, exposition
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import Progress, RunState

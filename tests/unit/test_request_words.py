@@ -1,7 +1,11 @@
 """Messages of the planner, in words of the form."""
 
-from counterpoise.model.rebalance_request import read_rebalance_request
-from counterpoise.model.request_words import COMMAND_LINE_OPTIONS, FORM_TITLES, in_form_words
+from counterpoise.model.rebalance_request import (
+    COMMAND_LINE_OPTIONS,
+    FORM_TITLES,
+    in_form_words,
+    read_rebalance_request,
+)
 
 
 def test_every_field_has_both_names() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from counterpoise.analysis.fleets import fleet, fleet_entry
-from counterpoise.model.fleet import ClusterState
+from counterpoise.model.fleet_document import ClusterState
 from counterpoise.reporting.balance_document import leader_balance_json
 from counterpoise.reporting.fleet_page import fleet_json
 from tests.support import hostile

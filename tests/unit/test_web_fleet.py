@@ -11,7 +11,7 @@ from counterpoise import controls
 from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.model.approval import Approval, Decision, Question
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
-from counterpoise.model.fleet import ClusterState
+from counterpoise.model.fleet_document import ClusterState
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity

@@ -16,12 +16,14 @@ from statistics import median
 from typing import Final
 
 from counterpoise.model.balance import LeaderBalance, LeftOut
-from counterpoise.model.fleet import (
+from counterpoise.model.fleet_document import (
     DEFAULT_PATIENCE,
     ClusterState,
     Concern,
+    EntryConcern,
+    FleetDocument,
+    FleetEntry,
 )
-from counterpoise.model.fleet_document import EntryConcern, FleetDocument, FleetEntry
 from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook
 from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize

@@ -31,9 +31,12 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import ClusterPolicy, MovementPolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
-from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
+from counterpoise.model.rebalance_request import (
+    COMMAND_LINE_OPTIONS,
+    RebalanceRequest,
+    read_rebalance_request,
+)
 from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS, Goal
-from counterpoise.model.request_words import COMMAND_LINE_OPTIONS
 from counterpoise.units import parse_rate
 
 _NOTHING_TO_MOVE = 1

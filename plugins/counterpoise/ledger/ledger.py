@@ -61,7 +61,7 @@ from counterpoise.model.run import (
     Run,
     RunState,
 )
-from counterpoise.model.typed_text import is_storable
+from counterpoise.model.safe_text import is_storable
 
 
 class Ledger:

@@ -13,14 +13,27 @@ not compared with.
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from counterpoise.errors import InputError
-from counterpoise.model.audit_point import AuditPoint
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.json_values import iso_time, read_json, to_content
 from counterpoise.model.severity import Severity
+
+# -- One audit in the series of a cluster: the numbers of findings that nobody had waived then
+#
+# AuditPoint(audited_at, {Severity.CRITICAL: 2}, new_count=1, resolved_count=0)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPoint:
+    audited_at: datetime  # UTC
+    open_counts: Mapping[Severity, int]
+    new_count: int  # since the audit before it
+    resolved_count: int
+
 
 FORMAT: Final = "counterpoise-audit/1"
 

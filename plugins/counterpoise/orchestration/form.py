@@ -22,20 +22,18 @@ from airflow.sdk import Param
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.policy import PERCENT
 from counterpoise.model.rebalance_request import (
-    MAX_REPLICAS_PER_BROKER,
-    MAX_REPLICATION_FACTOR,
-)
-from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
-from counterpoise.model.request_words import (
     CLUSTER_FIELD,
     CLUSTER_TITLE,
     FORM_TITLES,
+    MAX_REPLICAS_PER_BROKER,
+    MAX_REPLICATION_FACTOR,
     MAX_WHY,
     REASON_FIELD,
     REASON_TITLE,
     UNDO_FIELD,
     UNDO_TITLE,
 )
+from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.setting import TOPIC_PATTERN
 

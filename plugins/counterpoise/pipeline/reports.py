@@ -15,8 +15,7 @@ from counterpoise.archive import balance_report_name, fleet_report_name
 from counterpoise.errors import CounterpoiseError, RefusedError, list_complaints
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeftOut, PlanSize
-from counterpoise.model.fleet import ClusterState
-from counterpoise.model.fleet_document import FleetEntry
+from counterpoise.model.fleet_document import ClusterState, FleetEntry
 from counterpoise.model.movement import busiest_link_bytes
 from counterpoise.model.rebalance_request import RebalanceRequest
 from counterpoise.model.safe_text import safe_logger

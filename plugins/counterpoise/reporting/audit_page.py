@@ -28,7 +28,7 @@ from counterpoise.model.finding import (
     RuleText,
     WantedPlan,
 )
-from counterpoise.model.request_words import CLUSTER_FIELD, CLUSTER_TITLE, FORM_TITLES
+from counterpoise.model.rebalance_request import CLUSTER_FIELD, CLUSTER_TITLE, FORM_TITLES
 from counterpoise.model.safe_text import for_json
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize

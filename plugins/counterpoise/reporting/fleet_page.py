@@ -16,9 +16,9 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from counterpoise.model.fleet import Concern
 from counterpoise.model.fleet_document import (
     FORMAT,
+    Concern,
     EntryConcern,
     FleetDocument,
     FleetEntry,

@@ -18,7 +18,7 @@ from counterpoise import controls
 from counterpoise.errors import InputError, RefusedError, StalePlanError
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import Run
-from counterpoise.model.typed_text import limited
+from counterpoise.model.safe_text import limited
 from counterpoise.queries import Viewer, running
 from counterpoise.queries.running import RunDetails
 from counterpoise.units import parse_rate

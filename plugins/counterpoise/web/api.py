@@ -14,7 +14,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Response
 
 from counterpoise.archive import audit_report_name
-from counterpoise.model.audit_point import AuditPoint
+from counterpoise.model.audit_document import AuditPoint
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.fleet_document import document_of

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 
 from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.model.policy import Action
-from counterpoise.model.typed_text import limited
+from counterpoise.model.safe_text import limited
 from counterpoise.queries.viewing import Viewing
 from counterpoise.web.airflow_runs import StartInAirflow
 from counterpoise.web.forms import check_form

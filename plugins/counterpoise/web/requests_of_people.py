@@ -21,7 +21,7 @@ from counterpoise.model.control import CONTROL_EFFECTS, Control
 from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
 from counterpoise.model.run import Run, RunState
-from counterpoise.model.typed_text import limited
+from counterpoise.model.safe_text import limited
 from counterpoise.queries import Viewer, running
 from counterpoise.queries.running import RunDetails
 from counterpoise.queries.viewing import airflow_refusal
