@@ -8,7 +8,6 @@ What is larger than its limit is refused with one message, also where it is so u
 
 import gzip
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,61 +19,26 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class InputLimits:
-    """How large inputs may be, in bytes: `inputs` of the settings, with its defaults."""
-
-    # Unpacked. A cluster of 1,000,000 partitions has a document of 55 MB; a move in a plan takes
-    # some 400 bytes.
-    max_document: int = 10**9
-    max_certificates: int = 64 * 10**6  # lists of revoked ones are long
-    # YAML takes some 4 s for so much.
-    max_connections: int = 10**6
-
-
-@dataclass(frozen=True, slots=True)
 class SizeLimit:
-    """Of one kind of input: a key of `inputs` in the settings, or a number where no key can be."""
+    """How large one kind of input may be."""
 
-    key: str = ""
-    fixed_bytes: int = 0
-
-    @property
-    def max_bytes(self) -> int:
-        if not self.key:
-            return self.fixed_bytes
-        limit: int = getattr(_limits_in_force(), self.key)
-        return limit
+    max_bytes: int
 
     def is_exceeded_by(self, size_bytes: int) -> bool:
-        """Return whether it is too much. The settings are read only for what may be."""
-        if self.key and size_bytes <= MIN_LIMIT_BYTES:
-            return False
         return size_bytes > self.max_bytes
 
     @property
     def complaint(self) -> str:
-        complaint = f"it is larger than {format_bytes(self.max_bytes)}"
-        if not self.key:
-            return complaint
-        return f"{complaint} (inputs.{self.key} in clusters.yaml allows more)"
+        return f"it is larger than {format_bytes(self.max_bytes)}"
 
 
-MIN_LIMIT_BYTES: Final = 10**6  # no lower one can be set
-DOCUMENTS: Final = SizeLimit("max_document")  # of clusters, plans, reassignments
-CERTIFICATES: Final = SizeLimit("max_certificates")
-CONNECTIONS: Final = SizeLimit("max_connections")
-# clusters.yaml, which cannot say how large it may be itself; 200 clusters with a policy each take a
-# quarter of it.
-CLUSTERS: Final = SizeLimit(fixed_bytes=10**6)
-# Where one line is wanted: a URL, a token.
-ONE_LINE: Final = SizeLimit(fixed_bytes=4 * 10**6)
-_limits_in_force: Callable[[], InputLimits] = InputLimits
-
-
-def use_limits(read_limits: Callable[[], InputLimits]) -> None:
-    """Let the settings of this process say how large inputs may be, once one may be too large."""
-    global _limits_in_force  # whoever reads a file cannot know the settings
-    _limits_in_force = read_limits
+# Documents of clusters, plans, reassignments, unpacked. A cluster of 1,000,000 partitions has a
+# document of 55 MB; a move in a plan takes some 400 bytes.
+DOCUMENTS: Final = SizeLimit(10**9)
+CERTIFICATES: Final = SizeLimit(64 * 10**6)  # lists of revoked ones are long
+CONNECTIONS: Final = SizeLimit(10**6)  # YAML takes some 4 s for so much
+CLUSTERS: Final = SizeLimit(10**6)  # 200 clusters with a policy each take a quarter of it
+ONE_LINE: Final = SizeLimit(4 * 10**6)  # a URL, a token
 
 
 def read_input(path: Path, what: str, limit: SizeLimit, *, unpack: bool = False) -> bytearray:

@@ -35,7 +35,6 @@ from counterpoise.settings import (
     Locations,
     Settings,
     check_worker_variables,
-    limit_inputs,
     read_settings,
 )
 from counterpoise.storage import Store
@@ -264,9 +263,6 @@ def connect_by_discovery(settings: ConnectionSettings) -> "ClusterAdmin":
     return admin
 
 
-read_limits_of_inputs = limit_inputs  # for commands that need no installation
-
-
 def open_installation(
     *,
     connections: Connections | None = None,
@@ -281,7 +277,6 @@ def open_installation(
     `may_make_ledger`, as for commands about its runs, none is made at the default place.
     """
     locations = Locations.from_environment(environment)
-    limit_inputs(environment)
     return Installation(
         locations,
         connections or FileConnections(locations.connections, environment),

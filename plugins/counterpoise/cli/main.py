@@ -39,7 +39,6 @@ from counterpoise.cli.examples import EXAMPLES
 from counterpoise.cli.streams import READER_GONE, code_of, end, prepare_streams
 from counterpoise.cli.unexpected import report_unexpected
 from counterpoise.errors import CounterpoiseError
-from counterpoise.installation import read_limits_of_inputs
 from counterpoise.model.safe_text import is_broken_text, one_line
 
 _EPILOG = (
@@ -139,7 +138,6 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
         parser.error(one_line(f"{broken[0]!r} is no text in UTF-8"))
     arguments = parser.parse_args([_as_value(word) for word in argv])
     try:
-        read_limits_of_inputs()
         with _without_output() if arguments.quiet else contextlib.nullcontext():
             code = int(arguments.run(arguments, safe_console(console or _console())))
     except CounterpoiseError as error:

@@ -10,7 +10,6 @@ secrets live here: a cluster names connections, and these come from Airflow or f
 from counterpoise.settings.clusters import (
     ClusterSettings,
     Settings,
-    limit_inputs,
     parse_settings,
     read_settings,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "PolicyRow",
     "Settings",
     "check_worker_variables",
-    "limit_inputs",
     "parse_settings",
     "policy_rows",
     "read_settings",

@@ -2,25 +2,20 @@
 together.
 """
 
-import os
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from counterpoise.errors import ConfigurationError, InputError, UnknownNameError
 from counterpoise.input_files import (
     CLUSTERS,
-    InputLimits,
     read_input_text,
-    use_limits,
 )
 from counterpoise.model.person import People
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.settings.clusters_file import ClustersFile, people_in, read_clusters_file
-from counterpoise.settings.locations import Locations
 from counterpoise.settings.yaml_document import YamlDocument
 
 Identity = tuple[str, int, int, int, int]
@@ -41,7 +36,6 @@ class Settings:
     where: str
     clusters: Mapping[str, ClusterSettings]
     people: People = field(default_factory=People)
-    inputs: InputLimits = field(default_factory=InputLimits)
 
     def named(
         self, cluster_id: str, pinned_by_ledger: Mapping[str, str] | None = None
@@ -108,8 +102,7 @@ def parse_settings(content: str, *, where: str) -> Settings:
     file = read_clusters_file(document)
     document.finish()
     assert file is not None, "what cannot be read was complained of"
-    inputs = InputLimits(**asdict(file.inputs))
-    return Settings(where, _clusters(file, document), people_in(file), inputs)
+    return Settings(where, _clusters(file, document), people_in(file))
 
 
 def _clusters(file: ClustersFile, document: YamlDocument) -> dict[str, ClusterSettings]:
@@ -123,19 +116,3 @@ def _clusters(file: ClustersFile, document: YamlDocument) -> dict[str, ClusterSe
             name, cluster.connection, operator, cluster.cluster_id, policy
         )
     return clusters
-
-
-def limit_inputs(environment: Mapping[str, str] = os.environ) -> None:
-    """Use the limits of the file that the environment names, once an input may be too large.
-
-    Where it cannot be read, the defaults hold: whoever needs the settings says what is wrong.
-    """
-
-    @cache
-    def limits() -> InputLimits:
-        try:
-            return read_settings(Locations.from_environment(environment).config).inputs
-        except InputError:
-            return InputLimits()
-
-    use_limits(limits)

@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import Annotated, Final
 
 from counterpoise.errors import InputError
-from counterpoise.input_files import MIN_LIMIT_BYTES, InputLimits
 from counterpoise.model.constraints import Constraints
 from counterpoise.model.person import AIRFLOW, GROUP, SYSTEM, People, name_key
 from counterpoise.model.policy import (
@@ -37,7 +36,7 @@ from counterpoise.model.setting import (
 )
 from counterpoise.model.severity import Severity
 from counterpoise.settings.yaml_document import YamlDocument
-from counterpoise.units import format_bytes, format_seconds, parse_bytes
+from counterpoise.units import format_bytes, format_seconds
 
 Complaint = tuple[tuple[str | int, ...], str]  # the path in the file, and what is wrong
 
@@ -83,25 +82,6 @@ class ClusterSection(Section):
     policy: ClusterPolicy = field(default_factory=ClusterPolicy)
 
 
-def _input_limit(text: str) -> int:
-    limit = parse_bytes(text, where="")
-    if limit < MIN_LIMIT_BYTES:
-        raise InputError(
-            f"{text!r} is too little; it must be at least {format_bytes(MIN_LIMIT_BYTES)}"
-        )
-    return limit
-
-
-_InputLimit = Annotated[int, Written("amount, like 1GB", _input_limit, format_bytes)]
-
-
-@dataclass(frozen=True, slots=True)
-class InputsSection(Section):
-    max_document: _InputLimit = InputLimits().max_document
-    max_certificates: _InputLimit = InputLimits().max_certificates
-    max_connections: _InputLimit = InputLimits().max_connections
-
-
 @dataclass(frozen=True, slots=True)
 class ClustersFile(Section):
     clusters: Mapping[ClusterName, ClusterSection]
@@ -113,7 +93,6 @@ class ClustersFile(Section):
     )
     """People by group, which a policy names as `group:NAME`."""
     notify: NotifyPolicy = field(default_factory=NotifyPolicy)
-    inputs: InputsSection = field(default_factory=InputsSection)
 
 
 def read_clusters_file(document: YamlDocument) -> ClustersFile | None:

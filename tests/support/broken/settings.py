@@ -68,7 +68,7 @@ def files() -> Iterator[Broken]:
         "unknown key",
     )
     yield _file("nested deeply", "clusters: " + "[" * 5000, where)
-    yield _file("without clusters", "inputs: {max_connections: 2MB}\n", where, 'needs "clusters"')
+    yield _file("without clusters", "notify: {}\n", where, 'needs "clusters"')
     yield _file("clusters null", "clusters:\n", where, "must be a mapping")
     yield _file("a cluster null", "clusters:\n  demo:\n", where, "line 2", "must be a mapping")
     yield _file(
@@ -96,7 +96,6 @@ def files() -> Iterator[Broken]:
         where,
         "cluster_id must be text",
     )
-    yield _file("inputs a number", _HEAD + "inputs: 5\n", where, "inputs must be a mapping")
     yield _file(
         "another cluster",
         "clusters:\n  other: {connection: kafka}\n",
