@@ -329,7 +329,7 @@ def _canonical(value: object) -> str:
 
 
 def _figure_content(figure: BrokerFigure) -> dict[str, Any]:
-    """Return all fields; what earlier versions did not tell is left out where it is not known."""
+    """Return all fields; network-in is left out where it is not known."""
     values = {name: getattr(figure, name) for name in BrokerFigure.__slots__}
     return {
         name: value

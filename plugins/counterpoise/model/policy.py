@@ -45,7 +45,6 @@ from counterpoise.model.setting import (
 from counterpoise.model.severity import Severity, Waiver
 
 PERCENT: Final = Range(1, 100)
-_BYTES_IN_TOLERANCE_PERCENT: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class BalancePolicy(Section):
     before a plan is asked for. Raise it where you want fewer plans."""
     excluded_topics: tuple[TopicPattern, ...] = ()
     """Topics whose replicas stay where they are. Name those that another tool places."""
-    bytes_in_tolerance_percent: Percent = _BYTES_IN_TOLERANCE_PERCENT
+    bytes_in_tolerance_percent: Percent = 10
     """How far the bytes per second that a broker takes in may be from its fair share, where rates
     are known. Lower it where the network is the bottleneck, not the disks."""
     disk_limit_percent: Percent = 85
@@ -72,13 +71,7 @@ class BalancePolicy(Section):
     @property
     def digest(self) -> str:
         """Return what names this policy inside a plan: 16 hex digits of a SHA-256."""
-        values = asdict(self)
-        # Earlier versions did not know these two.
-        if self.bytes_in_tolerance_percent == _BYTES_IN_TOLERANCE_PERCENT:
-            del values["bytes_in_tolerance_percent"]
-        if self.constraints == Constraints():
-            del values["constraints"]
-        canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 

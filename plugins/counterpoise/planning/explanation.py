@@ -272,7 +272,7 @@ def _shortest_path(
 def _figures_of(result: PlanningResult, *, with_network_in: bool) -> tuple[BrokerFigure, ...]:
     """Return a figure for every registered broker, by id.
 
-    Workers of earlier releases cannot read a plan with network-in.
+    Network-in is told only by a plan that moves replicas for traffic.
     """
     cluster, before, after = result.cluster, result.before, result.after
     columns = {
