@@ -108,7 +108,7 @@ def test_audits_and_pages_are_kept_as_snapshots_are() -> None:
     assert {place for place in contents if place.startswith(("audits", "reports"))} == {
         *(f"audits/small-000/small-000-202610{day}T210000Z.json" for day in (10, 20)),
         *(f"reports/small-000/audit-2026-10-{day}.html" for day in (10, 20)),
-        *(f"reports/small-000/audit.{suffix}" for suffix in ("html", "json", "md")),
+        *(f"reports/small-000/audit.{suffix}" for suffix in ("html", "json")),
     }
 
 
