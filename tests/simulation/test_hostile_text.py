@@ -104,16 +104,13 @@ def story(shell: CommandLine) -> Path:
         ("watch", "--cluster", "demo", "--json"),
         ("audit", "--cluster", "demo"),
         ("audit", "--cluster", "demo", "--json"),
-        ("ledger", "verify"),
-        ("ledger", "verify", "--json"),
-        ("ledger", "verify", "--head", HOSTILE),
+        ("ledger", "prune", "--cluster", "demo", "--before", "2000-01-01T00:00"),
+        ("ledger", "prune", "--cluster", HOSTILE, "--before", "2000-01-01T00:00"),
     ):
         typed(shell, *words)
     typed(shell, "undo", plan, *why, "--out", back)
     typed(shell, "stop", "--from-plan", plan, "--bootstrap", "simulated:9092")
     typed(shell, "settle", plan)
-    for line in typed(shell, "ledger", "export", code=0).out.splitlines():
-        hostile.check_json(line)
     return plan
 
 
@@ -205,7 +202,7 @@ def test_a_terminal_in_colour_shows_no_markup_of_the_text(
         ("execute", plan),
         ("status", plan, "--follow"),
         ("audit", "--cluster", "demo"),
-        ("ledger", "verify"),
+        ("ledger", "prune", "--cluster", "demo", "--before", "2000-01-01T00:00"),
     ):
         said = shell.type(*words)
         for text in (said.out, said.err):

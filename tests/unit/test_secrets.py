@@ -187,7 +187,7 @@ def test_no_command_shows_a_secret_of_the_environment(
             ("snapshot", "--cluster", "demo"),
             ("report", "--cluster", "demo"),
             ("status", "run-1"),
-            ("ledger", "verify"),
+            ("ledger", "migrate"),
         ):
             typed = shell.type(*words)
             codes.add(typed.code)

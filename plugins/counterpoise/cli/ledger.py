@@ -7,6 +7,7 @@ from rich.console import Console
 from counterpoise.cli.common import Commands, add_json_argument, print_answer
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.installation import Installation, open_installation, settings_in
+from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import join_names, pluralize
 from counterpoise.units import parse_moment
 
@@ -75,6 +76,6 @@ def _check_cluster(installation: Installation, name: str) -> None:
     known = installation.ledger.entries().clusters()
     if name not in known and name not in settings_in(installation.locations).clusters:
         raise InputError(
-            f"cluster {name}: neither the ledger nor clusters.yaml has it; there are: "
+            f"cluster {one_line(name)}: neither the ledger nor clusters.yaml has it; there are: "
             f"{join_names(sorted(known)) or 'none'}"
         )
