@@ -3,7 +3,6 @@ ends.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -252,18 +251,3 @@ def test_a_broker_that_was_restarted_during_a_pause_has_its_patience_afterwards(
     go_on(run, driver, 13 * 60)
     assert run.cluster.list_reassignments()
     assert not run.run_progress().has_isr_loss
-
-
-def test_what_an_earlier_release_kept_is_not_over_when_one_answer_shows_it_in_sync(
-    tmp_path: Path,
-) -> None:
-    """It kept partitions. The first answer after the update is of a broker that is behind."""
-    run, driver = copying_for_long(tmp_path, 20 * MB, begins_with=lose_isr)
-    with run.ledger.journal(run.run_id).step() as step:
-        kept = replace(run.run_progress(), under_replicated_at_start=("other-0",))
-        step.update_progress(kept)
-    restore_isr(run)
-    run.cluster.advance(driver.step() or 0)
-    lose_isr(run)
-    go_on(run, driver, 120)
-    assert rate_set(run) == 20 * MB
