@@ -88,6 +88,8 @@ def test_a_cluster_that_nobody_knows_is_named(shell: CommandLine, write: Write) 
     assert "cluster dmeo: neither the ledger nor clusters.yaml has it; there are: demo" in typed.err
     shell.configure("127.0.0.1:9092", cluster="dmeo")  # one without a run yet
     assert shell.type(*words).code == 1
+    typed = shell.type(*words[:-1], "deom")
+    assert "has it; there are: demo, dmeo" in typed.err
 
 
 def test_migrate_makes_a_ledger(shell_without_ledger: CommandLine) -> None:

@@ -73,8 +73,11 @@ def _prune(arguments: argparse.Namespace, console: Console) -> int:
 
 def _check_cluster(installation: Installation, name: str) -> None:
     """Raises InputError for a name that nobody knows: it has no rows."""
-    known = installation.ledger.entries().clusters()
-    if name not in known and name not in settings_in(installation.locations).clusters:
+    known = {
+        *installation.ledger.entries().clusters(),
+        *settings_in(installation.locations).clusters,
+    }
+    if name not in known:
         raise InputError(
             f"cluster {one_line(name)}: neither the ledger nor clusters.yaml has it; there are: "
             f"{join_names(sorted(known)) or 'none'}"
