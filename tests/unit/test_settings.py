@@ -275,6 +275,7 @@ def test_a_value_that_cannot_be_used_hides_no_complaint_about_the_rest() -> None
     [
         ("", "the file is empty"),
         ("clusters: [", "not YAML"),
+        ("clusters:\n  a:\0", "line 2: not YAML: unacceptable character #x0000"),
         ("- a", "must be a mapping"),
         ("clusters:\n  a: 1", "a must be a mapping"),
         ("clusters:\n  a:\n    connection: x\n    connection: y", "given twice"),

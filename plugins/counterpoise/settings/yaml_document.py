@@ -67,12 +67,19 @@ def compose(content: str, *, where: str) -> yaml.Node | None:
     except RecursionError:
         raise ConfigurationError(where, (_TOO_DEEP,)) from None
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark else ""
+        line = f"line {_line_of(error, content)}: "
         problem = getattr(error, "problem", None) or str(error).split("\n")[0]
         complaint = f"{line}not YAML: {_without_values(problem)}"
         raise ConfigurationError(where, (complaint,)) from None
     return node
+
+
+def _line_of(error: yaml.YAMLError, content: str) -> int:
+    """Return the line that cannot be read; of a character that no YAML may have, that of it."""
+    if isinstance(error, yaml.reader.ReaderError):
+        return content.count("\n", 0, error.position) + 1
+    mark = getattr(error, "problem_mark", None)
+    return mark.line + 1 if mark else 1
 
 
 def _without_values(problem: str) -> str:
