@@ -136,29 +136,6 @@ def test_a_folder_is_refused(folder: Path) -> None:
 # -- stdout
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("variables", [{}, {"PYTHONUNBUFFERED": "1"}])
-@pytest.mark.parametrize(
-    "words", [("show", "plan.json"), ("show", "plan.json", "--json"), ("--help",)]
-)
-def test_a_full_disk_behind_stdout_is_trouble_with_the_output(
-    words: tuple[str, ...], variables: dict[str, str], folder: Path
-) -> None:
-    with Path("/dev/full").open("w") as full:
-        options = {"stdout": full, "stderr": subprocess.PIPE, "variables": variables}
-        done = typed(folder, *words, **options)
-    assert done.returncode == 3
-    assert done.stderr.endswith(": stdout cannot be written (No space left on device)\n")
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("words", [("show", "plan.json"), ("show", "nofile"), ("--help",)])
-def test_a_closed_stdout_changes_no_exit_code(words: tuple[str, ...], folder: Path) -> None:
-    done = in_shell(folder, f"counterpoise {' '.join(words)} >&-")
-    assert done.returncode == (2 if "nofile" in words else 0), done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_a_reader_that_has_gone_is_no_refusal(folder: Path) -> None:
     for words in ("show plan.json", "show plan.json --json"):
         ended = in_shell(

@@ -36,7 +36,7 @@ from counterpoise.cli import (
 )
 from counterpoise.cli.common import plain_console, safe_console
 from counterpoise.cli.examples import EXAMPLES
-from counterpoise.cli.streams import READER_GONE, OutputError, code_of, end, prepare_streams
+from counterpoise.cli.streams import READER_GONE, code_of, end, prepare_streams
 from counterpoise.cli.unexpected import report_unexpected
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.safe_text import is_broken_text, one_line
@@ -140,7 +140,6 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
     try:
         with _without_output() if arguments.quiet else contextlib.nullcontext():
             code = int(arguments.run(arguments, safe_console(console or _console())))
-        sys.stdout.flush()
     except CounterpoiseError as error:
         print(_sanitized(f"counterpoise {arguments.command}: {error}"), file=sys.stderr)
         return error.exit_code
@@ -197,7 +196,4 @@ def run() -> None:
         code = code_of(signal)
     except BrokenPipeError:  # whoever read stdout has ended, like `head`
         code = READER_GONE
-    except OutputError as error:  # of --help
-        print(f"counterpoise: {error}", file=sys.stderr)
-        code = error.exit_code
     end(code)

@@ -8,51 +8,18 @@ Text that the terminal cannot show is shown in other characters.
 """
 
 import codecs
-import contextlib
 import io
 import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final, NoReturn
-
-from counterpoise.errors import CounterpoiseError
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 TERMINATED: Final = 128 + signal.SIGTERM
 READER_GONE: Final = 128 + signal.SIGPIPE
 _PLAIN: Final = {"█": "#", "░": ".", "→": ">", "×": "x", "−": "-", "…": "."}
 _PLAIN_ERRORS: Final = "counterpoise.plain"
-
-
-class OutputError(CounterpoiseError):
-    """Stdout takes nothing more, as on a full disk."""
-
-    exit_code = 3
-
-
-class _Stdout(io.TextIOWrapper):
-    """Raises OutputError for what cannot be written; what comes after that goes nowhere."""
-
-    def write(self, text: str, /) -> int:
-        with self._told():
-            return super().write(text)
-
-    def flush(self) -> None:
-        with self._told():
-            super().flush()
-
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except BrokenPipeError:  # its reader has gone: that is no trouble
-            raise
-        except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            raise OutputError(f"stdout cannot be written ({error.strerror})") from None
 
 
 class Terminated(KeyboardInterrupt):  # like KeyboardInterrupt, it is no error
@@ -67,18 +34,9 @@ def _plain_characters(error: UnicodeError) -> tuple[str, int]:
 
 def prepare_streams() -> None:
     """Let stdout and stderr take every text, and turn SIGTERM into Terminated; a second signal ends
-    the process at once. What a closed stdout was to take goes nowhere.
+    the process at once.
     """
     codecs.register_error(_PLAIN_ERRORS, _plain_characters)
-    if sys.stdout is None:
-        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 # until the process ends
-    elif isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout = _Stdout(
-            sys.stdout.detach(),
-            encoding=sys.stdout.encoding,
-            line_buffering=sys.stdout.line_buffering,
-            write_through=sys.stdout.write_through,
-        )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_PLAIN_ERRORS)
