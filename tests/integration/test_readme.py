@@ -86,8 +86,9 @@ def test_the_make_targets_exist(target: str) -> None:
 )
 def test_make_setup_says_which_python_it_wants(python: str, says: str, tmp_path: Path) -> None:
     """Before anything is made: the pinned packages are those of one Python."""
-    for path in (ROOT / "Makefile", ROOT / "pyproject.toml", *ROOT.glob("requirements*.txt")):
-        shutil.copy(path, tmp_path)
+    for name in ("Makefile", "pyproject.toml", "requirements.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
     other = tmp_path / "other-python"
     other.write_text("#!/bin/sh\nexit 1\n")  # as when it is asked whether it is the right one
     other.chmod(0o755)

@@ -119,7 +119,7 @@ def _end_group(process_id: int) -> None:
 @contextmanager
 def copied_tree(root: Path = ROOT) -> Iterator[CopiedTree]:
     """Yield a copy of what Git tracks, or would; it is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="counterpoise-mutants-") as folder:
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Path(folder).resolve()
         for name in _files(root):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)

@@ -8,12 +8,14 @@ hundredths. So configs are read by a client; `configs_by_tool` is for clusters w
 where a test is about what Kafka's tool shows.
 """
 
+import base64
 import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
+from uuid import UUID
 
 from confluent_kafka.admin import (
     AdminClient,
@@ -222,7 +224,8 @@ def additions(kafka: LocalKafka, controllers: Iterable[int] = (1, 2, 3)) -> Addi
     added: Additions = Counter()
     for record in re.findall(r'payload: \{"type":"PARTITION_CHANGE_RECORD".*', text):
         partition = int(re.search(r'"partitionId":(\d+)', record).group(1))  # type: ignore[union-attr]
-        topic_id = re.search(r'"topicId":"([^"]+)"', record).group(1)  # type: ignore[union-attr]
+        encoded_id = re.search(r'"topicId":"([^"]+)"', record).group(1)  # type: ignore[union-attr]
+        topic_id = str(UUID(bytes=base64.urlsafe_b64decode(f"{encoded_id}==")))
         adding = re.search(r'"addingReplicas":\[([\d,]*)\]', record)
         for broker_id in filter(None, adding.group(1).split(",")) if adding else ():
             added[int(broker_id), topic_id, partition] += 1

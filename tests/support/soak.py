@@ -165,15 +165,19 @@ class Travel:
         return [what for what, is_well in facts.items() if not is_well]
 
     def _added(self) -> Counter[tuple[int, int]]:
-        """How often the metadata log shows each broker added to each partition."""
+        """How often the metadata log shows each broker added to each partition of the topic."""
         with self.ground.installation() as installation, installation.reader("demo") as reader:
             quorum = reader.describe_quorum()
+            topic_id = reader.describe_topics([TOPIC])[0].topic_id
         assert quorum is not None
-        seen: Counter[tuple[int, int]] = Counter()
         added = additions(self.ground.kafka, [quorum.leader_id])
-        for (broker_id, _, partition), times in added.items():
-            seen[broker_id, partition] += times
-        return seen
+        return Counter(
+            {
+                (broker_id, partition): times
+                for (broker_id, added_topic_id, partition), times in added.items()
+                if added_topic_id == topic_id
+            }
+        )
 
     def moved_twice(self) -> list[str]:
         """Brokers that the metadata log shows added more, or less, often than plans wanted them."""
