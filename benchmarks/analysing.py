@@ -27,7 +27,7 @@ from benchmarks.one_report import BROKERS, PARTITIONS, report_seconds
 from benchmarks.standalone import CONF, QUICK, standalone_cluster
 from benchmarks.tables import table
 from benchmarks.targets import Check
-from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.model.tables import RESULT_TABLES
 from counterpoise.pipeline.analysing import spark_conf
 from counterpoise.spark_submit import run_job
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from counterpoise import analysis, history
-from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES
+from counterpoise.model.tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES
 from counterpoise.storage import Store
 
 _BROKERS: Final = (1, 2, 3)

@@ -40,9 +40,8 @@ from counterpoise.archive import audit_report_name, balance_report_name
 from counterpoise.audit import auditing
 from counterpoise.installation import Installation
 from counterpoise.ledger.schema import events, plans, runs
-from counterpoise.model.audit_document import to_json
 from counterpoise.model.balance import LeaderBalance
-from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding
+from counterpoise.model.finding import AuditReport, Evidence, Finding, ReportedFinding, to_json
 from counterpoise.model.fleet_document import ClusterState
 from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Trace
 from counterpoise.model.plan import BrokerFigure, RebalancePlan

@@ -32,7 +32,7 @@ from counterpoise.archive import Archive
 from counterpoise.daily_copies import copy_days
 from counterpoise.installation import Installation
 from counterpoise.model.grouping import grouped
-from counterpoise.model.result_tables import DAILY_TABLES, RESULT_TABLES, VIEWS
+from counterpoise.model.tables import DAILY_TABLES, RESULT_TABLES, VIEWS
 from counterpoise.round_index import index_rounds
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.storage import PACKED

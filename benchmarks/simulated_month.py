@@ -36,8 +36,7 @@ from counterpoise.model.approval import Decision
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.files import StoredFile
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.settings import Locations, parse_settings
 from counterpoise.storage import Store

@@ -41,8 +41,7 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.files import StoredFile
 from counterpoise.model.grouping import grouped
-from counterpoise.model.result_tables import VIEWS
-from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES
+from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, VIEWS
 from counterpoise.pipeline import analysing
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.storage import Store

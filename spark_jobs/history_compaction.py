@@ -34,15 +34,15 @@ from rounds import FAILED, UNUSABLE, JobInputError, store_root, unusable_file
 from schemas import spark_schema
 from sessions import NoWorkersError, open_session
 
-from counterpoise.model.result_tables import (
+from counterpoise.model.tables import (
     DAILY_TABLES,
     LEADER_CHANGES_DAILY,
     PARTITION_LOAD_DAILY,
     RESULT_TABLES,
+    SNAPSHOT_TABLES,
     TOPIC_BALANCE_DAILY,
     TOPIC_LOAD_DAILY,
 )
-from counterpoise.model.tables import SNAPSHOT_TABLES
 from counterpoise.model.words import pluralize
 
 _JOB: Final = "history_compaction"

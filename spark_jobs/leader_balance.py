@@ -5,7 +5,7 @@ leader changed.
         --round 2026-11-21T15 --snapshots snapshots.json
 
 The arguments are explained in rounds.py. The results are BROKER_BALANCE, TOPIC_BALANCE,
-LEADER_CHANGES and SNAPSHOT_CHANGES of model/result_tables.py, in `results/<table>/round=<ROUND>/`
+LEADER_CHANGES and SNAPSHOT_CHANGES of model/tables.py, in `results/<table>/round=<ROUND>/`
 of the store; running the round again replaces them.
 
 Plain DataFrame API, no UDFs. It only counts; model/evenness.py says what "even" means.
@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what every Spark program 
 from rounds import BROKER_KEY, Round, Tables, run_job
 from snapshots import Snapshots, row_columns
 
-from counterpoise.model.result_tables import (
+from counterpoise.model.tables import (
     BROKER_BALANCE,
     LEADER_CHANGES,
     SNAPSHOT_CHANGES,

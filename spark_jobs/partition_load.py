@@ -5,7 +5,7 @@ dirs are.
         --round 2026-11-21T15 --snapshots snapshots.json
 
 The arguments are explained in rounds.py. The results are PARTITION_LOAD, BROKER_LOAD, LOG_DIR_LOAD
-and TOPIC_LOAD of model/result_tables.py, in `results/<table>/round=<ROUND>/` of the store; running
+and TOPIC_LOAD of model/tables.py, in `results/<table>/round=<ROUND>/` of the store; running
 the round again replaces them.
 
 Bytes-in between two snapshots is the number of new records (the growth of the latest offset) times
@@ -39,7 +39,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what every Spark program 
 from rounds import BROKER_KEY, Round, Tables, run_job
 from snapshots import Snapshots, row_columns
 
-from counterpoise.model.result_tables import BROKER_LOAD, LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
+from counterpoise.model.tables import BROKER_LOAD, LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
 
 # The columns of pairs that `with_load` and the sums read.
 LOAD_INPUTS = (

@@ -44,8 +44,7 @@ from schemas import spark_schema
 from sessions import NoWorkersError, open_session
 from snapshots import NUMBER, Snapshots
 
-from counterpoise.model.result_tables import CLUSTER_FOLDER
-from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
+from counterpoise.model.tables import CLUSTER_FOLDER, SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
 from counterpoise.model.words import pluralize
 
 Tables = dict[str, DataFrame]  # by name

@@ -21,10 +21,9 @@ import pyarrow as pa
 from counterpoise import history
 from counterpoise.errors import InputError, StalePlanError, StoreError, UnknownNameError
 from counterpoise.manifest_index import manifest_list, read_index, read_manifests
-from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.files import StoredFile
-from counterpoise.model.finding import AuditReport
+from counterpoise.model.finding import AuditReport, from_json, to_json
 from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.safe_text import safe_logger

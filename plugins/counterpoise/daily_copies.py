@@ -23,9 +23,8 @@ from pyarrow import parquet as pq
 from counterpoise.errors import StoreError
 from counterpoise.history import daily_folder, place_of
 from counterpoise.model.files import StoredFile
-from counterpoise.model.result_tables import DAILY_TABLES
 from counterpoise.model.safe_text import safe_logger
-from counterpoise.model.tables import conformed
+from counterpoise.model.tables import DAILY_TABLES, conformed
 from counterpoise.storage import Store
 
 SNAPSHOT_COUNT: Final = b"snapshot_count"  # in the footer of a table of a day

@@ -30,9 +30,8 @@ from counterpoise.history import scheduled_at_of
 from counterpoise.model.balance import LeftOut
 from counterpoise.model.fleet_document import FleetEntry, entry_text, read_entry
 from counterpoise.model.grouping import grouped
-from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES, VIEWS
 from counterpoise.model.safe_text import safe_logger
-from counterpoise.model.tables import conformed
+from counterpoise.model.tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES, VIEWS, conformed
 from counterpoise.round_index import analysed_in, read_rounds, round_document, write_document
 from counterpoise.storage import PACKED, Store, WorkingCopy, working_copy
 

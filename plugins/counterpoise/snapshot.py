@@ -28,7 +28,6 @@ import pyarrow.compute as pc
 
 from counterpoise.errors import ClusterError, NotPermittedError
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition, tiered_topics
-from counterpoise.model.disks import disk_over
 from counterpoise.model.inspection import TOPIC_KEYS, Inspection, InspectionItem, Quorum
 from counterpoise.model.kafka import (
     CORDONED_LOG_DIRS,
@@ -45,6 +44,7 @@ from counterpoise.model.kafka import (
     PartitionDescription,
     Reassignment,
     TopicDescription,
+    disk_over,
 )
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import (

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from counterpoise.errors import RefusedError
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.reassignment_targets import reassignment_targets
+from counterpoise.model.reassignment import reassignment_targets
 from counterpoise.model.run import (
     LOOKED_AFTER_STATES,
     UNDER_WAY_STATES,

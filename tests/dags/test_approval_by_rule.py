@@ -8,8 +8,7 @@ import pytest
 from counterpoise import controls, pipeline
 from counterpoise.installation import Installation
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.orchestration.approval import RecordedApproval
 from tests.dags.test_recorded_approval import CLUSTERS, Task, ask, asked, planned
 

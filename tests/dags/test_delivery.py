@@ -17,8 +17,7 @@ from counterpoise import controls, pipeline
 from counterpoise.installation import Installation, now_utc
 from counterpoise.model.approval import Decision, Question
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import Run, RunState
 from counterpoise.orchestration.delivery import tell, webhook_body
 from counterpoise.orchestration.notifier import ClusterNotifier

@@ -12,8 +12,15 @@ from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from counterpoise.errors import InputError
 from counterpoise.model.person import People, Person
-from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
-from counterpoise.model.request import GOALS_WITH_BROKERS, PLANNED_GOALS, Budget, Goal, Scope
+from counterpoise.model.request import (
+    GOALS_WITH_BROKERS,
+    PLANNED_GOALS,
+    Budget,
+    Goal,
+    RebalanceRequest,
+    Scope,
+    read_rebalance_request,
+)
 from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.handover import ANALYSIS, REPETITION, Wanted, wanted_rebalance
 

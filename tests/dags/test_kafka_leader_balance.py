@@ -13,7 +13,7 @@ from airflow.dag_processing.dagbag import DagBag
 from benchmarks.made_results import results_table
 from counterpoise import history, pipeline
 from counterpoise.installation import Installation
-from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.model.tables import RESULT_TABLES
 from counterpoise.orchestration.chunks import at_most, in_chunks, name_of
 from counterpoise.storage import PACKED
 

@@ -8,8 +8,7 @@ from airflow.sdk.exceptions import TaskDeferred
 from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal, Scope
+from counterpoise.model.request import Goal, RebalanceRequest, Scope
 from counterpoise.model.run import RunState
 from tests.dags.test_recorded_approval import CLUSTERS, answer, ask, asked, planned, refusals, run
 from tests.support.decisions import grant

@@ -18,8 +18,7 @@ from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration import open_question
 from counterpoise.orchestration.approval import RecordedApproval

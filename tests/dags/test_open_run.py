@@ -12,8 +12,7 @@ from counterpoise import controls, pipeline
 from counterpoise.errors import ClusterUnreachableError, HaltedError
 from counterpoise.installation import Installation
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from tests.dags.test_recorded_approval import planned
 from tests.simulated_kafka.cluster import SimulatedCluster

@@ -6,8 +6,7 @@ import pytest
 
 from counterpoise.installation import Installation
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.handover import withdraw_unneeded
 from tests.dags.test_recorded_approval import answer, ask, asked, planned

@@ -29,8 +29,7 @@ from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.handover import Wanted, wanted_rebalance
 from tests.simulated_kafka.cluster import SimulatedCluster

@@ -15,8 +15,7 @@ from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal, Scope
+from counterpoise.model.request import Goal, RebalanceRequest, Scope
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.approval import NOBODY, RecordedApproval
 from tests.simulation.test_roles import PEOPLE, POLICY, rows

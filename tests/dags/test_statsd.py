@@ -13,8 +13,7 @@ from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.model.metric import FINDINGS, METRICS, Sample
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.statsd import send_gauges, stat_name
 from counterpoise.orchestration.stepping import StepUntilDone

@@ -15,8 +15,7 @@ from counterpoise import pipeline
 from counterpoise.errors import LedgerError
 from counterpoise.installation import Installation
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration import stepping
 from counterpoise.orchestration.stepping import StepUntilDone, begin_settling, settle_step

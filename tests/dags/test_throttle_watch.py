@@ -20,8 +20,7 @@ from counterpoise.model.kafka import (
     ConfigResourceType,
 )
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import ENDED_STATES, TouchedKey
 from counterpoise.orchestration.installation import log_entries
 from tests.simulated_kafka.cluster import SimulatedCluster

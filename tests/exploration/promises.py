@@ -31,7 +31,7 @@ from counterpoise.model.kafka import (
     ConfigResourceType,
 )
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.reassignment_targets import reassignment_targets
+from counterpoise.model.reassignment import reassignment_targets
 from counterpoise.model.run import STEP_LOCK_SECONDS
 from tests.exploration.config_keys import Key, entries_of, kind_of, named, settings_of
 from tests.exploration.independence import by_others

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from benchmarks.made_results import results_table
 from counterpoise import history, pipeline
 from counterpoise.installation import Installation
-from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.model.tables import RESULT_TABLES
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from tests.fuzzing.conftest import Commands
 from tests.fuzzing.test_commands import (

@@ -19,8 +19,7 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal, Scope
+from counterpoise.model.request import Goal, RebalanceRequest, Scope
 from counterpoise.model.run import RunState
 from counterpoise.settings import Locations, parse_settings
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics, fill

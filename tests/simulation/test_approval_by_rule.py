@@ -12,8 +12,7 @@ from counterpoise.errors import CounterpoiseError, NotApprovedError, RefusedErro
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import DagTask, PlannedRun
 from counterpoise.settings import parse_settings

@@ -12,8 +12,7 @@ from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger, database_clock
 from counterpoise.model.notification import Notification, NotificationEvent
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import DagTask
 from tests.simulated_kafka.cluster import SimulatedCluster

@@ -38,7 +38,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.reassignment_targets import reassignment_targets
+from counterpoise.model.reassignment import reassignment_targets
 from counterpoise.model.request import Goal
 from counterpoise.model.run import ENDED_STATES, RunState
 from counterpoise.pipeline.ended_runs import restore_pending_of

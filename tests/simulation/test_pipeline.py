@@ -13,10 +13,9 @@ from counterpoise.installation import Installation
 from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
-from counterpoise.model.result_tables import BROKER_BALANCE, TOPIC_BALANCE
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
+from counterpoise.model.tables import BROKER_BALANCE, TOPIC_BALANCE
 from counterpoise.settings import parse_settings
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.installations import DEMO, installation_over, set_clock

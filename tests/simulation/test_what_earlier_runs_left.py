@@ -30,11 +30,9 @@ from counterpoise.model.kafka import (
     ConfigChange,
     ConfigOperation,
 )
-from counterpoise.model.move import Move
 from counterpoise.model.person import Person
-from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState, TouchedKey
 from counterpoise.pipeline import watching
 from tests.simulated_kafka.cluster import SimulatedCluster

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 
 from counterpoise.history import history_files, manifest_of, snapshot_id_for
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.result_tables import RESULT_TABLES
-from counterpoise.model.tables import SNAPSHOT_TABLES
+from counterpoise.model.tables import RESULT_TABLES, SNAPSHOT_TABLES
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 BROKERS = (

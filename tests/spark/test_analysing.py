@@ -15,7 +15,7 @@ from counterpoise import pipeline
 from counterpoise.archive import Archive
 from counterpoise.errors import StoreError
 from counterpoise.installation import Installation
-from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.model.tables import RESULT_TABLES
 from counterpoise.pipeline import analysing
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.spark_submit import SparkJobError

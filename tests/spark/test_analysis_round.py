@@ -20,7 +20,7 @@ from partition_load import write_partition_load
 from pyspark.sql import DataFrame, SparkSession
 from rounds import Round, load_manifests, open_round
 
-from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.model.tables import RESULT_TABLES
 from tests.spark.oracle import tables_of
 from tests.spark.scenarios import SCENARIOS, drawn
 from tests.spark.snapshot_files import (

@@ -24,7 +24,7 @@ from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.policy import ClusterPolicy, HistoryPolicy
-from counterpoise.model.result_tables import BROKER_BALANCE, PARTITION_LOAD, PARTITION_LOAD_DAILY
+from counterpoise.model.tables import BROKER_BALANCE, PARTITION_LOAD, PARTITION_LOAD_DAILY
 from counterpoise.pipeline import compact, spark_compaction
 from counterpoise.results import Results
 from counterpoise.settings import ClusterSettings, FileConnections, Locations, Settings

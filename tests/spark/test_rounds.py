@@ -17,7 +17,7 @@ import pytest
 import rounds
 from pyspark.sql import SparkSession
 
-from counterpoise.model.result_tables import BROKER_BALANCE, RESULT_TABLES
+from counterpoise.model.tables import BROKER_BALANCE, RESULT_TABLES
 from counterpoise.spark_submit import START_FAST, run_job
 from tests.spark.oracle import tables_of
 from tests.spark.snapshot_files import SnapshotSpec, compacted, part, result_rows, write_history

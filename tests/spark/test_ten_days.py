@@ -13,7 +13,7 @@ import pytest
 
 from counterpoise import pipeline
 from counterpoise.installation import Installation
-from counterpoise.model.result_tables import SERIES
+from counterpoise.model.tables import SERIES
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from tests.support.ten_days import (
     BEGIN,

@@ -20,8 +20,7 @@ from counterpoise import history, pipeline
 from counterpoise.archive import Archive
 from counterpoise.installation import Installation
 from counterpoise.model.policy import HistoryPolicy
-from counterpoise.model.result_tables import RESULT_TABLES
-from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, SNAPSHOTS
+from counterpoise.model.tables import RESULT_TABLES, SCHEMA_VERSION, SNAPSHOT_TABLES, SNAPSHOTS
 from counterpoise.pipeline import spark_compaction
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.spark_submit import SparkJobError

@@ -26,8 +26,8 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.policy import AuditPolicy, BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.model.result_tables import TOPIC_LOAD
 from counterpoise.model.severity import Severity, Waiver
+from counterpoise.model.tables import TOPIC_LOAD
 from counterpoise.pipeline.auditing import findings_of
 from counterpoise.planning import make_plan
 from tests.simulated_kafka.cluster import SimulatedCluster

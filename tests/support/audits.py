@@ -32,9 +32,8 @@ from counterpoise.model.inspection import Quorum, QuorumNode
 from counterpoise.model.kafka import BrokerDescription, ConfigResource, ConfigResourceType
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.policy import AuditPolicy, ClusterPolicy
-from counterpoise.model.result_tables import SERIES, TOPIC_LOAD
 from counterpoise.model.severity import Severity
-from counterpoise.model.tables import SNAPSHOTS
+from counterpoise.model.tables import SERIES, SNAPSHOTS, TOPIC_LOAD
 from counterpoise.snapshot import inspect, take_snapshot
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.pictures import simulated

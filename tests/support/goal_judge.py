@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.constraints import matching
 from counterpoise.model.document import from_document_text, to_document
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.model.topic_patterns import matching
 
 Assignment = Mapping[TopicPartition, tuple[int, ...]]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
+from counterpoise.model.tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
 from tests.support.series import NOON, Story
 
 TB = 10**12

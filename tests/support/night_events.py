@@ -22,7 +22,7 @@ from counterpoise.model.kafka import (
     ConfigOperation,
     ConfigResource,
 )
-from counterpoise.model.reassignment_targets import reassignment_targets
+from counterpoise.model.reassignment import reassignment_targets
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.nights import RATE, THEIRS, Night

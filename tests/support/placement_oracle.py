@@ -26,9 +26,9 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
+from counterpoise.model.constraints import matching
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.model.topic_patterns import matching
 
 Key = tuple[str, int]
 _WORK = 60.0  # of one step, in the solver's own unit

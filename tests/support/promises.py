@@ -30,7 +30,7 @@ from counterpoise.model.kafka import (
     ConfigResourceType,
 )
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.reassignment_targets import reassignment_targets
+from counterpoise.model.reassignment import reassignment_targets
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulated_kafka.partition import SimulatedPartition
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from counterpoise.model.events import SnapshotChanges
-from counterpoise.model.result_tables import SERIES, TOPIC_BALANCE
+from counterpoise.model.balance import SnapshotChanges
+from counterpoise.model.tables import SERIES, TOPIC_BALANCE
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NO_TOPICS = TOPIC_BALANCE.empty_table()

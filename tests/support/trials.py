@@ -18,11 +18,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from benchmarks.judge import judge
+from counterpoise.model.constraints import matching
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import to_reassignment_json
 from counterpoise.model.request import Goal, PlanRequest, Scope
-from counterpoise.model.topic_patterns import matching
 from counterpoise.planning import make_plan
 
 GOALS = (Goal.ADD_BROKERS, Goal.REMOVE_BROKERS, Goal.LEADERS, Goal.REBALANCE)

@@ -13,7 +13,7 @@ from counterpoise.model.balance import LeaderBalance
 from counterpoise.model.evenness import Evenness
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal
-from counterpoise.model.result_tables import SERIES
+from counterpoise.model.tables import SERIES
 from tests.support.series import NO_TOPICS, NOON, Broker, rows, story, topics
 
 THREE = [

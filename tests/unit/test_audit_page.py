@@ -157,7 +157,7 @@ def test_a_wanted_plan_links_to_the_dag_and_names_the_command() -> None:
 
 
 def test_the_request_in_a_link_is_one_that_the_form_reads() -> None:
-    from counterpoise.model.rebalance_request import read_rebalance_request
+    from counterpoise.model.request import read_rebalance_request
 
     plan = WantedPlan(Goal.REPLICATION_FACTOR, topics=("orders",), replication_factor=3)
     rebalance_request = read_rebalance_request(plan.rebalance_request)

@@ -18,14 +18,13 @@ from counterpoise.history import usual_interval
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import ConnectivityCheck
-from counterpoise.model.finding import AuditReport
+from counterpoise.model.finding import AuditReport, from_json, to_json
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
 from counterpoise.model.policy import AuditPolicy
-from counterpoise.model.result_tables import SERIES
 from counterpoise.model.severity import Severity
+from counterpoise.model.tables import SERIES
 from counterpoise.pipeline.auditing import past_facts
 from counterpoise.pipeline.snapshots import keep
 from counterpoise.snapshot import take_snapshot

@@ -15,8 +15,8 @@ from counterpoise.archive import Archive
 from counterpoise.audit.auditing import compare, find
 from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.installation import open_installation
-from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.document import from_document_text
+from counterpoise.model.finding import from_json, to_json
 from counterpoise.storage import Store
 from tests.support.audits import facts, healthy
 from tests.support.broken import arguments, documents, plans, settings

@@ -12,7 +12,7 @@ from benchmarks.made_results import results_table
 from counterpoise import history, pipeline
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeaderBalance
-from counterpoise.model.result_tables import RESULT_TABLES
+from counterpoise.model.tables import RESULT_TABLES
 from counterpoise.pipeline.cluster_analysis import (
     ClusterAnalysis,
     cluster_analysis,

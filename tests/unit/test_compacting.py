@@ -20,7 +20,7 @@ from counterpoise.errors import StoreError
 from counterpoise.installation import open_installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
-from counterpoise.model.result_tables import PARTITION_LOAD
+from counterpoise.model.tables import PARTITION_LOAD
 from counterpoise.pipeline import CompactionReport, spark_compaction
 from counterpoise.results import Results
 from counterpoise.storage import Store

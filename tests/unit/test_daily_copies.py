@@ -11,7 +11,7 @@ import pytest
 from counterpoise.daily_copies import SNAPSHOT_COUNT, copy_days, copy_path, read_days
 from counterpoise.errors import StoreError
 from counterpoise.history import daily_folder
-from counterpoise.model.result_tables import LEADER_CHANGES_DAILY
+from counterpoise.model.tables import LEADER_CHANGES_DAILY
 from counterpoise.storage import Store
 from tests.support.stores import ReadingStore, damaged
 

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from counterpoise.analysis import leader_balance
-from counterpoise.model.balance import LeaderBalance
-from counterpoise.model.events import ClusterEvent, EventKind
+from counterpoise.model.balance import ClusterEvent, EventKind, LeaderBalance
 from tests.support.series import NO_TOPICS, NOON, Broker, rows, story
 
 ONE_TWO = [Broker(1, "a"), Broker(2, "b")]

@@ -8,7 +8,7 @@ import pytest
 
 from counterpoise.analysis import elections, flapping, leader_balance
 from counterpoise.model.balance import FlappingPartition
-from counterpoise.model.result_tables import LEADER_CHANGES
+from counterpoise.model.tables import LEADER_CHANGES
 from counterpoise.reporting.period_rows import flapping_note, flapping_rows, flapping_topics
 from tests.support.series import NO_TOPICS, NOON, Broker, rows
 

@@ -11,13 +11,14 @@ from typing import Final
 
 import pytest
 
-from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.finding import (
     AuditReport,
     Evidence,
     Finding,
     ReportedFinding,
     WantedPlan,
+    from_json,
+    to_json,
 )
 from counterpoise.model.json_values import Count, Id, read_json
 from counterpoise.model.request import Goal
@@ -226,7 +227,7 @@ def test_pydantic_is_imported_with_the_first_value_that_is_read() -> None:
     script = (
         "import sys\n"
         "from counterpoise.cli import main\n"
-        "from counterpoise.model import audit_document, json_values, plan, policy, run_progress\n"
+        "from counterpoise.model import finding, json_values, plan, policy, run_progress\n"
         "assert 'pydantic' not in sys.modules\n"
         "json_values.read_json(int, '5')\n"
         "assert 'pydantic' in sys.modules\n"

@@ -14,16 +14,16 @@ import pytest
 from counterpoise.analysis.load import cluster_load, typical_bytes_in
 from counterpoise.analysis.partitions import busy_partitions
 from counterpoise.analysis.weighing import by_group
-from counterpoise.model.disks import by_disk, disk_over
 from counterpoise.model.evenness import evenness
+from counterpoise.model.kafka import by_disk, disk_over
 from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Rates
-from counterpoise.model.result_tables import (
+from counterpoise.model.tables import (
     LOG_DIR_LOAD,
     PARTITION_LOAD,
+    PARTITIONS,
     TOPIC_LOAD,
     TOPIC_LOAD_DAILY,
 )
-from counterpoise.model.tables import PARTITIONS
 from counterpoise.reporting.load_rows import busy_rows, hot_topic_rows
 from counterpoise.reporting.load_section import about_bounds, load_tiles
 from tests.support.loads import loads_of, log_dirs, partitions, topics

@@ -18,7 +18,7 @@ from counterpoise.model.balance import LeftOut
 from counterpoise.model.fleet_document import ClusterState, FleetDocument, entry_text, read_entry
 from counterpoise.model.load import ClusterLoad, Outlook, Rates, Trace
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.result_tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
+from counterpoise.model.tables import LOG_DIR_LOAD, PARTITION_LOAD, TOPIC_LOAD
 from counterpoise.reporting import small
 from counterpoise.reporting.balance_document import load_document
 from counterpoise.reporting.fleet_page import fleet_json, fleet_report, fleet_rows

@@ -13,7 +13,7 @@ from counterpoise import pipeline
 from counterpoise.analysis import fleet, fleet_entry
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger
-from counterpoise.model import audit_document
+from counterpoise.model import finding
 from counterpoise.model.approval import Question
 from counterpoise.model.fleet_document import ClusterState
 from counterpoise.model.metric import EVENNESS, METRICS, Sample, exposition
@@ -120,7 +120,7 @@ def test_another_audit_of_the_same_name_is_read_again(
     for critical in (1, 20):
         finding = {"severity": "critical", "waived_by": None, "is_new": False}
         document = {
-            "format": audit_document.FORMAT,
+            "format": finding.FORMAT,
             "at": NOW.isoformat(),
             "previous_at": None,
             "findings": [finding] * critical,

@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
-from counterpoise.model.move import Move, MoveColumns, MoveReason
 from counterpoise.model.movement import busiest_inflow, busiest_link_bytes, cross_rack_bytes
-from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan import Move, MoveColumns, MoveReason, RebalancePlan
 from counterpoise.model.plan_view import PlanView, largest_moves
 from counterpoise.queries.plan_moves import MoveSearch, find_moves
 from tests.unit.test_plan_document import PLAN

@@ -13,7 +13,7 @@ from counterpoise.analysis import (
     reaches,
     topic_skew,
 )
-from counterpoise.model.result_tables import (
+from counterpoise.model.tables import (
     PARTITION_LOAD,
     PARTITION_LOAD_DAILY,
     TOPIC_BALANCE,

@@ -14,8 +14,7 @@ from counterpoise.installation import Installation
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.pipeline import snapshots
 from counterpoise.validation import BadSnapshotError, DataCheck
 from tests.simulated_kafka.cluster import SimulatedCluster

@@ -6,8 +6,14 @@ import pytest
 
 from counterpoise.errors import InputError
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.rebalance_request import RebalanceRequest, read_rebalance_request
-from counterpoise.model.request import Budget, Goal, PlanRequest, Scope
+from counterpoise.model.request import (
+    Budget,
+    Goal,
+    PlanRequest,
+    RebalanceRequest,
+    Scope,
+    read_rebalance_request,
+)
 
 POLICY = BalancePolicy(bytes_tolerance_percent=15, excluded_topics=("audit",))
 

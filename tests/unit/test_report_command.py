@@ -14,8 +14,7 @@ from counterpoise import history, pipeline
 from counterpoise.archive import Archive
 from counterpoise.errors import InputError
 from counterpoise.installation import open_installation
-from counterpoise.model.result_tables import RESULT_TABLES
-from counterpoise.model.tables import SNAPSHOTS
+from counterpoise.model.tables import RESULT_TABLES, SNAPSHOTS
 from counterpoise.settings import Locations
 from counterpoise.storage import Store
 from tests.support.command_line import CommandLine

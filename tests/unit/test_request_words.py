@@ -1,6 +1,6 @@
 """Messages of the planner, in words of the form."""
 
-from counterpoise.model.rebalance_request import (
+from counterpoise.model.request import (
     COMMAND_LINE_OPTIONS,
     FORM_TITLES,
     in_form_words,

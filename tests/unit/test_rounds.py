@@ -12,14 +12,15 @@ from counterpoise.analysis import rounds
 from counterpoise.analysis.rounds import Round
 from counterpoise.analysis.series import each_once, series_rows
 from counterpoise.history import scheduled_at_of, snapshot_id_for
-from counterpoise.model.result_tables import (
+from counterpoise.model.tables import (
     BROKER_BALANCE,
     BROKER_LOAD,
     LEADER_CHANGES,
+    SCHEMA_VERSION,
     SERIES,
     SNAPSHOT_CHANGES,
+    SNAPSHOTS,
 )
-from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOTS
 
 NO_LEADER_CHANGES = LEADER_CHANGES.empty_table()
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

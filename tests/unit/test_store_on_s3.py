@@ -14,8 +14,7 @@ from counterpoise.archive import Archive
 from counterpoise.errors import StoreError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal
+from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.settings import Locations
 from counterpoise.storage import Store
 from tests.support import s3_server

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise.model.audit_document import to_json
-from counterpoise.model.finding import AuditReport, Finding, ReportedFinding, WantedPlan
+from counterpoise.model.finding import AuditReport, Finding, ReportedFinding, WantedPlan, to_json
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.reporting.audit_page import audit_json

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from counterpoise.model.balance import SnapshotChanges
 from counterpoise.model.columns import (
     Flags,
     Floats,
@@ -32,7 +33,6 @@ from counterpoise.model.columns import (
     numbers_of,
     positions_in,
 )
-from counterpoise.model.events import SnapshotChanges
 from counterpoise.model.intervals import GAP, usual_lately
 
 NO_RACK: Final = -1

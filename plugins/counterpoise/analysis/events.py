@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from counterpoise.analysis.columns import SeriesColumns
-from counterpoise.model.events import Churn, ClusterEvent, EventKind, SnapshotChanges
+from counterpoise.model.balance import Churn, ClusterEvent, EventKind, SnapshotChanges
 from counterpoise.model.grouping import grouped
 
 SHARE_REACHED: Final = 0.9  # of the mean replicas

@@ -33,8 +33,8 @@ import pyarrow.compute as pc
 from counterpoise.analysis.columns import SeriesColumns
 from counterpoise.analysis.weighing import means
 from counterpoise.model.columns import Flags, Floats, Ints, floats_of, names_of, numbers_of
-from counterpoise.model.disks import by_disk
 from counterpoise.model.grouping import grouped
+from counterpoise.model.kafka import by_disk
 from counterpoise.model.load import DiskForecast, Outlook, Trace
 from counterpoise.model.tables import rows_of
 

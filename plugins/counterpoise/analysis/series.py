@@ -13,7 +13,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.model.result_tables import SERIES
+from counterpoise.model.tables import SERIES
 
 _ORDER = [("observed_at", "ascending"), ("snapshot_id", "ascending"), ("broker_id", "ascending")]
 _KEYS = ("cluster", "snapshot_id", "observed_at")

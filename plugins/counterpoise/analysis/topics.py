@@ -24,7 +24,7 @@ from counterpoise.analysis.period import Period, begin_of_days, start_of_day
 from counterpoise.analysis.weighing import by_group, is_often, means
 from counterpoise.model.columns import Flags, Floats, Ints, floats_of, positions_in
 from counterpoise.model.load import HotTopic, Rates, TopicGrowth
-from counterpoise.model.result_tables import TOPIC_LOAD_DAILY
+from counterpoise.model.tables import TOPIC_LOAD_DAILY
 
 SHOWN: Final = 20  # topics, or partitions
 _SHARES: Final = (0.5, 0.95, 1.0)  # of the time: the percentiles of `Rates`

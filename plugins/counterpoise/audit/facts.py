@@ -32,9 +32,8 @@ from counterpoise.model.inspection import Inspection, Quorum
 from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.load import DiskForecast
 from counterpoise.model.policy import ClusterPolicy
-from counterpoise.model.result_tables import SERIES, TOPIC_LOAD
 from counterpoise.model.severity import Waiver
-from counterpoise.model.tables import SNAPSHOTS, rows_of
+from counterpoise.model.tables import SERIES, SNAPSHOTS, TOPIC_LOAD, rows_of
 from counterpoise.model.words import pluralize
 
 # -- The partitions of a snapshot as numpy columns, on which the rules count
@@ -163,7 +162,7 @@ Configs = Mapping[str, ConfigValue]
 
 @dataclass(frozen=True)
 class PastFacts:
-    """What the history and its analysis know, as tables of model/result_tables.py.
+    """What the history and its analysis know, as tables of model/tables.py.
 
     `recent_snapshots` are the newest few before the present one, oldest first: as many, and as old,
     as the thresholds in force ask for. `disk_forecasts` begin with the disk that is full first;

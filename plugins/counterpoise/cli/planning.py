@@ -31,12 +31,14 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import ClusterPolicy, MovementPolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
-from counterpoise.model.rebalance_request import (
+from counterpoise.model.request import (
     COMMAND_LINE_OPTIONS,
+    GOAL_TEXTS,
+    PLANNED_GOALS,
+    Goal,
     RebalanceRequest,
     read_rebalance_request,
 )
-from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS, Goal
 from counterpoise.units import parse_rate
 
 _NOTHING_TO_MOVE = 1

@@ -17,14 +17,15 @@ from rich.text import Text
 
 from counterpoise import queries
 from counterpoise.cli.tables import table
-from counterpoise.model.move_reasons import MOVE_REASON_TEXTS, why_in_words
 from counterpoise.model.movement import busiest_inflow, effective_rate
 from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
 from counterpoise.model.plan_view import (
+    MOVE_REASON_TEXTS,
     Measure,
     PlanView,
     fullest,
     largest_moves,
+    why_in_words,
 )
 from counterpoise.model.run import RunState
 from counterpoise.model.safe_text import indented, one_line

@@ -31,7 +31,7 @@ from counterpoise.execution.waits_for_cluster import (
     name_of_unresponsive,
 )
 from counterpoise.model.plan import Move
-from counterpoise.model.reassignment_targets import changes_replica_set
+from counterpoise.model.reassignment import changes_replica_set
 from counterpoise.model.run_progress import RunProgress
 
 MAX_PARTITIONS = 20  # of a kind: the row of a run stays small while thousands are in trouble

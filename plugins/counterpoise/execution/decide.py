@@ -58,7 +58,7 @@ from counterpoise.execution.waits_for_cluster import (
     UnresponsiveBrokers,
 )
 from counterpoise.model.plan import Move
-from counterpoise.model.reassignment_targets import is_one_reassignment
+from counterpoise.model.reassignment import is_one_reassignment
 from counterpoise.model.words import join_names, pluralize
 
 MAX_ELECTION_ATTEMPTS: Final = 10

@@ -52,7 +52,7 @@ from counterpoise.execution.throttling.read_back import (
 )
 from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.execution.waits_for_cluster import UnreportedConfigs
-from counterpoise.model.garbage import collecting_no_garbage
+from counterpoise.model.plan import collecting_no_garbage
 from counterpoise.model.run import UNDER_WAY_STATES, LateCall, Run, RunState
 from counterpoise.model.run_progress import RunProgress
 

@@ -13,7 +13,7 @@ from counterpoise.execution.throttling.targets import Configs, dynamic_value
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import Reassignment, ResourceKey
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.reassignment_targets import reassignment_targets
+from counterpoise.model.reassignment import reassignment_targets
 from counterpoise.model.run import UNDER_WAY_STATES, Run, Submission
 
 ORPHANED_AFTER: Final = timedelta(minutes=15)  # without an observation; then the watch settles

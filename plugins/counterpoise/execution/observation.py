@@ -21,7 +21,7 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests
 from counterpoise.model.kafka import ConfigResource, ConfigValue, Reassignment
 from counterpoise.model.plan import Move
-from counterpoise.model.reassignment_targets import (
+from counterpoise.model.reassignment import (
     changes_replica_set,
     is_one_reassignment,
     reassignment_targets,

@@ -36,7 +36,7 @@ from counterpoise.model.kafka import (
     PartitionDescription,
 )
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.reassignment_targets import reassignment_targets
+from counterpoise.model.reassignment import reassignment_targets
 from counterpoise.model.run import Submission
 from counterpoise.model.run_progress import RunProgress, VersionReading
 

@@ -20,7 +20,7 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import PartitionDescription, Reassignment, TopicDescription
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.reassignment_targets import reassignment_shown_by
+from counterpoise.model.reassignment import reassignment_shown_by
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterReader

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from counterpoise.execution.observation import MoveState, Observation
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move
-from counterpoise.model.reassignment_targets import reassignment_targets
+from counterpoise.model.reassignment import reassignment_targets
 
 
 def partitions_in_order(

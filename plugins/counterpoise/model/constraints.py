@@ -7,12 +7,22 @@ that set only. Topics that no set names stand on the brokers that no set names. 
 set. Compare Cruise Control's BrokerSetAwareGoal and ReplicaCapacityGoal.
 """
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from fnmatch import translate
 from typing import Annotated, Final
 
 from counterpoise.model.setting import BrokerId, Section, Text, TopicPattern, whole
-from counterpoise.model.topic_patterns import matching
+
+# -- Topic patterns: names in which `*` stands for any text and `?` for one character
+
+
+def matching(patterns: Iterable[str], topics: Iterable[str]) -> frozenset[str]:
+    """Return the topics that any of the patterns matches."""
+    any_pattern = re.compile("|".join(map(translate, patterns)) or r"(?!)")
+    return frozenset(topic for topic in topics if any_pattern.match(topic))
+
 
 REST: Final = "(all others)"  # the set of the topics and brokers that no set names
 

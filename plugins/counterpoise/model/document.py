@@ -37,9 +37,8 @@ import pyarrow.compute as pc
 from counterpoise.errors import InputError, list_complaints
 from counterpoise.model.cluster import ClusterSnapshot, is_id, is_topic
 from counterpoise.model.columns import flags_of, flat_lists, numbers_of
-from counterpoise.model.disks import disk_over
 from counterpoise.model.grouping import grouped
-from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS
+from counterpoise.model.kafka import LIST_KEYS, RATE_KEYS, disk_over
 from counterpoise.model.safe_text import is_broken_text
 from counterpoise.model.tables import (
     BROKERS,

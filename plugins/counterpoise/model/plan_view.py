@@ -16,7 +16,6 @@ from functools import cached_property
 from heapq import nsmallest
 from typing import Final, NamedTuple
 
-from counterpoise.model.move import Move, MoveColumns, MoveReason
 from counterpoise.model.movement import (
     COORDINATOR_TOPICS,
     busiest_link_bytes,
@@ -25,7 +24,7 @@ from counterpoise.model.movement import (
     limit_warning,
     rate_warning,
 )
-from counterpoise.model.plan import BrokerFigure, RebalancePlan
+from counterpoise.model.plan import BrokerFigure, Move, MoveColumns, MoveReason, RebalancePlan
 from counterpoise.model.words import join_ids, pluralize
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
@@ -387,3 +386,33 @@ def fullest(figure: BrokerFigure) -> str:
     share = figure.peak_share
     percent = "" if share is None else f", {share * 100:.0f} %"
     return f"{format_bytes(figure.peak_used_bytes)}{percent}"
+
+
+# -- What a move is for, in words
+#
+# why_in_words(move)      # "evens traffic by 36.0 MB/s"
+
+
+MOVE_REASON_TEXTS: Final[Mapping[MoveReason, str]] = {
+    MoveReason.RACKS: "onto more racks",
+    MoveReason.REPLICAS: "evens replicas",
+    MoveReason.BYTES: "evens bytes",
+    MoveReason.TRAFFIC: "evens traffic",
+    MoveReason.LEADERS: "evens leaders",
+    MoveReason.DRAIN: "empties a broker",
+    MoveReason.REPAIR: "replaces a dead replica",
+    MoveReason.DEMOTE: "takes leadership away",
+    MoveReason.REPLICATION_FACTOR: "changes the replication factor",
+    MoveReason.PREFERRED: "elects the preferred leader",
+    MoveReason.IMPORTED: "as the reassignment says",
+}
+
+
+def why_in_words(move: Move) -> str:
+    """Return what a move is for: `evens traffic by 36.0 MB/s`."""
+    text = MOVE_REASON_TEXTS[move.why]
+    if move.traffic_gain is None:
+        return text
+    if not move.traffic_gain:
+        return f"{text}, in exchange"
+    return f"{text} by {format_rate(move.traffic_gain)}"

@@ -6,13 +6,18 @@
 Topic patterns are names in which `*` stands for any text and `?` for one character.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.topic_patterns import matching
+from counterpoise.errors import InputError
+from counterpoise.model.constraints import BrokerSet, Constraints, matching
+from counterpoise.model.policy import PERCENT, BalancePolicy
+from counterpoise.model.setting import read_pattern
+from counterpoise.model.words import join_ids, name_brokers, pluralize
+from counterpoise.units import parse_bytes
 
 
 class Goal(StrEnum):
@@ -82,3 +87,265 @@ class PlanRequest:
     scope: Scope = field(default_factory=Scope)
     budget: Budget = field(default_factory=Budget)
     replication_factor: int | None = None  # of the goal of that name
+
+
+# -- What somebody requests, from the command line, a Dag's form or an asset event
+#
+#     request = read_rebalance_request({"goal": "add-brokers", "broker_ids": "7,8"})
+#     request.request(policy)        # PlanRequest(Goal.ADD_BROKERS, (7, 8), policy)
+#
+# Limits: only the form is checked here, all of it at once. Whether goal, brokers and topics fit
+# each other and the cluster is for the planner to say.
+
+
+# -- What people call the fields of a rebalance request: options of the command line, or titles in
+# the form of the Dag `kafka_rebalance`.
+#
+#     in_form_words("name them, like --brokers 7")    # 'name them in the field "Brokers", like 7'
+#
+# Messages of the planner name options; who filled in a form reads them in the form's words.
+
+
+COMMAND_LINE_OPTIONS: Final[Mapping[str, str]] = {
+    "goal": "--goal",
+    "broker_ids": "--brokers",
+    "topics": "--topics",
+    "excluded_topics": "--exclude-topics",
+    "only_broker_ids": "--only-brokers",
+    "excluded_broker_ids": "--exclude-brokers",
+    "replication_factor": "--replication-factor",
+    "max_bytes": "--max-bytes",
+    "bytes_tolerance_percent": "--bytes-tolerance",
+    "broker_sets": "--broker-sets",
+    "max_replicas_per_broker": "--max-replicas-per-broker",
+    "no_new_replicas_on": "--no-new-replicas-on",
+}
+CLUSTER_FIELD: Final = "cluster"  # of the form alone: on the command line it is no part of this
+CLUSTER_TITLE: Final = "Cluster"
+REASON_FIELD: Final = "reason"  # of the form alone: whoever approves the plan reads it
+REASON_TITLE: Final = "Reason"
+MAX_WHY: Final = 1_000  # characters of it
+UNDO_FIELD: Final = "undo_of"  # of the form alone, too: `counterpoise undo` is its own command
+UNDO_TITLE: Final = "Undo this run"
+FORM_TITLES: Final[Mapping[str, str]] = {
+    "goal": "Goal",
+    "broker_ids": "Brokers",
+    "topics": "Only these topics",
+    "excluded_topics": "Not these topics",
+    "only_broker_ids": "Only these brokers",
+    "excluded_broker_ids": "Not these brokers",
+    "replication_factor": "Replication factor",
+    "max_bytes": "At most so many bytes",
+    "bytes_tolerance_percent": "Bytes tolerance in percent",
+    "broker_sets": "Broker sets",
+    "max_replicas_per_broker": "Replicas per broker",
+    "no_new_replicas_on": "No new replicas on",
+}
+_TITLES: Final = {option: FORM_TITLES[name] for name, option in COMMAND_LINE_OPTIONS.items()}
+_OPTION: Final = "|".join(sorted(map(re.escape, _TITLES), key=len, reverse=True))
+_EXAMPLE: Final = re.compile(rf", like ({_OPTION})(?![\w-]) ")
+_NAMED: Final = re.compile(rf"(?:{_OPTION})(?![\w-])")
+
+
+def form_title(name: str) -> str:
+    """Return what the form calls a field; the name itself where the form has no such field."""
+    return FORM_TITLES.get(name, name)
+
+
+def check_brokers_given(goal: Goal, broker_ids: Collection[int]) -> None:
+    """Raise InputError, in words of the form, where a goal needs brokers and none are named:
+    nothing has to be read first.
+    """
+    if goal in GOALS_WITH_BROKERS and not broker_ids:
+        raise InputError(
+            f"the goal {goal} needs brokers: write their ids in the field "
+            f'"{FORM_TITLES["broker_ids"]}", like 7, 8'
+        )
+
+
+def in_form_words(message: str) -> str:
+    """Return the message with the form's titles in the place of options of the command line."""
+    message = _EXAMPLE.sub(lambda found: f' in the field "{_TITLES[found[1]]}", like ', message)
+    return _NAMED.sub(lambda found: f'"{_TITLES[found[0]]}"', message)
+
+
+MAX_REPLICATION_FACTOR: Final = 32_767
+MAX_REPLICAS_PER_BROKER: Final = 10**7
+
+_BROKER_ID: Final = re.compile(r"\d{1,10}", re.ASCII)
+_WHOLE: Final = re.compile(r"\d{1,18}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceRequest:
+    """A request before the cluster's policy is known. None leaves the choice to the policy."""
+
+    goal: Goal
+    broker_ids: tuple[int, ...] = ()
+    scope: Scope = field(default_factory=Scope)
+    budget: Budget = field(default_factory=Budget)
+    replication_factor: int | None = None
+    bytes_tolerance_percent: int | None = None
+    constraints: Constraints = field(default_factory=Constraints)  # beside those of the policy
+
+    def request(self, policy: BalancePolicy) -> PlanRequest:
+        """Return the request under a policy; what is requested replaces what the policy says."""
+        chosen: dict[str, Any] = {
+            "bytes_tolerance_percent": self.bytes_tolerance_percent,
+            "constraints": policy.constraints.and_also(self.constraints),
+        }
+        return PlanRequest(
+            goal=self.goal,
+            broker_ids=self.broker_ids,
+            policy=replace(
+                policy, **{name: value for name, value in chosen.items() if value is not None}
+            ),
+            scope=self.scope,
+            budget=self.budget,
+            replication_factor=self.replication_factor,
+        )
+
+    def deviations(self, policy: BalancePolicy) -> tuple[str, ...]:
+        """Return a sentence, for the one who approves, for each difference from the policy."""
+        wanted = self.request(policy).policy
+        found = []
+        if wanted.bytes_tolerance_percent != policy.bytes_tolerance_percent:
+            found.append(
+                f"made for a bytes tolerance of {wanted.bytes_tolerance_percent} %, as requested; "
+                f"the policy says {policy.bytes_tolerance_percent} %"
+            )
+        found += [f"made with {words}, as requested" for words in _in_words(self.constraints)]
+        return tuple(found)
+
+
+def _in_words(constraints: Constraints) -> Iterator[str]:
+    """Yield what each constraint that is set asks for."""
+    for broker_set in constraints.broker_sets:
+        places = join_ids([*broker_set.broker_ids, *broker_set.racks])
+        yield f"topics {', '.join(broker_set.topics)} on {places} only"
+    if constraints.max_replicas_per_broker is not None:
+        yield f"at most {pluralize(constraints.max_replicas_per_broker, 'replica')} per broker"
+    if constraints.no_new_replicas_on:
+        yield f"no new replicas on {name_brokers(constraints.no_new_replicas_on)}"
+
+
+def read_rebalance_request(
+    given: Mapping[str, Any], *, word: Callable[[str], str] = str
+) -> RebalanceRequest:
+    """Return the request in values as they were given; None is the same as absent.
+
+    `word` turns a field's name into what the person typed. Raises InputError with every complaint.
+    """
+    complaints: list[str] = []
+    read: dict[str, Any] = {}
+    for name, value in given.items():
+        try:
+            if name not in _READERS:
+                raise InputError(f"{name!r} is unknown; there are: {', '.join(_READERS)}")
+            read[name] = None if value is None else _READERS[name](value, word(name))
+        except InputError as error:
+            complaints.append(str(error))
+    if given.get("goal") is None:
+        complaints.append(f"{word('goal')} is missing; there are: {', '.join(PLANNED_GOALS)}")
+    if complaints:
+        lines = [f"{len(complaints)} problems", *(f"  {complaint}" for complaint in complaints)]
+        raise InputError(complaints[0] if len(complaints) == 1 else "\n".join(lines))
+    return RebalanceRequest(
+        goal=read["goal"],
+        broker_ids=read.get("broker_ids") or (),
+        scope=Scope(
+            topics=read.get("topics") or (),
+            excluded_topics=read.get("excluded_topics") or (),
+            broker_ids=read.get("only_broker_ids") or (),
+            excluded_broker_ids=read.get("excluded_broker_ids") or (),
+        ),
+        budget=Budget(read.get("max_bytes")),
+        replication_factor=read.get("replication_factor"),
+        bytes_tolerance_percent=read.get("bytes_tolerance_percent"),
+        constraints=Constraints(
+            broker_sets=read.get("broker_sets") or (),
+            max_replicas_per_broker=read.get("max_replicas_per_broker"),
+            no_new_replicas_on=read.get("no_new_replicas_on") or (),
+        ),
+    )
+
+
+def _goal(value: object, where: str) -> Goal:
+    if value not in PLANNED_GOALS:
+        raise InputError(f"{where} {value!r} is unknown; there are: {', '.join(PLANNED_GOALS)}")
+    return Goal(str(value))
+
+
+def _broker_ids(value: object, where: str) -> tuple[int, ...]:
+    parts = [str(part).strip() for part in _parts(value) if not isinstance(part, bool)]
+    if len(parts) != len(_parts(value)) or not all(_BROKER_ID.fullmatch(part) for part in parts):
+        raise InputError(f"{where} {value!r}: write broker ids like 7,8")
+    return tuple(int(part) for part in parts)
+
+
+def _patterns(value: object, where: str) -> tuple[str, ...]:
+    return tuple(read_pattern(str(part).strip(), where) for part in _parts(value))
+
+
+def _parts(value: object) -> list[object]:
+    """Return the parts of `7,8` as well as of [7, 8]; only a list may be empty."""
+    return list(value) if isinstance(value, list | tuple) else list(str(value).split(","))
+
+
+def _whole(lowest: int, highest: int) -> Callable[[object, str], int]:
+    def read(value: object, where: str) -> int:
+        text = str(value).strip()
+        if (
+            isinstance(value, bool)
+            or not _WHOLE.fullmatch(text)
+            or not lowest <= int(text) <= highest
+        ):
+            raise InputError(
+                f"{where}: {value!r} must be a whole number from {lowest} to {highest}"
+            )
+        return int(text)
+
+    return read
+
+
+def _bytes(value: object, where: str) -> int:
+    return parse_bytes(str(value), where=where)
+
+
+def _broker_sets(value: object, where: str) -> tuple[BrokerSet, ...]:
+    """Return the sets of `pay-*=1,2,3` or `pay-*=rack-a;*=4,5,6`."""
+    found = []
+    for topic, places in _assignments(value, where, "topics=brokers, like 'pay-*=1,2,3'"):
+        broker_ids = tuple(int(place) for place in places if _BROKER_ID.fullmatch(place))
+        racks = tuple(place for place in places if not _BROKER_ID.fullmatch(place))
+        found.append(BrokerSet(topic, (topic,), broker_ids, racks))
+    return tuple(found)
+
+
+def _assignments(value: object, where: str, form: str) -> list[tuple[str, list[str]]]:
+    """Return each pattern with the words behind its `=`."""
+    parts = value if isinstance(value, list | tuple) else str(value).split(";")
+    found = []
+    for part in map(str, parts):
+        pattern, equals, words = part.partition("=")
+        names = [word.strip() for word in words.split(",")]
+        if not equals or not all(names):
+            raise InputError(f"{where} {part!r}: write {form}")
+        found.append((read_pattern(pattern.strip(), where), names))
+    return found
+
+
+_READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
+    "goal": _goal,
+    "broker_ids": _broker_ids,
+    "topics": _patterns,
+    "excluded_topics": _patterns,
+    "only_broker_ids": _broker_ids,
+    "excluded_broker_ids": _broker_ids,
+    "replication_factor": _whole(1, MAX_REPLICATION_FACTOR),
+    "max_bytes": _bytes,
+    "bytes_tolerance_percent": _whole(PERCENT.lowest, PERCENT.highest),
+    "broker_sets": _broker_sets,
+    "max_replicas_per_broker": _whole(1, MAX_REPLICAS_PER_BROKER),
+    "no_new_replicas_on": _broker_ids,
+}

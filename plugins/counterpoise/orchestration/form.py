@@ -3,7 +3,7 @@ a request.
 
     @dag(params=rebalance_form())
 
-The fields are those of `model/rebalance_request.py`, which checks them again when the run starts.
+The fields are those of `model/request.py`, which checks them again when the run starts.
 An empty field leaves the choice to the cluster's policy, or means everything.
 
 Airflow's page marks a field as required, and refuses an empty one, where its schema does not allow
@@ -21,19 +21,20 @@ from airflow.sdk import Param
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.policy import PERCENT
-from counterpoise.model.rebalance_request import (
+from counterpoise.model.request import (
     CLUSTER_FIELD,
     CLUSTER_TITLE,
     FORM_TITLES,
+    GOAL_TEXTS,
     MAX_REPLICAS_PER_BROKER,
     MAX_REPLICATION_FACTOR,
     MAX_WHY,
+    PLANNED_GOALS,
     REASON_FIELD,
     REASON_TITLE,
     UNDO_FIELD,
     UNDO_TITLE,
 )
-from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.setting import TOPIC_PATTERN
 

@@ -19,20 +19,20 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError, RunConflictError
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import ANALYSIS_DAG, DAG, People, Person, normalized_name
-from counterpoise.model.rebalance_request import (
+from counterpoise.model.request import (
     CLUSTER_FIELD,
     CLUSTER_TITLE,
     MAX_WHY,
     REASON_FIELD,
     UNDO_FIELD,
     UNDO_TITLE,
+    Goal,
     RebalanceRequest,
     check_brokers_given,
     form_title,
     in_form_words,
     read_rebalance_request,
 )
-from counterpoise.model.request import Goal
 from counterpoise.model.run import Run, RunState
 from counterpoise.model.safe_text import one_line, safe_logger, without_control_characters
 from counterpoise.orchestration.delivery import tell_about_run

@@ -28,8 +28,8 @@ from counterpoise.manifest_index import MAX_COPY_BYTES, Fleet
 from counterpoise.model.balance import LeftOut
 from counterpoise.model.files import StoredFile
 from counterpoise.model.grouping import grouped
-from counterpoise.model.result_tables import SERIES
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.tables import SERIES
 from counterpoise.pipeline.newest_rounds import merge_newest_rounds
 from counterpoise.results import Results, StoredViews
 from counterpoise.spark_submit import START_FAST, SparkJobError, run_job

@@ -30,11 +30,10 @@ from counterpoise.model.finding import AuditReport, Finding, PlanOutlook, Wanted
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.provider import profile_of
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal, Scope
-from counterpoise.model.result_tables import LOG_DIR_LOAD, RESULT_TABLES, SERIES
+from counterpoise.model.request import Goal, RebalanceRequest, Scope
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES
 from counterpoise.model.safe_text import safe_logger
+from counterpoise.model.tables import LOG_DIR_LOAD, RESULT_TABLES, SERIES
 from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.snapshots import read_snapshot
 from counterpoise.pipeline.usual_rates import usual_bytes_in

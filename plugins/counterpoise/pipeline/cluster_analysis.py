@@ -18,8 +18,7 @@ from counterpoise.errors import RefusedError, StoreError
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeaderBalance, WantedRebalance
 from counterpoise.model.load import ClusterLoad
-from counterpoise.model.result_tables import PARTITION_LOAD, TOPIC_BALANCE, TOPIC_LOAD
-from counterpoise.model.tables import rows_of
+from counterpoise.model.tables import PARTITION_LOAD, TOPIC_BALANCE, TOPIC_LOAD, rows_of
 from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.period_figures import with_period_figures
 from counterpoise.results import Results

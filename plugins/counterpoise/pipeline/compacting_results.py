@@ -22,7 +22,7 @@ from counterpoise.history import DailyPlan, Merge, RoundMerge, daily_folder
 from counterpoise.installation import Installation
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
-from counterpoise.model.result_tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES, VIEWS
+from counterpoise.model.tables import CLUSTER_FOLDER, DAILY_TABLES, RESULT_TABLES, VIEWS
 from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.spark_compaction import (
     Daily,

@@ -23,7 +23,7 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import InFlight, MovementPolicy
 from counterpoise.model.provider import Provider, profile_of
-from counterpoise.model.reassignment_targets import reassignment_targets
+from counterpoise.model.reassignment import reassignment_targets
 from counterpoise.model.run import RunState, TouchedKey
 
 if TYPE_CHECKING:

@@ -26,9 +26,8 @@ from pyarrow import parquet as pq
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.grouping import grouped
-from counterpoise.model.result_tables import RESULT_TABLES
 from counterpoise.model.safe_text import safe_logger
-from counterpoise.model.tables import conformed
+from counterpoise.model.tables import RESULT_TABLES, conformed
 from counterpoise.round_index import index_rounds, round_document, write_document
 from counterpoise.storage import PACKED, Store
 

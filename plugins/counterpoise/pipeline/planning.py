@@ -29,7 +29,7 @@ from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action, BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
-from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.request import RebalanceRequest
 from counterpoise.model.run import RunState, Submission
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.snapshots import checked_snapshot, fresh_snapshot, keep

@@ -15,8 +15,7 @@ from counterpoise.model.approval import Decision
 from counterpoise.model.balance import WantedRebalance
 from counterpoise.model.control import find_active_requests
 from counterpoise.model.person import Person
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.request import Goal, Scope
+from counterpoise.model.request import Goal, RebalanceRequest, Scope
 from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.cluster_analysis import ClusterAnalysis, cluster_analysis

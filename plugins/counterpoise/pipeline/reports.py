@@ -17,7 +17,7 @@ from counterpoise.installation import Installation
 from counterpoise.model.balance import LeftOut, PlanSize
 from counterpoise.model.fleet_document import ClusterState, FleetEntry
 from counterpoise.model.movement import busiest_link_bytes
-from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.request import RebalanceRequest
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
 from counterpoise.pipeline.cluster_analysis import (

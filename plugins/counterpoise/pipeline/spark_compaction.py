@@ -21,8 +21,7 @@ from counterpoise.daily_copies import SNAPSHOT_COUNT
 from counterpoise.errors import StoreError
 from counterpoise.history import DailyPlan, Merge
 from counterpoise.installation import Installation
-from counterpoise.model.result_tables import DAILY_TABLES, RESULT_TABLES
-from counterpoise.model.tables import SNAPSHOT_TABLES
+from counterpoise.model.tables import DAILY_TABLES, RESULT_TABLES, SNAPSHOT_TABLES
 from counterpoise.spark_submit import START_FAST, run_job
 from counterpoise.storage import Store, working_root
 

@@ -21,11 +21,11 @@ Pure: no I/O, no clock, no chance. In the order of work, which `planner.py` has:
 from dataclasses import replace
 
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.constraints import matching
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
-from counterpoise.model.rebalance_request import RebalanceRequest
-from counterpoise.model.topic_patterns import matching
+from counterpoise.model.request import RebalanceRequest
 from counterpoise.planning.planner import make_plan, plan_to_reach
 
 __all__ = ["make_plan", "plan_from", "plan_to_reach"]

@@ -17,9 +17,8 @@ import numpy as np
 
 from counterpoise.errors import InputError
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.constraints import names_of_sets
+from counterpoise.model.constraints import matching, names_of_sets
 from counterpoise.model.request import GOALS_WITH_BROKERS, Goal, PlanRequest
-from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import name_brokers, pluralize, verb
 from counterpoise.planning.arrays import all_topics
 from counterpoise.planning.planning_result import BrokerSetPart, PlanningGoal, PlanningResult

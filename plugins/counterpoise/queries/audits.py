@@ -14,8 +14,7 @@ from counterpoise.audit import auditing
 from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.history import scheduled_at_of
 from counterpoise.installation import Installation
-from counterpoise.model.audit_document import AuditPoint, from_json, point_from_json
-from counterpoise.model.finding import AuditReport, RuleText
+from counterpoise.model.finding import AuditPoint, AuditReport, RuleText, from_json, point_from_json
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.queries.file_cache import FileCache

@@ -20,8 +20,8 @@ from counterpoise.archive import fleet_report_name
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
 from counterpoise.ledger.overview import LedgerState
-from counterpoise.model.audit_document import AuditPoint
 from counterpoise.model.control import ControlRequest, find_active_requests
+from counterpoise.model.finding import AuditPoint
 from counterpoise.model.fleet_document import FleetDocument, FleetEntry, read_fleet
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import Action

@@ -14,7 +14,7 @@ from typing import Any, Final
 from counterpoise.installation import Installation
 from counterpoise.ledger.overview import LedgerState
 from counterpoise.model import metric
-from counterpoise.model.audit_document import AuditPoint
+from counterpoise.model.finding import AuditPoint
 from counterpoise.model.metric import Sample
 from counterpoise.model.run import UNDER_WAY_STATES, RunState
 from counterpoise.model.severity import Severity

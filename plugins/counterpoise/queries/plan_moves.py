@@ -7,8 +7,7 @@ found.moves, found.count, found.pages
 from dataclasses import dataclass
 from typing import Final
 
-from counterpoise.model.move import Move, MoveColumns, MoveReason
-from counterpoise.model.plan import RebalancePlan
+from counterpoise.model.plan import Move, MoveColumns, MoveReason, RebalancePlan
 
 PAGE_SIZE: Final = 100
 SORTS: Final = ("bytes", "topic", "why")

@@ -20,7 +20,7 @@ from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.rebalance_request import RebalanceRequest
+from counterpoise.model.request import RebalanceRequest
 from counterpoise.planning import plan_from
 from counterpoise.settings import ClusterSettings
 from counterpoise.units import format_count

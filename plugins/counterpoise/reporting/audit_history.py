@@ -10,8 +10,7 @@ from datetime import datetime
 
 from markupsafe import Markup
 
-from counterpoise.model.audit_document import AuditPoint
-from counterpoise.model.finding import AuditReport, ReportedFinding, RuleText
+from counterpoise.model.finding import AuditPoint, AuditReport, ReportedFinding, RuleText
 from counterpoise.model.load import Trace
 from counterpoise.model.severity import Severity
 from counterpoise.reporting import small

@@ -20,15 +20,15 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 
-from counterpoise.model.audit_document import to_json
 from counterpoise.model.finding import (
     AuditReport,
     Finding,
     ReportedFinding,
     RuleText,
     WantedPlan,
+    to_json,
 )
-from counterpoise.model.rebalance_request import CLUSTER_FIELD, CLUSTER_TITLE, FORM_TITLES
+from counterpoise.model.request import CLUSTER_FIELD, CLUSTER_TITLE, FORM_TITLES
 from counterpoise.model.safe_text import for_json
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from counterpoise.model.balance import (
     BalancePoint,
+    ClusterEvent,
     HeatMap,
     LeaderBalance,
     LeftOut,
@@ -17,7 +18,6 @@ from counterpoise.model.balance import (
     WantedRebalance,
 )
 from counterpoise.model.evenness import Evenness
-from counterpoise.model.events import ClusterEvent
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.safe_text import for_json
 

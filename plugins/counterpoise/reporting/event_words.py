@@ -5,7 +5,7 @@ event_in_words(event) == "broker 4 joined"
 
 from typing import Final
 
-from counterpoise.model.events import ClusterEvent, EventKind
+from counterpoise.model.balance import ClusterEvent, EventKind
 from counterpoise.model.words import list_brokers, pluralize
 from counterpoise.units import format_seconds
 

@@ -7,11 +7,12 @@ plan_report(PlanView(plan, rate_bytes_per_second), violations=(), data_checks_pa
 from collections.abc import Sequence
 from typing import Final
 
-from counterpoise.model.move_reasons import MOVE_REASON_TEXTS, why_in_words
 from counterpoise.model.plan import BrokerFigure, Move
 from counterpoise.model.plan_view import (
+    MOVE_REASON_TEXTS,
     PlanView,
     largest_moves,
+    why_in_words,
 )
 from counterpoise.model.request import GOAL_TEXTS
 from counterpoise.reporting.charts import Pair

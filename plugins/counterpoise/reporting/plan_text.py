@@ -13,14 +13,15 @@ from zero, so that a broker without anything is a gap. They show the shape; tabl
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from counterpoise.model.move_reasons import MOVE_REASON_TEXTS, why_in_words
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.plan_view import (
     BROKERS_SHOWN,
     MEASURES,
+    MOVE_REASON_TEXTS,
     Measure,
     PlanView,
     largest_moves,
+    why_in_words,
 )
 from counterpoise.model.safe_text import for_markdown
 from counterpoise.model.words import list_brokers

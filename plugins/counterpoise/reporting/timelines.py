@@ -7,8 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from counterpoise.model.balance import BalancePoint, HeatMap, LeaderBalance, RackPoint
-from counterpoise.model.events import ClusterEvent, EventKind, SnapshotChanges
+from counterpoise.model.balance import (
+    BalancePoint,
+    ClusterEvent,
+    EventKind,
+    HeatMap,
+    LeaderBalance,
+    RackPoint,
+    SnapshotChanges,
+)
 from counterpoise.model.words import pluralize
 from counterpoise.reporting.charts import (
     HEAT_LEVELS,

@@ -32,7 +32,7 @@ from typing import Final
 from pyarrow import parquet as pq
 
 from counterpoise.model.grouping import grouped
-from counterpoise.model.result_tables import CLUSTER_FOLDER
+from counterpoise.model.tables import CLUSTER_FOLDER
 from counterpoise.storage.store import Store
 
 _HADOOP_SCHEMES: Final = {"s3": "s3a"}

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.columns import Ints, flat_lists, numbers_of
+from counterpoise.model.constraints import matching
 from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.tables import rows_of
-from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import list_brokers, verb
 from counterpoise.units import format_bytes
 from counterpoise.validation.violation import (

@@ -29,7 +29,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from counterpoise.errors import InputError, RefusedError
-from counterpoise.model.rebalance_request import REASON_FIELD
+from counterpoise.model.request import REASON_FIELD
 from counterpoise.web.forms import time_of_form
 from counterpoise.web.viewers import DAG_ID, may_in_airflow
 

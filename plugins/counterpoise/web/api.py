@@ -14,9 +14,8 @@ from typing import Any, Final
 from fastapi import APIRouter, Response
 
 from counterpoise.archive import audit_report_name
-from counterpoise.model.audit_document import AuditPoint
 from counterpoise.model.control import ControlRequest
-from counterpoise.model.finding import AuditReport
+from counterpoise.model.finding import AuditPoint, AuditReport
 from counterpoise.model.fleet_document import document_of
 from counterpoise.model.json_values import iso_time
 from counterpoise.model.run import Run

@@ -14,16 +14,17 @@ from counterpoise import access, controls
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError
 from counterpoise.model.policy import Action
 from counterpoise.model.provider import ProviderProfile, profile_of
-from counterpoise.model.rebalance_request import (
+from counterpoise.model.request import (
     CLUSTER_FIELD,
     FORM_TITLES,
+    GOAL_TEXTS,
+    PLANNED_GOALS,
     RebalanceRequest,
     check_brokers_given,
     form_title,
     in_form_words,
     read_rebalance_request,
 )
-from counterpoise.model.request import GOAL_TEXTS, PLANNED_GOALS
 from counterpoise.model.safe_text import limited, safe_logger
 from counterpoise.queries import Viewer
 from counterpoise.queries.previewing import Preview, preview

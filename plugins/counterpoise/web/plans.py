@@ -15,9 +15,8 @@ from fastapi import APIRouter, Request, Response
 
 from counterpoise import reporting
 from counterpoise.errors import UnknownNameError
-from counterpoise.model.move_reasons import MOVE_REASON_TEXTS, why_in_words
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.plan_view import PlanView
+from counterpoise.model.plan_view import MOVE_REASON_TEXTS, PlanView, why_in_words
 from counterpoise.model.reassignment import to_reassignment_json
 from counterpoise.model.request import GOAL_TEXTS
 from counterpoise.model.run import Run

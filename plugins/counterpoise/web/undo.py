@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 from counterpoise import controls
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.policy import Action
-from counterpoise.model.rebalance_request import CLUSTER_FIELD, UNDO_FIELD
+from counterpoise.model.request import CLUSTER_FIELD, UNDO_FIELD
 from counterpoise.model.run import LOOKED_AFTER_STATES, Run
 from counterpoise.queries import running
 from counterpoise.queries.running import RunDetails

@@ -14,9 +14,8 @@ from counterpoise.audit.auditing import PreviousAudit, compare, find, resolve
 from counterpoise.audit.facts import AuditFacts, PastFacts
 from counterpoise.audit.rule import CheckResult, Need, Rule, evidence, unknown
 from counterpoise.errors import ClusterError, InputError
-from counterpoise.model.audit_document import from_json, to_json
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
+from counterpoise.model.finding import AuditReport, Finding, ReportedFinding, from_json, to_json
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver

@@ -16,9 +16,8 @@ from counterpoise.model.finding import Finding
 from counterpoise.model.inspection import ConsumerGroup
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.request import Goal
-from counterpoise.model.result_tables import SERIES, TOPIC_LOAD
 from counterpoise.model.severity import Severity
-from counterpoise.model.tables import BROKERS, LOG_DIRS, SNAPSHOTS, TOPICS
+from counterpoise.model.tables import BROKERS, LOG_DIRS, SERIES, SNAPSHOTS, TOPIC_LOAD, TOPICS
 from tests.support.audits import (
     HEALTHY,
     INTERVAL,

@@ -32,11 +32,11 @@ from counterpoise.audit.rule import (
 )
 from counterpoise.audit.unavailable_data import LOG_DIRS, causes_of
 from counterpoise.model import subjects
+from counterpoise.model.constraints import matching
 from counterpoise.model.evenness import Evenness, best_max_minus_min, evenness, share_not_preferred
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import join_ids, list_brokers, pluralize, verb
 from counterpoise.units import format_bytes, format_moment, format_rate
 

@@ -20,10 +20,10 @@ from counterpoise.audit.rules.listeners import advertised_names, value_of
 from counterpoise.audit.unavailable_data import unavailable
 from counterpoise.model import subjects
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.constraints import matching
 from counterpoise.model.inspection import InspectionItem
 from counterpoise.model.provider import Provider
 from counterpoise.model.severity import Severity
-from counterpoise.model.topic_patterns import matching
 from counterpoise.model.words import join_ids, pluralize
 
 _REPORTERS: Final = "metric.reporters"

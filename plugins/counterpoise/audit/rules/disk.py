@@ -39,9 +39,9 @@ from counterpoise.model.columns import (
     numbers_of,
     positions_in,
 )
-from counterpoise.model.disks import by_disk
 from counterpoise.model.finding import Evidence, WantedPlan
 from counterpoise.model.grouping import grouped
+from counterpoise.model.kafka import by_disk
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.movement import BROKERS_OWN_TOPICS
 from counterpoise.model.request import Goal

@@ -39,7 +39,7 @@ from counterpoise.model.kafka import (
     ResourceKey,
 )
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.reassignment_targets import is_one_reassignment, reassignment_targets
+from counterpoise.model.reassignment import is_one_reassignment, reassignment_targets
 from counterpoise.model.run import TouchedKey
 
 EVERY_REPLICA: Final = "*"
