@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from counterpoise.analysis.daily_sums import busy_partitions
 from counterpoise.analysis.load import cluster_load, typical_bytes_in
-from counterpoise.analysis.partitions import busy_partitions
-from counterpoise.analysis.weighing import by_group
+from counterpoise.analysis.period import by_group
 from counterpoise.model.evenness import evenness
 from counterpoise.model.kafka import by_disk, disk_over
 from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Rates

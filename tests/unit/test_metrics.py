@@ -13,7 +13,6 @@ from counterpoise import pipeline
 from counterpoise.analysis import fleet, fleet_entry
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger
-from counterpoise.model import finding
 from counterpoise.model.approval import Question
 from counterpoise.model.fleet_document import ClusterState
 from counterpoise.model.metric import EVENNESS, METRICS, Sample, exposition

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from counterpoise.analysis.columns import SeriesColumns
+from counterpoise.analysis.series import SeriesColumns
 from counterpoise.model.balance import Churn, ClusterEvent, EventKind, SnapshotChanges
 from counterpoise.model.grouping import grouped
 

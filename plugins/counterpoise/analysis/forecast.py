@@ -30,8 +30,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.analysis.columns import SeriesColumns
-from counterpoise.analysis.weighing import means
+from counterpoise.analysis.period import means
+from counterpoise.analysis.series import SeriesColumns
 from counterpoise.model.columns import Flags, Floats, Ints, floats_of, names_of, numbers_of
 from counterpoise.model.grouping import grouped
 from counterpoise.model.kafka import by_disk

@@ -28,9 +28,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.analysis.columns import read_series
 from counterpoise.analysis.forecast import TimeAxis, growth_of
-from counterpoise.analysis.period import Period
+from counterpoise.analysis.period import Period, is_often, means
+from counterpoise.analysis.series import read_series
 from counterpoise.analysis.topics import (
     growing_topics,
     hot_topics,
@@ -38,7 +38,6 @@ from counterpoise.analysis.topics import (
     rates_of_groups,
     topic_history,
 )
-from counterpoise.analysis.weighing import is_often, means
 from counterpoise.model.columns import (
     Flags,
     Floats,

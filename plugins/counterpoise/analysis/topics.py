@@ -18,10 +18,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from counterpoise.analysis.columns import read_series
 from counterpoise.analysis.forecast import DAY_SECONDS, WINDOW
-from counterpoise.analysis.period import Period, begin_of_days, start_of_day
-from counterpoise.analysis.weighing import by_group, is_often, means
+from counterpoise.analysis.period import (
+    Period,
+    begin_of_days,
+    by_group,
+    is_often,
+    means,
+    start_of_day,
+)
+from counterpoise.analysis.series import read_series
 from counterpoise.model.columns import Flags, Floats, Ints, floats_of, positions_in
 from counterpoise.model.load import HotTopic, Rates, TopicGrowth
 from counterpoise.model.tables import TOPIC_LOAD_DAILY

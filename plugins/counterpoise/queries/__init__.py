@@ -8,7 +8,7 @@ report(installation, "demo/leader-balance.html")
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from counterpoise import access, analysis, approval, reporting
+from counterpoise import access, approval
 from counterpoise.archive import audit_report_name
 from counterpoise.errors import InputError
 from counterpoise.installation import Installation, settings_in
@@ -172,11 +172,15 @@ def suggested_rate(installation: Installation, plan: RebalancePlan) -> int | Non
 
 def broker_loads(snapshot: ClusterSnapshot) -> tuple[BrokerLoad, ...]:
     """Return leaders, replicas and bytes per live broker of a snapshot."""
+    from counterpoise import analysis
+
     return analysis.broker_loads(snapshot)
 
 
 def plan_picture(plan: RebalancePlan, *, width: int) -> str:
     """Return brokers before and after in plain text, in lines of at most `width` characters."""
+    from counterpoise import reporting
+
     return reporting.plan_picture(plan, width=width)
 
 

@@ -9,10 +9,27 @@ values, same text: no clock is read.
 
 Limits: drawing uses matplotlib's global settings for the moment of one picture, so pictures are
 drawn one after another, whichever thread asks.
-
-What is here, and in which module, is told by `__init__.pyi`; modules are imported when first used.
 """
 
-from lazy_loader import attach_stub
+from counterpoise.reporting.audit_page import audit_json, audit_report
+from counterpoise.reporting.balance_document import leader_balance_json
+from counterpoise.reporting.fleet_page import fleet_json, fleet_report
+from counterpoise.reporting.leader_balance import leader_balance_report
+from counterpoise.reporting.plan_page import plan_pictures, plan_report, plan_tiles
+from counterpoise.reporting.plan_text import plan_markdown, plan_picture
+from counterpoise.reporting.run_page import run_report
 
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
+__all__ = [
+    "audit_json",
+    "audit_report",
+    "fleet_json",
+    "fleet_report",
+    "leader_balance_json",
+    "leader_balance_report",
+    "plan_markdown",
+    "plan_picture",
+    "plan_pictures",
+    "plan_report",
+    "plan_tiles",
+    "run_report",
+]
