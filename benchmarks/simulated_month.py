@@ -40,7 +40,7 @@ from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.settings import Locations, parse_settings
 from counterpoise.storage import Store
-from counterpoise.storage.folders import files_below
+from counterpoise.storage.opening import files_below
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulated_kafka.world import SimulatedBroker
 

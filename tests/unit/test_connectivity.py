@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from counterpoise.discovery.diagnosis import diagnose
 from counterpoise.kafka_admin import connectivity as kafka_admin_connectivity
-from counterpoise.kafka_admin.certificates import is_valid_for
 from counterpoise.kafka_admin.connection import ConnectionSettings, split_address
 from counterpoise.kafka_admin.connectivity import check_connectivity, read_cluster_metadata
-from counterpoise.kafka_admin.endpoint import EndpointChecker
+from counterpoise.kafka_admin.endpoint import EndpointChecker, is_valid_for
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.connectivity import (
     Certificate,

@@ -9,7 +9,7 @@ The manifest names its files with their row counts; readers open nothing else, s
 being written is not there yet, and files that are being replaced are not gone yet.
 """
 
-from counterpoise.history.compaction import DayPlan, Merge, plan_days, unused
+from counterpoise.history.compaction import DayPlan, Merge, age_of, plan_days, surviving, unused
 from counterpoise.history.manifests import (
     HistoryError,
     check_version,
@@ -48,7 +48,6 @@ from counterpoise.history.results import (
     plan_daily,
     plan_rounds,
 )
-from counterpoise.history.retention import age_of, surviving
 
 __all__ = [
     "LOADS",

@@ -19,8 +19,8 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from typing import Any, Final
 
+from counterpoise.history.compaction import age_of, is_settled
 from counterpoise.history.names import day_of
-from counterpoise.history.retention import age_of, is_settled
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 
 from counterpoise.errors import BrokerUnresponsiveError, ClusterError, UnknownOutcomeError
+from counterpoise.kafka_admin.address_connection import MAX_SELECTION_SECONDS
 from counterpoise.kafka_admin.broker_client import (
     MAX_ATTEMPTS,
     BrokerClient,
@@ -31,7 +32,6 @@ from counterpoise.kafka_admin.broker_client import (
 )
 from counterpoise.kafka_admin.configs import OUTCOME_UNKNOWN
 from counterpoise.kafka_admin.error_codes import describe_error_code
-from counterpoise.kafka_admin.liveness_probe import MAX_SELECTION_SECONDS
 from counterpoise.kafka_admin.reading import describe_topics, list_reassignments
 from counterpoise.model.acl import ALTER_CLUSTER
 from counterpoise.model.cluster import TopicPartition

@@ -34,11 +34,14 @@ from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from counterpoise.errors import BrokerUnresponsiveError, ClusterError, ClusterUnreachableError
-from counterpoise.kafka_admin.address_connection import keep_secrets_out_of_logs
+from counterpoise.kafka_admin.address_connection import (
+    UNRESPONSIVE_AFTER_SECONDS,
+    LivenessProbe,
+    keep_secrets_out_of_logs,
+)
 from counterpoise.kafka_admin.connection import ConnectionSettings, kafka_python_arguments
 from counterpoise.kafka_admin.endpoint import EndpointChecker
-from counterpoise.kafka_admin.handshake import BootstrapAttempt, try_address
-from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS, LivenessProbe
+from counterpoise.kafka_admin.protocol_probe import BootstrapAttempt, try_address
 from counterpoise.kafka_admin.tokens import TokenError
 from counterpoise.model.acl import Acl
 

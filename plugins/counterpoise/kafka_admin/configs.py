@@ -21,6 +21,7 @@ from typing import Any, Final
 from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 from counterpoise.errors import BrokerUnresponsiveError, UnknownOutcomeError
+from counterpoise.kafka_admin.address_connection import UNRESPONSIVE_AFTER_SECONDS
 from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
@@ -34,7 +35,6 @@ from counterpoise.kafka_admin.config_requests import (
     without_answer,
 )
 from counterpoise.kafka_admin.error_codes import describe_error_code, is_refusal, raise_for
-from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS
 from counterpoise.model.acl import (
     ALTER_CONFIGS_OF_BROKERS,
     ALTER_CONFIGS_OF_TOPICS,

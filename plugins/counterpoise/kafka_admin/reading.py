@@ -26,6 +26,10 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import MetadataRequest
 
 from counterpoise.errors import ClusterError
+from counterpoise.kafka_admin.address_connection import (
+    UNRESPONSIVE_AFTER_SECONDS,
+    api_versions_request,
+)
 from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
@@ -33,7 +37,6 @@ from counterpoise.kafka_admin.broker_client import (
     UnsupportedRequestError,
 )
 from counterpoise.kafka_admin.error_codes import describe_error_code, raise_for
-from counterpoise.kafka_admin.liveness_probe import UNRESPONSIVE_AFTER_SECONDS, api_versions_request
 from counterpoise.kafka_admin.metadata import by_id, none_if_negative, partitions_of
 from counterpoise.model.acl import DESCRIBE_CLUSTER, DESCRIBE_GROUPS, DESCRIBE_TOPICS, Acl
 from counterpoise.model.cluster import TopicPartition

@@ -30,8 +30,7 @@ from pyarrow import parquet as pq
 from counterpoise.errors import CounterpoiseError, InputError, StoreError, UnknownNameError
 from counterpoise.input_files import DOCUMENTS
 from counterpoise.model.files import StoredFile
-from counterpoise.storage.folders import entries_in, files_below
-from counterpoise.storage.opening import open_uri
+from counterpoise.storage.opening import entries_in, files_below, open_uri
 
 _SNAPSHOT_ID = "snapshot_id"
 _UNFINISHED = ".part"
