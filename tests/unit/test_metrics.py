@@ -14,6 +14,7 @@ from counterpoise.analysis import fleet, fleet_entry
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Question
+from counterpoise.model.finding import FORMAT
 from counterpoise.model.fleet_document import ClusterState
 from counterpoise.model.metric import EVENNESS, METRICS, Sample, exposition
 from counterpoise.model.request import Goal, PlanRequest
@@ -119,7 +120,7 @@ def test_another_audit_of_the_same_name_is_read_again(
     for critical in (1, 20):
         finding = {"severity": "critical", "waived_by": None, "is_new": False}
         document = {
-            "format": finding.FORMAT,
+            "format": FORMAT,
             "at": NOW.isoformat(),
             "previous_at": None,
             "findings": [finding] * critical,

@@ -16,7 +16,7 @@ from counterpoise.model.kafka import ClusterDescription
 
 if TYPE_CHECKING:  # the Kafka clients are slow to import, and planning needs none
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
-    from counterpoise.kafka_admin.protocol_probe import BootstrapAttempt
+    from counterpoise.kafka_admin.handshake import BootstrapAttempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from counterpoise.kafka_admin.address_connection import (
 )
 from counterpoise.kafka_admin.connection import ConnectionSettings, kafka_python_arguments
 from counterpoise.kafka_admin.endpoint import EndpointChecker
-from counterpoise.kafka_admin.protocol_probe import BootstrapAttempt, try_address
+from counterpoise.kafka_admin.handshake import BootstrapAttempt, try_address
 from counterpoise.kafka_admin.tokens import TokenError
 from counterpoise.model.acl import Acl
 

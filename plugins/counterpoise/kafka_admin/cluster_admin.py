@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from counterpoise.kafka_admin import altering, configs, permissions, reading
 from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.protocol_probe import BootstrapAttempt
+from counterpoise.kafka_admin.handshake import BootstrapAttempt
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (
