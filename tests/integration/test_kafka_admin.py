@@ -1,20 +1,18 @@
-"""The cluster admin against real brokers, and the simulated cluster against the real one."""
+"""The cluster admin against real brokers."""
 
 import base64
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from counterpoise.discovery import discover
-from counterpoise.errors import BrokerUnresponsiveError, UnknownOutcomeError
+from counterpoise.errors import BrokerUnresponsiveError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
@@ -32,16 +30,13 @@ from counterpoise.model.kafka import (
 from counterpoise.snapshot import take_snapshot
 from dev import local_kafka
 from dev.local_kafka import BrokerSpec, LocalKafka, TopicSpec, create_topics, fill
-from dev.local_processes import POLL_SECONDS, free_ports, wait_until
-from tests.simulated_kafka.cluster import SimulatedCluster
+from dev.local_processes import free_ports, wait_until
 from tests.support.patience import PATIENCE_SECONDS
-from tests.support.pictures import simulated
 
 MB = 1_000_000
 SECONDS = 120.0
 # For calls that a frozen broker holds up; the others have to answer within it.
 HASTY_SECONDS = PATIENCE_SECONDS
-QUIET_SECONDS = 0.3  # in which a change that nobody expects would show
 LEADER_LIST, FOLLOWER_LIST = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
@@ -55,8 +50,6 @@ SET, DELETE, APPEND, SUBTRACT = (
     ConfigOperation(word) for word in ("SET", "DELETE", "APPEND", "SUBTRACT")
 )
 TopicTool, ConfigTool = "org.apache.kafka.tools.TopicCommand", "kafka.admin.ConfigCommand"
-
-Show = Callable[[Callable[[], object]], object]  # what is to be seen after a change
 
 
 @pytest.fixture(scope="module")
@@ -288,104 +281,6 @@ def test_a_topic_config_is_read_from_the_broker_that_was_named(
 # -- changing
 
 
-@dataclass
-class Simulation:
-    """Shows what the simulated cluster is like after each change, and remembers it."""
-
-    cluster: SimulatedCluster
-    shown: list[object] = field(default_factory=list)
-
-    def show(self, look: Callable[[], object]) -> object:
-        self.cluster.advance(QUIET_SECONDS)
-        self.shown.append(look())
-        return self.shown[-1]
-
-
-@dataclass
-class Reality:
-    """Shows what real brokers are like after each change: a busy one learns of it late, so this
-    waits for what the simulated cluster has shown at the same point.
-    """
-
-    expected: Iterator[object]
-
-    def show(self, look: Callable[[], object]) -> object:
-        expected = next(self.expected)
-        time.sleep(QUIET_SECONDS)
-        until = time.monotonic() + SECONDS
-        while (shown := look()) != expected and time.monotonic() < until:
-            time.sleep(POLL_SECONDS)
-        assert shown == expected
-        return shown
-
-
-def state_of(admin: ClusterAdmin, key: TopicPartition) -> tuple[object, ...]:
-    (found,) = admin.describe_topics([key.topic])
-    p = found.partitions[key.partition]
-    moving = admin.list_reassignments().get(key)
-    return p.replicas, p.leader, tuple(sorted(p.isr)), moving
-
-
-def reassignments(admin: ClusterAdmin, show: Show) -> list[object]:
-    """Return all states of a sequence of reassignments that are throttled to a standstill."""
-    orders, pairs = TopicPartition("orders", 0), TopicPartition("pairs", 0)
-    seen: list[object] = []
-
-    def submit(key: TopicPartition, target: tuple[int, ...] | None) -> None:
-        refusal = admin.alter_reassignments({key: target}).errors.get(key, "")
-        seen.extend([(target, refusal.partition(":")[0]), show(lambda: state_of(admin, key))])
-
-    brokers = [broker(n) for n in (1, 2, 3, 4)]
-    stop = [ConfigChange(b, FOLLOWER_RATE, SET, "0") for b in brokers]
-    stop += [ConfigChange(topic(name), FOLLOWER_LIST, SET, "*") for name in ("orders", "pairs")]
-    assert not admin.alter_configs(stop).errors
-    show(lambda: [config_of(admin, b, FOLLOWER_RATE) for b in brokers])
-    show(lambda: [at_every_broker(admin, t, FOLLOWER_LIST) for t in ("orders", "pairs")])
-    for target in [
-        (4, 2, 3),
-        (4, 2, 3),
-        (2, 4, 3),
-        None,
-        (1, 2, 3),
-    ]:  # again, another order, cancel, order back
-        submit(orders, target)
-    for target in [
-        (4, 2, 3),
-        (1, 2, 3),
-        None,
-        None,
-    ]:  # going back never completes; cancelled; nothing to cancel
-        submit(orders, target)
-    for target in [
-        (1, 4, 3),
-        (1, 4, 2),
-        (1, 2, 3, 4),
-        None,
-        (1, 2, 3),
-    ]:  # another target; a larger one
-        submit(orders, target)
-    for target in [(3, 1, 2), (1, 2), (1, 2, 2), (1, 2, 9), (1, 2, 3)]:  # order alone; refusals
-        submit(orders, target)
-        seen.append(admin.elect_preferred_leaders([orders]).errors)
-    for target in [(1, 3), (1, 4), None, (1, 2)]:  # ends with one replica too many
-        submit(pairs, target)
-    admin.alter_configs([ConfigChange(c.resource, c.key, DELETE) for c in stop])
-    show(lambda: [config_of(admin, b, FOLLOWER_RATE) for b in brokers])
-    show(lambda: [at_every_broker(admin, t, FOLLOWER_LIST) for t in ("orders", "pairs")])
-    return seen
-
-
-def test_the_simulated_cluster_moves_replicas_as_the_real_one_does(
-    admin: ClusterAdmin,
-) -> None:
-    picture = "\n".join(
-        [*(f"orders-{n}: 1 2 3 size=4000000" for n in range(6)), "pairs-0: 1 2 size=4000000"]
-    )
-    model = Simulation(simulated(picture, racks="1=a 2=b 3=c 4=d"))
-    expected = reassignments(model.cluster, model.show)
-    assert reassignments(admin, Reality(iter(model.shown)).show) == expected
-
-
 def test_for_older_brokers_the_replication_factor_is_compared_here(
     admin: ClusterAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,78 +290,6 @@ def test_for_older_brokers_the_replication_factor_is_compared_here(
     assert results.accepted == (other,)
     assert "it would change the replication factor from 3 to 2" in results.errors[key]
     assert admin.alter_reassignments({key: (1, 2)}).accepted == ()
-
-
-def config_story(admin: ClusterAdmin, show: Show) -> list[object]:
-    """Return the results of every operation on a list and on a rate."""
-    steps = [
-        *((topic("orders"), LEADER_LIST, op, value) for op, value in LIST_STEPS),
-        *((broker(1), LEADER_RATE, op, value) for op, value in RATE_STEPS),
-    ]
-    seen: list[object] = []
-    for resource, key, op, value in steps:
-        refusal = change(admin, resource, key, op, value)
-        value_after = show(lambda r=resource, k=key: config_of(admin, r, k))
-        seen.append((str(op), value, refusal.partition(":")[0], value_after))
-    good, bad = (
-        ConfigChange(broker(1), LEADER_RATE, SET, "5"),
-        ConfigChange(broker(1), FOLLOWER_RATE, SET, "-5"),
-    )
-    ghost = ConfigChange(topic("ghost"), LEADER_LIST, SET, "*")
-    results = admin.alter_configs([good, bad, ghost])
-    seen.append({resource: text.partition(":")[0] for resource, text in results.errors.items()})
-    seen.append(show(lambda: config_of(admin, broker(1), LEADER_RATE)))
-    return [*seen, *both_ways_story(admin, show)]
-
-
-def both_ways_story(admin: ClusterAdmin, show: Show) -> list[object]:
-    """Return what becomes of a list that gains and loses entries in one call."""
-
-    def shown() -> object:
-        return show(lambda: config_of(admin, topic("orders"), LEADER_LIST))
-
-    change(admin, topic("orders"), LEADER_LIST, SET, "0:1,0:2")
-    shown()
-    gain = ConfigChange(topic("orders"), LEADER_LIST, APPEND, "0:3")
-    loss = ConfigChange(topic("orders"), LEADER_LIST, SUBTRACT, "0:1")
-    results = admin.alter_configs([gain, loss, ConfigChange(broker(1), LEADER_RATE, DELETE)])
-    value = shown()
-    change(admin, topic("orders"), LEADER_LIST, DELETE, "")
-    shown()
-    return [set(results.accepted), dict(results.errors), value]
-
-
-LIST_STEPS = [
-    (APPEND, "0:1,0:2"),
-    (APPEND, "0:2,0:3"),
-    (APPEND, "*"),
-    (SUBTRACT, "0:1,0:2,0:3"),
-    (DELETE, ""),
-    (SUBTRACT, "0:1"),
-    (DELETE, ""),
-    (DELETE, ""),
-    (SET, "*"),
-    (APPEND, "0:1"),
-    (SET, "none"),
-    (SET, ""),
-    (SET, "7:77,7:77"),
-    (DELETE, ""),
-]
-RATE_STEPS = [
-    (SET, "-5"),
-    (SET, "abc"),
-    (SET, "0"),
-    (SET, "5"),
-    (APPEND, "5"),
-    (DELETE, ""),
-    (DELETE, ""),
-]
-
-
-def test_the_simulated_cluster_keeps_configs_as_the_real_one_does(admin: ClusterAdmin) -> None:
-    model = Simulation(simulated("orders-0: 1 2 3", racks="1 2 3 4"))
-    expected = config_story(model.cluster, model.show)
-    assert config_story(admin, Reality(iter(model.shown)).show) == expected
 
 
 def test_configs_of_many_resources_are_changed_and_restored_exactly(
@@ -576,43 +399,6 @@ def test_a_throttled_move_copies_at_its_rate_and_the_preferred_leader_takes_over
     )
 
 
-def test_a_default_rate_of_all_brokers_is_in_force_where_a_broker_has_none(
-    kafka: LocalKafka, admin: ClusterAdmin
-) -> None:
-    key = TopicPartition("moves", 0)
-    default = f"{LEADER_RATE}={2 * MB},{FOLLOWER_RATE}={2 * MB}"
-
-    def alter_default(*what: str) -> None:
-        entity = ("--alter", "--entity-type", "brokers", "--entity-default")
-        kafka.tool(ConfigTool, "--bootstrap-server", kafka.bootstrap_string, *entity, *what)
-
-    alter_default("--add-config", default)
-    wait_until(
-        lambda: all(config_of(admin, broker(n), FOLLOWER_RATE) for n in (1, 2, 3, 4)),
-        "the default at each broker",
-        SECONDS,
-    )
-    assert config_of(admin, broker(1), LEADER_RATE) == ConfigValue(
-        str(2 * MB), ConfigSource.DYNAMIC_DEFAULT_BROKER
-    )
-    snapshot = take_snapshot(admin, cluster="demo", snapshot_id="s", observed_at=datetime.now(UTC))
-    rows = [tuple(row.values()) for row in snapshot.throttles.to_pylist()]
-    assert rows == [("broker", "", rate, str(2 * MB)) for rate in (FOLLOWER_RATE, LEADER_RATE)]
-    lists = [
-        ConfigChange(topic("moves"), LEADER_LIST, SET, "*"),
-        ConfigChange(topic("moves"), FOLLOWER_LIST, SET, "*"),
-    ]
-    assert not admin.alter_configs(lists).errors
-    for name in (LEADER_LIST, FOLLOWER_LIST):
-        wait_for_list(admin, "moves", name, "*")
-    began = time.monotonic()
-    assert admin.alter_reassignments({key: (1, 2, 3)}).accepted == (key,)
-    wait_until(lambda: not admin.list_reassignments(), "the move", SECONDS)
-    assert time.monotonic() - began > 2.0, "12 MB at 2 MB/s"
-    alter_default("--delete-config", f"{LEADER_RATE},{FOLLOWER_RATE}")
-    admin.alter_configs([ConfigChange(c.resource, c.key, DELETE) for c in lists])
-
-
 # -- brokers in trouble; last, since it takes the fourth one away
 
 
@@ -654,79 +440,6 @@ def test_a_frozen_broker_is_left_out_and_holds_up_nothing(
         finally:
             kafka.thaw_broker(4)
     kafka.wait_until_ready()
-
-
-def test_a_rate_without_an_answer_is_an_error_and_happens_when_the_broker_wakes(
-    kafka: LocalKafka,
-) -> None:
-    with closing(
-        connect(settings(kafka.bootstrap[0]), request_timeout_seconds=HASTY_SECONDS)
-    ) as hasty:
-        hasty.describe_configs([broker(4)], [LEADER_RATE])  # a connection is there
-        kafka.freeze_broker(4)
-        try:
-            changes = [ConfigChange(broker(n), LEADER_RATE, SET, "7000000") for n in (1, 4)]
-            results = hasty.alter_configs(changes)
-            assert results.accepted == (broker(1),)
-            assert results.errors == {broker(4): "no answer: nothing within 5 s"}
-        finally:
-            kafka.thaw_broker(4)
-        kafka.wait_until_ready()
-        brokers = [broker(1), broker(4)]
-
-        def have_both_the_rate() -> bool:
-            configs = hasty.describe_configs(brokers, [LEADER_RATE])
-            return all(configs.get(b) for b in brokers)
-
-        wait_until(have_both_the_rate, "the change, on broker 4 too", SECONDS)
-        hasty.alter_configs([ConfigChange(c.resource, c.key, DELETE) for c in changes])
-        wait_for_rates(hasty, 1, 4, value=None)
-
-
-def test_a_lost_answer_names_the_broker_and_the_change_comes_when_it_wakes(
-    kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The broker freezes between the probe and the change."""
-    key = TopicPartition("moves", 1)
-    with ExitStack() as stack:
-        made = [
-            connect(settings(kafka.bootstrap[0]), request_timeout_seconds=HASTY_SECONDS)
-            for _ in range(3)
-        ]
-        moving, electing, listing = [stack.enter_context(closing(admin)) for admin in made]
-        for admin in made:  # a connection is there
-            admin.describe_configs([topic("moves")], [LEADER_LIST], via_broker=4)
-        before = moving.describe_topics(["moves"])[0].partitions[1].replicas
-        after = (*before[1:], before[0])
-        monkeypatch.setattr(BrokerClient, "responding_broker_id", lambda _: 4)
-        calls = (
-            lambda: moving.alter_reassignments({key: after}),
-            lambda: electing.elect_preferred_leaders([key]),
-            lambda: change(listing, topic("moves"), LEADER_LIST, SET, "1:1"),
-        )
-        kafka.freeze_broker(4)
-        try:
-            with ThreadPoolExecutor(len(calls)) as pool:  # all before its session ends
-                for called in [pool.submit(call) for call in calls]:
-                    with pytest.raises(UnknownOutcomeError, match="no answer to") as lost:
-                        called.result()
-                    assert lost.value.broker_id == 4
-        finally:
-            kafka.thaw_broker(4)
-        monkeypatch.undo()
-        kafka.wait_until_ready()
-
-        def has_come() -> bool:
-            replicas = moving.describe_topics(["moves"])[0].partitions[1].replicas
-            listed = moving.describe_configs([topic("moves")], [LEADER_LIST])[topic("moves")][
-                LEADER_LIST
-            ].value
-            return (replicas, listed) == (after, "1:1")
-
-        wait_until(has_come, "the late changes", SECONDS)
-        moving.alter_reassignments({key: before})
-        change(moving, topic("moves"), LEADER_LIST, DELETE)
-        wait_for_list(moving, "moves", LEADER_LIST, None)
 
 
 def test_a_killed_broker_is_described_as_fenced_and_fails_fast(
