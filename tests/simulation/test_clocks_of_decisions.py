@@ -10,11 +10,8 @@ from counterpoise import controls, pipeline
 from counterpoise.errors import HaltedError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger, database_clock
-from counterpoise.model.notification import Notification, NotificationEvent
 from counterpoise.model.person import Person
-from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
-from counterpoise.pipeline import DagTask
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fixture
     CLUSTERS,
@@ -23,12 +20,10 @@ from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fix
     run_of,
 )
 from tests.support.installations import installation_over
-from tests.support.runs import change_state, clock_of
+from tests.support.runs import clock_of
 
 HOURS = [-1.0, 1.0]
 ALICE = Person("alice")
-TASK = DagTask("kafka_rebalance", "manual__1", "approve")
-TELLING = f"{CLUSTERS}notify: {{webhooks: [ops]}}"
 PATIENT = """
 clusters:
   demo:
@@ -36,14 +31,6 @@ clusters:
     operator_connection: operator
     policy: {movement: {pause_patience: 10m}}
 """
-BY_RULE = """
-clusters:
-  demo:
-    connection: reader
-    operator_connection: operator
-    policy: {{approval: {{by_rule: [{{name: small, goals: [add-brokers], copies_at_most: {0}}}]}}}}
-"""
-
 Open = Callable[..., Installation]
 
 
@@ -143,89 +130,3 @@ def test_a_pause_lasts_for_as_long_as_the_policy_says(
         kafka.advance(60 * 2)
         with pytest.raises(HaltedError, match="paused"):
             pipeline.execute_step(worker, *run_of(run), print)
-
-
-def planned(installation: Installation) -> pipeline.PlannedRun:
-    pipeline.snapshot(installation, "demo", installation.clock())
-    origin = pipeline.Origin(ALICE, TASK.dag_id, TASK.dag_run_id)
-    run = pipeline.plan(installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), origin)
-    assert run is not None
-    installation.ledger.journal(run["run_id"]).event("validated", run["fingerprint"])
-    return run
-
-
-def test_a_rule_approves_nothing_during_a_freeze(
-    machine: Open,
-    kafka: SimulatedCluster,  # noqa: F811
-    ahead: float,
-) -> None:
-    clusters = BY_RULE.format("1GB")
-    with machine(0, clusters) as page, machine(ahead, clusters) as worker:
-        planned(worker)
-        controls.freeze(page, "demo", until="30m", by=ALICE, why="month end")
-        assert pipeline.rule_that_approves(worker, TASK) is None
-        kafka.advance(60 * 31)
-        assert pipeline.rule_that_approves(worker, TASK) is not None
-
-
-def test_a_rule_approves_only_within_its_windows(
-    machine: Open,
-    kafka: SimulatedCluster,  # noqa: F811
-    ahead: float,
-) -> None:
-    """The database says 12:00 when the plan is made."""
-    from_noon = '1GB, windows: [{starts: "30 12 * * *", lasts: 20m}]'
-    with machine(ahead, BY_RULE.format(from_noon)) as worker:
-        planned(worker)
-        assert pipeline.rule_that_approves(worker, TASK) is None
-        kafka.advance(60 * 35)
-        assert pipeline.rule_that_approves(worker, TASK) is not None
-        kafka.advance(60 * 20)
-        assert pipeline.rule_that_approves(worker, TASK) is None
-
-
-def test_a_rule_counts_what_it_has_approved_within_a_day(
-    machine: Open,
-    kafka: SimulatedCluster,  # noqa: F811
-    ahead: float,
-) -> None:
-    clusters = BY_RULE.format("200MB")
-    with machine(0, clusters) as first, machine(ahead, clusters) as worker:
-        run = planned(first)
-        controls.approve_by_rule(first, *run_of(run), Person.of_rule("small"))
-        for state in (RunState.RUNNING, RunState.SETTLING, RunState.DONE):
-            change_state(first.ledger, run["run_id"], state)
-        kafka.advance(3600 * 23.5)
-        planned(worker)
-        assert pipeline.rule_that_approves(worker, TASK) is None
-        kafka.advance(3600)
-        assert pipeline.rule_that_approves(worker, TASK) is not None
-
-
-def test_a_question_waits_for_as_long_as_the_policy_says(
-    machine: Open,
-    kafka: SimulatedCluster,  # noqa: F811
-    ahead: float,
-) -> None:
-    with machine(0) as first, machine(ahead) as worker:
-        planned(first)
-        question = pipeline.put_question(first, TASK)
-        assert question is not None
-        kafka.advance(600)
-        left = question.wait_for - timedelta(minutes=10)
-        assert abs(pipeline.time_to_answer(worker, TASK) - left) < timedelta(seconds=1)
-
-
-def test_people_are_told_for_a_day_that_a_run_has_halted(
-    machine: Open,
-    kafka: SimulatedCluster,  # noqa: F811
-    ahead: float,
-) -> None:
-    told: list[Notification] = []
-    with machine(0) as first, machine(ahead, TELLING) as worker:
-        run = approved(first)
-        for state in (RunState.RUNNING, RunState.SETTLING, RunState.HALTED):
-            change_state(first.ledger, run["run_id"], state)
-        kafka.advance(3600 * 23.5)
-        pipeline.notify(worker, "demo", lambda _, notification: told.append(notification))
-    assert NotificationEvent.HALTED in {notification.event for notification in told}

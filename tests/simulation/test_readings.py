@@ -1,7 +1,6 @@
 """On a large cluster an observation asks few brokers, and still asks each of them in time."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from counterpoise.model.kafka import (
     LogDirDescription,
 )
 from counterpoise.model.policy import MovementPolicy
-from counterpoise.model.run import RunState
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, of_topic
@@ -153,17 +151,3 @@ def test_a_stale_read_is_no_throttle_gap(tmp_path: Path) -> None:
     assert run.run_progress().throttle_gaps == 0
     assert "throttle gap" not in run.event_kinds()
     assert run.cluster.configs.dynamic[of_topic("orders")] == before
-
-
-def test_all_brokers_are_asked_although_the_clock_is_set_back_meanwhile(tmp_path: Path) -> None:
-    run = busy_run(tmp_path)
-    admin = AskedBrokers(run.cluster)
-    fast = run.driver(admin)  # type: ignore[arg-type]
-    fast._clock = lambda: run.clock() + timedelta(hours=1)
-    run.until_moving(fast)
-    fast.step()
-    driver = run.driver(admin)  # type: ignore[arg-type]
-    run.repeat_for(driver.step, 300, every=10)
-    assert longest_time_unasked(admin.log_dirs, run.cluster.now) <= A_MINUTE
-    run.repeat(driver.step)
-    assert run.end(driver) is RunState.DONE
