@@ -114,7 +114,7 @@ explore: setup  ## every interleaving of every scenario with a preemption or a f
 
 soak: setup  ## plans and runs of many more examples; every command before odd inputs; kill -9 of runs at named points and random instants, on real brokers; deeper interleavings
 	@COUNTERPOISE_SOAK=10 $(VENV)/bin/python -m pytest $(PYTEST_ARGS) --timeout 7200 tests/property \
-		tests/simulation/test_promises.py tests/simulation/test_days.py tests/simulation/test_nights.py
+		tests/simulation/test_promises.py tests/simulation/test_nights.py
 	@COUNTERPOISE_FUZZ_EXAMPLES=2000 $(VENV)/bin/python -m pytest $(PYTEST_ARGS) --timeout 3600 tests/fuzzing
 	@$(VENV)/bin/python -m tests.support.soak $(SOAK_ARGS)
 	@$(VENV)/bin/python -m tests.exploration.soak $(EXPLORE_ARGS)
