@@ -92,29 +92,6 @@ def test_isr_loss_slows_the_run_level_by_level_and_without_it_the_run_goes_faste
     assert run.end(driver) is RunState.DONE
 
 
-@pytest.mark.usefixtures("quick_back_off")
-def test_isr_loss_at_the_lowest_rate_halts(tmp_path: Path) -> None:
-    run = beside_another_topic(tmp_path, MovementPolicy(throttle_back_off=BACK_OFF))
-    driver = run.driver()
-    run.until_moving(driver)
-    lose_isr(run)
-    rates = set()
-    with pytest.raises(HaltedError, match=r"even at 250 kB/s.*other-0"):
-        while (wait := driver.step()) is not None:
-            rates.add(rate_set(run))
-            run.cluster.advance(wait)
-    assert rates == {1_000_000, 500_000, 250_000}
-    assert run.end(driver) is RunState.HALTED
-
-
-@pytest.mark.usefixtures("quick_back_off")
-def test_partitions_under_replicated_before_the_run_do_not_slow_it(tmp_path: Path) -> None:
-    run = beside_another_topic(tmp_path, MovementPolicy(throttle_back_off=BACK_OFF))
-    lose_isr(run)
-    assert run.go() is RunState.DONE
-    assert "brake" not in run.event_kinds()
-
-
 def test_a_rate_below_the_inflow_is_an_alarm_first_then_a_halt_that_cancels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,26 +324,6 @@ def test_rates_raised_twice_halt_a_run_that_does_not_call_them_removed(tmp_path:
         driver.step()
     assert "somebody else changed our throttle keys again" in str(halted.value)
     assert "removed" not in str(halted.value)
-
-
-@pytest.mark.parametrize("settles", [False, True])
-def test_what_is_said_of_removed_throttle_keys_is_so(tmp_path: Path, *, settles: bool) -> None:
-    """A run that settles does not halt for them: it sets them as long as copies go on."""
-    run = SimulatedRun.make(tmp_path)
-    driver = run.driver()
-    run.until_moving(driver)
-    step = driver.step
-    if settles:
-        run.change_state(RunState.SETTLING, "interrupted")
-        step = driver.settle_step
-    step()
-    gone = ConfigChange(of_topic("orders"), FOLLOWER_REPLICAS, ConfigOperation.DELETE)
-    run.cluster.alter_configs([gone])
-    step()
-    events = run.ledger.journal(run.run_id).events()
-    (text,) = (event.text for event in events if event.kind == "throttle gap")
-    assert ("the run halts the next time" in text) is not settles
-    assert ("whenever it is missing while copies go on" in text) is settles
 
 
 def test_a_rolling_upgrade_refuses_to_open_and_holds_a_run_until_all_brokers_are_alike(

@@ -228,22 +228,6 @@ def test_a_raise_whose_destination_dies_is_cancelled_and_put_back_in_order(tmp_p
     assert own_configs(run.cluster) == {}
 
 
-def test_a_raise_in_another_order_is_put_back_in_the_order_of_before(tmp_path: Path) -> None:
-    run = made(
-        tmp_path,
-        Goal.REPLICATION_FACTOR,
-        move("orders-0", "1 2 3", "4 3 2 1", size=3_000_000),
-        factor=4,
-    )
-    driver = run.driver()
-    until_moving(run, driver)
-    run.cluster.kill_broker(4)
-    with pytest.raises(HaltedError, match="dead: 4"):
-        run.repeat(driver.step)
-    run.repeat(driver.settle_step)
-    assert run.cluster.partitions[ORDERS].replicas == (1, 2, 3)
-
-
 def test_a_lowering_that_can_no_longer_end_is_cancelled_and_put_back_in_order(
     tmp_path: Path,
 ) -> None:

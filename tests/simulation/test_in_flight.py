@@ -9,15 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise.errors import HaltedError
 from counterpoise.execution import Driver, batching, decide
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
-    FOLLOWER_REPLICAS,
     LEADER_RATE,
-    ConfigChange,
-    ConfigOperation,
     Reassignment,
 )
 from counterpoise.model.policy import MovementPolicy
@@ -143,26 +139,6 @@ def test_leaders_are_elected_in_batches_and_only_where_the_wanted_one_is_in_sync
     ]
     assert max(map(len, batches)) == 3  # type: ignore[arg-type]
     assert sum(map(len, batches)) == 7, "none was asked for twice"  # type: ignore[arg-type]
-
-
-def test_partitions_whose_kept_replicas_stay_behind_are_skipped_and_named(tmp_path: Path) -> None:
-    picture = "orders-0: 1 2 3 size=2000000\norders-1: 1 2 3 size=2000000"
-    moves = [move(f"orders-{n}", "1 2 3", "4 2 3", size=2_000_000) for n in range(2)]
-    run = made_by_hand(tmp_path, picture, *moves)
-    slow = ConfigChange(at_broker(3), FOLLOWER_RATE, ConfigOperation.SET, "1")
-    run.cluster.alter_configs(
-        [slow, ConfigChange(of_topic("orders"), FOLLOWER_REPLICAS, ConfigOperation.SET, "0:3")]
-    )
-    before = own_configs(run.cluster)
-    run.cluster.partitions[ORDERS_0].isr.discard(3)
-    driver = run.driver()
-    driver.open()
-    with pytest.raises(HaltedError, match=r"1 partition skipped.*orders-0 \(brokers \[3\]\)"):
-        run.repeat(driver.step)
-    assert run.end(driver) is RunState.HALTED
-    assert run.cluster.partitions[ORDERS_0].replicas == (1, 2, 3)
-    assert run.cluster.partitions[TopicPartition("orders", 1)].replicas == (4, 2, 3)
-    assert own_configs(run.cluster) == before
 
 
 def test_settings_are_freed_on_each_broker_and_topic_as_soon_as_nothing_there_needs_them(

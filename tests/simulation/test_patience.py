@@ -90,22 +90,6 @@ def test_a_live_broker_that_does_not_respond_halts_the_run_after_the_policys_pat
     assert own_configs(run.cluster) == {}
 
 
-def test_settling_ends_without_a_live_broker_that_does_not_respond_and_lists_its_keys(
-    tmp_path: Path,
-) -> None:
-    run = SimulatedRun.make(tmp_path, limits=SHORT)
-    driver = run.driver()
-    run.until_moving(driver)
-    run.cluster.unreachable.add(4)
-    run.repeat(driver.settle_step)
-    assert run.run.state is RunState.HALTED
-    assert "1 config key" in run.run.reason
-    assert own_configs(run.cluster) == {at_broker(4): {FOLLOWER_RATE: "1000000"}}
-    run.cluster.unreachable.clear()
-    run.restore_pending()
-    assert own_configs(run.cluster) == {}
-
-
 def test_a_copy_whose_destination_does_not_report_sizes_is_not_taken_for_a_stall(
     tmp_path: Path,
 ) -> None:
@@ -159,26 +143,6 @@ def test_a_broker_that_stops_right_before_a_config_change_does_not_halt_the_run(
     run.repeat(driver.step)
     assert run.end(driver) is RunState.DONE
     assert own_configs(run.cluster) == {}
-
-
-def test_a_broker_that_stops_right_before_its_key_is_restored_does_not_fail_settling(
-    tmp_path: Path,
-) -> None:
-    run = SimulatedRun.make(tmp_path)
-    driver = run.driver()
-    run.until_moving(driver)
-    stops: Any = StopsBeforeACall(run.cluster, 4)
-    others = [
-        ConfigChange(touched.resource, touched.key, ConfigOperation.DELETE)
-        for touched in run.ledger.journal(run.run_id).touched()
-        if touched.resource != at_broker(4)
-    ]
-    while run.cluster.list_reassignments():
-        run.cluster.advance(1)
-    run.cluster.alter_configs(others)
-    run.repeat(run.driver(stops).settle_step)
-    assert stops.has_stopped
-    assert "of dead brokers to restore" in run.run.reason
 
 
 # -- a broker that is dead and not registered any more
@@ -351,22 +315,6 @@ def test_brokers_that_restart_one_after_another_have_a_patience_each_before_the_
     for broker_id in (3, 2, 3, 2):
         restart_with_log_recovery(run, broker_id)
         assert run.placement()["orders-0"][0] == (1, 2, 3), "no step saw all of them in sync"
-    run.repeat(run.driver().step)
-    assert run.end(run.driver()) is RunState.DONE
-
-
-def test_brokers_that_restart_one_after_another_have_a_patience_each_at_the_end_of_a_move(
-    tmp_path: Path,
-) -> None:
-    """Older Kafka waits for the replicas that are kept when all is copied."""
-    copy = move("orders-0", "1 2 3", "4 2 3", size=9_000_000)
-    run = made_by_hand(tmp_path, "orders-0: 1 2 3 size=9000000", copy)
-    run.cluster.kafka_version = (3, 9)
-    run.until_moving(run.driver())
-    run.cluster.partitions[ORDERS_0].isr.add(4)
-    for broker_id in (3, 2, 3, 2):
-        restart_with_log_recovery(run, broker_id)
-        assert run.cluster.list_reassignments()
     run.repeat(run.driver().step)
     assert run.end(run.driver()) is RunState.DONE
 
@@ -580,29 +528,6 @@ def test_a_gap_is_closed_also_while_cancels_have_no_effect(
     delete_by_somebody(run, FOLLOWER_RATE)
     settle_for(run, 20)
     assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}
-
-
-def test_a_gap_that_is_closed_between_cancels_leaves_the_throttle_of_a_call_without_an_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    picture = f"orders-0: 1 2 3 size={LARGE}\norders-1: 1 2 3 size={LARGE}"
-    unanswered = move("orders-1", "1 2 3", "5 2 3", size=LARGE)
-    limits = MovementPolicy(max_moves_in_flight=1)
-    run = made_by_hand(tmp_path, picture, LARGE_MOVE, unanswered, limits=limits)
-    run.until_moving(run.driver())
-    with run.ledger.journal(run.run_id).step() as step:
-        step.submitting({unanswered.topic_partition: unanswered.replicas_after})
-        step.unanswered([unanswered.topic_partition], 2)
-    run.cluster.freeze_broker(2)
-    run.cluster.brokers[2].fenced_at = None  # it keeps its session
-    for _ in range(3):
-        run.cluster.advance(run.driver().step() or 0)
-    throttled = own_configs(run.cluster)
-    assert "1:5" in throttled[of_topic("orders")][FOLLOWER_REPLICAS].split(",")
-    nobody_answers_cancels(run, monkeypatch)
-    delete_by_somebody(run, FOLLOWER_RATE)
-    settle_for(run, 20)
-    assert own_configs(run.cluster) == throttled
 
 
 @pytest.mark.parametrize("is_gap_closed", [True, False])

@@ -1,19 +1,14 @@
 """The progress of a run: what one observation keeps for the next, and what people see meanwhile."""
 
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from counterpoise.errors import HaltedError
 from counterpoise.execution.progress_update import ends_soon
-from counterpoise.execution.waits import NoRunProgress
-from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import Readings, RunProgress
-from tests.support.plans import move
-from tests.support.runs import SimulatedRun, times_submitted
+from tests.support.runs import SimulatedRun
 
 
 def test_progress_only_grows_and_the_time_left_comes_true(tmp_path: Path) -> None:
@@ -76,25 +71,3 @@ def test_every_observation_may_be_made_by_another_process(tmp_path: Path) -> Non
     run.repeat(lambda: run.driver().settle_step())
     assert run.run.state is RunState.DONE
     assert run.placement() == run.planned_placement()
-
-
-def test_a_run_whose_moves_somebody_cancels_again_and_again_halts(tmp_path: Path) -> None:
-    """That a move begins is progress once, not each time that it is submitted."""
-    limits = MovementPolicy(
-        dead_broker_patience=timedelta(seconds=30),
-        hold_patience=timedelta(seconds=60),
-        pause_patience=timedelta(seconds=90),
-    )
-    picture = "orders-0: 1 2 3 size=90000000"
-    moved = move("orders-0", "1 2 3", "4 2 3", size=90_000_000)
-    run = SimulatedRun.of_moves(tmp_path, picture, moved, limits=limits)
-    driver = run.driver()
-    driver.open()
-    patience = NoRunProgress().patience(limits).total_seconds()
-    with pytest.raises(HaltedError):
-        while run.cluster.now < 5 * patience:
-            wait = max(driver.step() or 0, 5.0)
-            if run.run_progress().progress.moves_in_flight:
-                run.cluster.alter_reassignments({moved.topic_partition: None})
-            run.cluster.advance(wait)
-    assert sum(times_submitted(run.cluster).values()) < 50

@@ -228,26 +228,3 @@ def test_what_a_restarted_broker_loses_once_it_had_caught_up_counts(tmp_path: Pa
     lose_isr(run)
     go_on(run, driver, 10)
     assert run.run_progress().has_isr_loss
-
-
-def test_a_broker_that_was_restarted_during_a_pause_has_its_patience_afterwards(
-    tmp_path: Path,
-) -> None:
-    run = SimulatedRun.make(tmp_path, PICTURE + "\nother-0: 1 2 3 size=1000", request=REQUEST)
-    run.ask(Control.PAUSE)
-    driver = run.driver()
-    driver.open()
-    go_on(run, driver, 10)
-    run.cluster.kill_broker(3)
-    go_on(run, driver, 60)
-    run.cluster.restart_broker(3)
-    other = run.cluster.partitions[OTHER]
-    other.size_bytes, other.copied[3] = 1e12, 0.0
-    for partition, state in run.cluster.partitions.items():
-        if partition != OTHER:
-            state.isr.add(3)
-    go_on(run, driver, 20 * 60)
-    run.ask(Control.RESUME)
-    go_on(run, driver, 13 * 60)
-    assert run.cluster.list_reassignments()
-    assert not run.run_progress().has_isr_loss

@@ -123,18 +123,6 @@ def test_undo_is_refused_where_somebody_has_moved_everything_since(
     )
 
 
-def test_undo_is_refused_where_somebody_and_a_later_run_have_moved_everything_since(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    first = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
-    executed(shell, imported(shell, "b", {0: (3, 4)}))
-    move_by_hand(kafka, SECOND, 3, 4)
-    typed, _ = undone(shell, first, "--rebase")
-    shown = " ".join(typed.err.split())
-    assert "somebody has moved orders-1 again since, and later runs orders-0. Make" in shown
-    assert typed.code == 1
-
-
 def test_undo_leaves_what_somebody_redirected_before_it_arrived(
     shell: CommandLine, kafka: SimulatedCluster
 ) -> None:
@@ -181,22 +169,6 @@ def test_a_cancelled_move_is_where_it_was_so_undo_moves_nothing(
     typed, back = undone(shell, path)
     assert (typed.code, back) == (1, {})
     assert "is left to undo: orders-0 is where it was before" in " ".join(typed.err.split())
-    assert not (shell.folder / "back.json").exists()
-
-
-def test_undo_says_that_nothing_is_left_where_the_rest_of_the_run_never_arrived(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    path = interrupted(shell, kafka, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
-    kafka.partitions[FIRST].copied[3] = kafka.partitions[FIRST].size_bytes
-    kafka.advance(1)
-    cancelled(shell, path)
-    assert [kafka.partitions[tp].replicas for tp in (FIRST, SECOND)] == [(3, 2), (1, 2)]
-    assert undone(shell, path)[1] == {0: [1, 2]}
-    executed(shell, (shell.folder / "back.json").rename(shell.folder / "undo.json"))
-    typed, _ = undone(shell, path)
-    shown = " ".join(typed.err.split())
-    assert typed.code == 1 and "is left to undo: orders-0, orders-1 are where they were" in shown
     assert not (shell.folder / "back.json").exists()
 
 
@@ -351,33 +323,6 @@ def test_undo_takes_back_the_others_when_one_partition_has_no_leader(
     typed, back = undone(shell, path)
     assert (typed.code, back) == (0, {1: [1, 2]}), typed.err
     assert "orders-0 (no leader to copy from)" in " ".join(typed.out.split())
-
-
-def test_undo_is_refused_with_the_reasons_where_nothing_can_go_back(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    path = executed(shell, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
-    move_by_hand(kafka, SECOND, 3, 4)
-    kafka.kill_broker(1)
-    typed, back = undone(shell, path)
-    assert (typed.code, back) == (1, {})
-    shown = " ".join(typed.err.split())
-    assert "somebody has moved orders-1 again since" in shown
-    assert "orders-0 (broker 1 is not live) cannot go back now" in shown
-
-
-def test_what_was_never_moved_needs_no_way_back_to_a_broker_that_is_lost(
-    shell: CommandLine, kafka: SimulatedCluster
-) -> None:
-    path = interrupted(shell, kafka, imported(shell, "a", {0: (3, 2), 1: (3, 2)}))
-    kafka.partitions[FIRST].copied[3] = kafka.partitions[FIRST].size_bytes
-    kafka.advance(1)
-    cancelled(shell, path)
-    assert [kafka.partitions[tp].replicas for tp in (FIRST, SECOND)] == [(3, 2), (1, 2)]
-    kafka.kill_broker(1)
-    typed, _ = undone(shell, path)
-    shown = " ".join(typed.err.split())
-    assert typed.code == 1 and "orders-0 (broker 1 is not live) cannot go" in shown
 
 
 # -- when old rows of the ledger are deleted

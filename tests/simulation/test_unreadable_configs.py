@@ -33,17 +33,6 @@ def test_a_partition_outside_the_plan_that_falls_behind_does_not_stop_a_run(tmp_
     assert len(events) == 1 and "of other, outside the plan" in events[0].text
 
 
-def test_a_run_settles_while_such_a_partition_is_behind(tmp_path: Path) -> None:
-    run = without_other(tmp_path)
-    driver = run.driver()
-    run.until_moving(driver)
-    run.cluster.partitions.pop(next(tp for tp in run.cluster.partitions if tp.topic == "lonely"))
-    run.cluster.kill_broker(5)
-    run.cluster.advance(20)
-    assert run.end(driver) is RunState.DONE
-    assert own_configs(run.cluster) == {}
-
-
 def test_a_partition_without_a_leader_is_seen_all_the_same(tmp_path: Path) -> None:
     run = without_other(tmp_path)
     driver = run.driver()
