@@ -1,16 +1,14 @@
 """A rule of the policy and a person answer at one instant, in two processes on one ledger."""
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from counterpoise import controls
-from counterpoise.errors import CounterpoiseError, NotApprovedError, RefusedError
+from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
 from tests.simulated_kafka.cluster import SimulatedCluster
@@ -80,33 +78,3 @@ def test_a_rule_approves_nothing_that_a_person_has_decided_since_it_was_checked(
     if not approvals or approvals[-1].decision is Decision.REJECTED:
         with pytest.raises((NotApprovedError, RefusedError)):
             by_rule.start(ruled, run)
-
-
-def test_the_rate_of_a_person_holds_whoever_of_both_is_faster(
-    ruled: Installation, run: PlannedRun, other: Installation
-) -> None:
-    together = threading.Barrier(2, timeout=240)
-
-    def answer_together(answer: Callable[[], object]) -> None:
-        together.wait()
-        try:
-            answer()
-        except CounterpoiseError as error:
-            assert isinstance(error, RefusedError), error
-
-    def by_the_rule() -> object:
-        return controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)
-
-    def by_a_person() -> object:
-        return approve_by(other, run, ALICE, rate="5MB/s")
-
-    threads = [
-        threading.Thread(target=answer_together, args=(answer,))
-        for answer in (by_the_rule, by_a_person)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    *_, last = ruled.ledger.approvals_of(run["run_id"])
-    assert (last.person, last.rate_bytes_per_second) == (Person("alice"), 5_000_000)

@@ -134,35 +134,3 @@ def test_a_cancel_of_an_earlier_execution_that_comes_late_is_nobody_elses(
     run.cluster.alter_reassignments({FIRST_PARTITION: None})
     until_in_flight(run)
     assert not texts_of_cancels(run)
-
-
-def test_a_move_that_a_broker_shows_a_moment_later_is_not_taken_for_cancelled(
-    run: SimulatedRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has arrived; the broker that is asked still has it as it was."""
-    topics = run.cluster.describe_topics(["orders"])
-    run.cluster.advance(10_000)
-    assert not run.cluster.list_reassignments()
-    with monkeypatch.context() as patch:
-        patch.setattr(run.cluster, "describe_topics", lambda *_, **__: as_before(topics))
-        run.driver().step()
-    run.cluster.advance(1)
-    run.repeat(run.driver().step)
-    assert run.end(run.driver()) is RunState.DONE
-    assert times_sent(run) == 1
-    assert not texts_of_cancels(run)
-    assert own_configs(run.cluster) == {}
-
-
-def as_before(topics: Any) -> Any:
-    """Return the topics as if nothing was moving."""
-    return [
-        replace(
-            topic,
-            partitions=tuple(
-                replace(p, replicas=FIRST.replicas_before, isr=FIRST.replicas_before)
-                for p in topic.partitions
-            ),
-        )
-        for topic in topics
-    ]

@@ -87,13 +87,6 @@ def test_a_rate_above_ours_that_somebody_sets_is_there_afterwards(tmp_path: Path
     assert left_at_the_end(run) == {at_broker(4): {FOLLOWER_RATE: "5000000"}}
 
 
-def test_a_rate_below_ours_that_somebody_sets_is_there_afterwards(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    run.until_moving(run.driver())
-    set_by_somebody(run, at_broker(4), FOLLOWER_RATE, "500000")
-    assert left_at_the_end(run) == {at_broker(4): {FOLLOWER_RATE: "500000"}}
-
-
 # -- keys that nothing in flight needs at that moment
 
 

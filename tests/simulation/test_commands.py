@@ -8,15 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import controls, pipeline
 from counterpoise.cli import repeating
-from counterpoise.installation import open_installation
 from counterpoise.ledger import Ledger
 from counterpoise.model.acl import REASSIGN
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import CallResults, ConfigResource, ConfigResourceType
-from counterpoise.model.person import Person
-from counterpoise.model.run import RunState
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, interrupted_while_moving
 from tests.support.runs import clock_of, let_step_locks_run_out, own_configs
@@ -157,36 +153,6 @@ def test_execute_that_is_interrupted_while_it_waits_to_start_says_that_nothing_i
         stopped = shell.type("execute", path)
     assert stopped.code == 130
     assert "is approved: nothing of it is under way" in stopped.out
-    assert own_configs(kafka) == {}
-
-
-def test_a_run_that_is_cancelled_while_execute_waits_for_the_step_lock_is_not_revived(
-    shell: CommandLine, ledger: Ledger, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = interrupted(shell, kafka, monkeypatch)
-    _killed = killed_at_work(ledger)
-    (run,) = ledger.runs()
-    waited = 0
-
-    def cancel_and_settle(seconds: float) -> None:
-        nonlocal waited
-        waited += 1
-        if waited == 1:
-            let_step_locks_run_out(ledger)
-            installation = open_installation()
-            with installation:
-                controls.cancel(installation, run.run_id, by=Person("bob"), why="month end")
-                while (wait := pipeline.settle_step(installation, run.run_id, print)) is not None:
-                    kafka.advance(wait)
-        kafka.advance(seconds)
-
-    monkeypatch.setattr(repeating, "sleep", cancel_and_settle)
-    ran = shell.type("execute", path)
-    assert waited == 1
-    assert ledger.run(run.run_id).state is RunState.HALTED
-    assert ran.code == 1, ran.out
-    assert "became halted while this process was about to start it" in ran.err
-    assert not kafka.list_reassignments()
     assert own_configs(kafka) == {}
 
 

@@ -76,13 +76,6 @@ def test_a_default_that_is_lowered_meanwhile_is_followed(tmp_path: Path) -> None
     assert rates_set(run) == {"1000000"}
 
 
-def test_a_default_is_in_force_where_a_broker_has_no_rate_of_its_own() -> None:
-    cluster = simulated(SKEWED, racks=FOUR_BROKERS)
-    assert cluster.configs.rate(1, LEADER_RATE) is None
-    cluster.configs.broker_defaults[LEADER_RATE] = "5"
-    assert cluster.configs.rate(1, LEADER_RATE) == 5
-
-
 def snapshot_with_default(default: str) -> ClusterSnapshot:
     cluster = simulated(SKEWED, racks=FOUR_BROKERS)
     cluster.configs.broker_defaults |= dict.fromkeys(RATE_KEYS, default)
@@ -128,21 +121,6 @@ def follower_rate(run: SimulatedRun, broker_id: int) -> str | None:
 def set_by_somebody(run: SimulatedRun, rate: int) -> None:
     change = ConfigChange(at_broker(4), FOLLOWER_RATE, ConfigOperation.SET, str(rate))
     run.cluster.alter_configs([change])
-
-
-def test_a_lower_rate_of_somebody_that_the_run_once_had_stays_to_the_end(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    driver = run.driver()
-    run.until_moving(driver)
-    for rate in (HALF, WHOLE):
-        request_rate(run, driver, rate)
-    assert follower_rate(run, 4) == str(WHOLE)
-    set_by_somebody(run, HALF)
-    driver.step()
-    assert follower_rate(run, 4) == str(HALF), "it is not raised"
-    run.repeat(driver.step)
-    assert run.end(driver) is RunState.DONE
-    assert own_configs(run.cluster) == {at_broker(4): {FOLLOWER_RATE: str(HALF)}}
 
 
 def test_a_rate_that_a_call_without_an_answer_may_still_set_is_the_runs(tmp_path: Path) -> None:

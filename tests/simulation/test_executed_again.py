@@ -7,15 +7,11 @@ from pathlib import Path
 import pytest
 
 from counterpoise import pipeline
-from counterpoise.cli import repeating
 from counterpoise.errors import RunConflictError
 from counterpoise.execution import Driver
-from counterpoise.model.kafka import FOLLOWER_RATE, RATE_KEYS
+from counterpoise.model.kafka import FOLLOWER_RATE
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
-from tests.simulated_kafka.cluster import SimulatedCluster
-from tests.simulation.test_commands import planned
-from tests.support.command_line import CommandLine
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, own_configs
 
@@ -93,78 +89,6 @@ def test_two_copies_of_one_execution_go_on_together(run: SimulatedRun) -> None:
     assert run.go(second, max_steps=2_000) is RunState.DONE
 
 
-def highest_rate(kafka: SimulatedCluster) -> int:
-    configs = kafka.configs.dynamic.values()
-    return max(int(values[key]) for values in configs for key in RATE_KEYS if key in values)
-
-
-def test_an_execute_that_wakes_does_not_copy_at_the_rate_of_an_earlier_approval(
-    shell: CommandLine,
-    kafka: SimulatedCluster,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    path = planned(shell)
-    stage = "first"
-
-    def sleep(seconds: float) -> None:
-        nonlocal stage
-        if stage == "first" and kafka.list_reassignments():
-            stage = "ending"  # the first process sleeps from here on; its cluster does not
-            assert shell.type("cancel", path, "--why", "too fast").code == 0
-            shell.type("settle", path)
-            stage = "again"
-            typed = shell.type("approve", path, "--rate", "100kB/s", "--reason", "slowly")
-            assert typed.code == 0, typed.err
-            shell.type("execute", path)
-            stage = "awake"
-            return
-        if stage == "again" and kafka.list_reassignments():
-            raise KeyboardInterrupt
-        kafka.advance(seconds)
-
-    monkeypatch.setattr(repeating, "sleep", sleep)
-    assert shell.type("approve", path, "--rate", "1MB/s", "--reason", "x").code == 0
-    woken = shell.type("execute", path)
-    assert stage == "awake"
-    assert woken.code == 1
-    assert "was executed again since this process began" in " ".join(woken.err.split())
-    assert kafka.list_reassignments()
-    assert highest_rate(kafka) == 100_000
-
-
-def test_a_settle_that_wakes_leaves_the_run_that_is_executed_again(
-    shell: CommandLine,
-    kafka: SimulatedCluster,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    path = planned(shell)
-    stage = "first"
-
-    def sleep(seconds: float) -> None:
-        nonlocal stage
-        if stage in ("first", "again") and kafka.list_reassignments():
-            raise KeyboardInterrupt
-        if stage == "settle" and seconds:
-            stage = "other"  # the first settle sleeps from here on
-            assert shell.type("cancel", path, "--why", "at once").code == 0
-            shell.type("settle", path)
-            stage = "again"
-            shell.type("execute", path)
-            stage = "awake"
-            return
-        kafka.advance(seconds)
-
-    monkeypatch.setattr(repeating, "sleep", sleep)
-    assert shell.type("approve", path, "--rate", "1MB/s", "--reason", "x").code == 0
-    shell.type("execute", path)
-    stage = "settle"
-    woken = shell.type("settle", path)
-    assert stage == "awake"
-    assert woken.code == 1
-    assert "was executed again meanwhile" in " ".join(woken.err.split())
-    assert kafka.list_reassignments()
-
-
 def test_a_task_that_settles_late_leaves_the_run_that_is_executed_again(
     run: SimulatedRun,
 ) -> None:
@@ -178,10 +102,3 @@ def test_a_task_that_settles_late_leaves_the_run_that_is_executed_again(
     assert run.run.state is RunState.RUNNING
     pipeline.begin_settling(run, run.run_id)  # type: ignore[arg-type]
     assert may_halt(run.run), "the next try of the task, or another Dag run, begins with this one"
-
-
-def test_a_task_of_an_earlier_release_halts_its_run(run: SimulatedRun) -> None:
-    """It has not recorded when it began."""
-    run.until_moving(run.driver())
-    may_halt = pipeline.in_execution_of_dag_run(run, run.run_id)  # type: ignore[arg-type]
-    assert may_halt(run.run)

@@ -9,7 +9,6 @@ import pytest
 
 from counterpoise.errors import (
     HaltedError,
-    RunConflictError,
     StalePlanError,
     UnknownOutcomeError,
     WrongClusterError,
@@ -33,7 +32,6 @@ from tests.support.runs import (
     FOUR_BROKERS,
     SKEWED,
     SimulatedRun,
-    let_step_locks_run_out,
     own_configs,
     times_submitted,
 )
@@ -114,21 +112,6 @@ def test_a_rate_that_somebody_changed_meanwhile_is_left_alone_and_named(tmp_path
     assert own_configs(run.cluster) == {BROKER_4: {FOLLOWER_RATE: "777777"}}
     (changed,) = (t for t in run.ledger.journal(run.run_id).touched() if t.resource == BROKER_4)
     assert "somebody else" in changed.outcome
-
-
-def test_a_throttle_that_somebody_removed_is_set_again_and_recorded(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    driver = run.driver()
-    driver.open()
-    while not run.cluster.list_reassignments():
-        run.cluster.advance(driver.step() or 0)
-    run.cluster.alter_configs([ConfigChange(ORDERS, FOLLOWER_LIST, ConfigOperation.DELETE)])
-    driver.step()
-    assert FOLLOWER_LIST in own_configs(run.cluster)[ORDERS]
-    assert "throttle gap" in {event.kind for event in run.ledger.journal(run.run_id).events()}
-    run.repeat(driver.step)
-    run.repeat(driver.settle_step)
-    assert own_configs(run.cluster) == {}
 
 
 def test_a_crash_before_or_after_any_write_loses_nothing_and_moves_nothing_twice(
@@ -399,18 +382,6 @@ def test_caps_hold_on_the_cluster_and_on_each_broker(tmp_path: Path) -> None:
         run.cluster.advance(wait)
     assert 0 < max_in_flight <= 6
     assert max_per_broker <= 3
-
-
-def test_two_copies_never_work_at_once_and_a_late_one_stops(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    run.driver().open()
-    journal = run.ledger.journal(run.run_id)
-    with journal.step(), pytest.raises(RunConflictError, match="another process"):
-        run.driver().step()
-    with pytest.raises(RunConflictError, match="taken over"), journal.step() as late:
-        let_step_locks_run_out(run.ledger)
-        with journal.step():
-            late.check()
 
 
 def test_a_cluster_that_refuses_the_moves_halts_the_run_with_its_reason_and_keeps_no_throttle(

@@ -9,13 +9,9 @@ from typing import Any
 
 import pytest
 
-from counterpoise.errors import HaltedError, RunConflictError
-from counterpoise.execution import late_moves
-from counterpoise.ledger import Step
-from counterpoise.model.control import Control
+from counterpoise.errors import HaltedError
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,
-    FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
     ConfigChange,
@@ -24,14 +20,9 @@ from counterpoise.model.kafka import (
 from counterpoise.model.plan import SettingBefore
 from counterpoise.model.run import RunState
 from counterpoise.pipeline.emergency_stop import stop_from_plan
-from tests.simulated_kafka.cluster import SimulatedCluster
-from tests.support.crashes import Crash
-from tests.support.promises import Watch
 from tests.support.runs import (
-    FOUR_BROKERS,
     SimulatedRun,
     at_broker,
-    let_step_locks_run_out,
     of_topic,
     own_configs,
 )
@@ -67,87 +58,6 @@ def test_a_pending_restore_that_somebody_changed_meanwhile_is_left_as_it_is(tmp_
     paid, _ = run.restore_pending()
     assert len(paid) == 1
     assert own_configs(run.cluster) == {at_broker(4): {FOLLOWER_RATE: "777777"}}
-
-
-def test_moves_that_a_frozen_broker_held_stay_throttled_when_it_wakes_in_time(
-    tmp_path: Path,
-) -> None:
-    run = SimulatedRun.make(tmp_path)
-    driver = run.driver()
-    driver.open()
-    driver.step()
-    run.cluster.addressed_broker = 3
-    run.cluster.freeze_broker(3)
-    run.cluster.advance(driver.step() or 0)
-    run.cluster.addressed_broker = None
-    run.driver().settle_step()
-    assert own_configs(run.cluster), "what was sent may still be applied"
-    run.cluster.thaw_broker(3)
-    for _ in range(3):
-        run.driver().settle_step()
-    if run.cluster.list_reassignments():
-        assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}
-    run.repeat(run.driver().settle_step)
-    assert own_configs(run.cluster) == {}
-
-
-def test_a_move_that_comes_after_the_end_is_known_as_ours_and_settled(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    halted_by_the_death_of(4, run)
-    run.cluster.restart_broker(4)
-    before = run.placement()
-    journal = run.ledger.journal(run.run_id)
-    late = next(m for m in run.plan.moves if m.topic_partition in journal.submissions())
-    with journal.step() as step:
-        step.submitting({late.topic_partition: late.replicas_after})  # no answer came
-    submitted = journal.submissions()
-    run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
-    assert late in late_moves(run.plan, run.cluster.list_reassignments(), submitted)
-    run.change_state(RunState.SETTLING, "a move came late")
-    assert run.driver().settle_step() is not None
-    assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}, (
-        "it gets its throttle first"
-    )
-    run.repeat(run.driver().settle_step)
-    assert run.run.state is RunState.HALTED
-    assert run.placement() != before
-    assert own_configs(run.cluster) == {}
-    assert [t for t in run.ledger.journal(run.run_id).touched() if t.restored_at is None] == []
-
-
-class FrozenBeforeACall:
-    """The cluster for a process that is stopped between the check of its step lock and its next
-    config change.
-    """
-
-    def __init__(self, cluster: SimulatedCluster, meanwhile: Any) -> None:
-        self._cluster, self._meanwhile = cluster, meanwhile
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
-
-    def alter_configs(self, changes: Any, **more: Any) -> Any:
-        self._meanwhile()
-        return self._cluster.alter_configs(changes, **more)
-
-
-def test_a_throttle_set_by_a_process_that_woke_after_the_end_is_restored(
-    tmp_path: Path,
-) -> None:
-    run = SimulatedRun.make(tmp_path)
-    run.driver().open()
-
-    def the_other_copy_ends_the_run() -> None:
-        let_step_locks_run_out(run.ledger)
-        run.repeat(run.driver().settle_step)
-        assert run.run.state is RunState.HALTED
-
-    frozen: Any = FrozenBeforeACall(run.cluster, the_other_copy_ends_the_run)
-    with pytest.raises(RunConflictError, match="taken over"):
-        run.driver(frozen).step()
-    assert own_configs(run.cluster), "it came late, and nobody can take it back"
-    run.restore_pending()
-    assert own_configs(run.cluster) == {}
 
 
 def test_a_broker_that_did_not_answer_is_on_record_also_when_the_answer_about_topics_was_lost(
@@ -196,99 +106,3 @@ def test_the_stop_from_a_plan_alone_cancels_and_brings_earlier_values_of_others_
     assert run.placement() == placement
     assert own_configs(run.cluster) == before
     assert not run.cluster.list_reassignments()
-
-
-def test_settings_that_a_frozen_broker_held_and_applied_after_the_end_are_restored_too(
-    tmp_path: Path,
-) -> None:
-    run = SimulatedRun.make(tmp_path)
-
-    def freeze() -> None:
-        run.cluster.addressed_broker = 3
-        run.cluster.freeze_broker(3)
-
-    driver = run.driver(Watch(run.cluster).ours(meanwhile=freeze))
-    driver.open()
-    run.cluster.advance(driver.step() or 0)
-    run.cluster.addressed_broker = None
-    run.cluster.advance(20)
-    driver = run.driver()
-    with pytest.raises(HaltedError, match="dead: 3"):
-        while True:
-            run.cluster.advance(driver.step() or 0)
-    assert run.end(driver) is RunState.HALTED
-    run.restore_pending()
-    assert of_topic("orders") not in own_configs(run.cluster)
-    run.cluster.thaw_broker(3)
-    assert own_configs(run.cluster)[of_topic("orders")], (
-        "the lists come back, and nobody asked for them any more"
-    )
-    paid, _ = run.restore_pending()
-    assert of_topic("orders") in {key.resource for key in paid}
-    assert own_configs(run.cluster) == {}
-    assert run.restore_pending() == ((), ()), "once every broker has answered, it is over"
-
-
-def test_a_move_that_was_sent_again_is_waited_for_until_who_got_the_first_call_responds(
-    tmp_path: Path,
-) -> None:
-    """The second call was answered, which says nothing about the first one."""
-    run = SimulatedRun.make(tmp_path, racks=f"{FOUR_BROKERS} 5=a")
-    driver = run.driver()
-    driver.open()
-    driver.step()
-    run.cluster.addressed_broker = 5
-    run.cluster.freeze_broker(5)
-    run.cluster.advance(driver.step() or 0)
-    run.cluster.addressed_broker = None
-    run.until_moving(driver)
-    run.ask(Control.CANCEL)
-    with pytest.raises(HaltedError):
-        driver.step()
-    for _ in range(5):
-        run.cluster.advance(driver.settle_step() or 0)
-    assert not run.cluster.list_reassignments()
-    assert own_configs(run.cluster), "what was sent first may still be applied"
-    run.cluster.thaw_broker(5)
-    assert run.cluster.list_reassignments(), "it was"
-    assert own_configs(run.cluster)[at_broker(4)] == {FOLLOWER_RATE: "1000000"}
-    assert run.end(driver) is RunState.HALTED
-    assert not run.cluster.list_reassignments()
-    assert own_configs(run.cluster) == {}
-    assert not [s for s in run.ledger.journal(run.run_id).submissions().values() if s.may_come_late]
-
-
-def test_a_move_whose_process_was_killed_in_a_call_to_a_broker_that_hangs_stays_throttled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The broker keeps its session; which one was asked, nobody could record."""
-    run = SimulatedRun.make(tmp_path)
-    submitting = Step.submitting
-
-    def then_hangs(step: Step, targets: Any) -> None:
-        run.cluster.freeze_broker(3)
-        run.cluster.brokers[3].fenced_at = None
-        run.cluster.addressed_broker = 3
-        submitting(step, targets)
-
-    def die(*_: object) -> None:
-        raise Crash
-
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Step, "submitting", then_hangs)
-        patch.setattr(Step, "unanswered", die)
-        run.until_moving(run.driver())
-    let_step_locks_run_out(run.ledger)
-    run.cluster.addressed_broker = 1
-    run.ask(Control.CANCEL)
-    with pytest.raises(HaltedError, match="cancel"):
-        run.driver().step()
-    until, driver = run.cluster.now + 300, run.driver()
-    while run.cluster.now < until and (wait := driver.settle_step()) is not None:
-        run.cluster.advance(wait)
-    run.cluster.thaw_broker(3)
-    run.cluster.advance(1)
-    assert run.cluster.list_reassignments(), "it applies what it was sent"
-    throttled = own_configs(run.cluster)
-    assert FOLLOWER_RATE in throttled[at_broker(4)]
-    assert throttled[of_topic("orders")][FOLLOWER_REPLICAS]

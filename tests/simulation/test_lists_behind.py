@@ -5,7 +5,6 @@ after a failover, a broker that does not know the new controller yet has it answ
 """
 
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import HaltedError, StalePlanError
-from counterpoise.execution import Driver, ExecutionOptions, late_moves, partition_reads
+from counterpoise.execution import partition_reads
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_REPLICAS
 from counterpoise.model.policy import MovementPolicy
@@ -135,29 +134,6 @@ def test_the_next_batch_leaves_throttle_and_caps_to_what_was_just_submitted(
     assert set(times_submitted(run.cluster).values()) == {1}
 
 
-def test_what_did_not_show_when_a_run_was_cancelled_is_cancelled_when_it_does(
-    tmp_path: Path,
-) -> None:
-    run, behind = just_submitted(tmp_path)
-    run.ask(Control.CANCEL)
-    settle_for_a_second(run, behind)
-    assert run.end(run.driver()) is RunState.HALTED
-    submissions = run.ledger.journal(run.run_id).submissions()
-    assert not late_moves(run.plan, run.cluster.list_reassignments(), submissions)
-    assert not run.cluster.list_reassignments()
-    assert own_configs(run.cluster) == {}
-
-
-def test_a_list_that_never_shows_what_was_submitted_does_not_keep_a_run_from_its_end(
-    tmp_path: Path,
-) -> None:
-    run, behind = just_submitted(tmp_path)
-    run.ask(Control.CANCEL)
-    began = run.cluster.now
-    assert run.end(run.driver(behind)) is RunState.HALTED
-    assert run.cluster.now - began < 60
-
-
 # -- replicas as if a partition moved, and no list that names it
 
 
@@ -213,21 +189,6 @@ def test_replicas_that_somebody_leaves_as_if_it_moved_halt_the_run_half_a_minute
         run.driver().open()
 
 
-@pytest.mark.parametrize("control", [None, Control.CANCEL])
-def test_replicas_that_somebody_leaves_as_if_it_moved_do_not_keep_a_run_from_its_end(
-    tmp_path: Path, control: Control | None
-) -> None:
-    run, _ = just_submitted(tmp_path)
-    run.cluster.advance(run.driver().step() or 0)
-    replicas_of_both(run)
-    if control:
-        run.ask(control)
-    began = run.cluster.now
-    assert run.end(run.driver()) is RunState.HALTED
-    assert run.cluster.now - began < 60
-    assert own_configs(run.cluster) == {}
-
-
 # -- a cancel that does not show yet
 
 
@@ -249,16 +210,6 @@ def test_the_order_that_a_cancel_leaves_is_restored_also_where_it_shows_a_moment
     assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before
 
 
-def test_the_order_is_restored_where_topics_show_it_as_before_the_submit_for_a_moment(
-    tmp_path: Path,
-) -> None:
-    run, behind = just_submitted(tmp_path)
-    cancel_at_once(run)
-    settle_for_a_second(run, behind)
-    assert run.end(run.driver()) is RunState.HALTED
-    assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before
-
-
 def test_what_somebody_moves_right_after_a_cancel_is_theirs_and_not_cancelled(
     tmp_path: Path,
 ) -> None:
@@ -271,52 +222,6 @@ def test_what_somebody_moves_right_after_a_cancel_is_theirs_and_not_cancelled(
     assert run.cluster.now - began < 60
     assert run.cluster.list_reassignments()[first].target == FIRST.replicas_after
     assert own_configs(run.cluster) == {}
-
-
-@pytest.mark.parametrize("control", [None, Control.CANCEL])
-def test_replicas_that_somebody_leaves_as_if_many_moved_do_not_keep_a_run_from_its_end(
-    tmp_path: Path, control: Control | None
-) -> None:
-    """More of them than a run keeps the names of."""
-    names = [f"orders-{number}" for number in range(25)]
-    picture = "\n".join(f"{name}: 1 2 3 size={SIZE}" for name in names)
-    moves = [move(name, "1 2 3", "4 2 3", size=SIZE) for name in names]
-    limits = MovementPolicy(max_moves_in_flight=100, max_moves_in_flight_per_broker=100)
-    run = SimulatedRun.of_moves(tmp_path, picture, *moves, limits=limits)
-    run.until_moving(run.driver())
-    while len(run.cluster.list_reassignments()) < len(moves):
-        run.cluster.advance(run.driver().step() or 0)
-    for one in moves:
-        run.cluster.alter_reassignments({one.topic_partition: None})
-        partition = run.cluster.partitions[one.topic_partition]
-        partition.replicas, partition.isr = BOTH_TOGETHER, set(BOTH_TOGETHER)
-    if control:
-        run.ask(control)
-    began = run.cluster.now
-    assert run.end(run.driver()) is RunState.HALTED
-    assert run.cluster.now - began < 90
-    assert own_configs(run.cluster) == {}
-
-
-@pytest.mark.parametrize("seconds", [3, -3])
-def test_a_worker_with_another_clock_sends_nothing_twice_that_does_not_show_yet(
-    tmp_path: Path, seconds: float
-) -> None:
-    run, behind = just_submitted(tmp_path)
-    options = ExecutionOptions(run.run_id, run.plan, run.rate, run.limits)
-    other = Driver(
-        behind,
-        run.ledger,
-        options,
-        lambda: run.clock() + timedelta(seconds=seconds),
-        run.log.append,
-    )
-    for _ in range(5):
-        run.cluster.advance(0.3)
-        other.step()
-    assert is_throttled(run)
-    assert set(times_submitted(run.cluster).values()) == {1}
-    assert len(run.cluster.list_reassignments()) == 1, "max_moves_in_flight is 1"
 
 
 def test_a_stop_without_the_ledger_leaves_the_throttle_until_the_list_shows_what_it_cancels(

@@ -167,57 +167,6 @@ def test_a_move_that_comes_late_to_a_topic_made_again_is_cancelled(tmp_path: Pat
     assert own_configs(run.cluster) == {}
 
 
-class MadeAgainBefore:
-    """The cluster of a run, on which somebody makes a topic again just before a list is set."""
-
-    def __init__(self, simulated: SimulatedCluster) -> None:
-        self._simulated, self._is_made_again = simulated, False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._simulated, name)
-
-    def alter_configs(self, changes: list[ConfigChange], **options: Any) -> Any:
-        if not self._is_made_again and any(change.key in LIST_KEYS for change in changes):
-            self._is_made_again = True
-            self._simulated.delete_topic("orders")
-            self._simulated.create_topic("orders", [(1, 2, 3)])
-        return self._simulated.alter_configs(changes, **options)
-
-
-def test_a_list_set_at_a_topic_made_again_since_the_look_is_taken_back(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    driver = run.driver(MadeAgainBefore(run.cluster))
-    driver.open()
-    run.repeat(driver.step)
-    run.end(driver)
-    assert own_configs(run.cluster) == {}
-    assert run.restore_pending() == ((), ())
-
-
-def test_lists_that_somebody_set_at_a_topic_made_again_stay_where_ours_were_read_back(
-    tmp_path: Path,
-) -> None:
-    """They make the same move as the run did, whose worker was killed: the very same lists."""
-    picture = "orders-0: 1 2 3 size=300000000"
-    moved = move("orders-0", "1 2 3", "4 2 3", size=300_000_000)
-    run = SimulatedRun.of_moves(tmp_path, picture, moved)
-    driver = run.driver()
-    run.until_moving(driver)
-    while not all(key.during_value for key in run.ledger.journal(run.run_id).touched()):
-        run.cluster.advance(driver.step() or 0)
-    theirs = own_configs(run.cluster)[ORDERS]
-    run.cluster.delete_topic("orders")
-    run.cluster.create_topic("orders", [(1, 2, 3)])
-    run.cluster.partitions[moved.topic_partition].size_bytes = 300_000_000
-    set_again = [ConfigChange(ORDERS, k, ConfigOperation.SET, v) for k, v in theirs.items()]
-    run.cluster.alter_configs(set_again)
-    run.cluster.alter_reassignments({moved.topic_partition: (4, 2, 3)})
-    run.end(run.driver())
-    run.restore_pending()  # as the next watch does
-    assert run.cluster.list_reassignments()
-    assert own_configs(run.cluster)[ORDERS] == theirs
-
-
 # -- brokers that give no ids (inter-broker protocol before 2.8)
 
 
@@ -246,16 +195,6 @@ def test_without_ids_plans_run_and_say_that_a_topic_made_again_is_not_recognised
     executed = shell.type("execute", plan)
     assert executed.code == 0, executed.err
     assert own_configs(kafka) == {}
-
-
-def test_an_imported_plan_says_it_too(shell: CommandLine) -> None:
-    shell.configure("simulated:9092")
-    wanted, plan = shell.folder / "wanted.json", shell.folder / "imported.json"
-    row = {"topic": "orders", "partition": 0, "replicas": [1, 2, 4]}
-    wanted.write_text(json.dumps({"version": 1, "partitions": [row]}))
-    typed = shell.type("import", wanted, "--cluster", "demo", "--out", plan)
-    assert typed.code == 0, typed.err
-    assert "no ids of 1 topic " in json.loads(plan.read_text())["warnings"][0]
 
 
 def test_a_topic_whose_id_brokers_do_not_tell_is_the_planned_one(tmp_path: Path) -> None:

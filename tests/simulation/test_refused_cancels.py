@@ -7,11 +7,8 @@ import pytest
 from counterpoise.errors import HaltedError
 from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.model.control import Control
-from counterpoise.model.request import Goal
-from counterpoise.model.run import RunState
-from tests.support.pictures import cluster
-from tests.support.plans import move, plan_by_hand
-from tests.support.runs import FOUR_BROKERS, SimulatedRun
+from tests.support.plans import move
+from tests.support.runs import SimulatedRun
 
 SIZE = 3_000_000
 
@@ -42,32 +39,3 @@ def test_moves_that_cannot_be_cancelled_do_not_keep_others_from_it(tmp_path: Pat
             break
         run.cluster.advance(wait)
     assert large.topic_partition not in run.cluster.list_reassignments(), run.log[-3:]
-
-
-def test_a_late_move_that_cannot_be_cancelled_does_not_keep_a_run_from_its_cancel(
-    tmp_path: Path,
-) -> None:
-    picture = f"alone-0: 2 size={100 * SIZE}\norders-0: 1 4 size={100 * SIZE}"
-    late = move("alone-0", "2", "3", size=100 * SIZE)
-    own = move("orders-0", "1 4", "3 4", size=100 * SIZE)
-    run = SimulatedRun.of_moves(tmp_path, picture, late)
-    run.until_moving(run.driver())
-    run.ask(Control.CANCEL)
-    with pytest.raises(HaltedError):
-        run.driver().step()
-    assert run.end(run.driver()) is RunState.HALTED
-    with run.ledger.journal(run.run_id).step() as step:
-        step.submitting({late.topic_partition: late.replicas_after})
-        step.unanswered([late.topic_partition], 1)
-    run.go_on_with(plan_by_hand(cluster(picture, racks=FOUR_BROKERS), Goal.REBALANCE, own))
-    run.until_moving(run.driver())
-    run.cluster.alter_reassignments({late.topic_partition: late.replicas_after})
-    run.cluster.kill_broker(2)
-    run.ask(Control.CANCEL)
-    with pytest.raises(HaltedError):
-        run.driver().step()
-    for _ in range(30):
-        if (wait := run.driver().settle_step()) is None:
-            break
-        run.cluster.advance(wait)
-    assert own.topic_partition not in run.cluster.list_reassignments(), run.log[-3:]

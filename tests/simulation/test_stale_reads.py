@@ -89,17 +89,6 @@ def test_topics_of_before_are_no_difference_from_the_plan(
     assert shell.type("verify", plan).code == 0
 
 
-def test_what_somebody_moved_back_is_still_seen(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    driver = run.driver()
-    driver.open()
-    run.repeat(driver.step)
-    moved = next(move for move in run.plan.moves if move.adding)
-    run.cluster.alter_reassignments({moved.topic_partition: moved.replicas_before})
-    run.cluster.advance(3600)
-    assert run.end(driver) is RunState.HALTED
-
-
 @pytest.mark.parametrize("stale_reads", [2, 3, 4, 6, 8])
 @pytest.mark.parametrize("control", [Control.PAUSE, Control.CANCEL])
 def test_throttles_that_no_broker_shows_yet_are_taken_back(

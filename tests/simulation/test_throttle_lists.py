@@ -164,19 +164,6 @@ def test_what_finishes_while_a_run_settles_keeps_its_throttle(tmp_path: Path) ->
     assert own_configs(run.cluster) == {}
 
 
-def test_a_lost_answer_about_what_was_taken_back_loses_no_entry(tmp_path: Path) -> None:
-    run = moving_to_four(tmp_path)
-    driver = run.driver()
-    run.until_moving(driver)
-    (first,) = in_flight(run.cluster)
-    run.cluster.lose_response_of_next("alter_configs")
-    while not run.cluster.calls or first in in_flight(run.cluster):
-        run.cluster.advance(driver.step() or 0)
-    run.repeat(driver.step)
-    assert run.end(driver) is RunState.DONE
-    assert own_configs(run.cluster) == {}
-
-
 def test_a_pause_takes_back_what_the_next_batch_was_listed_for(tmp_path: Path) -> None:
     run = moving_to_four(tmp_path)
     driver = run.driver()

@@ -4,7 +4,6 @@ ledger says of it.
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from counterpoise.errors import (
     RunConflictError,
     StepLockHeldError,
 )
-from counterpoise.execution import late_moves
 from counterpoise.ledger import Journal
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigChange, ConfigOperation
@@ -89,21 +87,6 @@ def test_what_somebody_else_set_while_a_process_was_frozen_is_there_at_the_end(
     assert own_configs(run.cluster) == {at_broker(4): {FOLLOWER_RATE: "90000000"}}
 
 
-@pytest.mark.parametrize("call", ["describe_cluster", "list_reassignments", "describe_topics"])
-def test_a_copy_that_was_frozen_while_it_observed_leaves_a_cancelled_run_as_it_is(
-    tmp_path: Path, call: str
-) -> None:
-    run = SimulatedRun.make(tmp_path)
-    before = own_configs(run.cluster)
-    run.driver().open()
-    late = frozen_copy(run, call, lambda: cancel_and_settle(run))
-    with pytest.raises(RunConflictError, match="taken over"):
-        late.step()
-    assert run.run.state is RunState.HALTED
-    assert own_configs(run.cluster) == before
-    assert not times_submitted(run.cluster)
-
-
 def test_a_copy_that_was_frozen_before_it_took_the_lock_leaves_a_cancelled_run_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,20 +108,6 @@ def test_a_copy_that_was_frozen_before_it_took_the_lock_leaves_a_cancelled_run_a
     assert not times_submitted(run.cluster)
 
 
-def test_a_copy_that_settles_late_leaves_a_run_that_goes_on_as_it_is(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    run.until_moving(run.driver())
-
-    def execute_again() -> None:
-        run.end(run.driver())
-        run.driver().open()
-        run.cluster.advance(run.driver().step() or 0)
-
-    with pytest.raises(RunConflictError, match="taken over"):
-        frozen_copy(run, "describe_cluster", execute_again).settle_step()
-    assert run.run.state is RunState.RUNNING
-
-
 def test_a_copy_that_was_about_to_start_a_run_does_not_revive_it_after_a_cancel(
     tmp_path: Path,
 ) -> None:
@@ -151,33 +120,6 @@ def test_a_copy_that_was_about_to_start_a_run_does_not_revive_it_after_a_cancel(
     assert run.run.state is RunState.HALTED
     run.driver().open(run.run)
     assert run.run.state is RunState.RUNNING, "executed again by somebody who saw the end"
-
-
-def test_two_copies_do_not_start_a_run_at_once(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-
-    def start() -> None:
-        run.until_moving(run.driver())
-
-    with pytest.raises(RunConflictError, match="taken over"):
-        frozen_copy(run, "describe_versions", start).open()
-    assert run.run.state is RunState.RUNNING
-
-
-def test_a_late_copy_never_changes_what_the_ledger_says_was_there_before(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    run.driver().open()
-
-    def move_and_settle() -> None:
-        run.until_moving(run.driver())
-        cancel_and_settle(run)
-
-    with pytest.raises(RunConflictError, match="taken over"):
-        frozen_copy(run, "describe_configs", move_and_settle).step()
-    keys = run.ledger.journal(run.run_id).touched()
-    assert keys
-    assert {(key.before_value, key.outcome) for key in keys} == {(None, "as before")}
-    assert own_configs(run.cluster) == {}
 
 
 @pytest.mark.parametrize("name", ["alter_configs", "alter_reassignments"])
@@ -216,28 +158,6 @@ def test_who_made_a_call_late_notes_it_and_the_run_is_settled_once_more(tmp_path
     assert journal.late_calls() == ()
 
 
-def test_a_move_that_was_sent_late_is_known_as_the_run_s_and_does_not_copy_unthrottled(
-    tmp_path: Path,
-) -> None:
-    """Nobody knows of it any more: the other copy had waited until it was taken for lost."""
-    run = SimulatedRun.make(tmp_path)
-    run.driver().open()
-    run.cluster.advance(run.driver().step() or 0)
-    journal = run.ledger.journal(run.run_id)
-    with pytest.raises(RunConflictError, match="taken over"):
-        frozen_copy(run, "alter_reassignments", lambda: cancel_and_settle(run)).step()
-    in_flight = run.cluster.list_reassignments()
-    late = late_moves(run.plan, in_flight, journal.unfinished_submissions())
-    assert {move.topic_partition for move in late} == in_flight.keys() != set()
-    run.change_state(RunState.SETTLING, "a call was made late")
-    run.cluster.advance(run.driver().settle_step() or 0)
-    assert not run.cluster.list_reassignments(), "they are cancelled at once"
-    assert run.end(run.driver()) is RunState.HALTED
-    assert own_configs(run.cluster) == {}
-    assert not run.cluster.list_reassignments()
-    assert journal.late_calls() == ()
-
-
 def test_a_step_keeps_every_other_process_off_the_cluster(tmp_path: Path) -> None:
     run = SimulatedRun.make(tmp_path)
     with run.ledger.step(run.plan.cluster), pytest.raises(StepLockHeldError):
@@ -245,14 +165,3 @@ def test_a_step_keeps_every_other_process_off_the_cluster(tmp_path: Path) -> Non
     with run.ledger.journal(run.run_id).step(), pytest.raises(StepLockHeldError):
         run.restore_pending()
     assert run.run.state is RunState.APPROVED
-
-
-def test_a_late_move_is_settled_while_a_newer_plan_waits_for_its_approval(tmp_path: Path) -> None:
-    run = SimulatedRun.make(tmp_path)
-    run.until_moving(run.driver())
-    cancel_and_settle(run)
-    newer = replace(run.plan, snapshot_id="newer")
-    proposed = run.ledger.propose(newer, "plans/y.json", requested_by="alice")
-    run.change_state(RunState.SETTLING, "a move came late")
-    assert run.end(run.driver()) is RunState.HALTED
-    assert run.ledger.run(proposed.run_id).state is RunState.PROPOSED

@@ -25,7 +25,6 @@ from counterpoise.model.kafka import (
     LEADER_RATE,
     LEADER_REPLICAS,
     LIST_KEYS,
-    RATE_KEYS,
     CallResults,
     ConfigChange,
     ConfigOperation,
@@ -345,25 +344,6 @@ def test_the_watch_leaves_a_move_alone_that_somebody_makes_after_all_calls_were_
     assert move.topic_partition in kafka.list_reassignments()
 
 
-def test_a_change_of_the_same_run_that_comes_late_after_a_resume_is_no_value_of_before(
-    installation: Installation, kafka: SimulatedCluster
-) -> None:
-    run = halted_while_moving(installation, kafka, loses_response=True)
-    assert own_configs(kafka) == {}
-    journal = installation.ledger.journal(run["run_id"])
-    unanswered = [touched for touched in journal.touched() if touched.has_unanswered_call]
-    assert {touched.key for touched in unanswered} == {LEADER_REPLICAS, FOLLOWER_REPLICAS}
-    grant(installation, run)
-    pipeline.open_run(installation, *run_of(run))
-    change_late(kafka, unanswered, ConfigOperation.APPEND)
-    while (wait := pipeline.execute_step(installation, *run_of(run), print)) is not None:
-        kafka.advance(wait)
-    assert {touched.before_value for touched in journal.touched()} == {None}
-    settle(installation, kafka, run)
-    pipeline.watch_throttles(installation, "demo", print)
-    assert own_configs(kafka) == {}
-
-
 def test_what_a_halted_run_left_is_restored_although_it_was_rejected_meanwhile(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
@@ -375,21 +355,6 @@ def test_what_a_halted_run_left_is_restored_although_it_was_rejected_meanwhile(
     kafka.advance(30)
     report = pipeline.watch_throttles(installation, "demo", print)
     assert report.restored_keys
-    assert own_configs(kafka) == {}
-
-
-def test_a_call_that_comes_between_a_halt_and_the_resume_is_taken_back_at_the_end(
-    installation: Installation, kafka: SimulatedCluster
-) -> None:
-    run = halted_while_moving(installation, kafka)
-    journal = installation.ledger.journal(run["run_id"])
-    rates = [touched for touched in journal.touched() if touched.key in RATE_KEYS]
-    change_late(kafka, rates, ConfigOperation.SET)
-    journal.note_late_call("config change")
-    grant(installation, run)
-    pipeline.open_run(installation, *run_of(run))
-    execute_and_settle(installation, kafka, run)
-    pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
 
 
@@ -427,33 +392,6 @@ def test_a_move_of_a_rejected_run_that_comes_late_is_cancelled(
     assert own_configs(kafka) == {}
     with pytest.raises(NotApprovedError, match="rejected by alice"):
         pipeline.open_run(installation, *run_of(run))
-
-
-@pytest.mark.parametrize("is_settling", [False, True], ids=["running", "settling"])
-def test_a_move_of_a_cancelled_run_that_comes_late_does_not_go_on(
-    installation: Installation,
-    kafka: SimulatedCluster,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_settling: bool,
-) -> None:
-    """Somebody wanted nothing of it in flight, whether it ran then or settled already."""
-    monkeypatch.setattr(time, "sleep", kafka.advance)
-    run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
-    until_moving(installation, kafka, run)
-    if is_settling:
-        pipeline.settle_step(installation, run["run_id"], print)
-        controls.cancel(installation, run["run_id"], by=Person("alice"), why="month end")
-        settle(installation, kafka, run)
-    else:
-        halted(installation, kafka, run)
-    before = {tp: partition.replicas for tp, partition in kafka.partitions.items()}
-    partition = late_move(installation, kafka, run).topic_partition
-    report = pipeline.watch_throttles(installation, "demo", print)
-    assert report.late_moves == (f"{partition} (run {run['run_id']})",)
-    assert {tp: partition.replicas for tp, partition in kafka.partitions.items()} == before
-    assert own_configs(kafka) == {}
 
 
 def set_by_somebody_else(kafka: SimulatedCluster) -> None:
@@ -522,27 +460,6 @@ def test_a_restore_of_the_watch_that_nobody_answered_is_on_record_until_all_brok
     assert not [key for key in journal.touched() if key.has_unanswered_call]
 
 
-def test_a_watch_that_was_stopped_within_its_call_notes_that_it_came_late(
-    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = halted_while_moving(installation, kafka)
-    journal, rate = rate_of_a_dead_call(installation, run)
-    change_late(kafka, [rate], ConfigOperation.SET)
-    alter = kafka.alter_configs
-
-    def stop_and_alter(changes: Any, **more: Any) -> Any:
-        let_step_locks_run_out(installation.ledger)
-        with installation.ledger.step("demo"):  # of somebody else
-            return alter(changes, **more)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(kafka, "alter_configs", stop_and_alter)
-        pipeline.watch_throttles(installation, "demo", print)
-    assert [late.call for late in journal.late_calls()] == ["config change"]
-    assert pipeline.watch_throttles(installation, "demo", print).settled_runs
-    assert journal.late_calls() == ()
-
-
 def test_a_restore_that_is_refused_each_time_is_recorded_once(
     installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -606,77 +523,8 @@ def test_no_run_starts_while_a_restore_of_a_topic_may_still_come(
     assert own_configs(kafka) == {}
 
 
-def test_what_a_run_had_moved_and_somebody_moves_again_is_none_of_its_late_moves(
-    installation: Installation, kafka: SimulatedCluster
-) -> None:
-    run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
-    execute_and_settle(installation, kafka, run)
-    move = next(m for m in plan_of(installation, run).moves if m.adding)
-    kafka.alter_reassignments({move.topic_partition: move.replicas_before})
-    kafka.advance(60)
-    kafka.alter_reassignments({move.topic_partition: move.replicas_after})
-    theirs = kafka.list_reassignments()
-    assert theirs
-    report = pipeline.watch_throttles(installation, "demo", print)
-    assert (report.late_moves, report.settled_runs) == ((), ())
-    assert kafka.list_reassignments() == theirs
-    assert installation.ledger.run(run["run_id"]).state is RunState.DONE
-
-
 def plan_of(installation: Installation, run: pipeline.PlannedRun) -> RebalancePlan:
     return installation.plan_of(installation.ledger.run(run["run_id"]))
-
-
-def test_a_replica_order_that_is_restored_late_copies_nothing_back(
-    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(time, "sleep", kafka.advance)
-    run = approved(installation)
-    kafka.add_broker(9, "d")
-    pipeline.open_run(installation, *run_of(run))
-    until_moving(installation, kafka, run)
-    controls.cancel(installation, run["run_id"], by=Person("alice"), why="month end")
-    with pytest.raises(HaltedError):
-        pipeline.execute_step(installation, *run_of(run), print)
-    pipeline.settle_step(installation, run["run_id"], print)
-    kafka.addressed_broker = 9
-    kafka.freeze_broker(9)
-    kafka.advance(pipeline.settle_step(installation, run["run_id"], print) or 0)
-    kafka.addressed_broker = None
-    settle(installation, kafka, run)
-    submissions = installation.ledger.journal(run["run_id"]).submissions()
-    (partition,) = (tp for tp, sent in submissions.items() if sent.asked_broker_id == 9)
-    assert kafka.partitions[partition].replicas == (1, 2)
-    kafka.alter_reassignments({partition: (3, 2)})
-    kafka.advance(60)
-    kafka.thaw_broker(9)
-    assert kafka.list_reassignments()[partition].adding == (1,), "it goes back, without a throttle"
-    report = pipeline.watch_throttles(installation, "demo", print)
-    assert report.late_moves == (f"{partition} (run {run['run_id']})",)
-    assert partition not in kafka.list_reassignments()
-    assert set(kafka.partitions[partition].replicas) == {3, 2}
-    assert own_configs(kafka) == {}
-
-
-def test_a_run_that_has_halted_goes_on_after_another_yes_whatever_the_clock_of_who_says_it(
-    installation: Installation, kafka: SimulatedCluster
-) -> None:
-    kafka.now = 1_000.0
-    run = approved(installation)
-    kafka.now += 600
-    grant(installation, run)  # by a process whose clock is ahead
-    kafka.now -= 600
-    pipeline.open_run(installation, *run_of(run))
-    until_moving(installation, kafka, run)
-    halted(installation, kafka, run)
-    with pytest.raises(NotApprovedError, match="nobody has asked since for it to go on"):
-        pipeline.open_run(installation, *run_of(run))
-    kafka.now -= 600
-    grant(installation, run)
-    kafka.now += 600
-    pipeline.open_run(installation, *run_of(run))
-    assert installation.ledger.run(run["run_id"]).state is RunState.RUNNING
 
 
 def dead_for_good(
@@ -728,26 +576,6 @@ def test_what_somebody_sets_long_after_a_lost_config_change_stays_beside_a_dead_
     assert theirs
     pipeline.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == theirs
-
-
-@pytest.mark.parametrize("by_whom", ["the watch", "the run itself"])
-def test_what_somebody_moves_long_after_a_lost_call_goes_on_beside_a_dead_broker(
-    installation: Installation, kafka: SimulatedCluster, by_whom: str
-) -> None:
-    run = halted_while_moving(installation, kafka)
-    dead_for_good(installation, kafka, run)
-    move = submitted_move(installation, run)
-    kafka.alter_reassignments({move.topic_partition: move.replicas_after})
-    theirs = kafka.list_reassignments()
-    assert theirs
-    if by_whom == "the watch":
-        report = pipeline.watch_throttles(installation, "demo", print)
-        assert (report.late_moves, report.settled_runs) == ((), ())
-    else:
-        grant(installation, run)
-        with pytest.raises(StalePlanError):
-            pipeline.open_run(installation, *run_of(run))
-    assert kafka.list_reassignments() == theirs
 
 
 def lost_submit(installation: Installation, kafka: SimulatedCluster) -> pipeline.PlannedRun:
@@ -828,16 +656,6 @@ def test_moves_whose_cancels_nobody_answered_stay_throttled(
     assert kafka.list_reassignments() == moving
     assert own_configs(kafka) == throttled
     assert FOLLOWER_RATE in throttled[at_broker(3)]
-
-
-def test_keys_that_wait_for_moves_are_not_said_to_wait_for_brokers(
-    installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = given_up(installation, kafka, monkeypatch)
-    outcomes = {key.outcome for key in installation.ledger.journal(run["run_id"]).touched()}
-    assert outcomes == {"not restored yet: the watch tries again"}
-    reason = installation.ledger.run(run["run_id"]).reason
-    assert "kafka_throttle_watch, when nothing of the run is in flight any more" in reason
 
 
 def test_a_rate_that_somebody_sets_where_a_run_had_one_is_reported_and_left(
