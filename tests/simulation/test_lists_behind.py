@@ -210,6 +210,16 @@ def test_the_order_that_a_cancel_leaves_is_restored_also_where_it_shows_a_moment
     assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before
 
 
+def test_the_order_is_restored_where_topics_show_it_as_before_the_submit_for_a_moment(
+    tmp_path: Path,
+) -> None:
+    run, behind = just_submitted(tmp_path)
+    cancel_at_once(run)
+    settle_for_a_second(run, behind)
+    assert run.end(run.driver()) is RunState.HALTED
+    assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before
+
+
 def test_what_somebody_moves_right_after_a_cancel_is_theirs_and_not_cancelled(
     tmp_path: Path,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from counterpoise.execution.observation import Observation
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from counterpoise.model.run_progress import RunProgress
@@ -255,6 +257,28 @@ def test_a_late_move_that_somebody_has_replaced_right_before_its_cancel_is_their
     with pytest.raises(HaltedError, match="somebody else is reassigning 1 partition"):
         run.driver().step()
     assert run.cluster.list_reassignments()[first].target == theirs
+
+
+def test_an_order_that_somebody_sets_while_the_run_settles_stays(tmp_path: Path) -> None:
+    """Of a partition whose move was cancelled and that was in order since; others still move."""
+    gone = move("orders-0", "1 2 3", "1 2 5", size=3_000_000)
+    slow = move("orders-1", "1 2 3", "4 2 3", size=200_000_000)
+    picture = "orders-0: 1 2 3 size=3000000\norders-1: 1 2 3 size=200000000"
+    limits = MovementPolicy(dead_broker_patience=timedelta(seconds=30))
+    racks = f"{FOUR_BROKERS} 5=a"
+    run = SimulatedRun.of_moves(tmp_path, picture, gone, slow, racks=racks, limits=limits)
+    run.until_moving(run.driver())
+    run.cluster.kill_broker(5)
+    with pytest.raises(HaltedError, match="dead"):
+        run.repeat(run.driver().step, 3000)
+    driver = run.driver()
+    for _ in range(20):
+        run.cluster.advance(driver.settle_step() or 0)
+    assert list(run.cluster.list_reassignments()) == [slow.topic_partition]
+    assert run.cluster.partitions[gone.topic_partition].replicas == (1, 2, 3)
+    run.cluster.alter_reassignments({gone.topic_partition: (3, 2, 1)})
+    run.repeat(driver.settle_step, 5000)
+    assert run.cluster.partitions[gone.topic_partition].replicas == (3, 2, 1)
 
 
 def test_an_order_that_somebody_sets_before_the_run_moves_a_partition_halts_it(
