@@ -29,6 +29,7 @@ ROWS: Final[Rows] = {
             "cluster_id": "k7Zq0-Xv_SqWm3JYxB1ePA",
             "last_snapshot_id": f"{CLUSTER}-20261126T220000Z",
             "last_observed_at": AT - timedelta(minutes=15),
+            "notified_findings": '["offline topic refunds-ü"]',
         }
     ],
     "plans": [
@@ -180,7 +181,6 @@ ROWS: Final[Rows] = {
         {
             "run_id": RUN,
             "at": HALTED_AT,
-            "moves_in_flight": 1,
             "body": '{"at": "2026-11-26T22:24:00+00:00", "brake": 0}',
             "readings": '{"log_dirs": {}, "versions": {}}',
         }
@@ -188,22 +188,6 @@ ROWS: Final[Rows] = {
     "events": [
         {"id": 1001, "run_id": RUN, "at": AT, "kind": "proposed", "text": "by alice (airflow:2)"},
         {"id": 1002, "run_id": RUN, "at": HALTED_AT, "kind": "halted", "text": "cancelled\nby ☎"},
-    ],
-    "notifications": [
-        {
-            "cluster": CLUSTER,
-            "target": "webhook kafka_ops",
-            "key": f"halted/{RUN}",
-            "claimed_at": HALTED_AT + timedelta(minutes=1),
-            "delivered_at": HALTED_AT + timedelta(minutes=1, seconds=2),
-        },
-        {
-            "cluster": CLUSTER,
-            "target": "",
-            "key": "silent",
-            "claimed_at": None,
-            "delivered_at": None,
-        },
     ],
 }
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -35,6 +35,10 @@ from counterpoise.model.run import (
     TouchedKey,
 )
 from counterpoise.model.run_progress import Readings, RunProgress
+
+NOTIFIED: Final = "notified"
+NOT_NOTIFIED: Final = "not notified"
+MAX_TRIES: Final = 12  # of one notification: an hour of the watch Dag
 
 
 class Journal:
@@ -122,6 +126,37 @@ class Journal:
         with self._transactions.for_run(self.run_id) as connection:
             now = self._transactions.now(connection)
             add_event(connection, self.run_id, kind, text, now)
+
+    def begin_notifying(self, subject: str) -> bool:
+        """Record that people are notified of a subject, and return True.
+
+        False, and no event, where they were, or another process notifies them now, or nobody was
+        reached `MAX_TRIES` times.
+        """
+        with self._transactions.reading() as connection:
+            if not self._is_news(connection, subject):
+                return False
+        with self._transactions.for_run(self.run_id) as connection:
+            if not self._is_news(connection, subject):
+                return False
+            add_event(
+                connection, self.run_id, NOTIFIED, subject, self._transactions.now(connection)
+            )
+            return True
+
+    def nobody_was_reached(self, subject: str, why: str) -> None:
+        """Record that a notification failed: the next task tries again."""
+        self.event(NOT_NOTIFIED, f"{subject}: {why}")
+
+    def _is_news(self, connection: sa.Connection, subject: str) -> bool:
+        def count(kind: str, is_about: sa.ColumnElement[bool]) -> int:
+            query = sa.select(sa.func.count()).select_from(events)
+            of_run = (events.c.run_id == self.run_id, events.c.kind == kind, is_about)
+            return connection.scalar(query.where(*of_run)) or 0
+
+        tries = count(NOTIFIED, events.c.text == subject)
+        failures = count(NOT_NOTIFIED, events.c.text.startswith(f"{subject}: ", autoescape=True))
+        return failures == tries < MAX_TRIES
 
     def events(self) -> tuple[Event, ...]:
         query = sa.select(events).where(events.c.run_id == self.run_id).order_by(events.c.id)

@@ -9,6 +9,7 @@
 Every method is one transaction. Raises LedgerError when the database cannot be reached.
 """
 
+import json
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
@@ -24,7 +25,6 @@ from counterpoise.ledger.audit_log import note
 from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
-from counterpoise.ledger.notifications import Notifications
 from counterpoise.ledger.retention import delete_old_rows
 from counterpoise.ledger.rows import read_approval, read_question, read_request, read_run
 from counterpoise.ledger.run_states import (
@@ -384,8 +384,32 @@ class Ledger:
         """Return since when a second person is asked, by run; of some clusters where given."""
         return overview.second_questions(self._transactions, clusters)
 
-    def notifications(self) -> Notifications:
-        return Notifications(self._transactions, self.now)
+    def pending_restores_by_run(self, cluster: str) -> dict[str, int]:
+        """Return how many config keys each ended run of a cluster has left to restore."""
+        return overview.pending_restores_by_run(self._transactions, cluster)
+
+    def notified_findings(self, cluster: str) -> frozenset[str]:
+        """Return the findings that were open when people were notified of findings last."""
+        query = sa.select(clusters.c.notified_findings).where(clusters.c.name == cluster)
+        with self._transactions.reading() as connection:
+            return frozenset(json.loads(connection.scalar(query) or "[]"))
+
+    def record_notified_findings(
+        self, cluster: str, before: Collection[str], after: Collection[str]
+    ) -> bool:
+        """Record that people are notified of findings: `after` takes the place of `before`.
+
+        False, and no change, where another process was faster.
+        """
+        noted = sa.func.coalesce(clusters.c.notified_findings, "[]")
+        is_as_read = noted == json.dumps(sorted(before))
+        with self._transactions.writing() as connection:
+            changed = connection.execute(
+                clusters.update()
+                .where(clusters.c.name == cluster, is_as_read)
+                .values(notified_findings=json.dumps(sorted(after)))
+            )
+            return changed.rowcount == 1
 
     def prune(self, cluster: str, *, before: datetime) -> int:
         """Delete the old rows of a cluster that count no more (`retention.py`); return how many."""

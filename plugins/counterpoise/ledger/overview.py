@@ -3,6 +3,7 @@
 for cluster, state in cluster_states(transactions).items():
     state.run, state.run_progress, state.pending_restores
 second_questions(transactions)       # since when a second person is asked, by run
+pending_restores_by_run(transactions, "demo")   # config keys of ended runs
 current_requests(transactions)       # about clusters, and about runs under way
 """
 
@@ -77,6 +78,19 @@ def second_questions(
     with transactions.reading() as connection:
         rows = connection.execute(_SECOND_QUESTIONS)
         return {row.run_id: row.asked_at for row in rows if names is None or row.cluster in names}
+
+
+def pending_restores_by_run(transactions: Transactions, cluster: str) -> dict[str, int]:
+    """Return how many config keys each ended run of a cluster has left to restore."""
+    query = (
+        sa.select(runs.c.run_id, sa.func.count().label("keys"))
+        .join(runs, runs.c.run_id == touched_keys.c.run_id)
+        .where(touched_keys.c.restored_at.is_(None))
+        .where(runs.c.cluster == cluster, runs.c.state.in_(LOOKED_AFTER_STATES))
+        .group_by(runs.c.run_id)
+    )
+    with transactions.reading() as connection:
+        return {row.run_id: row.keys for row in connection.execute(query)}
 
 
 def current_requests(transactions: Transactions) -> tuple[ControlRequest, ...]:

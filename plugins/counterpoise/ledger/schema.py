@@ -43,6 +43,8 @@ clusters = sa.Table(
     sa.Column("cluster_id", sa.Text, nullable=False),  # Kafka's; pinned when first seen
     sa.Column("last_snapshot_id", sa.Text),
     sa.Column("last_observed_at", UtcDateTime),
+    # JSON: the critical findings that were open when people were notified of findings last.
+    sa.Column("notified_findings", sa.Text),
 )
 
 plans = sa.Table(
@@ -202,7 +204,6 @@ pulses = sa.Table(
     sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
     # Of the last observation, by the database's clock.
     sa.Column("at", UtcDateTime, nullable=False),
-    sa.Column("moves_in_flight", sa.Integer, nullable=False),  # for the fleet's cap
     sa.Column("body", sa.Text, nullable=False),  # JSON: model/run_progress.py
     sa.Column("readings", sa.Text),  # JSON, the same
 )
@@ -217,15 +218,4 @@ events = sa.Table(
     sa.Column("text", sa.Text, nullable=False),
     sa.Index("ix_events_run_id", "run_id"),
     sqlite_autoincrement=True,  # no row takes the id of one that was deleted
-)
-
-# What was told to whom. A claim is of a task that tells it now.
-notifications = sa.Table(
-    "notifications",
-    metadata,
-    sa.Column("cluster", sa.Text, primary_key=True),
-    sa.Column("target", sa.Text, primary_key=True),
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("claimed_at", UtcDateTime),
-    sa.Column("delivered_at", UtcDateTime),
 )

@@ -43,7 +43,6 @@ UPDATE_OF_PROGRESS: Final = (
     .where(pulses.c.run_id == _THIS_RUN)
     .values(
         at=sa.bindparam("new_at"),
-        moves_in_flight=sa.bindparam("new_moves_in_flight"),
         body=sa.bindparam("new_body"),
         readings=sa.bindparam("new_readings"),
     )

@@ -152,7 +152,6 @@ class Step:
 
     def update_progress(self, run_progress: RunProgress) -> None:
         values: dict[str, object] = {
-            "moves_in_flight": run_progress.progress.moves_in_flight,
             "body": run_progress.to_json(),
             "readings": run_progress.readings.to_json(),
         }

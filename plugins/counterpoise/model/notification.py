@@ -1,42 +1,32 @@
-"""What people are told without asking: events, messages, and to whom.
+"""What people are notified of, and who is: six events, each with one message.
 
-    Notification("halted/run-7", NotificationEvent.HALTED, Severity.CRITICAL, "orders-eu", ...)
-
-`keys` name what is told: whoever was told of a key is not told of it again.
+Notification("run-7 halted at ...", NotificationEvent.HALTED, "orders-eu", "...", run_id="run-7")
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from counterpoise.model.severity import Severity
-
 
 class NotificationEvent(StrEnum):
     QUESTION = "question"  # a plan waits for a yes or a no
-    REMINDER = "reminder"  # it still does
-    CLOSED = "closed"  # it does not any more: rejected, timed out, withdrawn or superseded
     STARTED = "started"
     HALTED = "halted"
     DONE = "done"
-    PENDING_RESTORES = "pending-restores"  # throttle keys that an ended run left
-    FINDINGS_NEW = "findings-new"
-    FINDINGS_GONE = "findings-gone"
-    DISK_FULL_SOON = "disk-full-soon"
-    SILENT = "silent"  # no snapshot, or no new one, though one is due
-    TASK = "task"  # what a Dag tells by the notifier
+    FINDINGS_NEW = "findings-new"  # critical ones of an audit
+    PENDING_RESTORES = "pending-restores"  # config keys that an ended run left, for over an hour
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
     """One message. Titles and lines are plain text; names in them come from the cluster."""
 
-    keys: tuple[str, ...]
     event: NotificationEvent
-    severity: Severity
     cluster: str
     title: str  # one line
     lines: tuple[str, ...] = ()
     page: str = ""  # below Airflow's address, like `counterpoise/clusters/demo/audit`
+    run_id: str | None = None  # None: about the cluster
+    subject: str = ""  # of a run: what the ledger records, so that nobody is notified twice
 
 
 class Channel(StrEnum):
@@ -46,7 +36,7 @@ class Channel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who is told: an Airflow connection of a webhook, or the address of a person.
+    """Who is notified: an Airflow connection of a webhook, or the address of a person.
 
     `connection_id` of an address is that of the SMTP server.
     """

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 
 from counterpoise.model.constraints import Constraints
 from counterpoise.model.json_values import Range
-from counterpoise.model.notification import NotificationEvent
+from counterpoise.model.notification import Channel, NotificationEvent, Target
 from counterpoise.model.provider import Provider
 from counterpoise.model.setting import (
     Bytes,
@@ -313,20 +313,23 @@ class AuditPolicy(Section):
 
 @dataclass(frozen=True, slots=True)
 class NotifyPolicy(Section):
-    """Who is told of what. Addresses and tokens of webhooks are in Airflow's connections."""
+    """Who is notified of what. Addresses and tokens of webhooks are in Airflow's connections."""
 
     webhooks: tuple[ConnectionId, ...] = ()
-    """Airflow connections of type http whose webhooks are told. Set it to be told in a chat."""
+    """Airflow connections of type http whose webhooks are sent messages, as Slack takes them."""
     email: tuple[Text, ...] = ()
-    """Addresses that are told by mail."""
+    """Addresses that are sent messages by mail."""
     smtp_connection: Text = "smtp_default"
     """Airflow connection of the mail server."""
-    min_severity: Severity = Severity.WARNING
-    """What is less bad is not told of. Lower it to `info` to be told when runs start and end."""
     events: tuple[NotificationEvent, ...] = ()
-    """Events that are told of; without it all."""
-    remind_after: Annotated[timedelta, at_least("10m")] = timedelta(hours=4)  # and again
-    overdue_after: Annotated[timedelta, at_least("10m")] = timedelta(hours=3)  # without a snapshot
+    """Events that people are notified of; without it all six."""
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Return everybody whom the policy names, each once."""
+        webhooks = (Target(Channel.WEBHOOK, name, name) for name in self.webhooks)
+        people = (Target(Channel.EMAIL, name, self.smtp_connection) for name in self.email)
+        return tuple(dict.fromkeys((*webhooks, *people)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from .executing import (
     opened_run,
     settle_step,
 )
-from .notifying import DeliveryError, notify, notify_of
+from .notifying import DeliveryError, notify
 from .planning import (
     MAX_NEW_BROKERS,
     NothingToMove,
@@ -105,7 +105,6 @@ __all__ = [
     "moved_cluster",
     "next_removal",
     "notify",
-    "notify_of",
     "open_run",
     "opened_run",
     "plan",

@@ -1,106 +1,106 @@
-"""Tells people what they were not told yet about a cluster: questions, runs, findings, silence.
+"""Notifies people of what is new about a cluster: plans that wait, runs, findings, restores.
 
-    notify(installation, "orders-eu", deliver)     # deliver(target, notification) sends one
+    notify(installation, "orders-eu", send)     # send(target, notification) sends one
 
-What could not be delivered is told by the next task that calls this. A failure is logged by its
-type alone: its text may hold the address of a webhook, which is a secret.
+The ledger has on record what people are notified of before it is sent, so nobody is notified twice,
+whoever calls this. When a message reaches nobody, that is on record too, and the next task tries
+again. The reason is kept without the text of an error: that may hold the address of a webhook,
+which is a secret.
+
+Limits: a message that reaches one of several targets is not sent again to the others. One whose
+process dies between the record and the sending is lost.
 """
 
-from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Final
 
 from counterpoise import access, approval, notifications
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.installation import Installation
-from counterpoise.model.finding import AuditReport
 from counterpoise.model.notification import Notification, Target
 from counterpoise.model.run import Run, RunState, why_requested
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.notifications import NotificationFacts
 
 _LOGGER = safe_logger(__name__)
+
 _SOON: Final = timedelta(days=1)  # an audit may be scheduled a little ahead of our clock
 
-Deliver = Callable[[Target, Notification], None]
+Send = Callable[[Target, Notification], None]
 
 
 class DeliveryError(CounterpoiseError):
-    """A message could not be delivered; the text says why, without an address or a token."""
-
-    retryable = True
+    """A message could not be sent; the text says why, without an address or a token."""
 
 
-def notify(installation: Installation, cluster: str, deliver: Deliver) -> int:
-    """Tell everybody whom the policy names what they were not told; return how many messages.
+def notify(installation: Installation, cluster: str, send: Send) -> int:
+    """Notify whom the policy names of what is new; return how many messages were sent.
 
     Raises LedgerError, StoreError, InputError for an unknown cluster.
     """
     policy = installation.cluster(cluster).policy.notify
-    if not notifications.targets(policy):
+    targets = policy.targets
+    if not targets:
         return 0
-    found = notifications.due(_facts(installation, cluster), policy)
-    return _tell(installation, cluster, found, deliver)
-
-
-def notify_of(installation: Installation, notification: Notification, deliver: Deliver) -> int:
-    """Tell everybody whom the policy of its cluster names one thing, as `notify` does."""
-    policy = installation.cluster(notification.cluster).policy.notify
-    found = [notification] if notifications.is_wanted(notification, policy) else []
-    return _tell(installation, notification.cluster, found, deliver)
-
-
-def _tell(
-    installation: Installation, cluster: str, found: Iterable[Notification], deliver: Deliver
-) -> int:
-    policy = installation.cluster(cluster).policy.notify
-    found = tuple(found)
-    if not found:
-        return 0
-    told = installation.ledger.notifications()
+    facts = _facts(installation, cluster)
     count = 0
-    for target in notifications.targets(policy):
-        known = told.settled_keys(cluster, str(target))
-        for notification in notifications.untold(found, known):
-            count += _deliver(installation, target, notification, deliver)
+    for notification in notifications.due(facts):
+        is_wanted = not policy.events or notification.event in policy.events
+        if is_wanted and _begin(installation, notification, facts):
+            failures = [_send(target, notification, send) for target in targets]
+            reasons = [reason for reason in failures if reason]
+            if len(reasons) == len(targets):
+                _take_back(installation, notification, facts, "; ".join(reasons))
+            count += len(targets) - len(reasons)
     return count
 
 
-def _deliver(
-    installation: Installation, target: Target, notification: Notification, deliver: Deliver
+def _begin(
+    installation: Installation, notification: Notification, facts: NotificationFacts
 ) -> bool:
-    told = installation.ledger.notifications()
-    row = (notification.cluster, str(target), notification.keys)
-    if not told.claim(*row):
-        return False
-    try:
-        deliver(target, notification)
-    except Exception as error:  # noqa: BLE001 - of any library; told again by the next task
-        told.release(*row)
-        reason = str(error) if isinstance(error, CounterpoiseError) else type(error).__name__
-        _LOGGER.warning(
-            "%s was not told %s (%s): %s. The next Dag run tries again",
-            target,
-            notification.event,
-            notification.cluster,
-            reason,
+    """Put on record that people are notified of it; False where they were, or are right now."""
+    if notification.run_id is not None:
+        journal = installation.ledger.journal(notification.run_id)
+        return journal.begin_notifying(notification.subject)
+    return installation.ledger.record_notified_findings(
+        facts.cluster, facts.notified_findings, notifications.critical_findings(facts.audit)
+    )
+
+
+def _take_back(
+    installation: Installation, notification: Notification, facts: NotificationFacts, why: str
+) -> None:
+    """Put on record that nobody was reached."""
+    if notification.run_id is not None:
+        journal = installation.ledger.journal(notification.run_id)
+        journal.nobody_was_reached(notification.subject, why)
+    else:
+        installation.ledger.record_notified_findings(
+            facts.cluster, notifications.critical_findings(facts.audit), facts.notified_findings
         )
-        return False
-    told.mark_delivered(*row)
-    return True
+
+
+def _send(target: Target, notification: Notification, send: Send) -> str:
+    """Send a message, and return why it could not be sent; "" where it was."""
+    try:
+        send(target, notification)
+    except Exception as error:  # noqa: BLE001 - of any library
+        reason = str(error) if isinstance(error, DeliveryError) else type(error).__name__
+        why = f"not sent to {target}: {reason}"
+        _LOGGER.warning("%s (%s) was %s", notification.event, notification.cluster, why)
+        return why
+    return ""
 
 
 def _facts(installation: Installation, cluster: str) -> NotificationFacts:
-    ledger, now = installation.ledger, installation.ledger.now()
-    state = ledger.cluster_states([cluster]).get(cluster)
-    snapshot_at = state.snapshot_at if state else None
-    figures = installation.archive.fleet_figures().get(cluster, {})
+    ledger = installation.ledger
     runs = ledger.runs(cluster=cluster)
     second_asked = ledger.second_questions([cluster])
     waiting = [run for run in runs if run.state is RunState.PROPOSED or run.run_id in second_asked]
     return NotificationFacts(
         cluster=cluster,
-        now=now,
+        now=ledger.now(),
         runs=runs,
         second_asked=second_asked,
         may_answer={
@@ -109,20 +109,10 @@ def _facts(installation: Installation, cluster: str) -> NotificationFacts:
         why_requested={
             run.run_id: why_requested(ledger.journal(run.run_id).events()) for run in waiting
         },
-        audit=_newest_audit(installation, cluster),
-        pending_restores=state.pending_restores if state else 0,
-        snapshot_at=snapshot_at,
-        no_snapshot_since=None if snapshot_at else _no_snapshot_since(installation, cluster),
-        first_full_broker=figures.get("first_full_broker"),
-        first_full_days=figures.get("first_full_days"),
+        pending_restores=ledger.pending_restores_by_run(cluster),
+        audit=installation.archive.audit_before(cluster, installation.clock() + _SOON),
+        notified_findings=ledger.notified_findings(cluster),
     )
-
-
-def _no_snapshot_since(installation: Installation, cluster: str) -> datetime:
-    """Return when it was first noticed that a cluster has no snapshot: whoever has just added it
-    to the settings is not told so.
-    """
-    return installation.ledger.notifications().noticed_since(cluster, "no snapshot")
 
 
 def _who_may_answer(installation: Installation, run: Run) -> str:
@@ -135,7 +125,3 @@ def _who_may_answer(installation: Installation, run: Run) -> str:
         return ", ".join(access.people_to_ask(policy, people, run.requester, approved_by))
     except RefusedError as error:
         return f"nobody, since {error}"
-
-
-def _newest_audit(installation: Installation, cluster: str) -> AuditReport | None:
-    return installation.archive.audit_before(cluster, installation.clock() + _SOON)

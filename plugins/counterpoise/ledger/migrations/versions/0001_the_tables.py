@@ -15,15 +15,8 @@ def upgrade() -> None:
     sa.Column('cluster_id', sa.Text(), nullable=False),
     sa.Column('last_snapshot_id', sa.Text(), nullable=True),
     sa.Column('last_observed_at', sa.DateTime(), nullable=True),
+    sa.Column('notified_findings', sa.Text(), nullable=True),
     sa.PrimaryKeyConstraint('name', name=op.f('pk_clusters'))
-    )
-    op.create_table('notifications',
-    sa.Column('cluster', sa.Text(), nullable=False),
-    sa.Column('target', sa.Text(), nullable=False),
-    sa.Column('key', sa.Text(), nullable=False),
-    sa.Column('claimed_at', sa.DateTime(), nullable=True),
-    sa.Column('delivered_at', sa.DateTime(), nullable=True),
-    sa.PrimaryKeyConstraint('cluster', 'target', 'key', name=op.f('pk_notifications'))
     )
     op.create_table('plans',
     sa.Column('fingerprint', sa.Text(), nullable=False),
@@ -123,7 +116,6 @@ def upgrade() -> None:
     op.create_table('pulses',
     sa.Column('run_id', sa.Text(), nullable=False),
     sa.Column('at', sa.DateTime(), nullable=False),
-    sa.Column('moves_in_flight', sa.Integer(), nullable=False),
     sa.Column('body', sa.Text(), nullable=False),
     sa.Column('readings', sa.Text(), nullable=True),
     sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_pulses_run_id')),
