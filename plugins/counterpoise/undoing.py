@@ -46,8 +46,8 @@ def check_undoable(
     that changed replication factors, or whose partitions later runs have moved elsewhere; with
     `rebase`, those partitions stay where they are.
 
-    `events` are those of the run. `counterpoise ledger prune` deletes the rows of a cluster from
-    before a time: where the first event is gone, neither `moved` nor `later` need be complete.
+    `events` are those of the run. `counterpoise ledger prune` deletes the rows of old runs: where
+    the events are gone, neither `moved` nor `later` need be complete.
     """
     if run.state in UNDER_WAY_STATES:
         raise RefusedError(

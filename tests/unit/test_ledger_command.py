@@ -80,6 +80,26 @@ def test_old_rows_are_deleted_and_counted(shell: CommandLine, write: Write) -> N
     assert (typed.code, json.loads(typed.out)) == (1, {"deleted": 0})
 
 
+def test_events_of_a_run_go_all_or_none_and_the_oldest_run_first(
+    shell: CommandLine, write: Write
+) -> None:
+    """A run can be undone as long as its events are there, and those of the runs after it."""
+    write("one")
+    write("two", at=datetime(2026, 2, 1, tzinfo=UTC))
+    write("three", at=datetime(2026, 3, 1, tzinfo=UTC))
+    with closing(Ledger.open(shell.environment["COUNTERPOISE_LEDGER"])) as ledger:
+        _, second, _ = (ledger.journal(run.run_id) for run in ledger.runs())
+        second.event("note", "today")
+
+    def left_after_pruning(before: str) -> list[int]:
+        assert shell.type("ledger", "prune", "--cluster", "demo", "--before", before).code == 0
+        with closing(Ledger.open(shell.environment["COUNTERPOISE_LEDGER"])) as ledger:
+            return [len(ledger.journal(run.run_id).events()) for run in ledger.runs()][::-1]
+
+    assert left_after_pruning("2026-06-01") == [0, 4, 3]
+    assert left_after_pruning("2100-01-01") == [0, 0, 0]
+
+
 def test_a_cluster_that_nobody_knows_is_named(shell: CommandLine, write: Write) -> None:
     write()
     words = ("ledger", "prune", "--before", "2026-02-01", "--cluster", "dmeo")

@@ -2,10 +2,13 @@
 
     count = delete_old_rows(connection, "demo", before, now)
 
-Old are events, approvals, questions and requests from before a time. They still count where they
-are of an open run, an approval or a freeze that has not ended, an approval by a rule of the policy
-within the last day (against what it may approve), or a pause of a run that has halted: executed
-again, it would submit what somebody wanted to wait. The rate of such a run does not count:
+Old are events, approvals, questions and requests from before a time. The events of a run go all or
+none, those of the oldest run first: a run can be undone as long as they and those of the runs after
+it are there. A run that is open, or has a newer event, stays, and so do the runs after it.
+
+Of old runs these stay, too: an approval or a freeze that has not ended, an approval by a rule of
+the policy within the last day (against what it may approve), and a pause of a run that has halted:
+executed again, it would submit what somebody wanted to wait. The rate of such a run does not count:
 executing it takes another approval, which has one of its own.
 """
 
@@ -41,17 +44,15 @@ def delete_old_rows(
 ) -> int:
     """Delete the old rows of a cluster that count no more, and return how many.
 
-    With the last event of an ended run go its rows about partitions and keys, too.
+    With the events of an ended run go its rows about partitions and keys, too.
     """
-    ended = sa.select(runs.c.run_id).where(
-        runs.c.cluster == cluster, runs.c.state.not_in(OPEN_STATES)
-    )
+    old_runs = _old_runs(connection, cluster, before)
     old_requests = (
         requests.c.cluster == cluster,
-        requests.c.run_id.is_(None) | requests.c.run_id.in_(ended),
+        requests.c.run_id.is_(None) | requests.c.run_id.in_(old_runs),
         requests.c.at < before,
     )
-    old_approvals = (approvals.c.run_id.in_(ended), approvals.c.at < before)
+    old_approvals = (approvals.c.run_id.in_(old_runs), approvals.c.at < before)
     # What counts is read before anything is deleted.
     kept_approval_ids = set(_approvals_that_count(connection, old_approvals, now))
     kept_request_ids = _requests_in_force(connection, cluster, now)
@@ -61,10 +62,21 @@ def delete_old_rows(
     _delete(connection, requests, request_ids)
     count = len(approval_ids) + len(request_ids)
     for table, at in ((events, events.c.at), (questions, questions.c.asked_at)):
-        is_old = (table.c.run_id.in_(ended), at < before)
+        is_old = (table.c.run_id.in_(old_runs), at < before)
         count += connection.execute(table.delete().where(*is_old)).rowcount
     _delete_rows_of_forgotten_runs(connection, cluster)
     return count
+
+
+def _old_runs(connection: sa.Connection, cluster: str, before: datetime) -> sa.Select[tuple[str]]:
+    """Return the query for the runs before the first that is open, or has a newer event."""
+    has_newer_event = sa.exists().where(events.c.run_id == runs.c.run_id, events.c.at >= before)
+    stays = runs.c.state.in_(OPEN_STATES) | has_newer_event
+    first_to_stay = connection.scalar(
+        sa.select(sa.func.min(runs.c.opened_at)).where(runs.c.cluster == cluster, stays)
+    )
+    of_cluster = sa.select(runs.c.run_id).where(runs.c.cluster == cluster)
+    return of_cluster.where(runs.c.opened_at < first_to_stay) if first_to_stay else of_cluster
 
 
 Conditions = Sequence[sa.ColumnElement[bool]]
