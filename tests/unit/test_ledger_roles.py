@@ -1,5 +1,7 @@
 """The database roles of docs/security.md, on a real Postgres: each can do its part, and no more."""
 
+import json
+import logging
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -103,8 +105,9 @@ def test_neither_role_can_change_what_was_decided(with_roles: Postgres, statemen
 
 
 def test_the_reading_role_reads_records_requests_and_nothing_else(
-    with_roles: Postgres, tmp_path: Path
+    with_roles: Postgres, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "counterpoise.audit")
     made = SimulatedRun.make(tmp_path)
     made.ledger.close()
     writer = Ledger.open(with_roles.url(DATABASE, WRITE), lambda: NOW)
@@ -114,6 +117,8 @@ def test_the_reading_role_reads_records_requests_and_nothing_else(
     reader.pin_cluster(run.cluster, "id")
     pause = ControlRequest(run.cluster, run.run_id, Control.PAUSE, "bob", "why", NOW)
     reader.record_request(pause)
+    line = json.loads(caplog.messages[-1])
+    assert (line["what"], line["fingerprint"]) == ("pause asked", run.fingerprint)
     assert [asked.control for asked in writer.requests(run.cluster, run.run_id)] == [Control.PAUSE]
     for forbidden in (
         lambda: reader.journal(run.run_id).event("note", "x"),

@@ -325,13 +325,14 @@ class Ledger:
             if request.run_id and self._transactions.may_add_events(connection):
                 add_event(connection, request.run_id, what, str(request), request.at, who)
                 return
+            of_run = sa.select(runs.c.fingerprint).where(runs.c.run_id == request.run_id)
             note(
                 connection,
                 who=who,
                 what=what,
                 cluster=request.cluster,
                 run=request.run_id,
-                fingerprint=None,
+                fingerprint=connection.scalar(of_run),
                 time=request.at,
                 details=str(request),
             )
