@@ -7,7 +7,12 @@ from typing import Final
 import pytest
 from markdown_it import MarkdownIt
 
-from counterpoise.model.safe_text import for_markdown, one_line
+from counterpoise.model.safe_text import (
+    for_markdown,
+    one_line,
+    safe_logger,
+    without_secrets,
+)
 from tests.support.hostile import elements_and_words
 
 # Characters that mean something in Markdown, alone or in a row.
@@ -47,3 +52,34 @@ def test_markdown_shows_the_text_as_it_is(place: str) -> None:
         tags, shown = elements_and_words(renderer.render(place.format(for_markdown(text))))
         assert set(tags) <= _PLACES[place] or not words, (text, tags)
         assert words in shown, (text, shown)
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("password=hunter2", "password=***"),
+        ("sasl.password=hunter2, see", "sasl.password=***, see"),
+        ("the password: p@hunter2 of bob", "the password: *** of bob"),
+        ('{"password": "hunter2", "a": 1}', '{"password": ***, "a": 1}'),
+        (r"{\"password\": \"hunter2\", 1}", r"{\"password\": ***, 1}"),
+        ("password = 'of hunter2'; end", "password = ***; end"),
+        (r'password="a \" hunter2" end', "password=*** end"),
+        ('password="hunter2 without an end', "password=***"),
+        ("PWD=hunter2", "PWD=***"),
+        ("api_key=hunter2 secret-key: hunter3", "api_key=*** secret-key: ***"),
+        ("ssl.keystore.key=hunter2", "ssl.keystore.key=***"),
+        ("Authorization: Bearer hunter2, and", "Authorization: Bearer ***, and"),
+        ("token=Bearer hunter2", "token=Bearer ***"),
+        ("see https://bob:hunter2@host/x", "see https://bob:***@host/x"),
+        ("see https://bob:hun@ter2@host/x", "see https://bob:***@host/x"),
+        ("see https://host:9092/x, or mail@host", "see https://host:9092/x, or mail@host"),
+        ("the token expired, the key: back", "the token expired, the key: back"),
+    ],
+)
+def test_no_secret_that_somebody_typed_leaves(typed: str, shown: str) -> None:
+    assert without_secrets(typed) == shown
+
+
+def test_a_log_line_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    safe_logger("counterpoise.test").warning("paused by bob: %s", "password=hunter2")
+    assert caplog.messages == ["paused by bob: password=***"]

@@ -15,7 +15,6 @@ its connection during the commit, leaves no line.
 """
 
 import logging
-import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
@@ -23,14 +22,10 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from counterpoise.model.safe_text import for_json
+from counterpoise.model.safe_text import for_json, without_secrets
 
 _LOGGER: Final = logging.getLogger("counterpoise.audit")
 _NOTED: Final = "counterpoise_audit"  # key of a connection's notes
-# Somebody may have typed a password into a reason.
-_SECRET: Final = re.compile(
-    r"((?:password|passwd|passphrase|secret|token)\s*[=:]\s*|://[^\s/:@]*:)[^\s,;@]+", re.IGNORECASE
-)
 
 
 @contextmanager
@@ -65,6 +60,6 @@ def note(
         "run": run,
         "fingerprint": fingerprint,
         "time": f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z",
-        "details": _SECRET.sub(r"\1***", details),
+        "details": without_secrets(details),
     }
     connection.info.setdefault(_NOTED, []).append(entry)

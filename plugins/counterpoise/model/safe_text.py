@@ -4,6 +4,7 @@ r"""Text from outside, made safe for where it is shown: one function per medium.
     for_markdown("a|b")              # "a\\|b"
     shell_word("a b")                # "'a b'"
     properties_value("a\nb")         # "a\\nb"
+    without_secrets("password=x")    # "password=***": what leaves for logs and messages
 
 Names, racks and reasons come from clusters and people, who may put anything into them. HTML is
 escaped by Jinja, after `without_control_characters`.
@@ -128,6 +129,25 @@ def _utf16_escape(character: str) -> str:
     return "".join(f"\\u{data[start : start + 4]}" for start in range(0, len(data), 4))
 
 
+# Somebody may have typed a password into a reason.
+_SECRET: Final = re.compile(
+    r"""
+    (   (?: password | passwd | passphrase | pwd | secret | token | [_.-]key | apikey )
+        \\?["']? \s*[=:]\s* (?:bearer\s+)?     # password= "password": token=Bearer
+      | \bbearer\s+
+    )
+    (?: "(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'? | [^\s,;]+ )
+    | (://[^\s/:@]*:) [^\s/]+ (?=@)           # //user:password@host
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def without_secrets(text: str) -> str:
+    """Return the text with `***` for each password, token and key in it."""
+    return _SECRET.sub(lambda found: f"{found[1] or found[2]}***", text)
+
+
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
     """Logs each message as one line, whatever its arguments hold."""
 
@@ -136,7 +156,8 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
         if self.isEnabledFor(level):
             text = str(msg) % tuple(map(_logged, args)) if args else str(msg)
             kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
-            super().log(level, "%s", without_control_characters(text), **kwargs)
+            safe_text = without_secrets(without_control_characters(text))
+            super().log(level, "%s", safe_text, **kwargs)
 
 
 def _logged(argument: object) -> object:
