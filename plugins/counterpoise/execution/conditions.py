@@ -3,9 +3,8 @@
     conditions = find_conditions(base, by_state, observation)
     # {"broker 4 is dead": 12:00:10}, with what the observations before have seen
 
-Names are kept in the ledger and read by workers of other releases, which pay no attention to those
-that they do not know. Example: broker 4 was missing at 12:00:10 and is missing at 12:00:20: its
-time stays 12:00:10; once it is back its name is gone.
+Names are kept in the ledger. Example: broker 4 was missing at 12:00:10 and is missing at 12:00:20:
+its time stays 12:00:10; once it is back its name is gone.
 """
 
 from collections.abc import Iterable, Iterator

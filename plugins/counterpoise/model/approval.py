@@ -28,7 +28,7 @@ class Approval:
     at: datetime  # UTC
     rate_bytes_per_second: int | None = None  # granted ones have it
     expires_at: datetime | None = None  # granted ones have it
-    account: str | None = None  # as `Person.recorded_account`; None in rows of older versions
+    account: str | None = None  # as `Person.recorded_account`; None: the name alone is known
 
     @property
     def person(self) -> Person:

@@ -62,7 +62,7 @@ class ControlRequest:
     until: datetime | None = None  # of FREEZE
     done_at: datetime | None = None
     request_id: int = 0  # assigned by the ledger
-    account: str | None = None  # as `Person.recorded_account`; None in rows of older versions
+    account: str | None = None  # as `Person.recorded_account`; None: the name alone is known
 
     def __str__(self) -> str:
         return f"{self.control} by {self.person.shown}: {self.why}"

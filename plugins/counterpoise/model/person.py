@@ -56,7 +56,7 @@ class Person:
     """Who does something: a name for people to read, and the account that was verified.
 
     `account` is like "airflow:2", "system:asmith", "airflow-dag:kafka_leader_balance" or
-    "policy-rule:small"; "" where none is known, as in rows of older versions.
+    "policy-rule:small"; "" where the name alone is known.
     """
 
     name: str
