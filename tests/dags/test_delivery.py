@@ -355,6 +355,12 @@ def test_a_notifier_whose_webhook_fails_fails_nothing(
     assert SECRET not in caplog.text
 
 
+def test_a_secret_in_a_text_is_not_sent(telling: Installation, hook: Webhook) -> None:
+    ClusterNotifier(cluster="demo", title="t", text="by bob: password=hunter2")({})
+    (body,) = hook.bodies
+    assert body["text"] == "*t*\nby bob: password=***\n"
+
+
 def test_names_make_no_links_or_mentions(telling: Installation, hook: Webhook) -> None:
     hostile_text = "<!channel> & <https://evil.example|ok>"
     ClusterNotifier(cluster="demo", title="t", text=hostile_text)({})

@@ -21,7 +21,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from counterpoise.model.notification import Channel, Notification, Target
-from counterpoise.model.safe_text import one_line, safe_logger
+from counterpoise.model.safe_text import one_line, safe_logger, without_secrets
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
@@ -59,7 +59,8 @@ def send(target: Target, notification: Notification) -> None:
 
 
 def post(target: Target, title: str, lines: Iterable[str], link: str = "") -> None:
-    """Send one text to a target, as `send` does."""
+    """Send one text to a target, as `send` does, without the secrets in it."""
+    title, lines = without_secrets(title), [without_secrets(line) for line in lines]
     if target.channel == Channel.WEBHOOK:
         _post(target.connection_id, title, lines, link)
     else:
