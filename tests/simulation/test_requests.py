@@ -4,10 +4,12 @@ daily rates.
 
 from datetime import time, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from counterpoise.errors import HaltedError, RefusedError
+from counterpoise.execution import Driver
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, ConfigChange, ConfigOperation
@@ -167,6 +169,28 @@ def test_a_cancel_that_comes_while_a_run_settles_does_not_halt_the_next_executio
     driver.settle_step()
     run.ask(Control.CANCEL)
     assert run.end(driver) is RunState.HALTED
+    assert run.go() is RunState.DONE
+    assert run.placement() == run.planned_placement()
+
+
+def test_a_cancel_that_comes_right_before_the_end_does_not_halt_the_next_execution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No observation has seen it."""
+    run = SimulatedRun.make(tmp_path, limits=ONE_AT_A_TIME)
+    driver = run.driver()
+    run.until_moving(driver)
+    close = Driver._close
+
+    def cancelled_before_it_closes(*args: Any) -> float | None:
+        run.ask(Control.CANCEL)
+        return close(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Driver, "_close", cancelled_before_it_closes)
+        assert run.end(driver) is RunState.HALTED
+    (cancel,) = run.ledger.requests(run.plan.cluster, run.run_id)
+    assert cancel.done_at is not None
     assert run.go() is RunState.DONE
     assert run.placement() == run.planned_placement()
 
