@@ -80,5 +80,3 @@ def test_an_audit_is_of_the_clusters_of_its_rounds() -> None:
     assert clusters_of_round(params, {}) == []
     assert clusters_of_round(params, {"fleet": [event("b"), event("a")]}) == ["a", "b"]
     assert clusters_of_round(params, {"fleet": [event("b"), event()]}) == [], "all of them"
-    of_an_earlier_release = SimpleNamespace(extra={"clusters": ["a"]})
-    assert clusters_of_round(params, {"fleet": [of_an_earlier_release]}) == []

@@ -1,12 +1,12 @@
 """Runs commands in processes that are copies of one that has loaded everything already.
 
     python -m tests.fuzzing.fork_server         # a JSON object a line in, one out
-    {"words": [...], "folder": "...", "environment": {...}, "terminal": false, "interrupt": null}
+    {"words": [...], "folder": "...", "environment": {...}, "terminal": false}
     -> {"status": 0}
 
 A copy costs milliseconds, and has its own streams, signals, current directory and limits: 10 s of
-processor time, 4 GB of memory, 300 s after the signal if one is sent. What is still there then ends
-by SIGABRT, with the traceback of every thread on its stderr.
+processor time, 4 GB of memory, 300 s. What is still there then ends by SIGABRT, with the traceback
+of every thread on its stderr.
 """
 
 import faulthandler
@@ -57,7 +57,7 @@ def serve() -> None:
         child = os.fork()
         if child == 0:
             _run(case)
-        status = _wait_for(child, case["interrupt"])
+        status = _wait_for(child)
         _say(json.dumps({"status": os.waitstatus_to_exitcode(status)}))
 
 
@@ -69,17 +69,15 @@ def load_everything() -> None:
         importlib.import_module(name)
 
 
-def _wait_for(child: int, interrupt: tuple[float, int] | None) -> int:
-    """Return how the child ended, after a signal where one is wanted."""
-    signals = [interrupt] if interrupt else []
-    for seconds, number in (*signals, (HANGS_SECONDS, signal.SIGABRT)):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
-                return status
-            time.sleep(0.002)
-        os.kill(child, number)
+def _wait_for(child: int) -> int:
+    """Return how the child ended."""
+    deadline = time.monotonic() + HANGS_SECONDS
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(0.002)
+    os.kill(child, signal.SIGABRT)
     return os.waitpid(child, 0)[1]
 
 

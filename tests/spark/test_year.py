@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 from counterpoise import history, pipeline
 from counterpoise.archive import Archive
 from counterpoise.installation import Installation
-from counterpoise.model.policy import HistoryPolicy
 from counterpoise.model.tables import RESULT_TABLES, SCHEMA_VERSION, SNAPSHOT_TABLES, SNAPSHOTS
 from counterpoise.pipeline import spark_compaction
 from counterpoise.settings import FileConnections, Locations, parse_settings
@@ -383,31 +382,3 @@ def test_a_period_that_ended_long_ago_has_all_figures_of_its_end(
     assert document["topics_at"] == end.at.replace(hour=0).isoformat()
     page = installation.archive.read_report(f"{name}.html")
     assert "later snapshots of the period were thinned out" in page
-
-
-def test_days_thinned_out_by_an_earlier_release_tell_of_the_snapshots_that_are_kept(
-    installation: Installation, told: Told
-) -> None:
-    """It made no such tables of a day. What is left is in the results: the report says how much
-    that is, and compaction makes no tables of days long gone that would tell the same.
-    """
-    store = installation.archive.store
-    for table in ("topic_balance", "leader_changes"):
-        store.delete_folder(history.daily_folder(table, "demo"))
-    from_results = report(installation)
-
-    assert pipeline.compact(installation).problems == ()
-
-    for table in ("topic_balance", "leader_changes"):
-        made = store.list(history.daily_folder(table, "demo"))
-        assert 0 < len(made) <= HistoryPolicy().keep_all.days
-    from_tables = report(installation)
-    assert without_rounding(from_tables) == without_rounding(from_results)
-    kept = installation.archive.manifests(["demo"]).num_rows
-    assert from_tables["flapping"]["snapshot_count"] == kept < len(ALL)
-    assert told.after["flapping"]["snapshot_count"] == len(ALL)
-    assert from_tables["topic_skew"]["seconds"] < told.after["topic_skew"]["seconds"] / 2
-    for one in (from_tables, all_told := dict(told.after)):
-        one.pop("flapping")
-        one.pop("topic_skew")
-    assert without_rounding(from_tables) == without_rounding(all_told)

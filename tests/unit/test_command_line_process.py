@@ -93,12 +93,6 @@ def test_a_link_stays_and_its_file_is_written(folder: Path) -> None:
     assert not list(folder.rglob("*.part"))
 
 
-def test_a_link_to_nothing_becomes_the_file_that_it_names(folder: Path) -> None:
-    (folder / "link.json").symlink_to("new.json")
-    assert typed(folder, *PLAN, "--out", "link.json").returncode == 0
-    assert (folder / "link.json").is_symlink() and (folder / "new.json").is_file()
-
-
 def test_dev_null_stays_a_device(folder: Path) -> None:
     before = Path("/dev/null").stat()
     (folder / "nowhere").symlink_to("/dev/null")
@@ -127,12 +121,6 @@ def test_a_dash_is_no_file(words: tuple[str, ...], folder: Path) -> None:
     assert "demo" in in_shell(folder, "cat plan.json | counterpoise show /dev/stdin").stdout
 
 
-def test_a_folder_is_refused(folder: Path) -> None:
-    (folder / "folder").mkdir()
-    refused = typed(folder, *PLAN, "--out", "folder")
-    assert refused.returncode == 3 and "plan folder: cannot be written" in refused.stderr
-
-
 # -- stdout
 
 
@@ -151,15 +139,12 @@ def test_a_terminal_without_all_characters_shows_others(folder: Path) -> None:
     assert "before > after (best possible)" in ended.stdout and "##" in ended.stdout
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16"])
-def test_json_loses_nothing_in_any_encoding(encoding: str, folder: Path) -> None:
-    variables = {"PYTHONIOENCODING": encoding}
+def test_json_loses_nothing_on_a_terminal_of_ascii(folder: Path) -> None:
+    variables = {"PYTHONIOENCODING": "ascii"}
     name = "Größe-\U0001f600"
     document = {**documents.GOOD, "cluster": name}
     (folder / "state.json").write_text(json.dumps(document))
-    ended = typed(
-        folder, *PLAN, "--out", "x.json", "--json", variables=variables, encoding=encoding
-    )
+    ended = typed(folder, *PLAN, "--out", "x.json", "--json", variables=variables)
     assert json.loads(ended.stdout)["cluster"] == name
 
 
@@ -226,56 +211,6 @@ def test_signals_end_a_command_without_a_word(number: signal.Signals, folder: Pa
     assert (process.returncode, out, err) == (-number, b"", b"")
 
 
-INTERRUPTED_CLOSING = """
-import os, signal
-from sqlalchemy.engine.default import DefaultDialect
-close = DefaultDialect.do_close
-def interrupted(self, connection):
-    close(self, connection)
-    os.kill(os.getpid(), signal.{name})
-DefaultDialect.do_close = interrupted
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_arguments_are_read_is_quiet(number: signal.Signals, folder: Path) -> None:
-    before = f"""
-import os, signal
-from counterpoise.cli import main
-main.build_parser = lambda: os.kill(os.getpid(), signal.{number.name})
-"""
-    ended = typed(folder, "show", "plan.json", before=before)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (-number, "", "")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_the_ledger_is_closed_is_quiet(number: signal.Signals, folder: Path) -> None:
-    (folder / "clusters.yaml").write_text("clusters: {}\n")
-    ended = typed(folder, "ledger", "migrate", before=INTERRUPTED_CLOSING.format(name=number.name))
-    assert (ended.returncode, ended.stderr) == (-number, "")
-
-
-# Python drops what is raised while it deletes an object, and a loop would go on for ever.
-INTERRUPTED_DELETION = """
-import os, signal, time
-from counterpoise.cli import planning
-class Deleted:
-    def __del__(self):
-        os.kill(os.getpid(), signal.{name})
-def wait(path):
-    Deleted()
-    time.sleep(120)
-planning.read_plan = wait
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_an_object_is_deleted_counts(number: signal.Signals, folder: Path) -> None:
-    before = INTERRUPTED_DELETION.format(name=number.name)
-    ended = typed(folder, "show", "plan.json", before=before)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (-number, "", "")
-
-
 def test_ctrl_c_while_modules_load_is_quiet(folder: Path) -> None:
     before = """
 import importlib.abc, os, signal, sys
@@ -332,11 +267,3 @@ def test_what_nobody_foresaw_is_a_line_and_a_file(expression: str, name: str, fo
     (path,) = folder.glob("counterpoise-*.txt")
     assert str(path) in line and path.stat().st_mode & 0o777 == 0o600
     assert "Traceback" in path.read_text()
-
-
-def test_where_no_file_can_be_written_the_line_comes_alone(folder: Path) -> None:
-    before = raising("1 / 0") + "\nimport tempfile\ntempfile.tempdir = '/nowhere/at/all'"
-    ended = typed(folder, "show", "plan.json", before=before)
-    assert ended.returncode == UNEXPECTED
-    assert "ZeroDivisionError" in ended.stderr and "Traceback" not in ended.stderr
-    assert len(ended.stderr.splitlines()) == 1

@@ -280,31 +280,6 @@ def test_a_ledger_that_is_moved_away_is_not_made_anew_nor_written_to_and_goes_on
     other.close()
 
 
-def test_what_a_killed_process_left_beside_the_ledger_is_kept_while_the_ledger_is_gone(
-    tmp_path: Path,
-) -> None:
-    """SQLite throws it away when it opens a new, empty file."""
-    path, away, left = tmp_path / "ledger.db", tmp_path / "away.db", tmp_path / "ledger.db-wal"
-    ledger = Ledger.open(f"sqlite:///{path}", lambda: NOW)
-    run = ledger.propose(PLAN, "p", requested_by="a")
-    kept = left.read_bytes()
-    path.rename(away)
-    ledger.close()  # SQLite leaves what it kept beside a file that has been moved
-    assert left.read_bytes() == kept
-    path.touch()
-    with pytest.raises(LedgerError, match="is an empty file"):
-        Ledger.open(f"sqlite:///{path}", lambda: NOW)
-    (tmp_path / "ledger.db-made").unlink()  # a ledger that was made before there were marks
-    path.unlink()
-    with pytest.raises(LedgerError, match="is gone"):
-        Ledger.open(f"sqlite:///{path}", lambda: NOW)
-    assert left.read_bytes() == kept
-    away.rename(path)
-    again = Ledger.open(f"sqlite:///{path}", lambda: NOW)
-    assert again.run(run.run_id) == run
-    again.close()
-
-
 def test_an_empty_database_in_the_ledgers_place_is_not_taken_for_it(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     Ledger.open(f"sqlite:///{path}", lambda: NOW).close()
@@ -314,22 +289,6 @@ def test_an_empty_database_in_the_ledgers_place_is_not_taken_for_it(tmp_path: Pa
     database.close()
     with pytest.raises(LedgerError, match="is empty"):
         Ledger.open(f"sqlite:///{path}", lambda: NOW)
-
-
-def test_a_copy_put_in_the_ledgers_place_is_the_ledger_from_then_on(tmp_path: Path) -> None:
-    path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
-    ledger = Ledger.open(f"sqlite:///{path}", lambda: NOW)
-    with sqlite3.connect(path) as database, sqlite3.connect(copy) as target:
-        database.backup(target)
-    database.close()
-    target.close()
-    run = ledger.propose(PLAN, "p", requested_by="a")
-    for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm"):
-        (tmp_path / name).unlink()
-    copy.rename(path)
-    with pytest.raises(InputError, match="not in the ledger"):
-        ledger.run(run.run_id)
-    ledger.close()
 
 
 def test_an_empty_ledger_is_made_where_the_mark_of_the_lost_one_is_removed(tmp_path: Path) -> None:

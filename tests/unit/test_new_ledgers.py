@@ -22,12 +22,3 @@ def test_a_new_ledger_has_the_tables_that_migrations_make(tmp_path: Path) -> Non
         open_database(f"sqlite:///{migrated}").dispose()
     assert schema_of(quick) == schema_of(migrated)
     assert any("one_waiting_run_per_cluster" in statement for statement in schema_of(quick))
-
-
-def test_a_ledger_of_an_earlier_release_is_migrated(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    with closing(sqlite3.connect(path)) as ledger, ledger:
-        ledger.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
-    with new_ledgers.quick_new_ledgers():
-        open_database(f"sqlite:///{path}").dispose()
-    assert any("CREATE TABLE runs" in statement for statement in schema_of(path))

@@ -1,6 +1,5 @@
 """The newest rounds on an object store: eight of a day become one, and say the same."""
 
-import json
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -135,17 +134,6 @@ def test_fewer_than_eight_stay_as_they_are(store: Failing) -> None:
     assert len(rounds(store)) == 7
 
 
-def test_a_round_of_a_machine_whose_clock_is_behind_counts_as_without_a_merge(
-    store: Failing,
-) -> None:
-    merge_newest_rounds(store, BEGIN + timedelta(hours=7, minutes=5))
-    again = [{"snapshot_id": name_of("demo", 5), "cluster": "demo", "previous_snapshot_id": None}]
-    Results(store).finish_round("behind", BEGIN + timedelta(hours=6, minutes=58), again)
-    assert Results(store).analysed[name_of("demo", 5)].round_id == "behind"
-    merge(store, 8)
-    assert Results(store).analysed[name_of("demo", 5)].round_id == "behind"
-
-
 def test_of_a_snapshot_that_was_analysed_again_the_last_rows_are_kept(store: Failing) -> None:
     finish(store, 8, epochs=5, hours=[4, 8])
     merge(store, 9)
@@ -195,42 +183,8 @@ def test_who_listed_the_rounds_before_a_merge_reads_them_after_it(store: Failing
     assert before.table(TABLE, ids).num_rows == len(expected(8))
 
 
-def test_merges_of_merges_name_all_rounds_that_they_are_made_of(store: Failing) -> None:
-    merge(store, 8)
-    for hour in range(8, 24):
-        finish(store, hour)
-        merge(store, hour)
-    finish(store, 24)
-    merge(store, 24)
-    (name,) = (name for name in rounds(store) if name.startswith("merged-"))
-    merged = json.loads(store.read_text(f"{ROUNDS}/{name}.json"))["merged"]
-    assert {f"round-{hour:02d}-1" for hour in range(24)} < set(merged)
-    assert told(store) == expected(25)
-
-
-@pytest.mark.parametrize("what", ["table", "column"])
-def test_rounds_of_a_later_release_stay_as_they_are(store: Failing, what: str) -> None:
-    if what == "table":
-        path = f"{ROUNDS}/round-05-1.json"
-        document = json.loads(store.read_text(path))
-        document["tables"].append("later")
-        store.write_text(path, json.dumps(document))
-    else:
-        path = f"results/{TABLE}/round=round-05-1/{PACKED}"
-        table = store.read_table(path)
-        store.write_table(path, table.append_column("later", pa.nulls(table.num_rows)))
-    merge(store, 24)
-    assert "round-05-1" in rounds(store)
-    assert told(store) == expected(8)
-
-
 def test_a_file_that_is_damaged_stays_as_it_is(store: Failing) -> None:
     path = f"results/{TABLE}/round=round-05-1/{PACKED}"
     store.write_bytes(path, damaged(store.read_bytes(path)))
     merge(store, 24)
     assert "round-05-1" in rounds(store)
-
-
-def test_a_table_of_a_round_that_is_gone_is_as_if_it_had_no_rows(store: Failing) -> None:
-    store.delete(f"results/{TABLE}/round=round-05-1/{PACKED}")
-    assert told(store) == [row for row in expected(8) if not row[1].endswith("05")]

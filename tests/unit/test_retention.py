@@ -196,12 +196,6 @@ def test_a_snapshot_that_was_taken_again_counts_as_it_was_seen_last() -> None:
     assert set(plan.replaced) == {first.manifest_path, path_of(times[0])}
 
 
-def test_a_day_that_a_newer_release_wrote_is_left_alone() -> None:
-    times = [datetime(2026, 3, 18, hour, tzinfo=UTC) for hour in (1, 2)]
-    files = written(times[:1]) | written(times[1:], version=SCHEMA_VERSION + 1)
-    assert plan_days("demo", files, POLICY, NOW) == ()
-
-
 def test_a_file_goes_when_nothing_names_it_and_the_grace_is_over_for_file_and_day() -> None:
     def file(name: str, age: timedelta | None) -> StoredFile:
         path = f"history/brokers/cluster=demo/date=2026-03-18/{name}"

@@ -115,16 +115,6 @@ def test_a_ledger_that_cannot_be_opened_is_none_to_migrate(command: CommandLine,
     assert "migrate" not in ledger["remedy"]
 
 
-def test_a_ledger_of_a_newer_release_is_none_to_migrate(command: CommandLine) -> None:
-    engine = open_database(command.environment["COUNTERPOISE_LEDGER"])
-    with engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    engine.dispose()
-    ledger = checks(command)["ledger"]
-    assert "which this release does not know" in ledger["detail"]
-    assert "migrate" not in ledger["remedy"]
-
-
 def test_a_ledger_that_is_made_has_schema_rights_and_clock(command: CommandLine) -> None:
     assert command.type("ledger", "migrate").code == 0
     found = checks(command)
@@ -205,20 +195,6 @@ def test_an_airflow_whose_database_is_away_is_red_and_its_login_is_not_shown(
         assert found[what]["state"] == "failed", what
         assert "airflow db check" in found[what]["remedy"], what
     assert "MARKED-SECRET" not in typed.out + typed.err
-
-
-def test_an_airflow_that_cannot_be_imported_is_not_taken_for_an_old_one(
-    command: CommandLine,
-) -> None:
-    command.environment |= {
-        "AIRFLOW_HOME": str(command.folder / "airflow"),
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "nothing://me:MARKED-SECRET@127.0.0.1:1/x",
-    }
-    version = checks(command, "--timeout", "4m")["airflow version"]
-    assert version["state"] == "failed"
-    assert "cannot be read" in version["detail"]
-    assert "`airflow version`" in version["remedy"]
-    assert "MARKED-SECRET" not in str(version)
 
 
 def test_clocks_that_differ_are_red(command: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,6 @@
 """The store: whole files or none, on any file system, clear errors, and no secrets in them."""
 
-import gzip
 import json
-import os
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,15 +33,6 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "plans").write_text("a file where a folder should be")
     with pytest.raises(StoreError, match="cannot write file://"):
         Store(str(tmp_path)).write_text("plans/p.json", "x")
-
-
-def test_what_is_missing_or_broken_says_so(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    with pytest.raises(StoreError, match="the store has no"):
-        store.read_text("plans/none.json")
-    (tmp_path / "cut.parquet").write_bytes(b"PAR1")
-    with pytest.raises(StoreError, match="not a complete Parquet file"):
-        store.read_table("cut.parquet")
 
 
 def test_paths_stay_inside(tmp_path: Path) -> None:
@@ -207,28 +196,12 @@ def test_for_a_spark_on_this_machine_files_are_copied_there_and_back() -> None:
     assert "half" not in store.list("")
 
 
-def test_a_pipe_or_a_device_in_the_store_is_not_waited_for(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "store"))
-    store.write_text("plans/a.json", "{}")
-    os.mkfifo(tmp_path / "store/plans/pipe.json")
-    for read in (store.read_text, store.read_table, store.parquet_shape):
-        with pytest.raises(StoreError, match=r"pipe\.json is no file"):
-            read("plans/pipe.json")
-
-
 def test_a_document_is_read_up_to_a_limit(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     with (tmp_path / "endless.json").open("wb") as file:
         file.truncate(2 * 10**9)
     with pytest.raises(StoreError, match=r"endless\.json: it is larger than 1\.0 GB"):
         store.read_text("endless.json")
-
-
-def test_a_packed_file_is_not_unpacked(tmp_path: Path) -> None:
-    packed = gzip.compress(b" " * 10**6)
-    store = Store(str(tmp_path))
-    store.write_bytes("reports/a.gz", packed)
-    assert store.read_bytes("reports/a.gz") == packed
 
 
 def test_tables_are_read_without_files_of_python(
