@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from counterpoise.errors import ConfigurationError
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.reporting.policy_lines import policy_lines
@@ -70,48 +69,6 @@ def test_what_the_example_has_as_comments_is_sound_too() -> None:
     assert policy.fails_at is Severity.CRITICAL
     assert set(policy.controller_racks) == {3001, 3002, 3003}
     assert policy.thresholds and policy.waivers
-
-
-@pytest.mark.parametrize(
-    ("lines", "complaint"),
-    [
-        ("        fails_at: unknown\n", "line 6: fails_at: 'unknown' is not worse than anything"),
-        ("        fails_at: bad\n", "line 6: fails_at: 'bad' is unknown; there are:"),
-        (
-            "        controller_racks: {x: a}\n",
-            "line 6: controller_racks: 'x' must be the node id of a controller",
-        ),
-        ("        controller_racks: {3001: }\n", "line 6: 3001 must be text"),
-        ("        thresholds:\n          a: {b: 1.5}\n", "line 7: b: '1.5' must be a whole number"),
-        ("        thresholds:\n          a: 3\n", "line 7: a must be a mapping"),
-        ("        waivers: {}\n", "line 6: waivers must be a list"),
-        ("        waivers:\n          - {rule: a}\n", 'line 7: an entry of waivers needs "reason"'),
-        ("        waivers:\n          - {rule: a, reason: ' '}\n", "line 7: reason is empty"),
-        (
-            "        waivers:\n          - {rule: a, reason: b, until: soon}\n",
-            "line 7: until: 'soon' is not a time",
-        ),
-        (
-            "        waivers:\n          - {rule: a, reason: b, subjects: []}\n",
-            "line 7: subjects: write subjects",
-        ),
-        (
-            "        waivers:\n          - {rule: a, reason: b, subjects: x}\n",
-            "line 7: subjects must be a list",
-        ),
-        (
-            "        waivers:\n          - {rule: a, reason: b, subject: x}\n",
-            "line 7: unknown key 'subject'",
-        ),
-        ("        waiver: []\n", "line 6: unknown key 'waiver' in audit"),
-    ],
-)
-def test_each_complaint_has_its_line(lines: str, complaint: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        audit_of(lines)
-    assert [found for found in caught.value.complaints if found.startswith(complaint)], (
-        caught.value.complaints
-    )
 
 
 @pytest.mark.parametrize(

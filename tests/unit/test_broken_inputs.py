@@ -177,10 +177,3 @@ def test_an_audit_with_a_wrong_value_is_no_traceback(key: str, value: object) ->
         assert str(error).startswith("here.json is no audit")
     else:
         assert from_json(to_json(read), where="again").cluster == read.cluster
-
-
-@pytest.mark.parametrize("keep", [0.1, 0.5, 0.9, 0.999])
-def test_an_audit_cut_short_is_no_audit(keep: float) -> None:
-    text = _audit()
-    with pytest.raises(InputError, match="is no audit"):
-        from_json(text[: int(len(text) * keep) - 2], where="here.json")

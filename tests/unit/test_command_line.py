@@ -147,172 +147,6 @@ def test_export_import_and_undo_go_round(shell: CommandLine) -> None:
     )
 
 
-COMMANDS = (
-    "snapshot plan show export import preflight approve reject execute verify status pause resume "
-    "rate cancel freeze unfreeze undo settle stop watch report"
-)
-
-
-@pytest.mark.parametrize("command", COMMANDS.split())
-def test_help_says_what_a_command_is_for(shell: CommandLine, command: str) -> None:
-    typed = shell.type(command, "--help")
-    assert typed.code == 0
-    assert len(typed.out) > 200
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (
-            ["plan", "--state", "state.json", "--goal", "balance", "--out", "p"],
-            "'balance' is unknown; there are: add-",
-        ),
-        (
-            ["plan", "--state", "state.json", "--goal", "add-brokers", "--out", "p"],
-            "needs the brokers",
-        ),
-        (
-            [
-                "plan",
-                "--state",
-                "state.json",
-                "--goal",
-                "add-brokers",
-                "--brokers",
-                "x",
-                "--out",
-                "p",
-            ],
-            "ids like 7,8",
-        ),
-        (
-            [
-                "plan",
-                "--state",
-                "state.json",
-                "--goal",
-                "add-brokers",
-                "--brokers",
-                "9",
-                "--out",
-                "p",
-            ],
-            "not registered",
-        ),
-        (
-            [
-                "plan",
-                "--state",
-                "state.json",
-                "--goal",
-                "add-brokers",
-                "--brokers",
-                "4,4",
-                "--out",
-                "p",
-            ],
-            "twice",
-        ),
-        (
-            ["plan", "--state", "state.json", "--goal", "leaders", "--brokers", "", "--out", "p"],
-            "--brokers '': write",
-        ),
-        (
-            ["plan", "--state", "state.json", "--goal", "leaders", "--topics", "a b", "--out", "p"],
-            "'a b' is no topic",
-        ),
-        (
-            [
-                "plan",
-                "--state",
-                "state.json",
-                "--goal",
-                "leaders",
-                "--max-bytes",
-                "5",
-                "--out",
-                "p",
-            ],
-            "5 B or 5 GB?",
-        ),
-        (
-            ["plan", "--state", "none.json", "--goal", "leaders", "--out", "p"],
-            "none.json: cannot be read (No such",
-        ),
-        (["plan", "--state", "cut.json", "--goal", "leaders", "--out", "p"], "cut.json: not JSON"),
-        (
-            ["plan", "--state", "cut.json.gz", "--goal", "leaders", "--out", "p"],
-            "cut.json.gz: cannot be read",
-        ),
-        (["plan", "--state", "bad.json", "--goal", "leaders", "--out", "p"], "2 problems"),
-        (["show", "state.json"], "not a plan"),
-        (["show", "edited.json"], "edited after it was made"),
-        (["show", "good.json", "--rate", "10"], "10 B/s or 10 MB/s"),
-        (
-            ["approve", "edited.json", "--rate", "1MB/s", "--reason", "x"],
-            "edited after it was made",
-        ),
-        (
-            ["show", "good.json", "--rate", "0MB/s"],
-            "--rate: 0MB/s is 0 bytes per second; it must lie between",
-        ),
-        (["show", "good.json", "--rate", "-5MB/s"], "--rate: '-5MB/s' is not a rate"),
-        (["show", "good.json", "--rate", "999999GB/s"], "must lie between"),
-        (
-            [
-                "plan",
-                "--state",
-                "state.json",
-                "--goal",
-                "add-brokers",
-                "--brokers",
-                "-4",
-                "--out",
-                "p",
-            ],
-            "ids like 7,8",
-        ),
-        (
-            ["stop", "--from-plan", "good.json", "--cluster", "demo"],
-            "clusters.yaml: 1 problem\n  cannot be read (No such file",
-        ),
-        (["watch"], "one of the arguments --cluster --all is required"),
-        (["execute", "edited.json"], "edited after it was made"),
-        (["execute", "good.json"], "clusters.yaml: 1 problem\n  cannot be read (No such file"),
-        (
-            ["snapshot", "--cluster", "demo"],
-            "clusters.yaml: 1 problem\n  cannot be read (No such file",
-        ),
-        (["snapshot", "--bootstrap", "localhost"], "has no port"),
-        (["snapshot"], "one of the arguments --cluster --bootstrap is required"),
-        (["import", "state.json", "--state", "state.json", "--out", "p"], "version is missing"),
-        (["import", "unknown.json", "--state", "state.json", "--out", "p"], "2 problems"),
-    ],
-)
-def test_what_a_person_can_get_wrong(
-    shell: CommandLine, monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
-) -> None:
-    monkeypatch.chdir(shell.folder)
-    good = plan(shell).rename("good.json").read_text()
-    Path("edited.json").write_text(good.replace('"topic":"orders"', '"topic":"others"'))
-    Path("cut.json").write_text(json.dumps(DOCUMENT)[:-30])
-    Path("cut.json.gz").write_bytes(b"\x1f\x8b\x08")
-    Path("bad.json").write_text(
-        '{"brokers": [{"id": 1}], "partitions": [["a", 0, [], 1], ["b", 0, [1], 1, -4]]}'
-    )
-    unknown = [
-        {"topic": "x", "partition": 0, "replicas": [1]},
-        {"topic": "orders", "partition": 0, "replicas": [1]},
-    ]
-    Path("unknown.json").write_text(json.dumps({"version": 1, "partitions": unknown}))
-    before = sorted(p.name for p in shell.folder.iterdir())
-    typed = shell.type(*words)
-    assert typed.code == 2
-    assert says in typed.err
-    assert "Traceback" not in typed.err
-    assert sorted(p.name for p in shell.folder.iterdir()) == before, "nothing was written"
-
-
 def test_nobody_answers_is_exit_code_3_with_each_address_and_its_reason(shell: CommandLine) -> None:
     typed = shell.type("snapshot", "--bootstrap", "127.0.0.1:1,no-such-host.invalid:9092")
     assert typed.code == 3
@@ -333,13 +167,6 @@ def test_a_place_that_cannot_be_written_is_exit_code_3(shell: CommandLine) -> No
     typed = shell.type(*words, "--out", shell.folder / "state.json" / "plan.json")
     assert typed.code == 3
     assert "cannot be written" in typed.err
-
-
-def test_configuration_complaints_come_all_at_once(shell: CommandLine) -> None:
-    (shell.folder / "clusters.yaml").write_text("clusters:\n  demo:\n    conection: x\n")
-    typed = shell.type("snapshot", "--cluster", "demo")
-    assert typed.code == 2
-    assert "2 problems" in typed.err
 
 
 def test_a_refused_approval_opens_no_run(shell: CommandLine) -> None:
@@ -468,19 +295,6 @@ def test_an_empty_ledger_is_told_as_such(shell: CommandLine) -> None:
     assert typed.code == 2
     assert "run 'nope' is not in the ledger; `counterpoise status` lists the runs" in typed.err
     assert json.loads(shell.type("status", "--json").out) == []
-
-
-def test_rows_in_another_order_give_the_same_bytes(shell: CommandLine) -> None:
-    unnamed = {key: value for key, value in DOCUMENT.items() if key != "snapshot_id"}
-    shuffled = {
-        key: value[::-1] if isinstance(value, list) else value
-        for key, value in reversed(unnamed.items())
-    }
-    texts = []
-    for document in (unnamed, shuffled):
-        (shell.folder / "state.json").write_text(json.dumps(document))
-        texts.append(plan(shell).read_text())
-    assert texts[0] == texts[1]
 
 
 HOT = to_document(

@@ -205,34 +205,6 @@ def test_a_list_without_any_answer_is_critical_and_a_half_dead_one_a_warning() -
 # -- the check itself
 
 
-def test_a_failure_is_the_stage_and_its_reason() -> None:
-    assert (
-        failed("a:9092", ConnectionStage.TCP, "Connection refused").failure
-        == "tcp: Connection refused"
-    )
-    assert answered("a:9092", metadata(1)).failure == ""
-
-
-def test_metadata_of_one_cluster_leaves_out_the_others() -> None:
-    this, newer, other = metadata(1), metadata(1, 2), metadata(1, cluster_id="other")
-    dead = failed("dead:9092", ConnectionStage.TCP, "Connection refused")
-    bootstrap = (dead, answered("a:9092", this), answered("b:9092", other))
-    connectivity = ConnectivityCheck(
-        "PLAINTEXT", bootstrap, {1: answered("a:9092", newer), 2: dead}
-    )
-    assert connectivity.cluster_id == "this"
-    assert [one.address for one in connectivity.endpoints] == [
-        "dead:9092",
-        "a:9092",
-        "b:9092",
-        "a:9092",
-        "dead:9092",
-    ]
-    assert connectivity.metadata_of("this") == (("a:9092", this), ("a:9092", newer))
-    assert connectivity.metadata_of(None) == ()
-    assert ConnectivityCheck("PLAINTEXT", (dead,)).cluster_id is None
-
-
 def test_a_certificate_is_listed_once_with_every_address_that_presents_it() -> None:
     one, other = (
         Certificate(name, "CN=authority", ("a",), NOW, True) for name in ("CN=one", "CN=other")

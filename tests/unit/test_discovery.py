@@ -3,7 +3,6 @@
 See the integration tests, too.
 """
 
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +11,7 @@ from counterpoise.discovery import discover
 from counterpoise.errors import ClusterUnreachableError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from tests.support.no_kafka import HTTP_RESPONSE, TLS_ALERT, Serve, hang_up, respond_with, servers
+from tests.support.no_kafka import Serve, hang_up, servers
 
 
 @pytest.fixture
@@ -30,25 +29,6 @@ def reasons(*addresses: str, **settings: str) -> list[str]:
     assert [address for address, _ in caught.value.attempts] == list(addresses)
     assert "hush-hush" not in str(caught.value)
     return [reason for _, reason in caught.value.attempts]
-
-
-def test_names_and_ports_that_lead_nowhere() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed_soon:
-        port = closed_soon.getsockname()[1]
-    unresolved, refused = reasons("no-such-host.invalid:9092", f"127.0.0.1:{port}")
-    assert 'the name "no-such-host.invalid" does not resolve' in unresolved
-    assert "refused" in refused
-
-
-def test_servers_that_are_no_kafka(serve: Serve) -> None:
-    hung_up, http = reasons(serve(hang_up), serve(respond_with(HTTP_RESPONSE)))
-    assert "does not answer as a Kafka broker does" in hung_up
-    assert "does not answer as a Kafka broker does" in http
-
-
-def test_a_plaintext_client_at_a_tls_port_is_told_so(serve: Serve) -> None:
-    (reason,) = reasons(serve(respond_with(TLS_ALERT)))
-    assert 'it speaks TLS, but "security.protocol" is PLAINTEXT' in reason
 
 
 def test_a_tls_client_at_a_port_without_tls_is_told_so(serve: Serve) -> None:

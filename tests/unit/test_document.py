@@ -99,79 +99,7 @@ def test_row_order_does_not_matter() -> None:
     assert first.brokers == second.brokers
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", '{"brokers": [', "[1, 2]", '"text"', "null", "[" * 100_000]
-)
-def test_what_is_cut_short_or_no_object_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"x\.json: (not JSON|must be a JSON object)"):
-        from_document_text(text, where="x.json")
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"brokers": []}, "at least one broker"),
-        ({"brokers": [{"id": 1}, {"id": 1}, {"id": 2}]}, "broker 1 is listed twice"),
-        ({"brokers": [{"id": -1}, {"id": "2"}, {"id": True}, {"id": 2**31}]}, "6 problem"),
-        ({"brokers": [{"id": 1, "rack": 7}, {"id": 2}]}, "rack must be text"),
-        (log_dirs("/data"), "log_dirs must be a list"),
-        (log_dirs([{"total_bytes": 1}]), "broker 1: each of its log_dirs needs a path"),
-        (log_dirs([{"path": "/a"}, {"path": "/a"}]), "broker 1: log dir /a is listed twice"),
-        (
-            log_dirs([{"path": "/a", "held_bytes": -1}]),
-            "/a: held_bytes must be a whole number from 0 to",
-        ),
-        (
-            log_dirs([{"path": "/a", "total_bytes": 5, "usable_bytes": 6}]),
-            "6 is more than total_bytes 5",
-        ),
-        (log_dirs([{"path": "/a", "error": 7}]), "log dir /a: error must be text"),
-        ({"partitions": {}}, '"partitions" must be a list'),
-        ({"partitions": [["orders", 0, [1], 1]] * 2}, "orders-0 is listed twice"),
-        ({"partitions": [["orders", 0, [], 1]]}, "orders-0 has no replicas"),
-        ({"partitions": [["orders", 0, [1, 1], 1]]}, "names a broker twice"),
-        ({"partitions": [["orders", 0, [1, 9], 1]]}, "unknown brokers [9]"),
-        ({"partitions": [["orders", 0, [1], 2]]}, "leader 2 is none of its replicas"),
-        ({"partitions": [["orders", 0, [1], 1, -5]]}, "its size is -5"),
-        ({"partitions": [["orders", 0, [1], 1, 5, 0.5]]}, "its rate is 0.5"),
-        ({"partitions": [["orders", 0, [1], 1, 2**63]]}, "its size is"),
-        ({"partitions": [["orders", -1, [1], 1], [7, 0, [1], 1], ["orders"], None]}, "4 problem"),
-        ({"observed_at": "yesterday"}, '"observed_at" must be a time'),
-        ({"topics": [{"id": "x"}]}, "needs a name"),
-        (
-            {"topics": [{"name": "x", "id": 5, "internal": "no", "retention_ms": -2}]},
-            "topics[0]: retention_ms must be a whole number from -1 to",
-        ),
-        ({"moving": [["orders", 0]]}, "moving[0]"),
-    ],
-)
-def test_every_complaint_names_its_place(changes: dict[str, Any], says: str) -> None:
-    assert says in problems(**changes)
-
-
 def test_all_complaints_come_at_once_and_a_flood_is_counted() -> None:
     text = problems(partitions=[["orders", n, [9], 9] for n in range(100)])
     assert "100 problems" in text
     assert "... and 80 more" in text
-
-
-@pytest.mark.parametrize(
-    ("told", "says"),
-    [
-        (None, '"throttles" must be a list'),
-        ([["broker", "1", "follower.replication.throttled.rate"]], r"throttles[0]: must be"),
-        ([["broker", 1, "follower.replication.throttled.rate", "5"]], r"throttles[0]: must be"),
-        ([["broker", "x", "follower.replication.throttled.rate", "5"]], r"throttles[0]: must be"),
-        (
-            [["topic", "orders", "follower.replication.throttled.rate", "5"]],
-            r"throttles[0]: must be",
-        ),
-        ([["disk", "1", "follower.replication.throttled.rate", "5"]], r"throttles[0]: must be"),
-        (
-            [["broker", "1", "leader.replication.throttled.rate", v] for v in "56"],
-            r"throttles[1]: broker 1 leader",
-        ),
-    ],
-)
-def test_malformed_throttles_are_refused(told: object, says: str) -> None:
-    assert says in problems(throttles=told)

@@ -93,12 +93,6 @@ def test_a_ledger_that_forgets_is_refused(url: str, shell: CommandLine) -> None:
     assert typed.code == 2 and "COUNTERPOISE_LEDGER: this ledger is in memory" in typed.err
 
 
-@pytest.mark.parametrize("name", ["memory.db", "a:memory:b.db", "x?mode=memorys"])
-def test_a_ledger_in_a_file_is_none(name: str) -> None:
-    url = f"sqlite:////x/{name}"
-    assert Locations.from_environment(NAMED | {"COUNTERPOISE_LEDGER": url}).ledger == url
-
-
 @pytest.mark.parametrize(
     "words",
     [

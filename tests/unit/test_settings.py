@@ -116,94 +116,6 @@ def test_everything_about_movement_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("movement", "line", "says"),
-    [
-        ("windows: [{starts: 0 0 30 2 *, lasts: 1h}]", 1, "starts: '0 0 30 2 *' never comes true"),
-        ("windows: [{starts: 61 * * * *, lasts: 1h}]", 1, "is no cron expression"),
-        ("windows: [{starts: 0 22 * * *}]", 1, 'an entry of windows needs "lasts"'),
-        ("windows: [{lasts: 1h}]", 1, 'an entry of windows needs "starts"'),
-        ("windows: [{starts: 0 22 * * *, lasts: 0h}]", 1, "not a duration"),
-        (
-            "windows: [{starts: 0 22 * * *, lasts: 1h, zone: x}]",
-            1,
-            "unknown key 'zone' in an entry of windows",
-        ),
-        ("windows: {starts: 0 22 * * *, lasts: 1h}", 1, "windows must be a list"),
-        ("windows: [nightly]", 1, "an entry of windows must be a mapping"),
-        (
-            'windows:\n        - {starts: "0 22 * * *", lasts: 6h}\n'
-            "        - {starts: soon, lasts: 6h}",
-            3,
-            "five fields",
-        ),
-        (
-            'daily_rates: [{from: "25:00", until: "06:00", rate: 1MB/s}]',
-            1,
-            "from: '25:00' is no time of day; write it",
-        ),
-        ("daily_rates: [{from: 8am, until: 06:00, rate: 1MB/s}]", 1, "in quotes"),
-        ("daily_rates: [{from: 08:00, until: 06:00, rate: 10}]", 1, "10 B/s or 10 MB/s"),
-        ("daily_rates: [{from: 08:00, until: 06:00}]", 1, 'needs "rate"'),
-        ("time_zone: Mars/Phobos", 1, "'Mars/Phobos' is no time zone; write its IANA name"),
-        ("time_zone: Europe", 1, "'Europe' is no time zone"),
-        ("on_halt: run", 1, "on_halt: 'run' is unknown; there are: finish, cancel"),
-        ("rate: 0MB/s", 1, "must lie between"),
-        ("rate: -5MB/s", 1, "is not a rate"),
-        ("link_capacity: 10Gbit/s", 1, "rates are in bytes here"),
-        ("max_bytes_in_flight: 500", 1, "500 B or 500 GB"),
-        ("max_bytes_in_flight_per_broker: 5GB/s", 1, "is a rate, not an amount"),
-        ("max_moves_in_flight: 0", 1, "from 1 to"),
-        ("max_moves_in_flight_per_broker: many", 1, "must be a whole number"),
-        ("brakes: {lowest_rate: 1}", 1, "1 B/s or 1 MB/s"),
-        ("brakes: {lowest: 1MB/s}", 1, "unknown key 'lowest' in brakes"),
-        ("dead_broker_patience: 2", 1, "not a duration"),
-    ],
-)
-def test_each_wrong_value_of_movement_is_one_complaint_with_its_line(
-    movement: str, line: int, says: str
-) -> None:
-    (complaint,) = complaints(
-        f"clusters:\n  a:\n    connection: x\n    policy:\n     movement:\n      {movement}\n"
-    )
-    assert complaint.startswith(f"line {5 + line}: ")
-    assert says in complaint
-
-
-@pytest.mark.parametrize(
-    ("written", "line", "says"),
-    [
-        ("keep_all: 100d", 1, "keep_hourly (90 d) must not be shorter than keep_all (100 d)"),
-        (
-            "keep_all: 7d\n      keep_daily: 30d",
-            2,
-            "keep_daily (30 d) must not be shorter than keep_hourly (90 d)",
-        ),
-        (
-            "keep_hourly: 36h\n      keep_all: 2d",
-            1,
-            "keep_hourly (1 d 12 h) must not be shorter than keep_all (2 d)",
-        ),
-        ("keep_all: 5h", 1, "at least 1d"),
-        (
-            "keep_weekly: 5d",
-            1,
-            "unknown key 'keep_weekly' in history; did you mean keep_daily? known: grace, keep_all",
-        ),
-        ("grace: 5m", 1, "at least 1h"),
-        ("least_share_of_previous_percent: 101", 1, "least_share_of_previous_percent"),
-    ],
-)
-def test_each_wrong_value_of_history_is_one_complaint_with_its_line(
-    written: str, line: int, says: str
-) -> None:
-    (complaint,) = complaints(
-        f"clusters:\n  a:\n    connection: x\n    policy:\n     history:\n      {written}\n"
-    )
-    assert complaint.startswith(f"line {5 + line}: ")
-    assert says in complaint
-
-
 def test_the_history_is_kept_as_it_is_written() -> None:
     history = "{keep_all: 1d, keep_hourly: 1d, grace: 2h}"
     text = f"clusters:\n  a:\n    connection: x\n    policy: {{history: {history}}}\n"
@@ -268,44 +180,6 @@ def test_a_value_that_cannot_be_used_hides_no_complaint_about_the_rest() -> None
         "      movement: {rate: 10}\n      access: {approve: ['group:ops']}\n"
     )
     assert [complaint.split(":")[0] for complaint in found] == ["line 6", "line 7"]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "the file is empty"),
-        ("clusters: [", "not YAML"),
-        ("clusters:\n  a:\0", "line 2: not YAML: unacceptable character #x0000"),
-        ("- a", "must be a mapping"),
-        ("clusters:\n  a: 1", "a must be a mapping"),
-        ("clusters:\n  a:\n    connection: x\n    connection: y", "given twice"),
-        ("clusters:\n  a:\n    connection:", "connection must be text"),
-        (
-            "clusters:\n  a:\n    connection: x\n    policy: {approval: {approvers: alice}}",
-            "must be a list",
-        ),
-        (
-            "clusters:\n  a:\n    connection: x\n    policy: {approval: {wait_for: 0h}}",
-            "not a duration",
-        ),
-        (
-            "clusters:\n  a:\n    connection: x\n    policy: {balance: {disk_limit_percent: 101}}",
-            "from 1 to 100",
-        ),
-        (
-            "clusters:\n  a:\n    connection: x\n    policy: {balance: {ignorable_permille: 101}}",
-            "from 0 to 100",
-        ),
-        (
-            "clusters:\n  a:\n    connection: x\n    policy: {balance: {excluded_topics: [a b]}}",
-            "'a b' is no topic",
-        ),
-    ],
-)
-def test_malformed_files_get_a_line_and_a_reason(text: str, says: str) -> None:
-    assert any(
-        says in complaint and complaint.startswith("line ") for complaint in complaints(text)
-    )
 
 
 def test_two_clusters_with_one_id_are_refused_at_the_second() -> None:

@@ -53,6 +53,15 @@ def test_an_unusable_rate_is_refused_with_its_place(text: str, says: str) -> Non
         parse_rate(text, where="--rate")
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("5GB/s", "is a rate, not an amount; did you mean 5GB"), ("5XB", "unknown unit")],
+)
+def test_an_unusable_amount_is_refused_with_its_place(text: str, says: str) -> None:
+    with pytest.raises(InputError, match=f"^--max-bytes: .*{says}"):
+        parse_bytes(text, where="--max-bytes")
+
+
 def test_what_is_printed_can_be_read_back() -> None:
     for rate in (1_000, 1_500, 20_000_000, 123_000_000_0):
         assert parse_rate(format_rate(rate)) == pytest.approx(rate, rel=0.05)
