@@ -156,21 +156,6 @@ def test_a_wanted_plan_links_to_the_dag_and_names_the_command() -> None:
     assert "counterpoise plan --cluster demo --goal add-brokers --brokers 4,5" in shown.text
 
 
-def test_the_request_in_a_link_is_one_that_the_form_reads() -> None:
-    from counterpoise.model.request import read_rebalance_request
-
-    plan = WantedPlan(Goal.REPLICATION_FACTOR, topics=("orders",), replication_factor=3)
-    rebalance_request = read_rebalance_request(plan.rebalance_request)
-    assert (
-        rebalance_request.goal,
-        rebalance_request.scope.topics,
-        rebalance_request.replication_factor,
-    ) == (Goal.REPLICATION_FACTOR, ("orders",), 3)
-    assert plan.command("it's").startswith(
-        "counterpoise plan --cluster 'it'\"'\"'s' --goal replication-factor"
-    )
-
-
 def hostile() -> AuditReport:
     rows = Evidence((BREAKOUT,), ((BREAKOUT,),), 1)
     return report(
@@ -190,19 +175,6 @@ def hostile() -> AuditReport:
     )
 
 
-def test_hostile_names_stay_names() -> None:
-    shown = page(hostile())
-    assert not shown.tags & {"script", "img", "iframe", "link", "object", "form", "base"}
-    assert not [
-        name for _, attributes in shown.elements for name in attributes if name.startswith("on")
-    ]
-    assert shown.text.count("<script>alert(1)</script>") >= 8
-    outside = [
-        a for tag, a in shown.elements if tag == "a" and str(a["href"]).startswith(("http", "//"))
-    ]
-    assert all(str(a["href"]).startswith("https://kafka.apache.org/") for a in outside)
-
-
 def test_the_json_has_the_findings_and_the_texts_of_their_rules() -> None:
     given = report(
         found("bad", Severity.CRITICAL, "topic orders", plan=WantedPlan(Goal.REPAIR)),
@@ -212,10 +184,6 @@ def test_the_json_has_the_findings_and_the_texts_of_their_rules() -> None:
     document = json.loads(audit_json(given, TEXTS))
     assert [row["subject"] for row in document["findings"]] == ["topic orders", "cluster"]
     assert set(document["rules"]) == {"bad", "calm"}
-
-
-def test_the_same_audit_gives_the_same_text() -> None:
-    assert audit_report(hostile(), TEXTS) == audit_report(hostile(), TEXTS)
 
 
 @pytest.mark.parametrize(("checks", "shown"), [(None, False), ("data-docs/index.html", True)])

@@ -1,16 +1,14 @@
 """Which partitions flap, by the elections of a period."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pyarrow as pa
 import pytest
 
-from counterpoise.analysis import elections, flapping, leader_balance
+from counterpoise.analysis import elections, flapping
 from counterpoise.model.balance import FlappingPartition
 from counterpoise.model.tables import LEADER_CHANGES
-from counterpoise.reporting.period_rows import flapping_note, flapping_rows, flapping_topics
-from tests.support.series import NO_TOPICS, NOON, Broker, rows
+from tests.support.series import NOON
 
 MONTH = timedelta(days=30)
 
@@ -57,17 +55,3 @@ def test_who_restarts_each_broker_once_a_week_sees_no_flapping_in_any_period(
     found = flapping(elections([restarts, flaps]), timedelta(days=days), snapshot_count=24)
     assert [(one.partition, one.elections) for one in found.partitions] == [(2, limit + 1)]
     assert found.max_elections == limit
-
-
-def test_the_page_names_topics_and_partitions_that_flap() -> None:
-    table = changes(("or|ders", 1, 12), ("clicks", 0, 11))
-    found = flapping(elections([table]), MONTH, snapshot_count=24)
-    told = leader_balance(rows(0, [Broker(1)]), NO_TOPICS, cluster="demo")
-    assert told is not None
-    assert (flapping_rows(told), flapping_note(told)) == ([], ""), "nobody asked"
-    told = replace(told, flapping=found)
-    assert flapping_rows(told) == [("or|ders-1", "12"), ("clicks-0", "11")]
-    assert flapping_topics(found) == [("clicks", "1 partition"), ("or|ders", "1 partition")]
-    assert flapping_note(told).startswith("2 partitions had more than 10 leader elections")
-    calm = flapping(elections([LEADER_CHANGES.empty_table()]), MONTH, snapshot_count=3)
-    assert flapping_note(replace(told, flapping=calm)).startswith("0 partitions had more than 10")

@@ -5,6 +5,7 @@
 
 import logging
 from dataclasses import replace
+from html import unescape
 
 import pytest
 
@@ -32,6 +33,7 @@ def test_pages_of_plans_runs_and_balances() -> None:
     for html in test_reporting.hostile_pages():
         hostile.check_html(html)
         assert MARK in html
+        assert "default-src 'none'; style-src 'unsafe-inline'; img-src data:" in unescape(html)
 
 
 def test_documents_of_a_balance() -> None:

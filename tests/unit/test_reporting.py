@@ -209,32 +209,6 @@ def hostile_pages() -> Iterator[str]:
     yield run_report(run(BREAKOUT, problems=(SCRIPT,)))
 
 
-@pytest.mark.parametrize("html", hostile_pages())
-def test_hostile_names_stay_names_and_nothing_is_fetched_or_run(html: str) -> None:
-    page = Page(html)
-    tags = {tag for tag, _ in page.elements}
-    assert not tags & {
-        "script",
-        "img",
-        "iframe",
-        "object",
-        "embed",
-        "link",
-        "form",
-        "base",
-        "foreignobject",
-        "image",
-    }
-    for _, attributes in page.elements:
-        assert not [name for name in attributes if name.startswith("on") or name == "src"]
-        assert all((attributes.get(name) or "#").startswith("#") for name in ("href", "xlink:href"))
-    assert not re.search(r"https?://(?!www\.w3\.org/)|@import|url\((?!#)", html)
-    assert "alert(1)" in page.text  # the names are shown, as text
-    policies = [a["content"] for tag, a in page.elements if tag == "meta" and "http-equiv" in a]
-    assert policies and policies[0] is not None
-    assert policies[0].startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
-
-
 def test_text_in_a_picture_is_escaped_and_not_mathematics() -> None:
     from counterpoise.reporting.svg import inline_svg
 
@@ -269,14 +243,6 @@ def test_the_same_values_give_the_same_bytes_at_every_size(brokers: int, snapsho
     assert one == leader_balance_report(balance(brokers, snapshots), wanted=WANTED)
     assert ("Max − min over the live brokers" in one) == (snapshots > 1)
     assert len(one) < 1_000_000
-
-
-def test_an_idle_broker_is_marked_and_a_command_is_at_hand() -> None:
-    text = Page(usual_page()).text
-    assert "idle: holds nothing" in text
-    assert "2026-11-21 14:00 Broker 4 joined 1 broker" in text
-    assert "counterpoise plan --cluster demo --goal add-brokers --brokers 4 --out plan.json" in text
-    assert "No rebalance is needed" in Page(leader_balance_report(balance())).text
 
 
 UNEVEN_TOPICS = "Topics led less evenly than whole partitions allow"
@@ -444,12 +410,6 @@ def test_every_goal_has_a_page_and_a_question(goal: Goal) -> None:
     assert f"**{goal}**" in plan_markdown(PlanView(plan(goal=goal), 10**6))
 
 
-def test_the_question_names_one_broker_and_several() -> None:
-    for broker_ids, named in (((4,), "broker 4"), ((4, 5), "brokers 4, 5")):
-        asked = replace(plan(goal=Goal.REMOVE_BROKERS), broker_ids=broker_ids)
-        assert f"Goal **remove-brokers**, {named}\n" in plan_markdown(PlanView(asked, 10**6))
-
-
 def test_a_large_plan_shows_the_top_of_each_list_and_counts_the_rest() -> None:
     moved = plan(count=60_000, brokers=220)
     page = plan_report(PlanView(moved, 10**6), data_checks_passed=1)
@@ -519,17 +479,6 @@ def test_few_brokers_are_bars_and_many_are_columns_with_what_is_best() -> None:
     assert [line.split()[-2] for line in many[:3]] == ["before", "after", "best"]
     assert max(len(line) for line in [*few, *many]) <= 76
     assert plan_picture(plan(brokers=0), width=76) == ""
-
-
-@pytest.mark.parametrize(("brokers", "is_outlined"), [(12, False), (13, True)])
-def test_the_legend_of_a_run_is_that_of_its_pictures(brokers: int, is_outlined: bool) -> None:
-    """There were 12 brokers before; one more may have joined."""
-    before, after = (
-        tuple(BrokerLoad(i, 1, 1, 1) for i in range(1, count + 1)) for count in (12, brokers)
-    )
-    text = run_report(run(before=before, after=after))
-    assert ("chip before outlined" in text) is is_outlined
-    assert ('<div class="columns">' in text) is not is_outlined
 
 
 def test_the_run_page_is_green_only_when_all_is_well() -> None:

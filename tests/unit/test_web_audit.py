@@ -13,7 +13,6 @@ from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.reporting.audit_page import audit_json
 from counterpoise.settings import parse_settings
-from tests.support import hostile
 from tests.support.pages import NOW, Pages
 
 CLUSTERS = """
@@ -72,12 +71,6 @@ def test_findings_stand_with_what_is_new_and_what_is_gone(pages: Pages) -> None:
     assert "topic new" in since and "topic gone" in since and "topic old" not in since
     for target in re.findall(r'href="#([^"]+)"', page):
         assert f'id="{target}"' in page
-
-
-def test_one_audit_has_no_chart(pages: Pages) -> None:
-    audit(pages, 0, finding("topic old"))
-    page = get(pages)
-    assert "Findings over time" in page and "The last" not in page
 
 
 def test_a_damaged_audit_hides_no_other(pages: Pages) -> None:
@@ -200,18 +193,3 @@ def test_access_is_that_of_the_cluster(pages: Pages) -> None:
         for path in ("/clusters/shut/audit", "/clusters/shut/audit/waive"):
             assert browser.get(path).status_code == 403
         assert browser.get("/clusters/dmo/audit").status_code == 404
-
-
-def test_hostile_text_stays_text(pages: Pages) -> None:
-    audit(pages, 1)
-    audit(pages, 0, finding(hostile.HOSTILE), previous_at=NOW - DAY)
-    values = {"rule": hostile.HOSTILE, "subject": hostile.HOSTILE, "until": hostile.HOSTILE}
-    good = {"rule": "replication-factor-1", "subject": hostile.HOSTILE, "reason": hostile.HOSTILE}
-    pages_seen = (
-        get(pages),
-        get(pages, "/clusters/demo/audit/waive", reason="", **values),
-        get(pages, "/clusters/demo/audit/waive", **good),
-    )
-    for page in pages_seen:
-        assert hostile.MARK in page
-        hostile.check_html(page.replace("<form", "<div"))

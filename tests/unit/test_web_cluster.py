@@ -186,22 +186,6 @@ def test_a_cluster_that_the_policy_shuts_is_403(pages: Pages) -> None:
     assert response.status_code == 403 and "Leaders per broker" not in response.text
 
 
-def test_hostile_text_stays_text(pages: Pages) -> None:
-    analyse(pages, rack=hostile.HOSTILE)
-    audit(pages, hostile.HOSTILE)
-    with pages.installation() as installation:
-        run = pages.propose("demo", by=hostile.NAME)
-        change_state(installation.ledger, run.run_id, RunState.REJECTED, hostile.HOSTILE)
-    with pages.browser() as browser:
-        response = browser.get("/clusters/demo")
-        hostile.check_html(response.text)
-        assert hostile.MARK in response.text
-        unknown = browser.get("/clusters/" + hostile.NAME.replace("/", "").replace("%", ""))
-        hostile.check_html(unknown.text)
-    policy = response.headers["content-security-policy"]
-    assert "form-action 'none'" in policy and "allow-forms" not in policy
-
-
 def send(browser: TestClient, control: str, **typed: str) -> Response:
     path = f"/clusters/demo/requests/{control}"
     form = browser.get(path)

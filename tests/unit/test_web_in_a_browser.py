@@ -19,7 +19,7 @@ from counterpoise import pipeline
 from counterpoise.errors import HaltedError
 from counterpoise.installation import Installation
 from counterpoise.model.control import Control
-from counterpoise.model.request import Goal, PlanRequest, Scope
+from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
 from counterpoise.web.app import HOME_SCRIPT, build_app
 from tests.support import hostile
@@ -173,36 +173,6 @@ def test_an_answer_needs_no_mouse(browser: Browser, address: str) -> None:
     keyboard.press("Enter")
     alice.shows("This rate can be approved")
     alice.tab_to(alice.button("Approve this plan"))
-    alice.check_no_problem()
-
-
-def test_moves_are_paged_searched_and_sorted(browser: Browser, address: str, pages: Pages) -> None:
-    """In a plan that gives 250 partitions of growing size a third replica."""
-    picture = "\n".join(f"orders-{p}: 1 2 size={1_000_000 * (p + 1)}" for p in range(250))
-    before = cluster(picture, racks=FOUR_BROKERS, name="other")
-    third_replicas = PlanRequest(
-        Goal.REPLICATION_FACTOR, scope=Scope(topics=("*",)), replication_factor=3
-    )
-    plan = make_plan(before, third_replicas)
-    with pages.installation() as installation:
-        path = installation.archive.write_plan(plan)
-        run = installation.ledger.propose(plan, path, requested_by="bob")
-    alice = Visitor.at(browser, address, None)
-    first_cells = alice.page.locator("#moves tbody tr td:first-child")
-    alice.open(f"/runs/{run.run_id}/plan")
-    alice.shows("250 of 250, page 1 of 3")
-    assert first_cells.first.inner_text() == "orders-249"
-    alice.follow("Next page")
-    alice.shows("250 of 250, page 2 of 3")
-    assert first_cells.first.inner_text() == "orders-149"
-    alice.type("Partition", "orders-24")
-    alice.page.get_by_label("Sorted by").select_option("partition")
-    alice.press("Search")
-    alice.shows("11 of 250.")
-    assert alice.texts_of(first_cells) == ["orders-24", *(f"orders-{p}" for p in range(240, 250))]
-    alice.type("Partition", "no such topic")
-    alice.press("Search")
-    alice.shows("0 of 250.")
     alice.check_no_problem()
 
 

@@ -11,7 +11,6 @@ from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.run import Run
 from counterpoise.queries.ledger import PAGE_ENTRIES
-from tests.support import hostile
 from tests.support.pages import NOW, Pages
 
 CLUSTERS = """
@@ -155,12 +154,3 @@ def test_a_time_that_is_none_is_told(pages: Pages) -> None:
     with pages.browser() as browser:
         response = browser.get("/ledger", params={"since": "yesterday"})
     assert response.status_code == 422 and "From" in response.text
-
-
-def test_hostile_text_stays_text(pages: Pages) -> None:
-    decide(pages, pages.propose("demo", by=hostile.NAME), hostile.NAME, hostile.HOSTILE)
-    words = {"person": hostile.HOSTILE, "run": hostile.HOSTILE, "since": hostile.HOSTILE}
-    with pages.browser() as browser:
-        for page in (browser.get("/ledger").text, browser.get("/ledger", params=words).text):
-            assert hostile.MARK in page
-            hostile.check_html(page.replace("<form", "<div"))

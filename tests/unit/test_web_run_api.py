@@ -1,6 +1,5 @@
 """A run as JSON: what its page shows, for the same people, documented key by key."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,6 @@ from fastapi.testclient import TestClient
 
 from counterpoise.model.control import Control
 from counterpoise.model.run import RunState
-from tests.support import hostile
 from tests.support.runs import SimulatedRun
 from tests.support.web import browser, environment_in
 from tests.unit.test_web_api import DOCUMENT, keys_of
@@ -93,12 +91,3 @@ def test_others_and_unknown_runs(
     with browser(environment, "mallory") as client:
         refused = client.get(f"/api/runs/{simulated.run_id}")
     assert refused.status_code == 403 and "picture" not in refused.text
-
-
-def test_hostile_text_stays_text(
-    victor: TestClient,
-    moving: SimulatedRun,  # noqa: F811
-) -> None:
-    moving.ask(Control.PAUSE, why=hostile.HOSTILE)
-    hostile.check_json(victor.get(f"/api/runs/{moving.run_id}").text)
-    assert hostile.MARK in json.dumps(read(victor, moving))
