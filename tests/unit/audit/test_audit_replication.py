@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import pytest
 
-from counterpoise.audit.commands import add_config
 from counterpoise.audit.facts import AuditFacts
 from counterpoise.errors import ClusterError
 from counterpoise.model.cluster import TopicPartition
@@ -16,7 +15,7 @@ from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
 from tests.simulated_kafka.cluster import SimulatedCluster
-from tests.support.audits import HEALTHY, facts, findings_of, healthy, quorum
+from tests.support.audits import facts, findings_of, healthy, quorum
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
@@ -236,13 +235,3 @@ def test_eligible_leaders_are_findings_and_unknown_where_brokers_do_not_report_t
     assert finding.evidence.rows == (("2", "3"),)
     cluster.fail_next("list_eligible_leaders", ClusterError("brokers do not know the request"))
     assert subjects("eligible-leaders", facts(cluster)) == [("cluster", Severity.UNKNOWN)]
-
-
-def test_names_that_a_shell_would_read_are_quoted() -> None:
-    """Kafka allows no such topic; whoever pretends to be a cluster may name one."""
-    assert "--entity-name 'or$(reboot)'" in add_config("topics", "or$(reboot)", {MIN_ISR: 2})
-
-
-def test_the_healthy_cluster_is_as_large_as_it_says() -> None:
-    assert facts().partitions.counts.tolist() == [6, 6, 6, 3]
-    assert HEALTHY.count("\n") == 20
