@@ -77,18 +77,6 @@ def blocks(document: Path) -> Iterator[tuple[str, list[str]]]:
             yield token.type, lines[token.map[0] : token.map[1]]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_no_indented_line_is_shown_as_running_text(document: Path) -> None:
-    """As commands are that stand in a list, but less deep than its items."""
-    shown = [
-        line
-        for kind, lines in blocks(document)
-        for line in lines
-        if kind == PARAGRAPH and line.startswith("    ")
-    ]
-    assert shown == []
-
-
 @pytest.mark.parametrize("path", WITH_COMMANDS, ids=lambda path: path.name)
 def test_every_command_that_is_named_is_there(path: Path) -> None:
     there = {name.split()[0] for name, _ in leaf_commands(build_parser())}

@@ -106,18 +106,6 @@ def test_a_yes_on_the_page_lets_the_dag_run_go_on(
     assert yes.fingerprint == run.fingerprint
 
 
-def test_a_no_on_the_page_ends_it(
-    installation: Installation, rebalance: Callable[..., str]
-) -> None:
-    def answer(run: Run) -> None:
-        with browser(environment_of(installation), "bob", role="user") as client:
-            assert send(client, run, answer="reject", reason="not now").status_code == 303
-
-    assert rebalance(answer, {"goal": "add-brokers", "broker_ids": [3]}) == "success"
-    (run,) = installation.ledger.runs()
-    assert run.state is RunState.REJECTED and run.reason == "not now"
-
-
 def test_a_no_on_the_page_ends_a_run_whose_dag_run_has_ended(
     installation: Installation,
     kafka: SimulatedCluster,

@@ -11,7 +11,6 @@ from typing import Any
 import analysis_round
 import leader_balance
 import partition_load
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import rounds
@@ -131,38 +130,6 @@ def test_a_missing_column_is_named_with_its_file(
         "partitions/cluster=demo/date=2026-01-31/demo-20260131T130000Z.parquet "
         "lacks the column replicas or a value in it\n"
     )
-
-
-def test_a_row_of_no_snapshot_in_a_file_of_many_is_named(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    listed = compacted(tmp_path, write_history(tmp_path, HISTORY[:2]))
-    path = tmp_path / file_of(listed[0], "partitions")
-    table = pq.read_table(path, partitioning=None)
-    of_one = pa.array([listed[0]["snapshot_id"], None])
-    index = table.schema.get_field_index("snapshot_id")
-    pq.write_table(table.set_column(index, "snapshot_id", of_one), path)
-    assert analysis_round.main(arguments(tmp_path, listed)) == rounds.UNUSABLE
-    assert capsys.readouterr().err == (
-        "analysis_round: history file partitions/many.parquet "
-        "lacks the column snapshot_id or a value in it\n"
-    )
-
-
-def test_a_column_of_another_type_is_named(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    listed = write_history(tmp_path, HISTORY[:1])
-    path = tmp_path / file_of(listed[0], "partitions")
-    table = pq.read_table(path, partitioning=None)
-    other = pa.array(["one"] * table.num_rows)
-    pq.write_table(
-        table.set_column(table.schema.get_field_index("size_bytes"), "size_bytes", other), path
-    )
-    assert leader_balance.main(arguments(tmp_path, listed)) == rounds.UNUSABLE
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "size_bytes" in line
-    assert "demo-20260131T120000Z.parquet" in line
 
 
 def test_what_is_kept_is_read_from_the_history_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -50,29 +50,6 @@ def test_a_failing_job_says_why_and_passes_its_settings_on(tmp_path: Path) -> No
     assert lines[:2] == ["argument one word", "ip 127.0.0.1"]
 
 
-def test_a_stopped_context_does_not_push_the_reason_out_of_the_message(tmp_path: Path) -> None:
-    """Spark tells where a context was created and stopped, frame by frame, without an `at`."""
-    frames = "\\n".join(
-        f"java.base/jdk.internal.reflect.Accessor{number}.newInstance(Accessor.java:{number})"
-        for number in range(20)
-    )
-    script = tmp_path / "stopped.py"
-    script.write_text(
-        "import sys\n"
-        "print('spark ERROR Backend: All masters are unresponsive!')\n"
-        f"print('It was created at:\\n{frames}\\n"
-        "java.base/java.lang.reflect.Method.invoke0(Native Method)\\n"
-        "org.apache.spark.SparkContext$$anon$3.<init>(SparkContext.scala:2298)')\n"
-        "sys.exit(1)\n"
-    )
-    with pytest.raises(SparkJobError) as failure:
-        run_job(script, [], log=print)
-    assert str(failure.value).splitlines()[1:] == [
-        "  spark ERROR Backend: All masters are unresponsive!",
-        "  It was created at:",
-    ]
-
-
 def test_without_pyspark_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from counterpoise.ledger import Ledger
 from counterpoise.model.run import RunState
 from dev import local_processes
@@ -92,8 +90,3 @@ def typed(folder: Path, line: str, program: str | Path, **variables: str) -> Non
         cwd=folder,
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("name", ["pg_dump", "pg_restore", "python"])
-def test_the_document_has_the_commands(name: str) -> None:
-    assert command_of(name)

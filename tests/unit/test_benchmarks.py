@@ -3,7 +3,6 @@ beside ours.
 """
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -17,16 +16,10 @@ import pytest
 from py4j.java_gateway import Py4JError, launch_gateway  # type: ignore[import-untyped]
 
 from benchmarks import child, clusters, judge, kafka_generate
-from benchmarks.comparison import main
-from benchmarks.figures import Figures, Row, median
+from benchmarks.figures import Figures, Row
 from benchmarks.make_cluster import SHAPES, make_cluster
-from benchmarks.make_cluster import main as make_cluster_files
 from benchmarks.observing import costs
-from benchmarks.running import airflow_checks
-from benchmarks.tables import HEADINGS, cells, table
 from benchmarks.targets import Extras, checks
-from benchmarks.throttled import Timed, last_byte_at
-from benchmarks.through_airflow import ThroughAirflow
 from counterpoise.model.document import from_document_text
 from counterpoise.model.request import Goal
 
@@ -102,12 +95,6 @@ def test_the_command_prints_one_table_and_every_target() -> None:
     assert "pass  e-leaders: bytes none copied (none)" in done.stdout
 
 
-def test_an_unknown_cluster_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["z-none"])
-    assert "unknown: z-none; there are a-tiny" in capsys.readouterr().err
-
-
 def test_a_planner_that_looks_at_the_hash_seed_or_at_the_order_of_rows_is_found(
     tmp_path: Path,
 ) -> None:
@@ -123,16 +110,6 @@ def test_a_planner_that_looks_at_the_hash_seed_or_at_the_order_of_rows_is_found(
     assert missed(extras=Extras(digests=several)) == [
         "d-large: 2 different plan(s) from the same input: hash seed 0, rows shuffled (1)"
     ]
-
-
-def test_the_peak_is_that_of_the_child_alone() -> None:
-    """A child of a fat parent starts as a copy of it, which getrusage counts."""
-    ballast = bytearray(os.urandom(1)) * (600 << 20)
-    code = "from benchmarks.machine import peak_bytes; print(peak_bytes())"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert 5 << 20 < int(done.stdout) < len(ballast)
 
 
 # -- targets
@@ -186,10 +163,6 @@ def test_each_missed_target_is_said(name: str, changed: dict[str, Any], says: st
     assert any(says in text for text in missed(row(name, **changed)))
 
 
-def test_leaders_that_no_order_of_the_replicas_makes_more_even_are_no_miss() -> None:
-    assert missed(row("b-small", leaders_spread=3)) == []
-
-
 def test_growth_is_held_against_the_time_per_partition() -> None:
     small = row("d-large", cpu_seconds=2.0)
     assert missed(small, row("g-huge", cpu_seconds=24.9)) == []
@@ -206,64 +179,7 @@ def test_a_missed_aim_is_said_and_is_no_missed_target() -> None:
 # -- runs
 
 
-def ran(by: str, seconds: float) -> Timed:
-    return Timed(
-        by, rate=10, replicas=1, busiest_link_bytes=1_000, seconds=seconds, max_over_rate=1.0
-    )
-
-
-@pytest.mark.parametrize(
-    ("seconds", "is_met"),
-    [
-        (125.0, (True, True)),  # 100 x 1.05 + 2 x 10
-        (125.1, (False, True)),
-        (146.1, (False, False)),  # 120 x 1.05 + 2 x 10
-    ],
-)
-def test_a_run_through_airflow_is_held_against_the_ideal_and_against_the_command_line(
-    seconds: float, is_met: tuple[bool, bool]
-) -> None:
-    airflows = ThroughAirflow(
-        ran("through Airflow", seconds), 10.0, seconds - 9, {"execute": seconds - 5}
-    )
-    found = airflow_checks(ran("counterpoise", 120.0), airflows)
-    assert tuple(check.is_met for check in found) == is_met
-    assert f"{seconds:.1f} s, at most 125.0 s: 1.05 x 100.0 s (the busiest link's" in found[0].text
-    assert (
-        f"{seconds:.1f} s, at most 146.0 s: 1.05 x 120.0 s (the command line's time) + 2 waits"
-        in found[1].text
-    )
-
-
-def test_the_last_byte_is_the_first_moment_at_which_all_is_there() -> None:
-    assert last_byte_at([(1.0, 0), (2.0, 7), (3.0, 9), (4.0, 9), (5.0, 9)]) == 3.0
-
-
 # -- the table
-
-
-def test_a_table_is_aligned_or_markdown() -> None:
-    rows = [
-        HEADINGS,
-        cells(row("a-tiny")),
-        cells(row("g-huge", peak_bytes=None, bytes_over_bound=None)),
-    ]
-    text = table(rows, is_markdown=False).splitlines()
-    assert len(text) == 3
-    assert text[1].startswith("a-tiny   counterpoise")
-    assert {line.index("add-brokers") for line in text[1:]} == {text[1].index("add-brokers")}
-    markdown = table(rows, is_markdown=True).splitlines()
-    assert len(markdown) == 4
-    assert {line.count("|") for line in markdown} == {len(HEADINGS) + 1}
-    assert "| g-huge | counterpoise | 1,000,000 |" in markdown[3]
-
-
-def test_the_median_is_taken_of_each_figure_on_its_own() -> None:
-    runs = [
-        replace(GOOD, cpu_seconds=s, errors=e, peak_bytes=None)
-        for s, e in [(1.0, 9), (3.0, 7), (2.0, 8)]
-    ]
-    assert median(runs) == replace(GOOD, cpu_seconds=2.0, errors=8, peak_bytes=None)
 
 
 # -- clusters and judge
@@ -317,13 +233,6 @@ def test_the_judge_is_a_command(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["moved"]["replicas"] == 1
 
 
-def test_the_clusters_are_written_for_other_planners(tmp_path: Path) -> None:
-    assert make_cluster_files([str(tmp_path), "a-tiny"]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-tiny.json.gz", "a-tiny.tsv"]
-    assert (tmp_path / "a-tiny.tsv").read_text().startswith("B\t1\tr1\tkeep\n")
-    assert make_cluster_files([str(tmp_path), "z-none"]) == 2
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_could_lead_more_evenly_agrees_with_trying_every_leader(seed: int) -> None:
     chance = random.Random(seed)
@@ -340,22 +249,6 @@ def test_could_lead_more_evenly_agrees_with_trying_every_leader(seed: int) -> No
     could = judge.could_lead_more_evenly(case, case.before)
     assert could or now <= max(best, 1)
     assert now > best or not could or now > 1
-
-
-def test_topics_with_uneven_replicas_are_counted() -> None:
-    rows = [
-        ["a", 0, [1, 2], 1, 0],
-        ["a", 1, [1, 3], 1, 0],
-        ["b", 0, [1, 2], 1, 0],
-        ["b", 1, [3, 1], 3, 0],
-    ]
-    document = {
-        "brokers": [{"id": b} for b in (1, 2, 3)],
-        "partitions": [*rows, ["c", 0, [1], 1, 0]],
-    }
-    case = judge.Case.of(document, "leaders", (), 0.1)
-    assert judge.topics_with_uneven_replicas(case, case.before) == 0
-    assert judge.topics_with_uneven_replicas(case, {**case.before, ("b", 2): (1,)}) == 1
 
 
 # -- Kafka's own planner

@@ -3,23 +3,16 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
 from benchmarks.ledger_model import ledger_model
-from benchmarks.many_partitions import Shape
 from benchmarks.month_checks import differences, month_checks
 from benchmarks.month_events import Event, Kind
 from benchmarks.simulated_month import (
-    BEGIN,
     EVENTS_OF_A_RUN,
-    Clock,
     Day,
     Fleet,
     Month,
-    SimulatedStore,
-    make_cluster,
 )
-from benchmarks.store_contents import differing, expected_contents, found_contents
+from benchmarks.store_contents import expected_contents
 from benchmarks.store_model import Content, StoreModel, kept_times
 from counterpoise.history import snapshot_id_for, surviving
 from counterpoise.model.policy import HistoryPolicy
@@ -42,7 +35,6 @@ def test_what_is_kept_is_as_the_product_keeps_it() -> None:
 
 
 ONE = Fleet(clusters=1, large=0)
-PARTITIONS = "history/partitions/cluster=small-000/date="
 
 
 def contents_after(*events: Event, fleet: Fleet = ONE) -> dict[str, Content]:
@@ -58,14 +50,6 @@ def at(day: int, hour: int = 0, minute: int = 0) -> datetime:
 
 def snapshots(*times: datetime) -> list[Event]:
     return [Event(Kind.SNAPSHOT, time, "small-000", count=4) for time in times]
-
-
-def test_days_that_are_over_for_a_day_have_one_file() -> None:
-    events = snapshots(*(at(day, hour) for day in (5, 6, 7, 8) for hour in (0, 1, 2)))
-    contents = contents_after(*events, Event(Kind.COMPACTION, at(8, 3)))
-    found = {day: contents[f"{PARTITIONS}2026-10-{day:02d}"] for day in (5, 6, 7, 8)}
-    alone, together = Content(3, 36), Content(1, 36)
-    assert found == {5: together, 6: together, 7: alone, 8: alone}
 
 
 def test_what_an_analysis_leaves_goes_when_its_snapshots_do() -> None:
@@ -100,16 +84,6 @@ def test_what_an_analysis_leaves_goes_when_its_snapshots_do() -> None:
     assert gone["results/broker_load"] == (1, 3), "the newest snapshot stays"
     assert f"{daily}2" not in gone
     assert gone["views/small-000/series/month=2026-10"] == (1, 9)
-
-
-def test_audits_and_pages_are_kept_as_snapshots_are() -> None:
-    audits = [Event(Kind.AUDIT, at(day, 21)) for day in (1, 10, 20)]
-    contents = contents_after(*audits, Event(Kind.COMPACTION, at(21)))
-    assert {place for place in contents if place.startswith(("audits", "reports"))} == {
-        *(f"audits/small-000/small-000-202610{day}T210000Z.json" for day in (10, 20)),
-        *(f"reports/small-000/audit-2026-10-{day}.html" for day in (10, 20)),
-        *(f"reports/small-000/audit.{suffix}" for suffix in ("html", "json")),
-    }
 
 
 def test_pruning_deletes_the_rows_of_old_runs() -> None:
@@ -151,23 +125,6 @@ def test_a_month_leaves_what_the_models_say_and_any_other_file_or_row_is_told(
     assert told.endswith("date=2026-10-10: nothing, expected 1 files with 3 rows")
 
 
-@pytest.mark.parametrize(
-    ("path", "place"),
-    {
-        "plans/0.json": "plans",
-        "reports/small-001/audit-2026-10-01.html": "reports/small-001/audit-2026-10-01.html",
-        "reports/small-001/runs/a-run.html": "reports/small-001/runs",
-        "results/rounds/day-2.json": "results/rounds",
-        "aside/large-000/1/x.json": "aside/large-000/1",
-    }.items(),
-)
-def test_a_file_that_nothing_explains_is_told(tmp_path: Path, path: str, place: str) -> None:
-    file = tmp_path / path
-    file.parent.mkdir(parents=True)
-    file.write_text("{}")
-    assert list(differing(found_contents(tmp_path), {})) == [f"{place}: 1 files, expected nothing"]
-
-
 def test_growth_is_a_miss_and_a_plateau_is_none() -> None:
     flat, grown = thirds(50, 100, 101), thirds(50, 100, 150)
     assert all(check.is_met for check in month_checks(flat, []))
@@ -190,22 +147,3 @@ def test_a_ledger_that_grows_is_a_miss_once_pruning_has_rows_to_delete() -> None
 def thirds(*rss: int) -> list[Day]:
     """Draw a month of thirty days, whose thirds have this much memory."""
     return [Day(number + 1, rss[number // 10], 1, 1, 1, 1000) for number in range(30)]
-
-
-def test_files_of_the_simulated_store_changed_at_the_simulated_time(tmp_path: Path) -> None:
-    clock = Clock()
-    clock.set(BEGIN)
-    store = SimulatedStore(tmp_path, clock)
-    store.write_text("a/b.json", "{}")
-    (listed,) = store.files("a")
-    info = store.info("a/b.json")
-    assert listed.modified_at == BEGIN
-    assert info is not None
-    assert info.modified_at == BEGIN
-
-
-def test_the_fleet_and_the_cluster_have_the_sizes_that_were_asked_for() -> None:
-    fleet = Fleet(clusters=4, large=1, partitions_of_large=250)
-    assert fleet.names == ("large-000", "small-001", "small-002", "small-003")
-    assert len(make_cluster("large-000", 250).partitions) == 250
-    assert Shape(partitions=20_000, moves=2_000).topics == 400

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from counterpoise.daily_copies import SNAPSHOT_COUNT, copy_days, copy_path, read_days
-from counterpoise.errors import StoreError
 from counterpoise.history import daily_folder
 from counterpoise.model.tables import LEADER_CHANGES_DAILY
 from counterpoise.storage import Store
@@ -91,15 +90,6 @@ def test_a_copy_that_is_damaged_or_missing_costs_reads_and_nothing_else(
     assert store.read_paths == [COPY]
 
 
-def test_a_day_that_is_damaged_in_the_copy_is_read_from_its_own_file(store: ReadingStore) -> None:
-    data = bytearray(store.read_bytes(COPY))
-    data[4:400] = b"\xff" * 396  # the first days; the footer stays
-    store.write_bytes(COPY, bytes(data))
-    store.read_paths.clear()
-    assert told(store) == [day(number) for number in range(30)]
-    assert len(store.read_paths) > 1
-
-
 @pytest.mark.parametrize("seed", [None, *range(20)])
 def test_a_copy_whose_footer_alone_is_sound_costs_reads_and_nothing_else(
     store: ReadingStore, seed: int | None
@@ -111,17 +101,6 @@ def test_a_copy_whose_footer_alone_is_sound_costs_reads_and_nothing_else(
     store.read_paths.clear()
     assert told(store) == [day(number) for number in range(31)]
     assert store.read_paths == [COPY]
-
-
-def test_a_day_that_is_damaged_keeps_no_other_day_from_the_copy(store: ReadingStore) -> None:
-    store.write_text(write_day(store, 20, 20), "not Parquet")
-    write_day(store, 30, None)
-    copy_days(store, TABLE, "demo")
-    store.read_paths.clear()
-    assert told(store, 21) == [day(number) for number in range(21, 31)]
-    assert store.read_paths == [COPY]
-    with pytest.raises(StoreError, match="not a complete Parquet file"):
-        told(store)
 
 
 def test_few_days_are_read_by_themselves(store: ReadingStore) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from counterpoise.analysis.daily_sums import busy_partitions
 from counterpoise.analysis.load import cluster_load, typical_bytes_in
-from counterpoise.analysis.period import by_group
 from counterpoise.model.evenness import evenness
 from counterpoise.model.kafka import by_disk, disk_over
 from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Rates
@@ -26,8 +25,8 @@ from counterpoise.model.tables import (
 )
 from counterpoise.reporting.load_rows import busy_rows, hot_topic_rows
 from counterpoise.reporting.load_section import about_bounds, load_tiles
-from tests.support.loads import loads_of, log_dirs, partitions, topics
-from tests.support.series import NOON, Broker, rows, story
+from tests.support.loads import log_dirs, partitions, topics
+from tests.support.series import NOON, Broker, rows
 
 DAY = 86_400
 NOTHING = (TOPIC_LOAD.empty_table(), PARTITION_LOAD.empty_table(), LOG_DIR_LOAD.empty_table())
@@ -520,24 +519,6 @@ def test_a_dir_that_is_not_told_now_is_not_known_and_one_of_a_broker_that_left_i
     assert load.first_full is None
 
 
-def test_what_a_dir_held_in_snapshots_of_an_older_release_is_not_known() -> None:
-    """They have no `held_bytes`; of a broker that does not tell its dirs' contents there is never
-    any.
-    """
-    hours = range(30)
-    tables = [
-        log_dirs(
-            hour,
-            [(1, "/d", 3600 * hour if hour >= 4 else None, 10**9, DAY), (2, "/d", None, 100, 50)],
-        )
-        for hour in hours
-    ]
-    load = loaded(series(*([brokers(5, 5)] * 30)), *NOTHING[:2], pa.concat_tables(tables))
-    found = [(disk.broker_id, disk.held_bytes, disk.bytes_per_day) for disk in load.disks]
-    assert sorted(found, key=lambda disk: disk[0]) == [(1, 29 * 3600, DAY), (2, None, None)]
-    assert load.held_bytes == 29 * 3600
-
-
 def test_growth_of_the_cluster_is_told_only_where_the_same_dirs_are() -> None:
     def told(hour: int) -> list[tuple[int, str, int, int | None, int | None]]:
         first = (1, "/d", 3600 * hour, 10**9, DAY)
@@ -590,33 +571,3 @@ def test_rates_of_a_former_topic_with_the_same_name_are_left_out(how: str) -> No
         ]
     )
     assert typical_bytes_in(load, wanted_partitions(("a", 0))).to_pylist() == [50]
-
-
-def test_percentiles_of_many_groups_are_those_of_each() -> None:
-    rng = np.random.default_rng(5)
-    values = np.where(rng.random(400) < 0.1, np.nan, rng.integers(0, 50, 400)).astype(float)
-    seconds, groups = rng.integers(0, 9, 400).astype(float), rng.integers(-1, 7, 400)
-    groups[groups == 3] = 4  # and nothing is known of the fourth
-    found = by_group(values, seconds, groups, group_count=7, shares=(0.5, 0.95, 1.0))
-    for group in range(7):
-        mine = (groups == group) & np.isfinite(values)
-        stood = np.repeat(values[mine], seconds[mine].astype(int))
-        expected = [
-            np.percentile(stood, part, method="inverted_cdf") if len(stood) else np.nan
-            for part in (50, 95, 100)
-        ]
-        assert found[group].tolist() == pytest.approx(expected, nan_ok=True)
-
-
-def test_a_made_up_cluster_over_weeks() -> None:
-    load = loaded(*loads_of(story(brokers=6, snapshots=400)))
-    assert len(load.brokers) == 6
-    assert (
-        len(load.disks) == 10
-    )  # of six brokers with two dirs each, every third has both on one disk
-    assert len(load.bytes_in_trace.at) == 200
-    assert {len(disk.held.at) for disk in load.disks} == {60}
-    assert sum(hot.share for hot in load.hot_topics) < 1
-    assert list(load.disks) == sorted(
-        load.disks, key=lambda disk: 999 if disk.days_left is None else disk.days_left
-    )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from counterpoise.model.metric import EVENNESS, FINDINGS, METRICS, RUN_STATE
+from counterpoise.model.metric import METRICS
 from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
 from counterpoise.queries.metrics import _EVENNESS
@@ -70,11 +70,3 @@ def test_alerts_and_panels_have_names_of_their_own() -> None:
     panels = [panel["title"] for panel in DASHBOARD["panels"]]
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert all(len(set(names)) == len(names) for names in (alerts, panels, ids))
-
-
-def test_labels_with_few_values_are_the_only_ones_beside_the_cluster() -> None:
-    assert {label for metric in METRICS.values() for label in metric.labels} == {
-        "cluster",
-        *VALUES,
-    }
-    assert [EVENNESS.labels[1], FINDINGS.labels[1], RUN_STATE.labels[1]] == list(VALUES)

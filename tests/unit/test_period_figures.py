@@ -69,12 +69,6 @@ def test_a_mean_of_the_period_is_weighed_by_time_over_days_and_results() -> None
     assert orders.share == pytest.approx(30 * 10_800 / (30 * 10_800 + 60 * 3_600))
 
 
-def test_nothing_is_known_of_no_tables() -> None:
-    assert busy_partitions([]).partitions == ()
-    skew = topic_skew([], {}, {})
-    assert (skew.topics, skew.topic_count, skew.seconds) == ((), 0, 0.0)
-
-
 def balance_row(snapshot: int, most: int, fewest: int, partitions: int = 7) -> dict[str, object]:
     return HEAD | {
         "snapshot_id": f"demo-{snapshot}",

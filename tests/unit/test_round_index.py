@@ -10,7 +10,7 @@ from counterpoise.errors import StoreError
 from counterpoise.results import Results
 from counterpoise.round_index import PATH, ROUNDS, index_rounds, read_rounds
 from counterpoise.storage import Store
-from tests.support.stores import ReadingStore, damaged
+from tests.support.stores import ReadingStore
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -69,15 +69,6 @@ def test_an_index_that_is_damaged_or_missing_costs_reads_and_nothing_else(
     store.read_paths.clear()
     assert read_rounds(store).equals(expected)
     assert store.read_paths == [PATH]
-
-
-@pytest.mark.parametrize("seed", [None, *range(20)])
-def test_an_index_whose_footer_alone_is_sound_costs_reads_and_nothing_else(
-    store: ReadingStore, seed: int | None
-) -> None:
-    expected = read_rounds(store)
-    store.write_bytes(PATH, damaged(store.read_bytes(PATH), seed))
-    assert read_rounds(store).equals(expected)
 
 
 def test_a_round_that_is_merged_between_list_and_read_is_looked_for_again(
