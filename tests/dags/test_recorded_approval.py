@@ -182,12 +182,6 @@ def test_the_question_says_who_asks_why_and_how_to_undo(
     assert f"/counterpoise/runs/{run['run_id']})" in body, "the page of the run"
 
 
-def test_the_question_names_who_asks_without_a_reason(
-    run: pipeline.PlannedRun, page: dict[str, Any]
-) -> None:
-    assert page["body"].startswith("Requested by carol.\n")
-
-
 def test_a_yes_grants_the_rate(
     installation: Installation, run: pipeline.PlannedRun, page: dict[str, Any]
 ) -> None:

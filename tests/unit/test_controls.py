@@ -106,11 +106,7 @@ def test_what_is_asked_of_a_run_under_way_is_kept_with_who_and_why(shell: Comman
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["rate", "RUN", "0MB/s"], 2, "must lie between"),
-        (["rate", "RUN", "-5MB/s"], 2, "'-5MB/s' is not a rate"),
-        (["rate", "RUN", "999999GB/s"], 2, "must lie between"),
         (["rate", "RUN", "10"], 2, "10 B/s or 10 MB/s"),
-        (["rate", "RUN", "100Mbit/s"], 2, "12.5MB/s"),
         (
             ["rate", "RUN", "6MB/s"],
             1,
@@ -125,11 +121,6 @@ def test_what_is_asked_of_a_run_under_way_is_kept_with_who_and_why(shell: Comman
         (["resume", "RUN"], 1, "is not paused"),
         (["pause", "RUN", "--why", " "], 2, "why: must not be empty"),
         (["pause", "RUN", "--by", ""], 2, "by: must not be empty"),
-        (
-            ["pause", "nope"],
-            2,
-            "run 'nope' is not in the ledger; `counterpoise status` lists the runs",
-        ),
         (["cancel", "state.json"], 2, "not a plan"),
         (["freeze", "nope", "--until", "8h"], 2, "cluster 'nope' is not in"),
         (
@@ -142,9 +133,6 @@ def test_what_is_asked_of_a_run_under_way_is_kept_with_who_and_why(shell: Comman
             2,
             "until: 2999-01-01T00:00Z is more than",
         ),
-        (["freeze", "demo", "--until", "soon"], 2, "until: 'soon' is not a time; write it like"),
-        (["freeze", "demo", "--until", "99999999999d"], 2, "is longer than"),
-        (["freeze", "demo", "--until", "0h"], 2, "is not a duration"),
         (["freeze", "demo"], 2, "the following arguments are required: --until"),
         (["unfreeze", "demo"], 1, "cluster demo is not frozen"),
     ],

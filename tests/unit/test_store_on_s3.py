@@ -3,27 +3,23 @@ not is said in a sentence; snapshots, plans, retention and compaction come throu
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from counterpoise import pipeline
-from counterpoise.archive import Archive
 from counterpoise.errors import StoreError
-from counterpoise.installation import Installation, open_installation
+from counterpoise.installation import Installation
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.settings import Locations
 from counterpoise.storage import Store
 from tests.support import s3_server
-from tests.support.installations import DEMO, installation_over
+from tests.support.installations import installation_over
 from tests.support.pictures import simulated
 from tests.support.s3_server import S3Server, Trouble
-from tests.unit.test_compacting import snapshot
 
-NOW = datetime(2026, 3, 18, 1, tzinfo=UTC)
 SECRET = "s3cr3t"
 PASSING = {
     "throttled": s3_server.slow_down,
@@ -92,27 +88,6 @@ def test_snapshots_and_plans_come_through_a_store_that_throttles(
         assert plan.moves
         assert installation.archive.manifests(["demo"]).num_rows >= 1
     assert len(server.trouble) < 110, "throttled on the way"
-
-
-def test_retention_and_compaction_come_through_a_store_that_throttles(
-    server: S3Server,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "clusters.yaml").write_text(DEMO)
-    monkeypatch.setenv("COUNTERPOISE_CONFIG", str(tmp_path / "clusters.yaml"))
-    monkeypatch.setenv("COUNTERPOISE_STORE", server.uri)
-    monkeypatch.setenv("COUNTERPOISE_LEDGER", f"sqlite:///{tmp_path}/ledger.db")
-    archive = Archive(Store(server.uri))
-    hours = (NOW, NOW + timedelta(hours=1), NOW + timedelta(hours=2))
-    for at in (NOW.replace(year=2019), *hours):
-        archive.write_snapshot(snapshot(at))
-    server.trouble = every_third(s3_server.slow_down, 300)
-    with open_installation() as installation:
-        (demo,) = pipeline.compact(installation).clusters
-    assert (demo.days_compacted, demo.snapshots_dropped, demo.problem) == (2, 2, None)
-    assert archive.manifests(["demo"]).num_rows == 2, "the first of the day, and the newest of all"
 
 
 def on_s3(server: S3Server, installation: Installation) -> Installation:

@@ -300,15 +300,6 @@ def test_a_hot_topic_with_few_partitions_and_what_more_of_them_do_to_keys() -> N
     assert findings_of("hot-topic-few-partitions", cool) == ()
 
 
-@pytest.mark.parametrize(
-    "rule",
-    ["topic-fewer-partitions-than-brokers", "hot-topic-few-partitions", "group-idle-members"],
-)
-def test_whoever_advises_more_partitions_says_what_that_does_to_keys(rule: str) -> None:
-    how = " ".join(_how(rule).split())
-    assert "which partition a key maps to" in how
-
-
 def test_members_without_a_partition() -> None:
     cluster = healthy()
     cluster.groups = [
