@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from counterpoise.daily_copies import SNAPSHOT_COUNT, copy_days, copy_path, read_days
+from counterpoise.errors import StoreError
 from counterpoise.history import daily_folder
 from counterpoise.model.tables import LEADER_CHANGES_DAILY
 from counterpoise.storage import Store
@@ -101,6 +102,17 @@ def test_a_copy_whose_footer_alone_is_sound_costs_reads_and_nothing_else(
     store.read_paths.clear()
     assert told(store) == [day(number) for number in range(31)]
     assert store.read_paths == [COPY]
+
+
+def test_a_day_that_is_damaged_keeps_no_other_day_from_the_copy(store: ReadingStore) -> None:
+    store.write_text(write_day(store, 20, 20), "not Parquet")
+    write_day(store, 30, None)
+    copy_days(store, TABLE, "demo")
+    store.read_paths.clear()
+    assert told(store, 21) == [day(number) for number in range(21, 31)]
+    assert store.read_paths == [COPY]
+    with pytest.raises(StoreError, match="not a complete Parquet file"):
+        told(store)
 
 
 def test_few_days_are_read_by_themselves(store: ReadingStore) -> None:
