@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise.errors import InputError, LedgerError
+from counterpoise.errors import CounterpoiseError, InputError, LedgerError
 from counterpoise.installation import now_utc, open_installation
 from counterpoise.ledger import Ledger, database_clock
 from counterpoise.settings import Locations
 
 URL = "postgresql+psycopg://me:hunter2@127.0.0.1:1/x?password=hunter3&sslmode=require"
+SECRETS = ("hunter2", "hunter3")
 
 
 def python(code: str) -> str:
@@ -82,12 +83,48 @@ def test_a_ledger_goes_by_the_clock_of_its_database(
     assert timedelta(minutes=55) < ahead < timedelta(minutes=65)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        URL,
+        "postgresql+psycopg://127.0.0.1:1/x?user=me&password=hunter2&passfile=hunter3",
+        "postgresql+psycopg://127.0.0.1:1/x?no_such_option=hunter3",
+        "postgresql+psycopg://127.0.0.1:hunter2/x",
+        "postgresql+psycopg://127.0.0.1/x?port=1&options=-c%20hunter2",
+        "sqlite:////no/such/hunter4/ledger.db?password=hunter2&key=hunter3",
+        "nothing://me:hunter2@host/x?password=hunter3",
+        "hunter2",
+        "sqlite:///file:/no/such/file?uri=true&key=hunter2",
+    ],
+)
+def test_no_message_shows_user_password_or_parameters(url: str) -> None:
+    if "no/such" in url:
+        url = url.replace("/no/such", "/dev/null")
+    with pytest.raises(CounterpoiseError) as caught:
+        Ledger.open(url, now_utc)
+    for shown in (str(caught.value), repr(caught.value), str(caught.value.__cause__)):
+        assert not any(secret in shown for secret in SECRETS), shown
+        assert "//me" not in shown
+
+
 def test_what_the_driver_says_is_stripped_of_the_login(postgres_with_password: str) -> None:
     wrong = postgres_with_password.replace("right-password", "wrong-password")
     with pytest.raises(LedgerError, match="password authentication failed") as caught:
         Ledger.open(wrong, now_utc)
     assert "somebody-secret" not in str(caught.value)
     assert "wrong-password" not in str(caught.value)
+
+
+def test_files_of_a_ledger_are_for_their_owner_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "var" / "deeper"
+    ledger = Ledger.open(f"sqlite:///{folder}/ledger.db", now_utc)
+    ledger.pin_cluster("demo", "id")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert modes == dict.fromkeys(
+        ("ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-made"), 0o600
+    )
+    assert {path.stat().st_mode & 0o777 for path in (folder, folder.parent)} == {0o700}
+    ledger.close()
 
 
 def test_reading_makes_no_file_no_folder_and_no_tables(tmp_path: Path) -> None:

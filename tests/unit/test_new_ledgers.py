@@ -16,8 +16,7 @@ def schema_of(path: Path) -> list[str]:
 
 def test_a_new_ledger_has_the_tables_that_migrations_make(tmp_path: Path) -> None:
     quick, migrated = tmp_path / "quick.db", tmp_path / "migrated.db"
-    with new_ledgers.quick_new_ledgers():
-        open_database(f"sqlite:///{quick}").dispose()
+    open_database(f"sqlite:///{quick}").dispose()  # as `new_ledgers` of conftest lets tests make it
     with new_ledgers.real_migrations():
         open_database(f"sqlite:///{migrated}").dispose()
     assert schema_of(quick) == schema_of(migrated)
