@@ -254,10 +254,7 @@ def test_settings_that_cannot_be_read_are_no_unknown_name(
     for path in (
         "/fleet",
         "/clusters/demo",
-        "/clusters/demo/audit",
         f"/runs/{run_id}",
-        f"/runs/{run_id}/plan",
-        "/reports/demo/a.html",
         "/reports",
         "/ledger",
         "/metrics",
@@ -285,6 +282,32 @@ def test_without_any_settings_there_is_no_policy_that_narrows_what_is_seen(
     with web.browser(environment, "victor", role="viewer") as client:
         for path in ("/fleet", f"/runs/{run_id}", "/reports/demo/a.html", "/ledger"):
             assert client.get(path).status_code == 200, path
+
+
+def test_without_the_file_of_settings_nothing_is_shown(
+    client: TestClient, environment: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As while a file is replaced, or its folder is not mounted: no policy would hold."""
+    settings = Path(environment["COUNTERPOISE_CONFIG"])
+    settings.write_text("clusters: {demo: {connection: x, policy: {access: {view: [alice]}}}}\n")
+    run_id = propose(environment)
+    write(environment, "demo/a.html", b"secret plans")
+    write(environment, "fleet.html", b"secret plans")
+    paths = (
+        *("/reports/demo/a.html", "/reports/fleet.html", "/reports?cluster=demo", "/reports"),
+        *(f"/runs/{run_id}", f"/runs/{run_id}/plan", f"/runs/{run_id}/plan.json"),
+        *(f"/api/runs/{run_id}", "/ledger", "/api/ledger"),
+        *("/fleet", "/api/fleet", "/metrics", "/clusters/demo", "/clusters/demo/audit"),
+    )
+    for name in ("demo/a.html", "fleet.html"):
+        assert client.get(f"/reports/{name}").status_code == 403
+    settings.unlink()
+    for path in paths:
+        caplog.clear()
+        with caplog.at_level(logging.ERROR):
+            response = client.get(path)
+        assert "The configuration of Counterpoise (clusters.yaml, or a" in response.text, path
+        check_is_told_with_a_reference(response, caplog)
 
 
 def test_only_an_unknown_name_is_not_found(client: TestClient, environment: dict[str, str]) -> None:
