@@ -29,8 +29,9 @@ clusters:
         disk_limit_percent: 100
       movement:
         rate: {RATE}
+      access:
+        approve: [alice, bob]
       approval:
-        approvers: [alice, bob]
         wait_for: 1h
 """
 

@@ -24,8 +24,6 @@ from counterpoise.units import format_rate
 
 def named_entries(policy: ClusterPolicy, action: Action) -> tuple[str, ...]:
     """Return whom the policy names, as the file writes them; () is everybody."""
-    if action is Action.APPROVE:
-        return policy.approvers
     entries: tuple[str, ...] = getattr(policy.access, action)
     return entries
 

@@ -17,7 +17,6 @@ from counterpoise.model.movement import max_moves_at_once, rate_with_room
 from counterpoise.model.person import People, Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ApprovalPolicy, ApprovalRule, ClusterPolicy, MovementPolicy
-from counterpoise.model.request import Goal
 from counterpoise.units import format_bytes, format_moment
 
 
@@ -36,20 +35,11 @@ def why_two_people(plan: RebalancePlan, policy: ApprovalPolicy | None = None) ->
         return "lowers a replication factor"
     if policy is None:
         return ""
-    if because := why_two_people_for(plan.goal, policy):
-        return because
+    if policy.critical:
+        return "is for a critical cluster (critical)"
     most = policy.two_people_above_bytes
     if most is not None and plan.copied_bytes > most:
         return f"copies more than {format_bytes(most)} (two_people_above)"
-    return ""
-
-
-def why_two_people_for(goal: Goal, policy: ApprovalPolicy) -> str:
-    """Return what of every plan of a goal needs two people, as `why_two_people` does."""
-    if policy.critical:
-        return "is for a critical cluster (critical)"
-    if policy.two_people_for_removals and goal is Goal.REMOVE_BROKERS:
-        return "removes brokers (two_people_for_removals)"
     return ""
 
 

@@ -54,7 +54,9 @@ def test_names_in_the_second_question_make_no_markdown(
     installation: Installation, asked: list[dict[str, Any]]
 ) -> None:
     """As typed on the command line with `--by`, where the policy names nobody."""
-    installation.locations.config.write_text(CLUSTERS.replace("approvers: [alice, bob], ", ""))
+    installation.locations.config.write_text(
+        CLUSTERS.replace("access: {approve: [alice, bob]}", "")
+    )
     run = planned(installation, LOWERING)
     claimed = Person("[all is well](https://evil.example) <b>", "system:mallory", is_claimed=True)
     grant(installation, run, by=claimed, reason="x", rate="5MB/s")

@@ -28,7 +28,8 @@ clusters:
     connection: kafka_demo
     policy:
       movement: {rate: 20MB/s}
-      approval: {approvers: [alice, bob], wait_for: 2h}
+      access: {approve: [alice, bob]}
+      approval: {wait_for: 2h}
 """
 
 

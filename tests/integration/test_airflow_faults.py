@@ -57,7 +57,7 @@ clusters:
     policy:
       {ON_A_SHARED_DISK}
       movement: {{rate: {SLOW}, max_moves_in_flight: 3}}
-      approval: {{approvers: [alice]}}
+      access: {{approve: [alice]}}
 """
 # A crash is noticed after a moment and not after minutes. With less patience a busy scheduler takes
 # itself for dead.

@@ -87,7 +87,9 @@ def test_an_expired_approval_a_wrong_rate_and_a_full_store_change_nothing(
     kafka: LocalKafka, shell: CommandLine
 ) -> None:
     before = configs(kafka)
-    policy = f"{{{ON_A_SHARED_DISK}, approval: {{expires_after: 1s, approvers: [alice]}}}}"
+    policy = (
+        f"{{{ON_A_SHARED_DISK}, access: {{approve: [alice]}}, approval: {{expires_after: 1s}}}}"
+    )
     shell.configure(kafka.bootstrap_string, extra=f"    policy: {policy}\n")
     plan = shell.folder / "plan.json"
     shell.type("plan", "--cluster", "demo", "--goal", "leaders", "--out", plan)

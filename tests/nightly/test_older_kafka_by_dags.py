@@ -62,7 +62,7 @@ def kafkas(tmp_path: Path) -> Iterator[Mapping[str, LocalKafka]]:
 @pytest.fixture
 def variables(kafkas: Mapping[str, LocalKafka], tmp_path: Path) -> Mapping[str, str]:
     """Settings, connections, store and ledger of Airflow's tasks."""
-    policy = f"{{{ON_A_SHARED_DISK}, movement: {{rate: 4MB/s}}, approval: {{approvers: [alice]}}}}"
+    policy = f"{{{ON_A_SHARED_DISK}, movement: {{rate: 4MB/s}}, access: {{approve: [alice]}}}}"
     lines = [f"  {name}: {{connection: kafka_{name}, policy: {policy}}}\n" for name in kafkas]
     settings = tmp_path / "clusters.yaml"
     settings.write_text(f"clusters:\n{''.join(lines)}")

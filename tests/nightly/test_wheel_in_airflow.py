@@ -23,7 +23,7 @@ clusters:
     policy:
       {ON_A_SHARED_DISK}
       movement: {{rate: 50MB/s}}
-      approval: {{approvers: [alice]}}
+      access: {{approve: [alice]}}
 """
 OF_THE_ENVIRONMENT = ("PATH", "HOME", "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST")
 

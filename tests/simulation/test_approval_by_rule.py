@@ -27,7 +27,7 @@ POLICY = """
 clusters:
   demo:
     connection: reader
-    policy: {{movement: {{rate: 20MB/s}}, approval: {{approvers: [alice, bob], {0}}}}}
+    policy: {{movement: {{rate: 20MB/s}}, access: {{approve: [alice, bob]}}, approval: {{{0}}}}}
 """
 RULE = "{name: small, goals: [add-brokers], copies_at_most: 1GB}"
 TASK = DagTask("kafka_rebalance", "manual__1", "approve")

@@ -21,7 +21,7 @@ from counterpoise.model.kafka import (
     ConfigOperation,
     LogDirDescription,
 )
-from counterpoise.model.policy import BalancePolicy, MovementPolicy, ThrottleBackOffPolicy
+from counterpoise.model.policy import BalancePolicy, MovementPolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from tests.support.plans import move
@@ -29,14 +29,13 @@ from tests.support.runs import SKEWED, SimulatedRun, at_broker, of_topic, own_co
 
 OTHER = TopicPartition("other", 0)
 WITH_OTHER = SKEWED + "\nother-0: 1 2 3 size=1000"
-BACK_OFF = ThrottleBackOffPolicy(
-    lowest_rate_bytes_per_second=250_000,
-    halt_after=timedelta(seconds=10),
-)
 
 
 @pytest.fixture
 def quick_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (back_off, halting):
+        monkeypatch.setattr(module, "LOWEST_RATE", 250_000)
+    monkeypatch.setattr(halting, "HALT_AFTER", timedelta(seconds=10))
     monkeypatch.setattr(back_off, "STEP_AFTER", timedelta(seconds=4))
     monkeypatch.setattr(back_off, "CALM_AFTER", timedelta(seconds=4))
 
@@ -71,7 +70,7 @@ def rate_set(run: SimulatedRun) -> int:
 def test_isr_loss_slows_the_run_level_by_level_and_without_it_the_run_goes_faster_again(
     tmp_path: Path,
 ) -> None:
-    run = beside_another_topic(tmp_path, MovementPolicy(throttle_back_off=BACK_OFF))
+    run = beside_another_topic(tmp_path)
     driver = run.driver()
     run.until_moving(driver)
     lose_isr(run)

@@ -14,7 +14,7 @@ from tests.support.pictures import simulated
 from tests.support.runs import at_broker, own_configs
 
 SKEWED = "\n".join(f"orders-{number}: 1 2 size=3000000" for number in range(6))
-TWO = "approval: {approvers: [alice, bob]}"
+TWO = "access: {approve: [alice, bob]}"
 YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
 
 
@@ -103,9 +103,9 @@ def test_an_answer_without_a_reason_or_at_any_rate_grants_nothing(
 @pytest.mark.parametrize(
     ("policy", "says"),
     [
-        ("approval: {approvers: [carol]}", "bob may not approve here; the policy names carol"),
+        ("access: {approve: [carol]}", "bob may not approve here; the policy names carol"),
         (
-            "approval: {requester_may_approve: no, approvers: [bob, tester]}",
+            "access: {approve: [bob, tester]}, approval: {requester_may_approve: no}",
             "",
         ),
         ("movement: {rate: 50kB/s}, approval: {max_rate: 500kB/s}", "max_rate is 500 kB/s"),

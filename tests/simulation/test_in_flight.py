@@ -2,7 +2,6 @@
 settings freed.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,6 @@ from counterpoise.model.kafka import (
     LEADER_RATE,
     Reassignment,
 )
-from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
 from tests.support.plans import move
@@ -94,34 +92,6 @@ def test_offsets_come_last_and_few_at_a_time(
     watched(run, look)
     assert list(dict.fromkeys(topic for topic, _ in topics)) == ["orders", "__consumer_offsets"]
     assert max(count for topic, count in topics if topic == "__consumer_offsets") == 1
-
-
-def test_caps_in_bytes_hold_per_broker_and_on_the_cluster_but_one_move_always_fits(
-    tmp_path: Path,
-) -> None:
-    picture = "\n".join(
-        f"orders-{n}: {1 + n % 3} size={9_000_000 if n == 0 else 2_000_000}" for n in range(7)
-    )
-    moves = [
-        move(f"orders-{n}", f"{1 + n % 3}", f"{4 + n % 2}", size=9_000_000 if n == 0 else 2_000_000)
-        for n in range(7)
-    ]
-    limits = MovementPolicy(max_bytes_in_flight=8_000_000, max_bytes_in_flight_per_broker=4_000_000)
-    run = made_by_hand(tmp_path, picture, *moves, limits=limits)
-    sizes = {m.topic_partition: m.size_bytes for m in moves}
-    most: list[int] = []
-
-    def look(moving: dict[TopicPartition, Reassignment]) -> None:
-        most.append(sum(sizes[tp] for tp in moving))
-        assert most[-1] <= 8_000_000 or len(moving) == 1
-        arriving: Counter[int] = Counter()
-        for tp, reassignment in moving.items():
-            arriving.update(dict.fromkeys(reassignment.adding, sizes[tp]))
-        assert all(held <= 4_000_000 or held == 9_000_000 for held in arriving.values())
-
-    watched(run, look)
-    assert 9_000_000 in most, "the large one went alone"
-    assert 8_000_000 in most, "and the room is used"
 
 
 def test_leaders_are_elected_in_batches_and_only_where_the_wanted_one_is_in_sync(

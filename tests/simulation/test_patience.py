@@ -20,7 +20,7 @@ from counterpoise.model.kafka import (
     ConfigChange,
     ConfigOperation,
 )
-from counterpoise.model.policy import MaintenanceWindow, MovementPolicy, ThrottleBackOffPolicy
+from counterpoise.model.policy import MaintenanceWindow, MovementPolicy
 from counterpoise.model.run import RunState
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.plans import move
@@ -183,15 +183,10 @@ def test_a_rate_that_the_back_off_lowered_below_the_inflow_is_not_a_stall(
 ) -> None:
     monkeypatch.setattr("counterpoise.execution.back_off.STEP_AFTER", timedelta(seconds=10))
     picture = "orders-0: 1 2 size=400000000 rate=3000000\nother-0: 1 3 size=1000"
-    back_off = ThrottleBackOffPolicy(
-        lowest_rate_bytes_per_second=1_000_000,
-        halt_after=timedelta(minutes=10),
-    )
     run = made_by_hand(
         tmp_path,
         picture,
         move("orders-0", "1 2", "4 2", size=400_000_000),
-        limits=MovementPolicy(throttle_back_off=back_off),
     )
     run.rate = 20_000_000
     driver = run.driver()

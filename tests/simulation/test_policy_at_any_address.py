@@ -20,7 +20,7 @@ CLUSTER_ID = "picture-id"
 AT = ("--bootstrap", "elsewhere:9092")
 GOAL = ("--goal", "add-brokers", "--brokers", "3")
 YES = ("--rate", "1MB/s", "--reason", "broker 3 is new")
-BOB_APPROVES = "approval: {approvers: [bob], max_rate: 50MB/s}"
+BOB_APPROVES = "access: {approve: [bob]}, approval: {max_rate: 50MB/s}"
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def test_a_run_starts_after_the_second_yes(
     let_commands_reach(kafka, monkeypatch)
     monkeypatch.chdir(tmp_path)
     shell = CommandLine.in_folder(tmp_path, capsys)
-    policy = f"approval: {{approvers: [alice, bob], requester_may_approve: yes, {rule}}}"
+    policy = f"access: {{approve: [alice, bob]}}, approval: {{requester_may_approve: yes, {rule}}}"
     shell.configure("simulated:9092", extra=f"    policy: {{{policy}}}\n")
     plan = ("plan", "--cluster", "demo", "--goal", "add-brokers", "--brokers", "3")
     assert shell.type(*plan, "--out", "p.json").code == 0

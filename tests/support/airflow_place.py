@@ -40,7 +40,7 @@ clusters:
     policy:
       {ON_A_SHARED_DISK}
       movement: {{rate: 200kB/s, max_moves_in_flight: 3}}
-      approval: {{approvers: [alice]}}
+      access: {{approve: [alice]}}
 """
 
 SomeAirflow = TypeVar("SomeAirflow", bound=AirflowMachines)

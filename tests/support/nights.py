@@ -30,7 +30,6 @@ from counterpoise.model.policy import (
     InFlight,
     MaintenanceWindow,
     MovementPolicy,
-    ThrottleBackOffPolicy,
 )
 from counterpoise.model.request import Goal
 from tests.simulated_kafka.cluster import SimulatedCluster
@@ -143,11 +142,7 @@ class Night:
         return MovementPolicy(
             max_moves_in_flight=chance.choice([1, 2, 500]),
             max_moves_in_flight_per_broker=chance.choice([1, 50]),
-            max_bytes_in_flight=chance.choice([None, None, 30_000_000]),
             on_halt=chance.choice(list(InFlight)),
-            throttle_back_off=ThrottleBackOffPolicy(
-                lowest_rate_bytes_per_second=chance.choice([200_000, 1_000_000, 5_000_000])
-            ),
             dead_broker_patience=timedelta(minutes=chance.choice([15, 15, 30])),
             hold_patience=timedelta(hours=chance.choice([1, 24])),
             pause_patience=timedelta(hours=chance.choice([2, 168])),

@@ -16,7 +16,7 @@ from counterpoise.approval import (
 from counterpoise.errors import ConfigurationError, NotApprovedError, RefusedError
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.person import People, Person
-from counterpoise.model.policy import ApprovalPolicy, ClusterPolicy
+from counterpoise.model.policy import AccessPolicy, ApprovalPolicy, ClusterPolicy
 from counterpoise.model.request import Goal
 from counterpoise.settings import parse_settings
 from tests.support.pictures import cluster
@@ -55,8 +55,6 @@ def test_two_people_are_needed_where_replicas_are_given_up_and_one_elsewhere() -
     [
         (ApprovalPolicy(), Goal.REMOVE_BROKERS, ""),
         (ApprovalPolicy(critical=True), Goal.LEADERS, "is for a critical cluster"),
-        (ApprovalPolicy(two_people_for_removals=True), Goal.REMOVE_BROKERS, "removes brokers"),
-        (ApprovalPolicy(two_people_for_removals=True), Goal.REBALANCE, ""),
         (ApprovalPolicy(two_people_above_bytes=999), Goal.REBALANCE, "copies more than 999 B"),
         (ApprovalPolicy(two_people_above_bytes=1000), Goal.REBALANCE, ""),
     ],
@@ -105,30 +103,32 @@ def test_whoever_said_yes_is_not_asked_again_and_somebody_has_to_be_left() -> No
     in_force = approvers_in_force([word("alice"), word("bob"), word("alice")], People())
     assert in_force == (Person("alice"), Person("bob"))
     carol, people = Person("carol"), People()
-    policy = ClusterPolicy(approval=ApprovalPolicy(approvers=("alice", "bob")))
+    policy = ClusterPolicy(access=AccessPolicy(approve=("alice", "bob")))
     assert people_to_ask(policy, people, carol, [Person("alice")]) == ("bob",)
     assert people_to_ask(ClusterPolicy(), people, carol, [Person("alice")]) == ()
-    alone = ClusterPolicy(approval=ApprovalPolicy(approvers=("alice",)))
+    alone = ClusterPolicy(access=AccessPolicy(approve=("alice",)))
     with pytest.raises(RefusedError, match="names nobody but alice"):
         people_to_ask(alone, people, carol, [Person("alice")])
 
 
 @pytest.mark.parametrize(
-    ("approval", "says"),
+    ("access", "approval", "says"),
     [
-        ("{approvers: [alice], critical: yes}", "critical asks for two people"),
-        ("{approvers: [alice, ALICE], critical: yes}", "critical asks for two people"),
-        ("{approvers: ['group:one'], two_people_above: 1TB}", "two_people_above asks for two"),
-        ("{approvers: [alice], two_people_for_removals: yes}", "two_people_for_removals asks"),
-        ("{approvers: [alice], critical: no, two_people_for_removals: no}", ""),
-        ("{approvers: ['group:two'], critical: yes}", ""),
-        ("{critical: yes}", ""),
+        ("{approve: [alice]}", "{critical: yes}", "critical asks for two people"),
+        ("{approve: [alice, ALICE]}", "{critical: yes}", "critical asks for two people"),
+        ("{approve: ['group:one']}", "{two_people_above: 1TB}", "two_people_above asks for two"),
+        ("{approve: [alice]}", "{critical: no}", ""),
+        ("{approve: ['group:two']}", "{critical: yes}", ""),
+        ("{}", "{critical: yes}", ""),
     ],
 )
-def test_a_policy_that_could_never_approve_is_refused(approval: str, says: str) -> None:
+def test_a_policy_that_could_never_approve_is_refused(
+    access: str, approval: str, says: str
+) -> None:
     text = (
         "groups: {one: [alice], two: [alice, bob]}\n"
-        f"clusters: {{demo: {{connection: x, policy: {{approval: {approval}}}}}}}\n"
+        "clusters: {demo: {connection: x, "
+        f"policy: {{access: {access}, approval: {approval}}}}}}}\n"
     )
     if not says:
         parse_settings(text, where="clusters.yaml")

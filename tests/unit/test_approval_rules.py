@@ -63,12 +63,6 @@ def test_no_rule_is_the_default_and_each_says_its_goals() -> None:
             "two people approve what copies more than 1.0 GB",
         ),
         (
-            "two_people_for_removals: yes\nby_rule:\n"
-            "  - {name: a, goals: [remove-brokers], copies_at_most: 2GB}",
-            8,
-            "two people approve remove-brokers",
-        ),
-        (
             "by_rule:\n  - name: a\n    goals: [leaders]\n"
             "    windows: [{starts: '0 0 31 2 *', lasts: 1h}]",
             9,

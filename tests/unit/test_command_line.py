@@ -172,7 +172,7 @@ def test_a_place_that_cannot_be_written_is_exit_code_3(shell: CommandLine) -> No
 def test_a_refused_approval_opens_no_run(shell: CommandLine) -> None:
     shell.configure(
         "127.0.0.1:1",
-        extra="    policy: {approval: {approvers: [alice], requester_may_approve: yes}}\n",
+        extra="    policy: {access: {approve: [alice]}, approval: {requester_may_approve: yes}}\n",
     )
     path = plan(shell)
     for user, rate, code in [("alice", "10", 2), ("mallory", "10MB/s", 1)]:

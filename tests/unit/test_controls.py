@@ -30,7 +30,7 @@ DOCUMENT = to_document(
     )
 )
 
-APPROVERS = "    policy: {approval: {approvers: [alice], requester_may_approve: yes}}\n"
+APPROVERS = "    policy: {access: {approve: [alice]}, approval: {requester_may_approve: yes}}\n"
 WHY = ("--why", "month end")
 
 

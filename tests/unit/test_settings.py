@@ -19,7 +19,6 @@ from counterpoise.model.policy import (
     MaintenanceWindow,
     MovementPolicy,
     ProposalPolicy,
-    ThrottleBackOffPolicy,
 )
 from counterpoise.model.setting import settings_of
 from counterpoise.settings import FileConnections, parse_settings, read_settings
@@ -38,10 +37,10 @@ clusters:
       balance:
         excluded_topics: ["audit-*", payments]
         disk_limit_percent: 70
-        ignorable_permille: 0
       proposals: {uneven_snapshots: 3, uneven_percent: 40, again_after: 14d}
+      access:
+        approve: [alice, bob]
       approval:
-        approvers: [alice, bob]
         wait_for: 8h
 """
 
@@ -56,8 +55,6 @@ clusters:
         link_capacity: 1.25GB/s
         max_moves_in_flight: 90
         max_moves_in_flight_per_broker: 9
-        max_bytes_in_flight: 2TB
-        max_bytes_in_flight_per_broker: 500GB
         on_halt: cancel
         time_zone: Europe/Berlin
         windows:
@@ -66,7 +63,6 @@ clusters:
             lasts: 1d
         daily_rates:
           - {from: "08:00", until: 20:30, rate: 5MB/s}
-        brakes: {lowest_rate: 2MB/s, halt_after: 1h}
         dead_broker_patience: 3m
 """
 
@@ -82,13 +78,12 @@ def test_a_good_file_is_read_and_what_is_absent_has_defaults() -> None:
     assert cluster.operator_connection_id == "kafka_eu"
     assert cluster.pinned_cluster_id == "abc"
     assert cluster.policy.movement.rate_bytes_per_second == 50_000_000
-    assert cluster.policy.approval.approvers == ("alice", "bob")
+    assert cluster.policy.access.approve == ("alice", "bob")
     assert cluster.policy.approval.wait_for == timedelta(hours=8)
     assert cluster.policy.balance == BalancePolicy(
         bytes_tolerance_percent=10,
         excluded_topics=("audit-*", "payments"),
         disk_limit_percent=70,
-        ignorable_permille=0,
     )
     assert cluster.policy.proposals == ProposalPolicy(3, timedelta(days=14), uneven_percent=40)
     assert ClusterPolicy().proposals == ProposalPolicy(1, timedelta(days=7))
@@ -101,8 +96,6 @@ def test_everything_about_movement_is_read() -> None:
         link_capacity_bytes_per_second=1_250_000_000,
         max_moves_in_flight=90,
         max_moves_in_flight_per_broker=9,
-        max_bytes_in_flight=2 * 10**12,
-        max_bytes_in_flight_per_broker=500 * 10**9,
         on_halt=InFlight.CANCEL,
         time_zone="Europe/Berlin",
         windows=(
@@ -111,7 +104,6 @@ def test_everything_about_movement_is_read() -> None:
         ),
         # 20:30 without quotes is 1230 to YAML 1.1; it is read as it is written.
         daily_rates=(DailyRate(time(8), time(20, 30), 5_000_000),),
-        throttle_back_off=ThrottleBackOffPolicy(2_000_000, timedelta(hours=1)),
         dead_broker_patience=timedelta(minutes=3),
     )
 

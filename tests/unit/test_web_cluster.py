@@ -128,7 +128,7 @@ def test_the_policy_is_shown_as_it_was_read(pages: Pages) -> None:
     ):
         assert f'<code>{key}</code></th><td class="text">{value}' in own
     assert "history.keep_all" in all_keys and "history.keep_all" not in own
-    assert "movement.brakes.halt_after" in all_keys
+    assert "movement.pause_patience" in all_keys
     assert '<code>access.view</code></th><td class="text">everybody' in all_keys
 
 

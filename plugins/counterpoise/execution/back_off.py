@@ -27,6 +27,8 @@ from counterpoise.model.plan import Move
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run_progress import RunProgress
 
+LOWEST_RATE: Final = 1_000_000  # bytes per second; a copy this slow hardly loads a broker
+HALT_AFTER: Final = timedelta(minutes=10)  # of ISR loss at the lowest rate, which halts the run
 STEP_AFTER: Final = timedelta(seconds=30)  # of ISR loss: one level up
 CALM_AFTER: Final = timedelta(minutes=2)  # without: one level down
 
@@ -44,14 +46,14 @@ def rate_in_force(
 ) -> int:
     """Return bytes per second: the wanted rate, lowered where it has to be.
 
-    The time of day lowers it, and each level of the back-off halves it, down to the policy's lowest
-    rate: 20 MB/s at level 2 is 5 MB/s. A default of all brokers is somebody else's limit: where it
-    is lower, it holds.
+    The time of day lowers it, and each level of the back-off halves it, down to LOWEST_RATE:
+    20 MB/s at level 2 is 5 MB/s. A default of all brokers is somebody else's limit: where it is
+    lower, it holds.
     """
     rate = min(wanted_rate, rate_at(limits, observation.observed_at) or wanted_rate)
     default = default_rate(observation.configs)
     rate = rate if default is None else min(rate, default)
-    lowest_rate = min(rate, limits.throttle_back_off.lowest_rate_bytes_per_second)
+    lowest_rate = min(rate, LOWEST_RATE)
     return max(lowest_rate, rate >> back_off_level)
 
 
@@ -71,14 +73,13 @@ def find_back_off(
     def rate(level: int) -> int:
         return rate_in_force(observation, limits, wanted_rate, level)
 
-    now, policy, level = observation.observed_at, limits.throttle_back_off, base.back_off_level
+    now, level = observation.observed_at, base.back_off_level
     catching_up = _catching_up_since(base, observation)
     changed_at = base.isr_loss_changed_at or now
     if lost_partitions(base, observation, moving, catching_up, limits.dead_broker_patience):
         if not base.has_isr_loss:
             return BackOff(level, True, now, catching_up)
-        is_at_lowest_rate = rate(level) <= policy.lowest_rate_bytes_per_second
-        if is_at_lowest_rate or now - changed_at < STEP_AFTER:
+        if rate(level) <= LOWEST_RATE or now - changed_at < STEP_AFTER:
             return BackOff(level, True, changed_at, catching_up)
         return BackOff(level + 1, True, now, catching_up)
     in_sync_since = changed_at

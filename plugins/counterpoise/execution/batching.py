@@ -16,7 +16,7 @@ the batch is (A, C), and B waits.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -26,7 +26,6 @@ from counterpoise.execution.observation import Observation
 from counterpoise.execution.throttling.list_room import ListRoom
 from counterpoise.model.movement import COORDINATOR_TOPICS
 from counterpoise.model.plan import Move
-from counterpoise.model.policy import MovementPolicy
 
 # Of the topics of offsets, transactions and share groups, which come last: consumers wait for them.
 MAX_COORDINATOR_MOVES_IN_FLIGHT: Final = 5
@@ -75,17 +74,19 @@ def brokers_to_wait_for(move: Move, observation: Observation) -> frozenset[int]:
 def _within_caps(ready: Sequence[Move], inputs: DecisionInputs) -> tuple[Move, ...]:
     observation = inputs.observation
     free_slots = _free_slots(inputs)
-    load = _Load(inputs.limits)
+    max_moves = inputs.limits.max_moves_in_flight_per_broker
+    moves_of_broker: Counter[int] = Counter()
     for move in _copies_in_flight(inputs):
-        load.add(observation.copying_brokers(move), move.size_bytes)
+        moves_of_broker.update(observation.copying_brokers(move))
     lists = ListRoom(observation, inputs.listed_moves)
     batch: list[Move] = []
     for move in _interleaved(ready, observation):
         if len(batch) >= free_slots:
             break
         broker_ids = observation.copying_brokers(move)
-        if load.has_room(broker_ids, move.size_bytes) and lists.has_room(move):
-            load.add(broker_ids, move.size_bytes)
+        has_room = all(moves_of_broker[broker_id] < max_moves for broker_id in broker_ids)
+        if has_room and lists.has_room(move):
+            moves_of_broker.update(broker_ids)
             lists.add(move)
             batch.append(move)
     return tuple(batch)
@@ -101,39 +102,6 @@ def _copies_in_flight(inputs: DecisionInputs) -> list[Move]:
     """Return what copies, also where it was submitted just now and does not show yet."""
     in_flight = (*inputs.moving, *inputs.not_shown_yet)
     return [move for move in in_flight if inputs.observation.adding_replicas(move)]
-
-
-class _Load:
-    """What is in flight, by broker and in all, against the caps.
-
-    One move always fits, however large it is.
-    """
-
-    def __init__(self, limits: MovementPolicy) -> None:
-        self._limits = limits
-        self._moves: Counter[int] = Counter()
-        self._bytes: Counter[int] = Counter()
-        self._all_bytes = 0
-
-    def add(self, broker_ids: Iterable[int], size_bytes: int) -> None:
-        for broker_id in broker_ids:
-            self._moves[broker_id] += 1
-            self._bytes[broker_id] += size_bytes
-        self._all_bytes += size_bytes
-
-    def has_room(self, broker_ids: Iterable[int], size_bytes: int) -> bool:
-        limits = self._limits
-        if not _fits(self._all_bytes, size_bytes, limits.max_bytes_in_flight):
-            return False
-        return all(
-            self._moves[broker_id] < limits.max_moves_in_flight_per_broker
-            and _fits(self._bytes[broker_id], size_bytes, limits.max_bytes_in_flight_per_broker)
-            for broker_id in broker_ids
-        )
-
-
-def _fits(present_bytes: int, added_bytes: int, max_bytes: int | None) -> bool:
-    return max_bytes is None or not present_bytes or present_bytes + added_bytes <= max_bytes
 
 
 def _interleaved(moves: Sequence[Move], observation: Observation) -> list[Move]:

@@ -12,7 +12,7 @@ and the policy says for how long that may be.
 from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 
-from counterpoise.execution.back_off import lost_partitions
+from counterpoise.execution.back_off import HALT_AFTER, LOWEST_RATE, lost_partitions
 from counterpoise.execution.cancelled_moves import cancelled_again
 from counterpoise.execution.commands import Finish, Halt
 from counterpoise.execution.conditions import (
@@ -225,11 +225,11 @@ def back_off_text(previous: RunProgress, run_progress: RunProgress) -> str:
 
 def _isr_loss(inputs: DecisionInputs) -> Halt | None:
     observation, run_progress = inputs.observation, inputs.run_progress
-    back_off, rate = inputs.limits.throttle_back_off, run_progress.rate_bytes_per_second
+    rate = run_progress.rate_bytes_per_second
     loss_since = run_progress.isr_loss_changed_at if run_progress.has_isr_loss else None
-    if not loss_since or rate > back_off.lowest_rate_bytes_per_second:
+    if not loss_since or rate > LOWEST_RATE:
         return None
-    if observation.observed_at - loss_since < back_off.halt_after:
+    if observation.observed_at - loss_since < HALT_AFTER:
         return None
     names = lost_partitions(
         run_progress,

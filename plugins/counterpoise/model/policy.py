@@ -65,7 +65,6 @@ class BalancePolicy(Section):
     disk_limit_percent: Percent = 85
     """No log dir is filled further than this while copies arrive. Lower it where disks fill
     fast."""
-    ignorable_permille: Annotated[int, whole(0, 100)] = 2
     constraints: Constraints = field(default_factory=Constraints)
 
     @property
@@ -127,30 +126,11 @@ class DailyRate(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class ThrottleBackOffPolicy(Section):
-    """How a run slows down while its copies harm clients outside the plan, and speeds up again.
-
-    Each level halves the rate, down to the lowest. The sign of harm is ISR loss: a partition
-    outside the plan lost an in-sync replica since the run began, although the broker of that
-    replica is live, and has had its time to catch up where it was down; and its leader is on a
-    broker that copies are read from.
-    """
-
-    lowest_rate_bytes_per_second: Rate = 1_000_000
-    """The rate is not halved below this. Raise it where a slower run would never end."""
-    halt_after: Duration = timedelta(minutes=10)
-    """ISR loss at the lowest rate for this long halts the run. Lower it where clients are more
-    important than the run's end."""
-
-
-@dataclass(frozen=True, slots=True)
 class MovementPolicy(Section):
     """How fast, when, and how much at once.
 
     The rate is per broker, for leaders and followers alike (KIP-73).
     """
-
-    __pydantic_config__ = renamed(throttle_back_off="brakes")
 
     rate_bytes_per_second: Rate = 20_000_000
     """What each broker may send and receive in copies, unless an approver says another. Raise it
@@ -160,11 +140,6 @@ class MovementPolicy(Section):
     max_moves_in_flight_per_broker: Annotated[int, whole(1, 10**4)] = 50
     """Moves at once with one broker as source or destination. Lower it where brokers have slow
     disks."""
-    max_bytes_in_flight: Bytes | None = None
-    """Bytes of moves at once in the cluster; one move is always allowed, however large. Set it
-    where a cancelled run is to leave little half copied."""
-    max_bytes_in_flight_per_broker: Bytes | None = None
-    """The same for each broker. Set it where disks are small."""
     on_halt: InFlight = InFlight.FINISH
     """What becomes of copies in flight when a run halts: `finish` under their throttle, or
     `cancel`. Choose `cancel` where a halt has to take the load away at once."""
@@ -178,7 +153,6 @@ class MovementPolicy(Section):
     link_capacity_bytes_per_second: Rate | None = None
     """Network of each broker: no higher rate can be approved, and one that leaves room for clients
     is suggested. Set it where you know it."""
-    throttle_back_off: ThrottleBackOffPolicy = field(default_factory=ThrottleBackOffPolicy)
     dead_broker_patience: Duration = timedelta(minutes=15)
     """How long a run waits for a broker that is dead or does not respond, before it halts. Raise it
     where a restart takes longer."""
@@ -248,8 +222,6 @@ class ApprovalRule(Section):
 class ApprovalPolicy(Section):
     """How many eyes, how fast at most, how long a question stays open, and how long a yes holds."""
 
-    approvers: tuple[PersonOrGroup, ...] = ()
-    """The same as `access: approve`; write one of the two."""
     requester_may_approve: bool | None = None
     """Whether somebody may approve a plan that they asked for; by default no where the policy names
     who may approve, else yes. Set it where the default is not what you want."""
@@ -262,8 +234,6 @@ class ApprovalPolicy(Section):
     two_people_above_bytes: Bytes | None = None
     """Plans that copy more than this take two people, as plans that lower replication factors
     always do. Set it where a large plan is a large risk."""
-    two_people_for_removals: bool = False
-    """Whether removing brokers takes two people."""
     critical: bool = False
     """Whether every plan of this cluster takes two people."""
     by_rule: tuple[ApprovalRule, ...] = ()
@@ -273,7 +243,7 @@ class ApprovalPolicy(Section):
     @property
     def may_need_two_people(self) -> bool:
         """Return whether a rule of this policy asks for two people."""
-        return self.critical or self.two_people_for_removals or bool(self.two_people_above_bytes)
+        return self.critical or bool(self.two_people_above_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,9 +251,11 @@ class HistoryPolicy(Section):
     """How long which snapshots are kept; none of the three is shorter than the one before it."""
 
     keep_all: Annotated[timedelta, at_least("1d")] = timedelta(days=14)
-    """How long every snapshot is kept. Lower it where the store grows too large."""
+    """How long every snapshot is kept. Raise it where snapshots are more frequent than hourly, and
+    you compare them."""
     keep_hourly: Duration = timedelta(days=90)
-    """How long the first snapshot of each hour is kept."""
+    """How long the first snapshot of each hour is kept. Lower it where the store grows too large:
+    most of it is these."""
     keep_daily: Duration = timedelta(days=730)
     """How long the first snapshot of each day is kept. Lower it where nobody asks for last year."""
     grace: Annotated[timedelta, at_least("1h")] = timedelta(days=1)
@@ -346,12 +318,7 @@ class ClusterPolicy(Section):
     notify: NotifyPolicy = field(default_factory=NotifyPolicy)
 
     @property
-    def approvers(self) -> tuple[str, ...]:
-        """Return who may approve, as the file names them; () is everybody."""
-        return self.access.approve or self.approval.approvers
-
-    @property
     def requester_may_approve(self) -> bool:
         if self.approval.requester_may_approve is not None:
             return self.approval.requester_may_approve
-        return not self.approvers
+        return not self.access.approve

@@ -19,6 +19,7 @@ from counterpoise.approval import (
 )
 from counterpoise.errors import NotApprovedError, RefusedError, UnknownOutcomeError
 from counterpoise.execution import Driver, ExecutionOptions
+from counterpoise.execution.back_off import LOWEST_RATE
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import find_active_requests
@@ -350,6 +351,5 @@ def execution(
 def _last_rate(installation: Installation, run: Run) -> int:
     """Return the rate at the last observation of a run whose yes is not in the ledger any more."""
     run_progress = _run_progress(installation, run.run_id)
-    lowest = installation.cluster(run.cluster).policy.movement.throttle_back_off
     known_rate = run_progress.rate_bytes_per_second if run_progress else 0
-    return known_rate or lowest.lowest_rate_bytes_per_second
+    return known_rate or LOWEST_RATE

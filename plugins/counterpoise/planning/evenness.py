@@ -6,7 +6,7 @@
 A gain that nobody would notice counts as balanced, so that clusters do not churn:
 
     for each measure: gain = what is uneven before - what is uneven after
-    worth moving: any gain is more than `ignorable_permille` of what it is measured against
+    worth moving: any gain is more than IGNORABLE_PERMILLE of what it is measured against
 
 Worked example: 10,000 replicas, 2 permille, so 20 may be ignored. If the counts of replicas per
 broker are uneven by 30 before (squared distances from the mean) and by 5 after, the gain is 25: the
@@ -27,6 +27,8 @@ from counterpoise.planning.arrays import MIN_KNOWN_PERCENT, UNBOUNDED
 from counterpoise.planning.fair_shares import TopicShares, bytes_outside_band
 from counterpoise.planning.placement import Placement
 from counterpoise.planning.planning_result import PlanningResult, as_range
+
+IGNORABLE_PERMILLE: Final = 2  # less than what a cluster changes by itself from day to day
 
 # -- is the plan worth it
 
@@ -52,8 +54,7 @@ def is_worth_copying(result: PlanningResult) -> bool:
 
 
 def _is_noticed(result: PlanningResult, gains: Iterator[tuple[int, int]]) -> bool:
-    permille = result.request.policy.ignorable_permille
-    return any(gain > total * permille // 1000 for gain, total in gains)
+    return any(gain > total * IGNORABLE_PERMILLE // 1000 for gain, total in gains)
 
 
 def _replica_gains(result: PlanningResult) -> Iterator[tuple[int, int]]:

@@ -5,11 +5,10 @@ why_not_undo(installation, run_details(installation, run, viewer))      # "": it
 
 from collections.abc import Collection
 
-from counterpoise import access, approval
+from counterpoise import access
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.request import Goal
 from counterpoise.queries import settings_of_pages
 from counterpoise.queries.running import RunDetails
 from counterpoise.settings import Settings
@@ -47,6 +46,5 @@ def _check_undo_can_be_approved(
         if move.topic_partition in moved
     )
     policy = cluster.policy
-    needs_two = gives_up_replicas or approval.why_two_people_for(Goal.IMPORTED, policy.approval)
-    needed = 2 if needs_two else 1
+    needed = 2 if gives_up_replicas or policy.approval.critical else 1
     access.check_somebody_may_approve(policy, settings.people, details.person, needed=needed)

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from counterpoise import access
-from counterpoise.approval import why_two_people_for
 from counterpoise.errors import RefusedError, UnknownNameError
 from counterpoise.installation import Installation
 from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
-from counterpoise.model.request import Goal
 from counterpoise.model.words import join_names
 from counterpoise.queries import Viewer, settings_of_pages
 from counterpoise.settings import ClusterSettings, Settings
@@ -107,13 +105,13 @@ class Viewing:
             raise MayNotViewError(MAY_NOT_VIEW)
         return self.settings.clusters[cluster]
 
-    def check_can_be_approved(self, cluster: str, goal: Goal) -> None:
+    def check_can_be_approved(self, cluster: str) -> None:
         """Raise RefusedError where nobody could approve a plan that the viewer asks for.
 
-        A plan may need more people than its goal does; the task that makes it checks that.
+        A plan may need more people than its cluster does; the task that makes it checks that.
         """
         policy = self.settings.clusters[cluster].policy
-        needed = 2 if why_two_people_for(goal, policy.approval) else 1
+        needed = 2 if policy.approval.critical else 1
         access.check_somebody_may_approve(policy, self.settings.people, self.person, needed=needed)
 
     def with_removed(self, clusters: Iterable[str]) -> tuple[str, ...]:

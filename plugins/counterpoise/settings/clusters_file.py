@@ -183,41 +183,30 @@ def _of_policy(policy: ClusterPolicy, people: People) -> Iterator[Complaint]:
 
 
 def _of_access(policy: ClusterPolicy, people: People) -> Iterator[Complaint]:
-    """Yield complaints of groups that there are not, and of approvers that are named twice."""
-    lists = {("access", str(action)): getattr(policy.access, action) for action in Action}
-    lists["approval", "approvers"] = policy.approval.approvers
-    for path, entries in lists.items():
-        key = path[-1]
-        for entry in entries:
+    """Yield complaints of groups that there are not, and of groups that look like people."""
+    for action in Action:
+        path = ("access", str(action))
+        for entry in getattr(policy.access, action):
             group = entry.removeprefix(GROUP)
             if entry.startswith(GROUP) and group not in people.groups:
                 known = ", ".join(sorted(people.groups)) or "none"
-                yield path, f"{key}: there is no group {group!r}; there are: {known}"
+                yield path, f"{action}: there is no group {group!r}; there are: {known}"
             elif entry in people.groups and entry not in people.accounts.values():
-                yield path, f'{key}: {entry!r} is a group; write "{GROUP}{entry}"'
-    if policy.access.approve and policy.approval.approvers:
-        yield (
-            ("approval", "approvers"),
-            "approvers and access: approve say the same; write access: approve only",
-        )
+                yield path, f'{action}: {entry!r} is a group; write "{GROUP}{entry}"'
 
 
 def _of_two_people(policy: ClusterPolicy, people: People) -> Iterator[Complaint]:
     """Yield a complaint where two people have to approve, and the policy names one."""
-    if not policy.approval.may_need_two_people or not policy.approvers:
+    approvers = policy.access.approve
+    if not policy.approval.may_need_two_people or not approvers:
         return
-    names = {name_key(name) for entry in policy.approvers for name in people.names_in(entry)}
+    names = {name_key(name) for entry in approvers for name in people.names_in(entry)}
     if len(names) < 2:
-        rules = {
-            "critical": policy.approval.critical,
-            "two_people_for_removals": policy.approval.two_people_for_removals,
-            "two_people_above": policy.approval.two_people_above_bytes,
-        }
-        key = next(rule for rule, value in rules.items() if value)
+        key = "critical" if policy.approval.critical else "two_people_above"
         yield (
             ("approval", key),
             f"{key} asks for two people, but the policy names nobody but "
-            f"{', '.join(policy.approvers)} to approve, so such a plan could never be approved; "
+            f"{', '.join(approvers)} to approve, so such a plan could never be approved; "
             "name another person",
         )
 
@@ -279,12 +268,6 @@ def _of_rule(rule: ApprovalRule, policy: ApprovalPolicy) -> Iterator[tuple[str, 
                 "goals",
                 f"without copies_at_most it approves only what copies no replica, and no plan for "
                 f"{goal} is such; give copies_at_most or leave out {goal}",
-            )
-        if goal == Goal.REMOVE_BROKERS and policy.two_people_for_removals:
-            yield (
-                "goals",
-                f"two people approve {goal} (two_people_for_removals), so it could never approve "
-                "that",
             )
     two_people_above = policy.two_people_above_bytes
     if two_people_above is not None and max_bytes > two_people_above:

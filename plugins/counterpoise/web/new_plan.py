@@ -89,7 +89,7 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
                     access.check_provider(settings.policy, name)
                     why = controls.check_reason(typed["reason"])
                     check_brokers_given(rebalance_request.goal, rebalance_request.broker_ids)
-                    viewing.check_can_be_approved(name, rebalance_request.goal)
+                    viewing.check_can_be_approved(name)
                     started = start_dag_run(DAG_ID, {CLUSTER_FIELD: name, **wanted}, why)
                     return to_started(request, name, DAG_ID, started)
                 shown = _preview(installation, settings, rebalance_request)
