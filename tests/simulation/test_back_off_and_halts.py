@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise.errors import HaltedError, RefusedError
-from counterpoise.execution import Driver, back_off, links
+from counterpoise.execution import Driver, back_off, halting, links
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import (
     FOLLOWER_RATE,

@@ -57,7 +57,7 @@ def test_an_unknown_provider_is_named_with_its_line() -> None:
     with pytest.raises(ConfigurationError) as refused:
         parse_settings(content, where="clusters.yaml")
     assert "line 5" in str(refused.value)
-    assert "there are: msk, msk-serverless, confluent, strimzi" in str(refused.value)
+    assert "is none of msk, msk-serverless, confluent, strimzi" in str(refused.value)
 
 
 def test_without_a_provider_everything_is_open() -> None:

@@ -2,7 +2,6 @@
 
 import gzip
 import os
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -96,18 +95,6 @@ def test_connections_and_certificates_are_read_up_to_a_limit(
     typed = shell.type("audit", "--cluster", "demo")
     assert typed.code == 2
     assert f"larger than {limit}" in typed.err
-
-
-def test_merges_of_merges_do_not_grow_without_an_end(shell: CommandLine, tmp_path: Path) -> None:
-    shell.configure("127.0.0.1:1")
-    names = "abcdefghijkl"
-    lines = ["a: &a {x: s3cr3t}"]
-    for inner, outer in pairwise(names):
-        lines.append(f"{outer}: &{outer} {{<<: [{', '.join([f'*{inner}'] * 9)}]}}")
-    (tmp_path / "connections.yaml").write_text("\n".join([*lines, "kafka: *l", ""]))
-    typed = shell.type("audit", "--cluster", "demo")
-    assert typed.code == 2 and "too much is merged" in typed.err
-    assert "s3cr3t" not in typed.err and "Traceback" not in typed.err
 
 
 # -- what commands write

@@ -152,7 +152,7 @@ def test_a_cluster_without_its_own_section_has_the_one_of_all() -> None:
     ("written", "words"),
     [
         ("webhooks: ['https://hooks.example/T0/secret']", "an address is a secret"),
-        ("events: [halt]", "'halt' is unknown; there are: question, started"),
+        ("events: [halt]", "'halt' is none of question, started"),
         ("remind_after: 4h", "remind_after"),
     ],
 )

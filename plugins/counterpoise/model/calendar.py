@@ -34,7 +34,7 @@ def rate_at(policy: MovementPolicy, now: datetime) -> int | None:
     rates = [
         daily_rate.rate_bytes_per_second
         for daily_rate in policy.daily_rates
-        if _is_between(daily_rate.starts, local, daily_rate.until)
+        if _is_between(daily_rate.from_, local, daily_rate.until)
     ]
     return min(rates, default=None)
 

@@ -39,10 +39,10 @@ from counterpoise.model.setting import (
     TopicPattern,
     Viewer,
     at_least,
-    renamed,
+    choice,
     whole,
 )
-from counterpoise.model.severity import Severity, Waiver
+from counterpoise.model.severity import FindingSeverity, Waiver
 
 PERCENT: Final = Range(1, 100)
 
@@ -115,9 +115,7 @@ class DailyRate(Section):
     It goes past midnight when `until` is earlier.
     """
 
-    __pydantic_config__ = renamed(starts="from")
-
-    starts: TimeOfDay
+    from_: TimeOfDay
     """From when the rate holds."""
     until: TimeOfDay
     """Until when; an earlier time is one of the next day."""
@@ -140,7 +138,7 @@ class MovementPolicy(Section):
     max_moves_in_flight_per_broker: Annotated[int, whole(1, 10**4)] = 50
     """Moves at once with one broker as source or destination. Lower it where brokers have slow
     disks."""
-    on_halt: InFlight = InFlight.FINISH
+    on_halt: Annotated[InFlight, choice(*InFlight)] = InFlight.FINISH
     """What becomes of copies in flight when a run halts: `finish` under their throttle, or
     `cancel`. Choose `cancel` where a halt has to take the load away at once."""
     windows: tuple[MaintenanceWindow, ...] = ()
@@ -278,7 +276,7 @@ class AuditPolicy(Section):
     controller_racks: Mapping[ControllerId, Text] = field(default_factory=dict)
     """Racks of controllers that are no brokers, by node id: Kafka does not tell them. Set it with
     separate controllers."""
-    fails_at: Severity | None = None
+    fails_at: FindingSeverity | None = None
     """A finding this bad, or worse, fails the audit's Dag run. Set it where somebody watches failed
     runs."""
 
@@ -293,7 +291,7 @@ class NotifyPolicy(Section):
     """Addresses that are sent messages by mail."""
     smtp_connection: Text = "smtp_default"
     """Airflow connection of the mail server."""
-    events: tuple[NotificationEvent, ...] = ()
+    events: tuple[Annotated[NotificationEvent, choice(*NotificationEvent)], ...] = ()
     """Events that people are notified of; without it all six."""
 
     @property
@@ -306,7 +304,7 @@ class NotifyPolicy(Section):
 
 @dataclass(frozen=True, slots=True)
 class ClusterPolicy(Section):
-    provider: Provider | None = None
+    provider: Annotated[Provider, choice(*Provider)] | None = None
     """Who runs the brokers; without it the team itself."""
     balance: BalancePolicy = field(default_factory=BalancePolicy)
     proposals: ProposalPolicy = field(default_factory=ProposalPolicy)

@@ -6,14 +6,15 @@
         rate_bytes_per_second: Rate        # the key `rate`, written like 5MB/s
 
 A value is text as the file has it, before YAML makes a number of it: 20:30 is a time here, and not
-1230. `settings/clusters.py` reads the file with pydantic, which takes 0.2 s to import, so nothing
-here imports it.
+1230. `settings/yaml_document.py` reads the file with pydantic. Nothing here imports pydantic, which
+takes 0.2 s.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, time, timedelta
+from enum import StrEnum
 from functools import cache, partial
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Final, get_args, get_origin, get_type_hints
@@ -38,9 +39,8 @@ _PATTERN: Final = re.compile(TOPIC_PATTERN)
 _MISSPELT_PREFIX: Final = re.compile(r"(groups?|airflow[-_ ]?roles?|roles?) *:", re.IGNORECASE)
 _TIME_OF_DAY: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _RULE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
-_LEADING_ZEROS: Final = 10  # so many may be written; longer numbers are not even read
+_MAX_DIGITS: Final = 20  # Python refuses to read numbers of thousands
 _CRON_FIELDS: Final = 5
-_MAX_NODE_ID_DIGITS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +89,20 @@ class NotEmpty:
 
 
 def _key(name: str) -> str:
-    """Return the key of a field in the file: `rate` of `rate_bytes_per_second`."""
-    for unit in ("_bytes_per_second", "_per_second", "_bytes"):
-        name = name.removesuffix(unit)
+    """Return the key of a field: `rate` of `rate_bytes_per_second`, `from` of `from_`."""
+    for ending in ("_bytes_per_second", "_bytes", "_"):
+        name = name.removesuffix(ending)
     return name
-
-
-def renamed(**keys: str) -> dict[str, object]:
-    """Return the `__pydantic_config__` of a section with fields that have a key of their own."""
-    return {"extra": "forbid", "alias_generator": lambda name: keys.get(name) or _key(name)}
 
 
 class Section:
     """A mapping of the file. Each key is a field, without the unit that its value brings along."""
 
     __slots__ = ()
-    __pydantic_config__: ClassVar[Mapping[str, object]] = renamed()
+    __pydantic_config__: ClassVar[Mapping[str, object]] = {
+        "extra": "forbid",
+        "alias_generator": _key,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +123,8 @@ class Setting:
 def settings_of(section: Any) -> tuple[Setting, ...]:
     """Return the keys of a section, in the order of its fields."""
     hints = get_type_hints(section, include_extras=True)
-    key_of = section.__pydantic_config__["alias_generator"]
     return tuple(
-        Setting(key_of(one.name), one.name, *type_and_marks(hints[one.name]))
+        Setting(_key(one.name), one.name, *type_and_marks(hints[one.name]))
         for one in fields(section)
     )
 
@@ -144,13 +141,23 @@ def type_and_marks(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 # -- values
 
 
+def choice(*members: StrEnum) -> Written:
+    """Return how one of some words is written."""
+
+    def parse(text: str) -> StrEnum:
+        if text not in members:
+            raise InputError(f"{text!r} is none of {', '.join(members)}")
+        return members[members.index(text)]
+
+    return Written(", ".join(f"`{member}`" for member in members), parse)
+
+
 def whole(lowest: int, highest: int) -> Written:
     """Return how a whole number is written, both ends included."""
 
     def parse(text: str) -> int:
-        is_number = text.isascii() and text.isdecimal()
-        is_short = len(text) <= len(str(highest)) + _LEADING_ZEROS
-        if not is_number or not is_short or not lowest <= int(text) <= highest:
+        is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+        if not is_number or not lowest <= int(text) <= highest:
             raise InputError(f"{text!r} must be a whole number from {lowest} to {highest}")
         return int(text)
 
@@ -243,7 +250,7 @@ def _filled(text: str) -> str:
 
 
 def _controller_id(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > _MAX_NODE_ID_DIGITS:
+    if not text.isascii() or not text.isdecimal() or len(text) > _MAX_DIGITS:
         raise InputError(f"{text!r} must be the node id of a controller, like 3001")
     return int(text)
 

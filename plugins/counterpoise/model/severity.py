@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from counterpoise.model.setting import Moment, NotEmpty, Section, Text
+from counterpoise.model.setting import Moment, NotEmpty, Section, Text, choice
 
 
 class Severity(StrEnum):
@@ -26,6 +26,11 @@ class Severity(StrEnum):
     def rank(self) -> int:
         """Return the position from `unknown` to `critical`; higher is worse."""
         return list(Severity).index(self)
+
+
+FindingSeverity = Annotated[  # of a finding whose data is available
+    Severity, choice(Severity.INFO, Severity.WARNING, Severity.CRITICAL)
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, get_args, get_origin
@@ -108,8 +107,6 @@ def _form(setting: Setting) -> str:
     if items is not None:
         outer = "list" if get_origin(setting.type_) is tuple else "mapping"
         return outer if is_dataclass(items.type_) else f"{outer}: {_form(items)}"
-    if issubclass(setting.type_, StrEnum):
-        return ", ".join(f"`{one}`" for one in setting.type_)
     return "yes or no"
 
 

@@ -7,13 +7,13 @@ Unknown keys, wrong types and missing values are all reported at once, each with
 secrets live here: a cluster names connections, and these come from Airflow or from the environment.
 """
 
-from counterpoise.settings.clusters import (
+from counterpoise.settings.clusters_file import (
     ClusterSettings,
+    ClustersFile,
     Settings,
     parse_settings,
     read_settings,
 )
-from counterpoise.settings.clusters_file import ClustersFile
 from counterpoise.settings.connections import FileConnections
 from counterpoise.settings.locations import Locations, check_worker_variables
 from counterpoise.settings.policy_rows import PolicyRow, policy_rows, shown

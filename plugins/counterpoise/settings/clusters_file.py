@@ -1,20 +1,25 @@
-"""The sections of `config/clusters.yaml`, and what has to hold between its values.
+"""`config/clusters.yaml`: its sections, what it comes to, and what has to hold between its values.
 
     people: {alice: {airflow: ["2", alice], command_line: [asmith]}}
     groups: {sre: [alice, bob]}
     clusters: {orders-eu: {connection: kafka_eu, policy: {access: {approve: ["group:sre"]}}}}
 
+    read_settings(path).cluster("orders-eu").policy.access.approve      # ("group:sre",)
+
 What a single value has to look like is said by its type, in `model/policy.py` and here.
 """
 
 import re
+import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Final
 
-from counterpoise.errors import InputError
+from counterpoise.errors import ConfigurationError, InputError, UnknownNameError
+from counterpoise.input_files import CLUSTERS, read_input_text
 from counterpoise.model.constraints import Constraints
 from counterpoise.model.person import AIRFLOW, GROUP, SYSTEM, People, name_key
 from counterpoise.model.policy import (
@@ -34,11 +39,11 @@ from counterpoise.model.setting import (
     Text,
     Written,
 )
-from counterpoise.model.severity import Severity
 from counterpoise.settings.yaml_document import YamlDocument
 from counterpoise.units import format_bytes, format_seconds
 
 Complaint = tuple[tuple[str | int, ...], str]  # the path in the file, and what is wrong
+Identity = tuple[str, int, int, int, int]  # of a file: what changes with its content
 
 _CLUSTER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
 # Whatever these plan, they copy replicas; fewer replicas are what two people approve.
@@ -95,25 +100,115 @@ class ClustersFile(Section):
     notify: NotifyPolicy = field(default_factory=NotifyPolicy)
 
 
-def read_clusters_file(document: YamlDocument) -> ClustersFile | None:
-    """Return what the file says; `document` has the complaints."""
-    names_of_people = _keys(document, "people")
+# -- what it comes to
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    name: str
+    connection_id: str  # read-only work
+    operator_connection_id: str  # work that changes the cluster
+    pinned_cluster_id: str | None
+    policy: ClusterPolicy
+    listed_as: str = ""  # in the file, where somebody typed an address of the cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    where: str
+    clusters: Mapping[str, ClusterSettings]
+    people: People = field(default_factory=People)
+
+    def named(
+        self, cluster_id: str, pinned_by_ledger: Mapping[str, str] | None = None
+    ) -> ClusterSettings | None:
+        """Return the cluster with Kafka's id: the one that the file gives it, or, for a cluster
+        without, the one that the ledger has pinned for its name.
+        """
+        pinned = pinned_by_ledger or {}
+        for cluster in self.clusters.values():
+            if cluster_id and cluster_id == (cluster.pinned_cluster_id or pinned.get(cluster.name)):
+                return cluster
+        return None
+
+    def cluster(self, name: str) -> ClusterSettings:
+        """Return a cluster by its name. Raises InputError for a name that is not there."""
+        if name not in self.clusters:
+            known = ", ".join(sorted(self.clusters)) or "none"
+            raise UnknownNameError(f"cluster {name!r} is not in {self.where}; there are: {known}")
+        return self.clusters[name]
+
+
+_READ: Final[dict[Identity, Settings]] = {}  # of the file that was read last
+
+
+def read_settings(path: Path) -> Settings:
+    """Return the settings in a file; a file that has not changed since the last time is not parsed
+    again: with 200 clusters that takes half a second, and pages read it with each request.
+
+    Raises ConfigurationError when it cannot be read, or is malformed.
+    """
+    identity = _identity(path)
+    known = _READ.get(identity) if identity is not None else None
+    if known is not None:
+        return known
+    try:
+        content = read_input_text(path, "", CLUSTERS)
+    except InputError as error:
+        complaint = f"{error}; COUNTERPOISE_CONFIG names another file".removeprefix(f"{path}: ")
+        raise ConfigurationError(str(path), (complaint,)) from None
+    settings = parse_settings(content, where=str(path))
+    # Not kept where the file was changed meanwhile.
+    if identity is not None and identity == _identity(path):
+        _READ.clear()
+        _READ[identity] = settings
+    return settings
+
+
+def _identity(path: Path) -> Identity | None:
+    """Return what changes with a file's content; None for what is no regular file."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return str(path), found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def parse_settings(content: str, *, where: str) -> Settings:
+    """Return the settings. Raises ConfigurationError with every complaint, each with its line."""
+    document = YamlDocument(content, where=where)
+    if document.is_empty:
+        raise ConfigurationError(where, ('line 1: the file is empty; it needs "clusters"',))
     file = document.read(ClustersFile)
     if file is not None:
-        for path, message in (*_of_people(file, names_of_people), *_of_clusters(file)):
+        for path, message in (*_of_people(file), *_of_clusters(file)):
             document.complain(path, message)
-    return file
+    document.finish()
+    assert file is not None, "what cannot be read was complained of"
+    return Settings(where, _clusters(file, document), people_in(file))
+
+
+def _clusters(file: ClustersFile, document: YamlDocument) -> dict[str, ClusterSettings]:
+    clusters = {}
+    for name, cluster in file.clusters.items():
+        policy = cluster.policy
+        if "notify" not in document.content["clusters"][name].get("policy", {}):
+            policy = replace(policy, notify=file.notify)
+        operator = cluster.operator_connection or cluster.connection
+        clusters[name] = ClusterSettings(
+            name, cluster.connection, operator, cluster.cluster_id, policy
+        )
+    return clusters
+
+
+# -- what has to hold between its values
 
 
 def people_in(file: ClustersFile) -> People:
     accounts = {f"{kind}:{account_id}": name for name, kind, account_id in _accounts(file)}
     return People(accounts, dict(file.groups))
-
-
-def _keys(document: YamlDocument, section: str) -> tuple[str, ...]:
-    """Return the keys of a section as they are written: two spellings of one name are two."""
-    content = document.content.get(section) if isinstance(document.content, dict) else None
-    return tuple(content) if isinstance(content, dict) else ()
 
 
 def _accounts(file: ClustersFile) -> Iterator[tuple[str, str, str]]:
@@ -123,13 +218,13 @@ def _accounts(file: ClustersFile) -> Iterator[tuple[str, str, str]]:
         yield from ((name, SYSTEM, account_id) for account_id in accounts.command_line)
 
 
-def _of_people(file: ClustersFile, written_names: Iterable[str]) -> Iterator[Complaint]:
+def _of_people(file: ClustersFile) -> Iterator[Complaint]:
     spellings: dict[str, str] = {}
-    for written in written_names:
-        earlier = spellings.setdefault(name_key(written), written)
-        if earlier != written:
-            complaint = f"people: {written!r} and {earlier!r} are the same name; list it once"
-            yield ("people", written), complaint
+    for name in file.people:
+        earlier = spellings.setdefault(name_key(name), name)
+        if earlier != name:
+            complaint = f"people: {name!r} and {earlier!r} are the same name; list it once"
+            yield ("people", name), complaint
     owners: dict[tuple[str, str], str] = {}
     for name, kind, account_id in _accounts(file):
         owner = owners.setdefault((kind, account_id), name)
@@ -169,11 +264,6 @@ def _of_policy(policy: ClusterPolicy, people: People) -> Iterator[Complaint]:
         yield ("balance", "constraints", *path), message
     for path, message in _of_history(policy.history):
         yield ("history", *path), message
-    if policy.audit.fails_at is Severity.UNKNOWN:
-        yield (
-            ("audit", "fails_at"),
-            "fails_at: 'unknown' is not worse than anything; write info, warning or critical",
-        )
     max_rate = policy.approval.max_rate_bytes_per_second
     if max_rate and policy.movement.rate_bytes_per_second > max_rate:
         yield (

@@ -21,16 +21,6 @@ from counterpoise.settings.yaml_document import compose
 
 _LOGGER = safe_logger(__name__)
 _OTHERS_MAY_READ = 0o004
-_MAX_ENTRIES = 10_000  # of one mapping, with what is merged into it
-
-
-class _Constructor(yaml.SafeLoader):
-    """Refuses merges of merges (`<<: [*a, *a]`) that would grow without an end."""
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        super().flatten_mapping(node)
-        if len(node.value) > _MAX_ENTRIES:
-            raise yaml.MarkedYAMLError(problem_mark=node.start_mark)
 
 
 @dataclass(frozen=True)
@@ -72,14 +62,14 @@ class FileConnections:
         content = read_input_text(self.path, "", CONNECTIONS)
         node = compose(content, where=str(self.path))
         try:
-            listed = _Constructor("").construct_document(node) if node else {}
+            listed = yaml.SafeLoader("").construct_document(node) if node else {}
         except (ValueError, OverflowError, RecursionError, yaml.YAMLError) as error:
             # Its own message would show the value.
             mark = getattr(error, "problem_mark", None)
             line = f" (line {mark.line + 1})" if mark else ""
             raise InputError(
-                f"{self.path} cannot be read as YAML{line}: a value is no number, date or key, "
-                "or too much is merged; put texts in quotes"
+                f"{self.path} cannot be read as YAML{line}: a value is no number, date or key; "
+                "put texts in quotes"
             ) from None
         if not isinstance(listed, dict):
             raise InputError(f"{self.path}: must map connection ids to librdkafka settings")

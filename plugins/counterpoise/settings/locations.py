@@ -14,10 +14,8 @@ asked when the store or the ledger is used for the first time, not before.
 import atexit
 import os
 import re
-import select
 import shlex
 import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +26,6 @@ from counterpoise.input_files import ONE_LINE, read_input_text
 from counterpoise.model.safe_text import is_broken_text
 from counterpoise.model.spark_settings import reason_against
 from counterpoise.shipped_files import project_folder, shipped_folder
-from counterpoise.units import format_bytes
 
 _HOME: Final = "COUNTERPOISE_HOME"
 _CONFIG: Final = "COUNTERPOISE_CONFIG"
@@ -42,7 +39,6 @@ _SPARK_CONF: Final = "COUNTERPOISE_SPARK_CONF"
 _SPARK_ENVIRONMENT: Final = "COUNTERPOISE_SPARK_ENV"
 _COMMAND, _FILE = "_CMD", "_FILE"  # what the name of a variable ends in
 _COMMAND_SECONDS: Final = 60
-_BLOCK_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +77,7 @@ class Address:
     def _told_by_command(self) -> str:
         try:
             exit_code, output = _output_of(shlex.split(self.text))
-            told = output.decode() if len(output) <= ONE_LINE.max_bytes else ""
+            told = output.decode()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it cannot be read as words, or as text"
             raise InputError(f"{self.variable}: the command cannot be used ({reason})") from None
@@ -89,11 +85,6 @@ class Address:
             raise InputError(
                 f"{self.variable}: the command did not end within {_COMMAND_SECONDS} s"
             ) from None
-        if len(output) > ONE_LINE.max_bytes:
-            raise InputError(
-                f"{self.variable}: the command wrote more than "
-                f"{format_bytes(ONE_LINE.max_bytes)}, where a URL was wanted"
-            )
         if exit_code:
             raise InputError(
                 f"{self.variable}: the command ended with exit code {exit_code}; run it by "
@@ -232,32 +223,23 @@ def _check_text(environment: Mapping[str, str]) -> None:
             raise InputError(f"{name}: is no text in UTF-8")
 
 
-def _output_of(words: list[str]) -> tuple[int, bytearray]:
-    """Return exit code and output of a command, which is ended where it writes without an end.
+def _output_of(words: list[str]) -> tuple[int, bytes]:
+    """Return exit code and output of a command.
 
     Raises OSError, and TimeoutExpired for one that goes on for too long.
     """
-    deadline = time.monotonic() + _COMMAND_SECONDS
-    output = bytearray()
     child = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
-    assert child.stdout is not None, "the child is started with a pipe"
     # For a process that ends while a thread of it still waits.
     atexit.register(child.kill)
-    with child, child.stdout as stream:
+    with child:
         try:
-            while len(output) <= ONE_LINE.max_bytes:
-                seconds_left = max(0.0, deadline - time.monotonic())
-                if not select.select([stream], [], [], seconds_left)[0]:
-                    raise subprocess.TimeoutExpired(words[0], _COMMAND_SECONDS)
-                if not (block := os.read(stream.fileno(), _BLOCK_BYTES)):
-                    return child.wait(max(0.0, deadline - time.monotonic())), output
-                output += block
+            output, _ = child.communicate(timeout=_COMMAND_SECONDS)
+            return child.returncode, output
         finally:
             child.kill()
             atexit.unregister(child.kill)
-    return child.returncode, output
 
 
 def _spark_conf(words: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ File = TypeVar("File")
 Path = Sequence[str | int]
 
 _QUOTED: Final = re.compile(r"""(['"])(.*?)\1""")
-_SIGN: Final = re.compile(r"<[a-z ]+>|.")  # what PyYAML quotes and is no text of the file
+_SIGN: Final = re.compile(r"<[a-z ]+>|\\?.")  # what PyYAML quotes and is no text of the file
 _TOO_DEEP: Final = "line 1: nested too deeply to be read"
 _OF_KEY: Final = "[key]"  # pydantic's last step to a key that is wrong, not its value
 _NULL: Final = object()  # a key without a value: neither text, nor a list, nor a mapping
@@ -223,13 +223,9 @@ def _sentence(error: "ErrorDetails", type_: type) -> str:
         name = _section(path) if kind == "dataclass_type" else _name(path)
         return f"{name} must be {_MUST_BE[kind]}"
     name = _name(path)
-    context = error.get("ctx", {})
-    if kind == "enum":
-        known = ", ".join(match[2] for match in _QUOTED.finditer(str(context["expected"])))
-        return f"{name}: {given!r} is unknown; there are: {known}"
     if kind in ("bool_parsing", "bool_type"):
         return f"{name}: {given!r} must be yes or no"
-    words = str(context.get("error", error["msg"]))
+    words = str(error.get("ctx", {}).get("error", error["msg"]))
     return f"{name} {words}" if words.startswith("is ") else f"{name}: {words}"
 
 

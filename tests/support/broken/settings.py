@@ -128,7 +128,7 @@ def policies() -> Iterator[Broken]:
         ("movement", "rate", "", "rate must be text"),
         ("movement", "link_capacity", "fast", "is not a rate"),
         ("movement", "max_moves_in_flight", "0", "whole number from 1"),
-        ("movement", "on_halt", "explode", "there are: "),
+        ("movement", "on_halt", "explode", "is none of finish, cancel"),
         ("movement", "time_zone", "Mars/Olympus", "is no time zone"),
         ("movement", "time_zone", "../../etc/passwd", "is no time zone"),
         ("movement", "windows", "nights", "must be a list"),
@@ -163,9 +163,9 @@ def policies() -> Iterator[Broken]:
 
 def audits() -> Iterator[Broken]:
     for id_, lines, said in (
-        ("fails_at bad", "fails_at: bad", "there are:"),
-        ("fails_at unknown", "fails_at: unknown", "not worse than anything"),
-        ("fails_at true", "fails_at: true", "there are:"),
+        ("fails_at bad", "fails_at: bad", "is none of info, warning, critical"),
+        ("fails_at unknown", "fails_at: unknown", "is none of info, warning, critical"),
+        ("fails_at true", "fails_at: true", "is none of info, warning, critical"),
         ("controller_racks a list", "controller_racks: [a]", "controller_racks must be a mapping"),
         ("controller_racks of names", "controller_racks: {one: a}", "node id of a controller"),
         (
