@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from counterpoise.discovery import discover
 from counterpoise.errors import BrokerUnresponsiveError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.broker_client import BrokerClient
@@ -147,12 +146,12 @@ def changed_records(kafka: LocalKafka) -> list[str]:
 def test_a_dead_first_address_is_recorded_and_the_next_one_answers(kafka: LocalKafka) -> None:
     dead = f"127.0.0.1:{free_ports(1)[0]}"
     with closing(connect(settings(f"{dead},{kafka.bootstrap_string}"))) as searching:
-        found = discover(searching)
-    assert [attempt.address for attempt in found.attempts] == [dead, kafka.bootstrap[0]]
-    assert "refused" in found.attempts[0].reason
-    assert found.answered_by == kafka.bootstrap[0]
-    assert found.cluster.cluster_id == kafka.cluster_id
-    assert {b.broker_id: b.rack for b in found.cluster.brokers} == {1: "a", 2: "b", 3: "c", 4: "d"}
+        cluster, (failed, answered) = searching.describe_cluster(), searching.attempts
+    assert (failed.address, answered.address) == (dead, kafka.bootstrap[0])
+    assert "refused" in failed.reason and not failed.is_reachable
+    assert answered.is_reachable
+    assert cluster.cluster_id == kafka.cluster_id
+    assert {b.broker_id: b.rack for b in cluster.brokers} == {1: "a", 2: "b", 3: "c", 4: "d"}
 
 
 def test_a_snapshot_shows_the_skewed_cluster_as_kafkas_own_tools_do(
@@ -215,7 +214,7 @@ def test_reading_never_writes_even_where_asking_could_create_a_topic(
             admin.refused_operations(1, ["orders"], ["orders"]) == {}
         )  # tried, and nothing of it happened
     with closing(connect(settings(kafka.bootstrap_string))) as searching:
-        discover(searching)
+        searching.describe_cluster()
     assert changed_records(kafka) == before
     assert "ghost" not in {found.topic for found in admin.describe_topics()}
     # So this cluster would have made it: another client asks for metadata by name.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from counterpoise.discovery.diagnosis import diagnose
+from counterpoise.diagnosis import diagnose
 from counterpoise.kafka_admin import connectivity as kafka_admin_connectivity
 from counterpoise.kafka_admin.connection import ConnectionSettings, split_address
 from counterpoise.kafka_admin.connectivity import check_connectivity, read_cluster_metadata

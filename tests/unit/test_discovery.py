@@ -1,4 +1,4 @@
-"""What discovery says about addresses where no Kafka answers; real sockets.
+"""What is said about addresses where no Kafka answers; real sockets.
 
 See the integration tests, too.
 """
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from counterpoise.discovery import discover
 from counterpoise.errors import ClusterUnreachableError
 from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
@@ -25,7 +24,7 @@ def reasons(*addresses: str, **settings: str) -> list[str]:
         k.replace("_", "."): v for k, v in settings.items()
     }
     with pytest.raises(ClusterUnreachableError) as caught:
-        discover(connect(ConnectionSettings.parse(extra)))
+        connect(ConnectionSettings.parse(extra)).describe_cluster()
     assert [address for address, _ in caught.value.attempts] == list(addresses)
     assert "hush-hush" not in str(caught.value)
     return [reason for _, reason in caught.value.attempts]

@@ -3,7 +3,7 @@
     connectivity.answered_by                 # the first reachable bootstrap address, or None
     connectivity.advertised[3].failed_stage  # where a client that is sent to broker 3 fails
 
-Plain values: `kafka_admin.connectivity` fills them, `discovery`, `audit` and `cli` read them.
+Plain values: `kafka_admin.connectivity` fills them, `diagnosis`, `audit` and `cli` read them.
 
 Limits: what is reachable from here; another network may resolve and route otherwise.
 """

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from counterpoise.audit.rules.listeners import certificate_expires
-from counterpoise.discovery.diagnosis import diagnose
+from counterpoise.diagnosis import diagnose
 from counterpoise.errors import ClusterError
 from counterpoise.installation import Connections, Installation, connect_by_discovery
 from counterpoise.kafka_admin import connect
