@@ -107,6 +107,7 @@ def _form(setting: Setting) -> str:
     if items is not None:
         outer = "list" if get_origin(setting.type_) is tuple else "mapping"
         return outer if is_dataclass(items.type_) else f"{outer}: {_form(items)}"
+    assert setting.type_ is bool, f"the type of {setting.key} does not say how it is written"
     return "yes or no"
 
 
