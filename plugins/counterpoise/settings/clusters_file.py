@@ -273,7 +273,7 @@ def _of_policy(policy: ClusterPolicy, people: People) -> Iterator[Complaint]:
 
 
 def _of_access(policy: ClusterPolicy, people: People) -> Iterator[Complaint]:
-    """Yield complaints of groups that there are not, and of groups that look like people."""
+    """Yield complaints of unknown groups, and of groups without their prefix."""
     for action in Action:
         path = ("access", str(action))
         for entry in getattr(policy.access, action):
