@@ -347,8 +347,7 @@ def _request_of(
         rate_bytes_per_second=rate_bytes_per_second,
         until=until,
     )
-    installation.ledger.record_request(request)
-    return request
+    return installation.ledger.record_request(request)
 
 
 def _run_under_way(installation: Installation, run_id: str, control: Control) -> Run:

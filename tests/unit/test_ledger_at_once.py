@@ -1,7 +1,9 @@
 """Two writers at one instant, each with connections of its own, in SQLite and in Postgres."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -101,6 +103,47 @@ def test_a_rule_approves_before_a_freeze_or_not_at_all(ledgers: tuple[Ledger, Le
         with pytest.raises(RefusedError):
             one.record_decision(decision(run, RULE))
         other.record_request(replace(freeze, control=Control.UNFREEZE))
+
+
+def test_what_is_recorded_has_the_time_after_its_wait_for_others(ledger_url: str) -> None:
+    with (
+        closing(Ledger.open(ledger_url)) as one,
+        closing(Ledger.open(ledger_url)) as other,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        run = proposed(one, 0)
+        pause = ControlRequest("demo", run.run_id, Control.PAUSE, "alice", "x", NOW)
+        with one._transactions.for_cluster("demo") as connection:
+            waiting: tuple[Future[ControlRequest] | Future[None], ...] = (
+                pool.submit(one.record_request, pause),
+                pool.submit(other.record_decision, decision(run, ALICE)),
+            )
+            time.sleep(0.3)
+            assert not any(future.done() for future in waiting)
+            ended_at = one._transactions.now(connection)
+        for future in waiting:
+            future.result()
+        _, *later = one.journal(run.run_id).events()
+        assert {event.kind for event in later} == {"granted", "approved", "pause asked"}
+        (request,) = one.requests("demo", run.run_id)
+        assert min(request.at, *(event.at for event in later)) >= ended_at
+
+
+def test_a_freeze_is_over_by_the_ledgers_time_and_not_by_that_of_a_process(ledger_url: str) -> None:
+    after = NOW + timedelta(hours=2)
+    with (
+        closing(Ledger.open(ledger_url, lambda: NOW)) as ledger,
+        closing(Ledger.open(ledger_url, lambda: after)) as later,
+    ):
+        run = proposed(ledger, 0)
+        until = NOW + timedelta(hours=1)
+        ledger.record_request(
+            ControlRequest("demo", None, Control.FREEZE, "alice", "x", NOW, until=until)
+        )
+        with pytest.raises(RefusedError, match="while its cluster is frozen"):
+            ledger.record_decision(replace(decision(run, RULE), at=after))
+        later.record_decision(replace(decision(run, RULE), at=NOW))
+        assert later.run(run.run_id).state is RunState.APPROVED
 
 
 def test_a_dag_never_supersedes_what_somebody_asks_for_at_the_same_time(

@@ -13,7 +13,7 @@ import json
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -257,18 +257,20 @@ class Ledger:
     def record_decision(self, approval: Approval) -> None:
         """Keep a yes, a no or a timeout, and change the run's state with it, in one transaction.
 
-        The rate of a yes takes the place of those that were requested before.
+        The rate of a yes takes the place of those that were requested before. Whether a freeze is
+        over goes by the time that is read when nobody else decides about the cluster.
         """
         granted = approval.decision is Decision.GRANTED
         with self._transactions.for_run(approval.run_id) as connection:
+            now = self._transactions.now(connection)
             state = connection.scalar(
                 sa.select(runs.c.state).where(runs.c.run_id == approval.run_id)
             )
             check_may_withdraw(approval.run_id, state, approval.person)
-            check_rule_is_first(connection, approval, state)
+            check_rule_is_first(connection, approval, state, now)
             connection.execute(approvals.insert().values(**asdict(approval)))
             if granted:
-                mark_rates_done(connection, approval.run_id, approval.at)
+                mark_rates_done(connection, approval.run_id, now)
             is_renewed = granted and state in (RunState.APPROVED, RunState.HALTED)
             is_moot = not granted and state == RunState.SUPERSEDED
             if not is_renewed and not is_moot:
@@ -278,11 +280,11 @@ class Ledger:
                     approval.run_id,
                     target,
                     "" if granted else approval.reason,
-                    approval.at,
+                    now,
                 )
             who = approval.person.shown
             text = f"{approval.decision} by {who}: {approval.reason}"
-            add_event(connection, approval.run_id, str(approval.decision), text, approval.at, who)
+            add_event(connection, approval.run_id, str(approval.decision), text, now, who)
 
     def approvals_of(self, run_id: str) -> tuple[Approval, ...]:
         """Return every decision on a run, oldest first."""
@@ -305,9 +307,13 @@ class Ledger:
         with self._transactions.reading() as connection:
             return tuple(read_approval(row) for row in connection.execute(query))
 
-    def record_request(self, request: ControlRequest) -> None:
-        """Keep a request about a run or a cluster; the next observation of the run follows it."""
+    def record_request(self, request: ControlRequest) -> ControlRequest:
+        """Keep a request about a run or a cluster; the next observation of the run follows it.
+
+        Returns it with the time that is read when nobody else decides about the cluster.
+        """
         with self._transactions.for_cluster(request.cluster) as connection:
+            request = replace(request, at=self._transactions.now(connection))
             connection.execute(
                 requests.insert().values(
                     cluster=request.cluster,
@@ -324,7 +330,7 @@ class Ledger:
             who, what = request.person.shown, f"{request.control} asked"
             if request.run_id and self._transactions.may_add_events(connection):
                 add_event(connection, request.run_id, what, str(request), request.at, who)
-                return
+                return request
             of_run = sa.select(runs.c.fingerprint).where(runs.c.run_id == request.run_id)
             note(
                 connection,
@@ -336,6 +342,7 @@ class Ledger:
                 time=request.at,
                 details=str(request),
             )
+        return request
 
     def requests(self, cluster: str, run_id: str | None = None) -> tuple[ControlRequest, ...]:
         """Return all about a cluster, and about one of its runs, oldest first."""

@@ -126,7 +126,9 @@ def check_may_withdraw(run_id: str, state: str | None, by: Person) -> None:
         raise RunConflictError(f"run {run_id} is {state}, so {by.shown} does not withdraw its plan")
 
 
-def check_rule_is_first(connection: sa.Connection, approval: Approval, state: str | None) -> None:
+def check_rule_is_first(
+    connection: sa.Connection, approval: Approval, state: str | None, now: datetime
+) -> None:
     """Raise RunConflictError where a rule of the policy would answer after a person, or while the
     cluster is frozen: somebody may have been faster since it was checked.
     """
@@ -145,7 +147,7 @@ def check_rule_is_first(connection: sa.Connection, approval: Approval, state: st
         .order_by(requests.c.id)
     )
     made = tuple(read_request(row) for row in connection.execute(about_cluster))
-    if find_active_requests(made, approval.at).frozen:
+    if find_active_requests(made, now).frozen:
         raise RunConflictError(f"run {run_id}: {rule} approves nothing while its cluster is frozen")
 
 
