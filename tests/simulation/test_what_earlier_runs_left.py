@@ -34,6 +34,7 @@ from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState, TouchedKey
 from counterpoise.pipeline import watching
+from counterpoise.pipeline.ended_runs import restore_pending_of
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant, reject
 from tests.support.installations import installation_over
@@ -132,11 +133,17 @@ def late_move(
 ) -> Move:
     """Return a move of an ended run whose last call nobody answered: it is applied now."""
     move = submitted_move(installation, run)
+    come_late(installation, kafka, run, move)
+    return move
+
+
+def come_late(
+    installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun, move: Move
+) -> None:
     with installation.ledger.journal(run["run_id"]).step() as step:
         step.submitting({move.topic_partition: move.replicas_after})
         step.unanswered([move.topic_partition], 3)
     kafka.alter_reassignments({move.topic_partition: move.replicas_after})
-    return move
 
 
 def until_moving(
@@ -392,6 +399,60 @@ def test_a_move_of_a_rejected_run_that_comes_late_is_cancelled(
     assert own_configs(kafka) == {}
     with pytest.raises(NotApprovedError, match="rejected by alice"):
         pipeline.open_run(installation, *run_of(run))
+
+
+@pytest.mark.parametrize("is_newest", [True, False], ids=["the newest", "an older one"])
+def test_a_late_move_of_a_run_that_is_done_finishes_if_no_newer_plan_was_made_without_it(
+    installation: Installation,
+    kafka: SimulatedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_newest: bool,
+) -> None:
+    monkeypatch.setattr(time, "sleep", kafka.advance)
+    run = approved(installation)
+    pipeline.open_run(installation, *run_of(run))
+    execute_and_settle(installation, kafka, run)
+    if not is_newest:
+        newer = approved(installation, Goal.DEMOTE_BROKERS, 1)
+        pipeline.open_run(installation, *run_of(newer))
+        execute_and_settle(installation, kafka, newer)
+    move = next(m for m in plan_of(installation, run).moves if m.adding)
+    partition = kafka.partitions[move.topic_partition]
+    kafka.alter_reassignments({move.topic_partition: move.replicas_before})
+    until_nothing_moves(kafka)
+    partition.size_bytes = 3e8  # not copied before the watch sees it
+    come_late(installation, kafka, run, move)
+    assert kafka.list_reassignments()
+    report = pipeline.watch_throttles(installation, "demo", print)
+    assert report.late_moves == (f"{move.topic_partition} (run {run['run_id']})",)
+    assert not kafka.list_reassignments()
+    assert partition.replicas == (move.replicas_after if is_newest else move.replicas_before)
+    assert own_configs(kafka) == {}
+
+
+def until_nothing_moves(kafka: SimulatedCluster) -> None:
+    while kafka.list_reassignments():
+        kafka.advance(60)
+
+
+def test_nothing_is_restored_while_a_late_move_of_an_ended_run_is_in_flight(
+    installation: Installation, kafka: SimulatedCluster
+) -> None:
+    run = halted_beside_a_dead_broker(installation, kafka)
+    kafka.restart_broker(3)
+    kafka.advance(30)
+    left = own_configs(kafka)
+    assert left
+    partition = late_move(installation, kafka, run).topic_partition
+    restored, pending = restore_pending_of(installation, kafka, "demo")
+    why = f"{partition} of run {run['run_id']} is still in flight: restored after its end"
+    assert (restored, {key.outcome for key in pending}) == ([], {why})
+    assert own_configs(kafka) == left
+    until_nothing_moves(kafka)
+    restored, pending = restore_pending_of(installation, kafka, "demo")
+    assert restored and not pending
+    assert own_configs(kafka) == {}
 
 
 def set_by_somebody_else(kafka: SimulatedCluster) -> None:
