@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from counterpoise.installation import open_installation
 from counterpoise.model.request import Goal
 from counterpoise.model.run import RunState
-from counterpoise.settings import clusters
+from counterpoise.settings import clusters_file
 from counterpoise.web import responses
 from counterpoise.web.app import warm_up
 from tests.support import hostile, web
@@ -346,7 +346,7 @@ def test_after_the_start_of_the_api_server_no_page_compiles_a_template_or_reads_
     warm_up(lambda: open_installation(environment=environment))
     not_again: Any = None
     monkeypatch.setattr(jinja2.Environment, "compile", not_again)
-    monkeypatch.setattr(clusters, "parse_settings", not_again)
+    monkeypatch.setattr(clusters_file, "parse_settings", not_again)
     assert client.get("/reports").status_code == 200
 
 
