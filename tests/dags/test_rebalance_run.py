@@ -275,11 +275,6 @@ def test_a_move_that_cannot_go_on_is_settled_reported_and_fails_the_run(
     assert {key: value for key, value in kafka.configs.dynamic.items() if value} == configs
 
 
-OPERATED = """
-      access: {operate: [oscar]}
-"""
-
-
 def test_a_halted_run_goes_on_by_clearing_tasks_only_after_another_yes(
     installation: Installation,
     kafka: SimulatedCluster,
@@ -290,7 +285,8 @@ def test_a_halted_run_goes_on_by_clearing_tasks_only_after_another_yes(
     assert rebalance(YES)[0] == "failed"
     (run,) = installation.ledger.runs()
     config = installation.locations.config
-    config.write_text(config.read_text().rstrip() + OPERATED)
+    approvers = "approve: [alice, bob]"
+    config.write_text(config.read_text().replace(approvers, f"{approvers}, operate: [oscar]"))
     with open_installation() as later:
         with pytest.raises(NotApprovedError, match="or it is approved again"):
             pipeline.open_run(later, run.run_id, run.fingerprint)
