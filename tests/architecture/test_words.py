@@ -54,7 +54,7 @@ WORDS = (
     Word(
         r"\bbrak(e|es|ed|ing)\b|brake_|_brake",
         "throttle back-off",
-        allowed=r"\bbrakes\b|\"brake\"|`brake: ",
+        allowed=r"\"brake\"|`brake: ",
     ),
     Word(
         r"\bdebts?\b|_debts?\b|\bdebts?_|\bow(es?|ed|ing)\b|_owed\b",

@@ -1,9 +1,8 @@
 """Two writers at one instant, each with connections of its own, in SQLite and in Postgres."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -118,7 +117,7 @@ def test_what_is_recorded_has_the_time_after_its_wait_for_others(ledger_url: str
                 pool.submit(one.record_request, pause),
                 pool.submit(other.record_decision, decision(run, ALICE)),
             )
-            time.sleep(0.3)
+            wait(waiting, timeout=0.3, return_when=FIRST_COMPLETED)
             assert not any(future.done() for future in waiting)
             ended_at = one._transactions.now(connection)
         for future in waiting:
