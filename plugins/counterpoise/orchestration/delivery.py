@@ -53,18 +53,25 @@ def tell_about_run(installation: "Installation", run_id: str) -> None:
 
 
 def send(target: Target, notification: Notification) -> None:
-    """Send one message to a target. Raises DeliveryError, or what a library raises."""
+    """Send one message to a target. Raises DeliveryError."""
     link = f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/{notification.page}"
     post(target, notification.title, notification.lines, link)
 
 
 def post(target: Target, title: str, lines: Iterable[str], link: str = "") -> None:
-    """Send one text to a target, as `send` does, without the secrets in it."""
+    """Send one text to a target, without the secrets in it. Raises DeliveryError."""
+    from counterpoise.pipeline import DeliveryError
+
     title, lines = without_secrets(title), [without_secrets(line) for line in lines]
-    if target.channel == Channel.WEBHOOK:
-        _post(target.connection_id, title, lines, link)
-    else:
-        _mail(target, title, lines, link)
+    try:
+        if target.channel == Channel.WEBHOOK:
+            _post(target.connection_id, title, lines, link)
+        else:
+            _mail(target, title, lines, link)
+    except DeliveryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of any library, with a text that may show an address
+        raise DeliveryError(type(error).__name__) from None
 
 
 # -- webhooks

@@ -37,6 +37,5 @@ class ClusterNotifier(BaseNotifier):
         for target in policy.targets:
             try:
                 post(target, self.title, self.text.splitlines())
-            except Exception as error:  # noqa: BLE001 - a callback must not fail because of it
-                reason = str(error) if isinstance(error, DeliveryError) else type(error).__name__
-                _LOGGER.warning("%s (%s): %s: %s", self.title, self.cluster, target, reason)
+            except DeliveryError as error:
+                _LOGGER.warning("%s (%s): %s: %s", self.title, self.cluster, target, error)

@@ -1,6 +1,6 @@
 """Notifies people of what is new about a cluster: plans that wait, runs, findings, restores.
 
-    notify(installation, "orders-eu", send)     # send(target, notification) sends one
+    notify(installation, "orders-eu", send)     # send(target, notification), or a DeliveryError
 
 The ledger has on record what people are notified of before it is sent, so nobody is notified twice,
 whoever calls this. When a message reaches nobody, that is on record too, and the next task tries
@@ -85,9 +85,8 @@ def _send(target: Target, notification: Notification, send: Send) -> str:
     """Send a message, and return why it could not be sent; "" where it was."""
     try:
         send(target, notification)
-    except Exception as error:  # noqa: BLE001 - of any library
-        reason = str(error) if isinstance(error, DeliveryError) else type(error).__name__
-        why = f"not sent to {target}: {reason}"
+    except DeliveryError as error:
+        why = f"not sent to {target}: {error}"
         _LOGGER.warning("%s (%s) was %s", notification.event, notification.cluster, why)
         return why
     return ""
