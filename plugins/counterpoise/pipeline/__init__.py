@@ -9,10 +9,159 @@ Dags and the command line call these functions; each may be repeated. What one s
 next is a run's id, the plan's URI and its fingerprint; the plan itself is read from the store each
 time and has to match. This is wiring only: what is right, good enough or allowed is for the rooms.
 
-`__init__.pyi` lists what is in which module; a module is imported when the first of its names is
-used, so that no task and no command waits for the rooms of another stage.
+What is slow to import (databases, Kafka clients, pandas, Spark) is imported by the functions that
+need it, so no task and no command waits for what another stage needs.
 """
 
-from lazy_loader import attach_stub
+from counterpoise.pipeline.analysing import analyse, rebuild_views
+from counterpoise.pipeline.approving import (
+    ApprovalQuestion,
+    approval_question,
+    check_plan_rules,
+    preflight,
+    preflight_warnings,
+    second_approval_question,
+    validate,
+    why_no_answer_can_come,
+)
+from counterpoise.pipeline.auditing import audit, audit_page, failure_of
+from counterpoise.pipeline.compacting import CompactionReport, compact
+from counterpoise.pipeline.dag_runs import (
+    DagTask,
+    check_answer,
+    check_plans_first,
+    put_question,
+    rule_that_approves,
+    run_of_dag_run,
+    time_to_answer,
+)
+from counterpoise.pipeline.diagnosing import Examination, examine, try_connection
+from counterpoise.pipeline.emergency_stop import stop_from_plan
+from counterpoise.pipeline.executing import (
+    begin_settling,
+    execute_step,
+    execution,
+    in_execution_of_dag_run,
+    in_present_execution,
+    open_run,
+    opened_run,
+    settle_step,
+)
+from counterpoise.pipeline.notifying import DeliveryError, notify
+from counterpoise.pipeline.planning import (
+    MAX_NEW_BROKERS,
+    NothingToMove,
+    Origin,
+    PlannedRun,
+    check_says_cluster,
+    plan,
+    plan_from,
+    plan_of_assignment,
+    plan_or_reason,
+    snapshot_to_plan_on,
+    submit_plan,
+    undo_or_reason,
+    undo_plan,
+    with_new_brokers,
+)
+from counterpoise.pipeline.proposing import propose, unneeded_proposal
+from counterpoise.pipeline.reports import (
+    ReportedClusters,
+    report_balance,
+    report_balances,
+    report_fleet,
+    write_balance_report,
+)
+from counterpoise.pipeline.self_check import self_check
+from counterpoise.pipeline.snapshots import (
+    checked_snapshot,
+    due_clusters,
+    fresh_snapshot,
+    snapshot,
+    write_data_docs,
+)
+from counterpoise.pipeline.verifying import (
+    find_problems,
+    moved_cluster,
+    next_removal,
+    removal_verdict,
+    report_run,
+    verdict,
+    verify,
+)
+from counterpoise.pipeline.watching import WatchReport, watch_throttles
 
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
+__all__ = [
+    "MAX_NEW_BROKERS",
+    "ApprovalQuestion",
+    "CompactionReport",
+    "DagTask",
+    "DeliveryError",
+    "Examination",
+    "NothingToMove",
+    "Origin",
+    "PlannedRun",
+    "ReportedClusters",
+    "WatchReport",
+    "analyse",
+    "approval_question",
+    "audit",
+    "audit_page",
+    "begin_settling",
+    "check_answer",
+    "check_plan_rules",
+    "check_plans_first",
+    "check_says_cluster",
+    "checked_snapshot",
+    "compact",
+    "due_clusters",
+    "examine",
+    "execute_step",
+    "execution",
+    "failure_of",
+    "find_problems",
+    "fresh_snapshot",
+    "in_execution_of_dag_run",
+    "in_present_execution",
+    "moved_cluster",
+    "next_removal",
+    "notify",
+    "open_run",
+    "opened_run",
+    "plan",
+    "plan_from",
+    "plan_of_assignment",
+    "plan_or_reason",
+    "preflight",
+    "preflight_warnings",
+    "propose",
+    "put_question",
+    "rebuild_views",
+    "removal_verdict",
+    "report_balance",
+    "report_balances",
+    "report_fleet",
+    "report_run",
+    "rule_that_approves",
+    "run_of_dag_run",
+    "second_approval_question",
+    "self_check",
+    "settle_step",
+    "snapshot",
+    "snapshot_to_plan_on",
+    "stop_from_plan",
+    "submit_plan",
+    "time_to_answer",
+    "try_connection",
+    "undo_or_reason",
+    "undo_plan",
+    "unneeded_proposal",
+    "validate",
+    "verdict",
+    "verify",
+    "watch_throttles",
+    "why_no_answer_can_come",
+    "with_new_brokers",
+    "write_balance_report",
+    "write_data_docs",
+]

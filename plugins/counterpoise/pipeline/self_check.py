@@ -22,7 +22,6 @@ from typing import Final
 from counterpoise import __version__
 from counterpoise.errors import CounterpoiseError, LedgerNotMigratedError
 from counterpoise.installation import Installation
-from counterpoise.ledger import shown_address
 from counterpoise.model.provider import profile_of
 from counterpoise.model.self_check import CheckResult, failed, left_out, passed
 from counterpoise.model.severity import Severity
@@ -169,6 +168,7 @@ def _check_connections(
 
 def _check_ledger(installation: Installation) -> Iterable[CheckResult]:
     # Imported here: the database's driver is slow to import.
+    from counterpoise.ledger import shown_address
     from counterpoise.ledger.health import ledger_health
 
     try:

@@ -3,10 +3,10 @@
     check = validate_data(snapshot, plan, docs=Path("docs"))
     check.failures[0]     # DataFailure("partitions", "leader_is_a_replica is true", ...)
 
-Importing Great Expectations takes 10 to 17 seconds, so it happens inside the functions, and each of
-them needs only one context. It sends no usage statistics and prints no progress. Tables are checked
-in memory, as pandas frames; 200,000 rows take well under a second. With `docs`, a folder, Data Docs
-(HTML) are written there.
+Importing Great Expectations takes 10 to 17 seconds, and pandas one, so it happens inside the
+functions, and each of them needs only one context. It sends no usage statistics and prints no
+progress. Tables are checked in memory, as pandas frames; 200,000 rows take well under a second.
+With `docs`, a folder, Data Docs (HTML) are written there.
 """
 
 import importlib
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
-import pandas as pd
 import pyarrow as pa
 
 from counterpoise.model.cluster import ClusterSnapshot
@@ -46,13 +45,13 @@ if TYPE_CHECKING:
 # in percent-encoded (`<` as %3C), and examples are decoded again.
 
 
-_INTEGER_TYPES: Final = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
-
 _HARMLESS: Final = " /:,;=()[]@+!*|^?~"
 
 
-def harmless(frame: pd.DataFrame) -> pd.DataFrame:
+def harmless(frame: "pd.DataFrame") -> "pd.DataFrame":
     """Return the frame with percent-encoded text; different texts stay different."""
+    import pandas as pd
+
     for column in frame.columns:
         if not pd.api.types.is_numeric_dtype(frame[column]):
             texts = {
@@ -72,16 +71,21 @@ def original(value: object) -> object:
     return unquote(value) if isinstance(value, str) else value
 
 
-def snapshot_frames(snapshot: ClusterSnapshot) -> dict[str, pd.DataFrame]:
+def snapshot_frames(snapshot: ClusterSnapshot) -> dict[str, "pd.DataFrame"]:
     """Return the tables of `snapshot_facts`; integers stay integers beside nulls."""
+    import pandas as pd
+
+    integer_types = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
     return {
-        name: table.to_pandas(types_mapper=_INTEGER_TYPES.get)
+        name: table.to_pandas(types_mapper=integer_types.get)
         for name, table in snapshot_facts(snapshot).items()
     }
 
 
-def plan_frames(plan: RebalancePlan) -> dict[str, pd.DataFrame]:
+def plan_frames(plan: RebalancePlan) -> dict[str, "pd.DataFrame"]:
     """Return the plan's moves and figures, with facts about each row."""
+    import pandas as pd
+
     moves = plan.moves
     frame = pd.DataFrame(
         {
