@@ -15,8 +15,8 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import MetadataRequest
 
+from counterpoise.kafka_admin.address_connection import read_metadata
 from counterpoise.kafka_admin.broker_client import BrokerRequest
-from counterpoise.kafka_admin.metadata import read_metadata
 from counterpoise.kafka_admin.permissions import refused_operations
 from counterpoise.kafka_admin.reading import describe_topics
 

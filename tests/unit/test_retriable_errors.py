@@ -3,7 +3,7 @@
 import pytest
 
 from counterpoise.errors import ClusterError, NotPermittedError
-from counterpoise.kafka_admin.error_codes import raise_for
+from counterpoise.kafka_admin.broker_client import raise_for
 
 NOT_CONTROLLER, REQUEST_TIMED_OUT = 41, 7
 CLUSTER_AUTHORIZATION_FAILED, INVALID_REPLICA_ASSIGNMENT = 31, 39

@@ -28,10 +28,10 @@ from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
     Failure,
+    describe_error_code,
     write_deadline,
 )
 from counterpoise.kafka_admin.configs import OUTCOME_UNKNOWN
-from counterpoise.kafka_admin.error_codes import describe_error_code
 from counterpoise.kafka_admin.reading import describe_topics, list_reassignments
 from counterpoise.model.acl import ALTER_CLUSTER
 from counterpoise.model.cluster import TopicPartition

@@ -26,22 +26,27 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import kafka.errors as kafka_errors
 from kafka import KafkaAdminClient
 from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from counterpoise.errors import BrokerUnresponsiveError, ClusterError, ClusterUnreachableError
+from counterpoise.errors import (
+    BrokerUnresponsiveError,
+    ClusterError,
+    ClusterUnreachableError,
+    NotPermittedError,
+    RetriableClusterError,
+)
 from counterpoise.kafka_admin.address_connection import (
     UNRESPONSIVE_AFTER_SECONDS,
     LivenessProbe,
     keep_secrets_out_of_logs,
 )
 from counterpoise.kafka_admin.connection import ConnectionSettings, kafka_python_arguments
-from counterpoise.kafka_admin.endpoint import EndpointChecker
-from counterpoise.kafka_admin.handshake import BootstrapAttempt, try_address
+from counterpoise.kafka_admin.endpoint import BootstrapAttempt, EndpointChecker, try_address
 from counterpoise.kafka_admin.tokens import TokenError
 from counterpoise.model.acl import Acl
 
@@ -399,3 +404,65 @@ def write_deadline(latest: float = math.inf) -> float:
 
 def _milliseconds_until(ends_at: float) -> float:
     return max(0.0, ends_at - time.monotonic()) * 1000
+
+
+# -- Error codes in responses as text, with the permission that is missing and what grants it
+#
+# raise_for(response.error_code, None, "the log dirs of broker 4", DESCRIBE_CLUSTER, broker_client)
+
+
+class HasPrincipal(Protocol):
+    """Who sends requests."""
+
+    @property
+    def principal(self) -> str: ...
+
+    def acl_to_grant(self, acl: Acl) -> Acl: ...
+
+
+def is_refusal(error_code: int) -> bool:
+    """Return whether a permission is missing."""
+    return issubclass(kafka_errors.for_code(error_code), kafka_errors.AuthorizationError)
+
+
+def describe_error_code(
+    error_code: int, message: str | None, acl: Acl | None = None, sender: HasPrincipal | None = None
+) -> str:
+    """Return `NAME: message` of an error code in a response; "" for no error.
+
+    For a missing permission the message has what is needed (`acl`, or the one with it that the
+    sender needs anyway) and the command that grants it to the sender.
+    """
+    if error_code == 0:
+        return ""
+    error = kafka_errors.for_code(error_code)
+    name = getattr(error, "message", None) or f"error {error_code}"
+    if is_refusal(error_code):
+        # Kafka's own message is a dump of the whole request.
+        lacking = f"{name}: the principal lacks a permission (ACL)"
+        if acl is None or sender is None:
+            return lacking
+        who, needed = sender.principal, sender.acl_to_grant(acl)
+        return f"{lacking}: {who} needs {needed.in_words}; grant it with `{needed.grant(who)}`"
+    return f"{name}: {message}" if message and message != name else name
+
+
+def raise_for(
+    error_code: int,
+    message: str | None,
+    what: str,
+    acl: Acl | None = None,
+    sender: HasPrincipal | None = None,
+) -> None:
+    """Raise ClusterError for an error code, NotPermittedError where a permission is missing, and
+    RetriableClusterError where trying again may help, as the message says then.
+
+    `acl` is the permission that the request of `sender` needs.
+    """
+    if error_code:
+        reason = f"{what}: {describe_error_code(error_code, message, acl, sender)}"
+        if is_refusal(error_code):
+            raise NotPermittedError(reason)
+        if kafka_errors.for_code(error_code).retriable:
+            raise RetriableClusterError(f"{reason}; try again")
+        raise ClusterError(reason)

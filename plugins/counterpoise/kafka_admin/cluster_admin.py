@@ -4,7 +4,7 @@
     admin.describe_cluster().live_broker_ids
 
 librdkafka tries the bootstrap addresses: its reasons for a failed handshake are precise
-(`handshake.py`). kafka-python carries the calls (`broker_client.py`): every one of them needs
+(`endpoint.py`). kafka-python carries the calls (`broker_client.py`): every one of them needs
 something that admin clients do not offer, such as a broker of our choice, a flag, a message per
 partition, or to know whether a lost request was sent.
 
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from counterpoise.kafka_admin import altering, configs, permissions, reading
 from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.kafka_admin.handshake import BootstrapAttempt
+from counterpoise.kafka_admin.endpoint import BootstrapAttempt
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum
 from counterpoise.model.kafka import (

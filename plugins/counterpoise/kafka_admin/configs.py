@@ -26,6 +26,9 @@ from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
     Failure,
+    describe_error_code,
+    is_refusal,
+    raise_for,
     write_deadline,
 )
 from counterpoise.kafka_admin.config_requests import (
@@ -34,7 +37,6 @@ from counterpoise.kafka_admin.config_requests import (
     in_requests,
     without_answer,
 )
-from counterpoise.kafka_admin.error_codes import describe_error_code, is_refusal, raise_for
 from counterpoise.model.acl import (
     ALTER_CONFIGS_OF_BROKERS,
     ALTER_CONFIGS_OF_TOPICS,

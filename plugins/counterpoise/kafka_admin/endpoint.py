@@ -10,40 +10,44 @@ way that could create it.
 A failed stage says why, and what to do: in the same words whichever client would have failed.
 """
 
+import json
+import logging
 import re
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import ip_address
-from typing import Final
+from typing import Any, Final
 
 import kafka.errors as kafka_errors
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from counterpoise.errors import ClusterError
+from counterpoise.errors import ClusterError, ConfigurationError
 from counterpoise.kafka_admin.address_connection import (
     DEFAULT_MAX_BYTES,
     AddressConnection,
     AuthenticationRefusedError,
+    read_metadata,
 )
-from counterpoise.kafka_admin.connection import ConnectionSettings, join_address
-from counterpoise.kafka_admin.metadata import read_metadata
-from counterpoise.kafka_admin.protocol_probe import (
-    CONNECT_TIMEOUT_SECONDS,
-    NO_CONNECTION,
-    no_response_reason,
-    no_tls_reason,
-    resolve,
-    speaks_tls,
+from counterpoise.kafka_admin.connection import (
+    ConnectionSettings,
+    join_address,
+    librdkafka_arguments,
+    split_address,
+    ssl_context,
 )
-from counterpoise.kafka_admin.tls_context import ssl_context
 from counterpoise.model.connectivity import (
+    NOT_AN_ADDRESS,
     Certificate,
     ConnectionStage,
     EndpointCheck,
@@ -454,3 +458,220 @@ def _matches(pattern: str, name: str) -> bool:
         return pattern == name
     label, dot, domain = name.partition(".")
     return bool(label and dot) and domain == pattern[2:]
+
+
+# -- What listens at an address, found out without a client: names, TLS, SASL mechanisms
+#
+#     speaks_tls("kafka-1:9093")     # True, False, or None when nothing comes back
+#     no_response_reason("kafka-1:9093", settings)
+#     # 'it speaks TLS, but "security.protocol" is PLAINTEXT; set SSL or SASL_SSL'
+#
+# Nothing but a handshake is sent, and no certificate is trusted or refused.
+
+
+CONNECT_TIMEOUT_SECONDS: Final = 3.0
+NO_CONNECTION: Final = (
+    f"no TCP connection within {CONNECT_TIMEOUT_SECONDS:g} s; is a firewall in the way?"
+)
+_SASL_HANDSHAKE: Final = 17  # the API key of the request
+_UNSUPPORTED_MECHANISM: Final = 33
+_FAMILIES: Final = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
+
+
+def resolve(host: str, port: int, family: str = "any") -> tuple[str, ...]:
+    """Return the IP addresses of a name in the resolver's order; `family` is any, v4 or v6.
+
+    Raises OSError with the reason.
+    """
+    try:
+        split_address(join_address(host, port))  # brokers can advertise any text
+        if not host.isprintable():
+            raise ValueError("it has characters that no name has")
+        address_family = _FAMILIES.get(family, socket.AF_UNSPEC)
+        found = socket.getaddrinfo(host, port, address_family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise OSError(None, f'the name "{host}" does not resolve ({error.strerror})') from None
+    except ValueError as error:  # a label that is too long, for one
+        reason = error if 0 < port < 65536 else "ports are from 1 to 65535"
+        raise OSError(None, f'"{host}" and port {port} {NOT_AN_ADDRESS}: {reason}') from None
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def no_response_reason(address: str, settings: ConnectionSettings) -> str:
+    """Say why an address that accepts connections does not respond, as far as can be found out."""
+    protocol = settings.security_protocol
+    uses_tls, uses_sasl = settings.uses_tls, protocol.startswith("SASL")
+    if not uses_tls and speaks_tls(address):
+        wanted = "SASL_SSL" if uses_sasl else "SSL or SASL_SSL"
+        return f'it speaks TLS, but "security.protocol" is {protocol}; set {wanted}'
+    if not uses_sasl and (mechanisms := _sasl_mechanisms(address, uses_tls)):
+        wanted = "SASL_SSL" if uses_tls else "SASL_PLAINTEXT"
+        return f'it wants SASL ({mechanisms}), but "security.protocol" is {protocol}; set {wanted}'
+    return (
+        "it accepts connections, but does not answer as a Kafka broker does to "
+        f'"security.protocol" {protocol}'
+    )
+
+
+def no_tls_reason(settings: ConnectionSettings) -> str:
+    """Say that an address does not speak TLS, where the settings want it."""
+    protocol = settings.security_protocol
+    without_tls = protocol.replace("SASL_SSL", "SASL_PLAINTEXT").replace("SSL", "PLAINTEXT")
+    return (
+        f'it does not speak TLS, but "security.protocol" is {protocol}; name the port of a TLS '
+        f"listener, or set {without_tls}"
+    )
+
+
+def _unverified_context() -> ssl.SSLContext:
+    """Return a context that trusts everybody: only to find out which protocol is spoken."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def speaks_tls(address: str) -> bool | None:
+    """Return whether a TLS handshake is understood there; None when nothing comes back."""
+    try:
+        with socket.create_connection(split_address(address), CONNECT_TIMEOUT_SECONDS) as plain:
+            _unverified_context().wrap_socket(plain).close()
+    except ssl.SSLError as error:
+        # A server that requires a client certificate speaks TLS, too.
+        return "ALERT" in str(error.reason or "")
+    except TimeoutError:
+        return None
+    except OSError:
+        return False
+    return True
+
+
+def _sasl_mechanisms(address: str, uses_tls: bool) -> str:
+    """Return the mechanisms of a SASL listener, as "PLAIN, SCRAM-SHA-256"; "" for another listener.
+
+    A SaslHandshake without a mechanism is refused with the list of mechanisms.
+    """
+    # API version 1, correlation id 1, no client id; then an empty mechanism.
+    request = struct.pack(">hhihh", _SASL_HANDSHAKE, 1, 1, -1, 0)
+    try:
+        with socket.create_connection(split_address(address), CONNECT_TIMEOUT_SECONDS) as plain:
+            connection = _unverified_context().wrap_socket(plain) if uses_tls else plain
+            with connection:
+                connection.sendall(struct.pack(">i", len(request)) + request)
+                response = connection.recv(4096)
+        _, _, error_code, count = struct.unpack_from(">iihi", response)
+        if error_code != _UNSUPPORTED_MECHANISM:
+            return ""
+        return ", ".join(_read_strings(response[struct.calcsize(">iihi") :], count))
+    except (OSError, struct.error, UnicodeDecodeError):
+        return ""
+
+
+def _read_strings(data: bytes, count: int) -> list[str]:
+    """Read `count` strings, each after its length in two bytes."""
+    strings = []
+    for _ in range(count):
+        (length,) = struct.unpack_from(">h", data)
+        strings.append(data[2 : 2 + length].decode())
+        data = data[2 + length :]
+    return strings
+
+
+# -- Tries one bootstrap address with librdkafka, as most clients of a cluster would
+#
+#     attempt = try_address("kafka-1:9092", settings)
+#     attempt.reason  # "" when a Kafka broker responds there
+#
+# First our own connection goes stage by stage (`check`): its reasons are the same for every
+# client, and name what to do. Only an address that passes is tried with librdkafka.
+#
+# Limits: a few seconds per address; no topic is named, so nothing can be created.
+
+
+HANDSHAKE_TIMEOUT_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 0.01
+
+# librdkafka's errors name an address as `host:port/bootstrap`; a broker that it learnt of from a
+# response has its id in place of "bootstrap".
+_OF_ANOTHER_BROKER: Final = re.compile(r"\S+/\d+: ")
+
+# librdkafka writes to stderr unless it has a logger; this one can be switched on.
+LIBRDKAFKA_LOG: Final = logging.getLogger("counterpoise.librdkafka")
+LIBRDKAFKA_LOG.addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapAttempt:
+    """One attempt to reach one bootstrap address."""
+
+    address: str
+    reason: str  # why it failed; "" when it succeeded
+    milliseconds: int
+
+    @property
+    def is_reachable(self) -> bool:
+        return not self.reason
+
+
+def try_address(address: str, settings: ConnectionSettings) -> BootstrapAttempt:
+    """Connect to `address` and complete a handshake.
+
+    Raises ConfigurationError when the settings cannot be used.
+    """
+    started_at = time.monotonic()
+    check = EndpointChecker(settings).check(*split_address(address))
+    reason = check.failure or _librdkafka_reason(address, settings)
+    milliseconds = round((time.monotonic() - started_at) * 1000)
+    return BootstrapAttempt(address, settings.without_secrets(reason), milliseconds)
+
+
+def librdkafka_client(settings: ConnectionSettings, **extra: Any) -> AdminClient:
+    """Return a client that writes nothing to stderr.
+
+    Raises ConfigurationError when librdkafka refuses the settings.
+    """
+    try:
+        return AdminClient({**librdkafka_arguments(settings), **extra}, logger=LIBRDKAFKA_LOG)
+    except KafkaException as error:
+        reason = settings.without_secrets(str(error.args[0].str()))
+        complaint = f"librdkafka refuses the settings: {reason}"
+        raise ConfigurationError(settings.where, (complaint,)) from None
+
+
+def _librdkafka_reason(address: str, settings: ConnectionSettings) -> str:
+    """Return why librdkafka's handshake fails; "" where it succeeds."""
+    errors: list[KafkaError] = []
+    statistics: list[str] = []
+    client = librdkafka_client(
+        settings.at(address),
+        error_cb=errors.append,
+        **{
+            "socket.connection.setup.timeout.ms": int(CONNECT_TIMEOUT_SECONDS * 1000),
+            "api.version.request.timeout.ms": int(CONNECT_TIMEOUT_SECONDS * 1000),
+            "statistics.interval.ms": 500,
+            "stats_cb": statistics.append,
+        },
+    )
+    future: Future[Any] = client.describe_cluster(request_timeout=HANDSHAKE_TIMEOUT_SECONDS)
+    deadline = time.monotonic() + HANDSHAKE_TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        if future.done() or errors or _has_metadata(statistics):
+            break
+        client.poll(_POLL_SECONDS)  # it fetches tokens in here
+    if future.done() and future.exception() is None:
+        return ""
+    # librdkafka sends the request to the broker that it believes to be the controller. In KRaft
+    # that is any broker, also a dead or frozen one. The address has then responded all the same:
+    # librdkafka learnt of that broker from it.
+    if _has_metadata(statistics) or any(_OF_ANOTHER_BROKER.match(e.str()) for e in errors):
+        return ""
+    text = errors[0].str() if errors else f"nothing within {HANDSHAKE_TIMEOUT_SECONDS:g} s"
+    return f"librdkafka does not connect, though a connection of our own does: {text}"
+
+
+def _has_metadata(statistics: list[str]) -> bool:
+    """Return whether librdkafka knows brokers by id: then the address responded with metadata."""
+    if not statistics:
+        return False
+    brokers = json.loads(statistics[-1])["brokers"].values()
+    return any(broker["nodeid"] >= 0 for broker in brokers)

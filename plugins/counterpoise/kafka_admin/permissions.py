@@ -25,9 +25,10 @@ from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
     Failure,
+    describe_error_code,
+    is_refusal,
 )
 from counterpoise.kafka_admin.configs import alter_request, describe_request
-from counterpoise.kafka_admin.error_codes import describe_error_code, is_refusal
 from counterpoise.kafka_admin.reading import group_trial
 from counterpoise.model.acl import (
     CHANGES,

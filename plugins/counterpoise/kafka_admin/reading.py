@@ -29,15 +29,18 @@ from counterpoise.errors import ClusterError
 from counterpoise.kafka_admin.address_connection import (
     UNRESPONSIVE_AFTER_SECONDS,
     api_versions_request,
+    by_id,
+    none_if_negative,
+    partitions_of,
 )
 from counterpoise.kafka_admin.broker_client import (
     BrokerClient,
     BrokerRequest,
     Failure,
     UnsupportedRequestError,
+    describe_error_code,
+    raise_for,
 )
-from counterpoise.kafka_admin.error_codes import describe_error_code, raise_for
-from counterpoise.kafka_admin.metadata import by_id, none_if_negative, partitions_of
 from counterpoise.model.acl import DESCRIBE_CLUSTER, DESCRIBE_GROUPS, DESCRIBE_TOPICS, Acl
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.inspection import ConsumerGroup, FeatureLevel, Quorum, QuorumNode

@@ -30,7 +30,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from counterpoise.errors import ClusterError, InputError
 from counterpoise.input_files import ONE_LINE, read_input_text
-from counterpoise.kafka_admin.connection_rules import (
+from counterpoise.kafka_admin.connection import (
     CLIENT_ID,
     CLIENT_SECRET,
     METHOD,
@@ -38,10 +38,10 @@ from counterpoise.kafka_admin.connection_rules import (
     TOKEN_ENDPOINT,
     UNSECURED_TOKEN,
     choice_of,
+    https_context,
     is_true,
     token_words,
 )
-from counterpoise.kafka_admin.tls_context import https_context
 
 _FETCH_SECONDS: Final = 5.0
 _MAX_BYTES: Final = 1_000_000  # of a response
