@@ -82,7 +82,7 @@ def kafka_snapshot() -> None:
     fleet_snapshot(snapshots)
     check_data(snapshots)
     # Without this leaf the run would succeed although a cluster has no snapshot.
-    snapshots >> EmptyOperator(task_id="every_cluster_photographed")
+    snapshots >> EmptyOperator(task_id="every_snapshot_made")
 
 
 def clusters_with_snapshots(results: Any) -> list[str]:

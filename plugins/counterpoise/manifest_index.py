@@ -122,13 +122,11 @@ def index_path(cluster: str) -> str:
     return f"views/{cluster}/manifests.parquet"
 
 
-# -- One file with what a round of all clusters would otherwise ask the store for, cluster by
-# cluster
+# -- One file with what a round of all clusters would otherwise ask the store for
 #
 #     fleet = Fleet.read(store)                          # empty where there is none
 #     fleet.manifests("demo", listed)                    # of every snapshot, oldest first
-#     fleet.copies("demo")                               # small files of its newest snapshot, by
-#     path
+#     fleet.copies("demo")                               # small files of its newest snapshot
 #     fleet.keep_copies("demo", copies)
 #     fleet.write()
 #
@@ -137,8 +135,7 @@ def index_path(cluster: str) -> str:
 #
 # The file is a copy: it names the manifests that it was made of, with sizes and times of change, as
 # a list of the folder tells them. What has changed since is read from the store. So a fleet file
-# that
-# is missing, damaged or old costs requests and nothing else.
+# that is missing, damaged or old costs requests and nothing else.
 
 
 Row = dict[str, Any]  # of SNAPSHOTS

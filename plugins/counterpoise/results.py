@@ -46,12 +46,10 @@ from counterpoise.storage import PACKED, Store, WorkingCopy, working_copy
 # `series` has one row per snapshot and broker (SERIES), `log_dirs` one per snapshot and log dir.
 #
 # Files are only added and never changed, so two analyses at once lose nothing: each snapshot is in
-# at
-# least one file. Where it is in several (it was analysed again, since another snapshot came between
-# it and the one it was compared with), the comparison with the nearest snapshot counts, and of
-# those
-# the file with the last name. A merge writes all rows of a month to a new file before it deletes
-# those that it has read.
+# at least one file. Where it is in several (it was analysed again, since another snapshot came
+# between it and the one it was compared with), the comparison with the nearest snapshot counts, and
+# of those the file with the last name. A merge writes all rows of a month to a new file before it
+# deletes those that it has read.
 #
 # Thinning out the history takes no rows away: a figure over a period is the same whatever became of
 # the snapshots.

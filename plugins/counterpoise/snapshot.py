@@ -413,8 +413,7 @@ def _utc_time(milliseconds: int | None) -> datetime | None:
 # same. A broker that does not respond is missing in what is read from each broker.
 #
 # Limits: read once, with some requests to each broker and one for 2,000 topics. Eligible leaders
-# are
-# read only for topics with a partition below its `min.insync.replicas`, since others have none
+# are read only for topics with a partition below its `min.insync.replicas`, since others have none
 # (KIP-966).
 
 

@@ -25,6 +25,8 @@ PURE = (
     "verification",
     "reporting",
     "history",
+    "audit",
+    "undoing",
 )
 PURE_OF_EXECUTION = ("decide", "observation", "throttling/targets", "throttling/restore")
 CLOCKS = {

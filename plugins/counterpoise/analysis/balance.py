@@ -55,9 +55,8 @@ from counterpoise.model.tables import rows_of
 #
 # A value is a broker's part of the mean over the live brokers of the same snapshot: 1.0 is the fair
 # share. Example: brokers with 30, 20 and 10 leaders have the mean 20, so the values are 1.5, 1.0
-# and
-# 0.5. More snapshots than columns become means over buckets of equal length, counted from 1970 so
-# that a day's bucket is a day (UTC).
+# and 0.5. More snapshots than columns become means over buckets of equal length, counted from 1970
+# so that a day's bucket is a day (UTC).
 
 
 ROWS_SHOWN: Final = 60

@@ -45,14 +45,12 @@ def folded(
 #     flapping(elections(tables), period, snapshot_count=720).partitions[0].elections
 #
 # A restart costs a partition two elections: one that takes its leader away, one that brings it
-# back.
-# So somebody who restarts each broker once a week sees eight a month, and more than ten are
-# flapping;
-# in a longer period as many more.
+# back. So somebody who restarts each broker once a week sees eight a month, and more than ten are
+# flapping; in a longer period as many more.
 #
 # Limits: an election is told by the leader epoch. A controller of KRaft with a metadata version
-# below
-# 3.6 also begins an epoch when a replica leaves the ISR, so there a follower that lags counts, too.
+# below 3.6 also begins an epoch when a replica leaves the ISR, so there a follower that lags
+# counts, too.
 
 
 _MAX_ELECTIONS: Final = 10  # in a month, or less; more are flapping
@@ -175,8 +173,7 @@ def _load_sums_of(table: pa.Table) -> pa.Table:
 #
 # The excess of a topic is how much max - min of its leaders is above the best that whole partitions
 # allow. Example: 3 for an hour and 0 for two are 1 on average, and uneven for a third of the time.
-# A
-# snapshot counts for the time since the one before.
+# A snapshot counts for the time since the one before.
 
 
 _SKEW_SUMS: Final = pa.schema(

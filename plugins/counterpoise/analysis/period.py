@@ -157,10 +157,9 @@ def live_broker_counts(series: pa.Table, cluster: str) -> dict[str, int]:
 #     by_group(values, seconds, groups, group_count=3, shares=(0.5, 0.95))     # 3 rows of 2
 #
 # A percentile is a value that occurred: the smallest one at or below which that share of the time
-# was
-# spent. Example: 5 for 10 s, 1 for 20 s and 9 for 10 s. In order of value, 1 lasts until 20 s, 5
-# until 30 s, 9 until 40 s. Half of the 40 s are over at 20 s, so the median is 1; 95 % at 38 s, so
-# the 95th percentile is 9.
+# was spent. Example: 5 for 10 s, 1 for 20 s and 9 for 10 s. In order of value, 1 lasts until 20 s,
+# 5 until 30 s, 9 until 40 s. Half of the 40 s are over at 20 s, so the median is 1; 95 % at 38 s,
+# so the 95th percentile is 9.
 
 
 _SELDOM: Final = 0.05  # of the time: what lasts no longer changes no 95 % of it

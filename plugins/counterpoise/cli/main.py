@@ -50,7 +50,8 @@ _EPILOG = (
     "COUNTERPOISE_HOME for the defaults of all"
 )
 
-# In the order of --help; a new file with commands needs its `add_commands` and its line here.
+# In the order of --help; a new file with commands needs its `add_commands`, its line here, and its
+# examples in `examples.py`.
 _MODULES = (
     planning,
     approving,

@@ -14,10 +14,10 @@ nothing was sent.
 
 A frozen broker counts as live until its session has ended, and responds to nobody. So where any
 broker will do, one that responds to a probe is chosen; and a broker that was unresponsive a moment
-ago is probed before it gets the request (`liveness_probe.py`).
+ago is probed before it gets the request.
 
-Limits: uses the connection manager inside `KafkaAdminClient` (3.0.x), here and in `liveness_probe`
-only. With ZooKeeper (before 4.0) cluster-wide changes go to the controller, frozen or not.
+Limits: uses the connection manager inside `KafkaAdminClient` (3.0.x), here alone. With ZooKeeper
+(before 4.0) cluster-wide changes go to the controller, frozen or not.
 """
 
 import math

@@ -65,9 +65,8 @@ from counterpoise.model.tables import (
 # that are columns come from `model/tables.py`.
 #
 # Limits: checked by hand, not by pydantic. Most of what can be wrong is between the parts (a
-# replica
-# on an unknown broker), the columns would have to be declared a second time, and the import alone
-# would make a plan for 20,000 partitions take 1.08 of its time.
+# replica on an unknown broker), the columns would have to be declared a second time, and the import
+# alone would make a plan for 20,000 partitions take 1.08 of its time.
 
 
 _SHOWN: Final = 60  # characters of a value that cannot be right

@@ -109,9 +109,8 @@ class CountsBefore:
 #     loss and loss.is_accepted(min_observations=3)         # True: the cluster really is like that
 #
 # A snapshot that contradicts itself never joins. One that only lacks much of what the snapshot
-# before
-# it had may show a real loss (topics were deleted) or a brief fault (half of the brokers did not
-# respond): it joins once the same loss was observed often enough in a row, over ten minutes or
+# before it had may show a real loss (topics were deleted) or a brief fault (half of the brokers did
+# not respond): it joins once the same loss was observed often enough in a row, over ten minutes or
 # more.
 #
 # Example: the history has 100 topics, and three snapshots in a row have 40, at 12:00, 12:05 and

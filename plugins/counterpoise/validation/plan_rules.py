@@ -493,9 +493,8 @@ def disks_not_overfilled(checked: CheckedPlan) -> Iterator[Complaint]:
 #     expected_figures(checked)      # a CountedFigure per registered broker, by id
 #
 # Example: broker 1 holds 3 replicas of 10 bytes each, broker 4 is empty, and one move takes a
-# replica
-# from 1 to 4. Expected are for broker 1 `replicas_after` 2 and `bytes_after` 20, for broker 4 1 and
-# 10, and `bytes_peak` 30 on broker 1: its replica goes only after the new one has arrived.
+# replica from 1 to 4. Expected are for broker 1 `replicas_after` 2 and `bytes_after` 20, for broker
+# 4 1 and 10, and `bytes_peak` 30 on broker 1: its replica goes only after the new one has arrived.
 
 
 @dataclass(frozen=True, slots=True)

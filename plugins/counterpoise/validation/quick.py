@@ -25,11 +25,9 @@ from counterpoise.validation.suites import SNAPSHOT_EXPECTATIONS, Expectations
 #     snapshot_facts(snapshot)["partitions"]["leading_replica"]      # beside "leader"
 #
 # A column like `known_topic` is the same value looked up in the table that it refers to, -1 or ""
-# in
-# place of what is not there; columns of counts count what lists hold. All is columns (Arrow,
-# numpy),
-# since it runs on every snapshot. The quick check reads these columns, and Great Expectations reads
-# them as frames.
+# in place of what is not there; columns of counts count what lists hold. All is columns (Arrow,
+# numpy), since it runs on every snapshot. The quick check reads these columns, and Great
+# Expectations reads them as frames.
 
 
 _BROKER: Final = pa.int32()

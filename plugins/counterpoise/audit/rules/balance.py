@@ -3,7 +3,7 @@
     leaders of brokers 1 to 3 are 40, 41, 95        # leaders-uneven
 
 What "even" means is in `model/evenness.py`; how much of it a team wants, in its policy. Idle
-brokers are a finding of their own (`idle_brokers.py`): the rules here compare those that hold
+brokers are a finding of their own (`idle-broker`): the other rules here compare those that hold
 something.
 
 Limits: counts are of this moment; bytes in are those of the newest analysed snapshot.
