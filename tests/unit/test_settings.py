@@ -174,6 +174,15 @@ def test_a_value_that_cannot_be_used_hides_no_complaint_about_the_rest() -> None
     assert [complaint.split(":")[0] for complaint in found] == ["line 6", "line 7"]
 
 
+def test_a_wrong_key_in_one_rule_hides_no_wrong_goal_in_another() -> None:
+    found = complaints(
+        "clusters:\n  a:\n    connection: x\n    policy:\n      approval:\n        by_rule:\n"
+        "          - {name: one, goals: [leadrs]}\n          - {name: two, goalz: [leaders]}\n"
+    )
+    assert found[0].startswith("line 7: goals: 'leadrs' is none of add-brokers, ")
+    assert [complaint.split(":")[0] for complaint in found] == ["line 7", "line 8", "line 8"]
+
+
 def test_two_clusters_with_one_id_are_refused_at_the_second() -> None:
     """Each would have a run, a step lock and a policy of its own, on the same brokers."""
     found = complaints(

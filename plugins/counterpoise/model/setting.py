@@ -225,6 +225,14 @@ def read_cron(text: str) -> str:
     return text
 
 
+def _goal(text: str) -> StrEnum:
+    # Imported here, since it imports this module.
+    from counterpoise.model.request import PLANNED_GOALS
+
+    goal: StrEnum = choice(*PLANNED_GOALS).parse(text)
+    return goal
+
+
 def _connection_id(text: str) -> str:
     if "/" in text or ":" in text:
         raise InputError(
@@ -304,7 +312,7 @@ TopicPattern = Annotated[
 ]
 BrokerId = Annotated[int, replace(whole(0, 2**31 - 1), form="broker id")]
 Threshold = Annotated[int, replace(whole(0, 10**15), form="whole number")]
-GoalName = Annotated[str, Written("goal, like leaders", str)]
+GoalName = Annotated[str, Written("goal, like leaders", _goal)]
 ControllerId = Annotated[int, Written("node id of a controller", _controller_id)]
 ConnectionId = Annotated[str, Written("id of an Airflow connection", _connection_id)]
 RuleName = Annotated[str, Written("name, like small-moves", _rule_name)]

@@ -30,7 +30,7 @@ from counterpoise.model.policy import (
     HistoryPolicy,
     NotifyPolicy,
 )
-from counterpoise.model.request import PLANNED_GOALS, Goal
+from counterpoise.model.request import Goal
 from counterpoise.model.setting import (
     AccountId,
     NotEmpty,
@@ -351,8 +351,6 @@ def _of_rule(rule: ApprovalRule, policy: ApprovalPolicy) -> Iterator[tuple[str, 
     """Yield the key and what is wrong with it."""
     max_bytes = rule.copies_at_most_bytes
     for goal in rule.goals:
-        if goal not in PLANNED_GOALS:
-            yield "goals", f"{goal!r} is unknown; there are: {', '.join(PLANNED_GOALS)}"
         if not max_bytes and goal in _COPYING_GOALS:
             yield (
                 "goals",
