@@ -133,6 +133,25 @@ def test_a_reader_that_has_gone_is_no_refusal(folder: Path) -> None:
         assert ended.stderr == ""
 
 
+@pytest.mark.parametrize("variables", [{}, {"PYTHONUNBUFFERED": "1"}])
+@pytest.mark.parametrize("words", [("show", "plan.json"), ("show", "plan.json", "--json")])
+def test_a_full_disk_behind_stdout_is_trouble_with_the_output(
+    words: tuple[str, ...], variables: dict[str, str], folder: Path
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        options = {"stdout": full, "stderr": subprocess.PIPE, "variables": variables}
+        ended = typed(folder, *words, **options)
+    assert ended.returncode == 3
+    assert ended.stderr == "counterpoise: stdout cannot be written (No space left on device)\n"
+
+
+@pytest.mark.parametrize("words", [("show", "plan.json"), ("show", "nofile"), ("--version",)])
+def test_a_closed_stdout_changes_no_exit_code(words: tuple[str, ...], folder: Path) -> None:
+    ended = in_shell(folder, f"counterpoise {' '.join(words)} >&-")
+    assert ended.returncode == (2 if "nofile" in words else 0), ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_a_terminal_without_all_characters_shows_others(folder: Path) -> None:
     ended = typed(folder, "show", "plan.json", variables={"PYTHONIOENCODING": "ascii"})
     assert ended.returncode == 0, ended.stderr

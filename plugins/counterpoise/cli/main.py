@@ -36,7 +36,7 @@ from counterpoise.cli import (
 )
 from counterpoise.cli.common import plain_console, safe_console
 from counterpoise.cli.examples import EXAMPLES
-from counterpoise.cli.streams import READER_GONE, code_of, end, prepare_streams
+from counterpoise.cli.streams import code_of, code_of_stdout, end, is_of_stdout, prepare_streams
 from counterpoise.cli.unexpected import report_unexpected
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.safe_text import is_broken_text, one_line
@@ -146,9 +146,9 @@ def main(argv: Sequence[str], *, console: Console | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt as signal:
         return code_of(signal)
-    except BrokenPipeError:  # `run` ends the process
-        raise
-    except Exception as error:  # noqa: BLE001 # the last resort
+    except Exception as error:  # the last resort
+        if is_of_stdout(error):  # `run` ends the process
+            raise
         return report_unexpected(error, arguments.command)
     return code
 
@@ -195,6 +195,6 @@ def run() -> None:
             sys.stdout.flush()
     except KeyboardInterrupt as signal:  # before there is a command
         code = code_of(signal)
-    except BrokenPipeError:  # whoever read stdout has ended, like `head`
-        code = READER_GONE
+    except OSError as error:
+        code = code_of_stdout(error)
     end(code)

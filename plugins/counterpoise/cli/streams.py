@@ -8,16 +8,21 @@ Text that the terminal cannot show is shown in other characters.
 """
 
 import codecs
+import errno
 import io
 import logging
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Final, NoReturn
+
+from counterpoise.errors import StoreError
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 TERMINATED: Final = 128 + signal.SIGTERM
 READER_GONE: Final = 128 + signal.SIGPIPE
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PLAIN: Final = {"█": "#", "░": ".", "→": ">", "×": "x", "−": "-", "…": "."}
 _PLAIN_ERRORS: Final = "counterpoise.plain"
 
@@ -34,8 +39,10 @@ def _plain_characters(error: UnicodeError) -> tuple[str, int]:
 
 def prepare_streams() -> None:
     """Let stdout and stderr take every text, and turn SIGTERM into Terminated; a second signal ends
-    the process at once.
+    the process at once. What a closed stdout was to take goes nowhere.
     """
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 # until the process ends
     codecs.register_error(_PLAIN_ERRORS, _plain_characters)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -66,6 +73,20 @@ def _end_if_interrupted(dropped: "sys.UnraisableHookArgs") -> None:
 def code_of(signal: KeyboardInterrupt) -> int:
     """Return the exit code after Ctrl-C or SIGTERM."""
     return TERMINATED if isinstance(signal, Terminated) else INTERRUPTED
+
+
+def is_of_stdout(error: Exception) -> bool:
+    """Return whether stdout takes nothing more: its reader has ended, or its disk is full."""
+    return isinstance(error, OSError) and error.errno in (errno.EPIPE, *_FULL)
+
+
+def code_of_stdout(error: OSError) -> int:
+    """Return the exit code after an error of stdout, and say it where that is trouble."""
+    if error.errno == errno.EPIPE:  # whoever read it has ended, like `head`
+        return READER_GONE
+    print(f"counterpoise: stdout cannot be written ({error.strerror})", file=sys.stderr)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be written
+    return StoreError.exit_code
 
 
 def is_unicode(stream: object) -> bool:
