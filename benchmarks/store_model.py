@@ -125,16 +125,16 @@ class StoreModel:
             cluster.balance_pages = _kept_pages(cluster.balance_pages, now)
         existing = {(name, at) for name, kept in self.clusters.items() for at in kept.snapshots}
         for table in TABLES_OF_DAYS:
-            self._make_tables_of_days(table, existing, now)
+            self._make_tables_of_days(table, now)
         self._merge_rounds(existing, now)
         for cluster in self.clusters.values():
             cluster.times_in_views = {
                 at for at in cluster.times_in_views if _month(at) >= _month(now - KEEP_DAILY)
             }
 
-    def _make_tables_of_days(self, table: str, existing: set[Snapshot], now: datetime) -> None:
-        """A day has its table when it is over for a day, and all of its snapshots are there or some
-        of their results are about to go.
+    def _make_tables_of_days(self, table: str, now: datetime) -> None:
+        """A day has its table when it is over for a day; that of a thinned-out day is not made
+        again.
         """
         days: dict[tuple[str, date], set[Snapshot]] = defaultdict(set)
         for round_ in self.rounds:
@@ -145,8 +145,7 @@ class StoreModel:
         for (name, day), snapshots in days.items():
             made = self.clusters[name].days_with_table[table]
             is_thinned = age_of(day, now) >= KEEP_ALL
-            loses = table == "partition_load" or not snapshots <= existing
-            is_wanted = (day not in made and loses) if is_thinned else True
+            is_wanted = day not in made or not is_thinned
             if is_settled(day, now) and age_of(day, now) < KEEP_DAILY and is_wanted:
                 made[day] = frozenset(snapshots)
         for cluster in self.clusters.values():

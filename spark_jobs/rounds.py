@@ -44,7 +44,7 @@ from schemas import spark_schema
 from sessions import NoWorkersError, open_session
 from snapshots import NUMBER, Snapshots
 
-from counterpoise.model.tables import CLUSTER_FOLDER, SCHEMA_VERSION, SNAPSHOT_TABLES, TABLES_SINCE
+from counterpoise.model.tables import CLUSTER_FOLDER, SNAPSHOT_TABLES
 from counterpoise.model.words import pluralize
 
 Tables = dict[str, DataFrame]  # by name
@@ -246,10 +246,6 @@ def load_manifests(path: Path) -> list[dict[str, Any]]:
         missing = [name for name in _KEYS if not isinstance(row, dict) or name not in row]
         if missing:
             raise JobInputError(f"--snapshots {path}: entry {index} lacks {', '.join(missing)}")
-    if newer := [row["snapshot_id"] for row in rows if row["schema_version"] > SCHEMA_VERSION]:
-        raise JobInputError(
-            f"schema version above {SCHEMA_VERSION}, written by a newer release: {', '.join(newer)}"
-        )
     rows = [{"previous_snapshot_id": None, "is_context": False} | row for row in rows]
     _check_pairs(path, rows)
     return rows
@@ -287,11 +283,11 @@ def read_table(
 ) -> DataFrame:
     """Return one table of the snapshots, which are given by number, with the column `snapshot`.
 
-    A column that an old file lacks is null; one that must be there fails the job when it is used,
-    with file and column in the message. A table that is younger than a snapshot is empty for it.
+    A value that must be there and is not fails the job when it is used, with file and column in the
+    message.
     """
     schema = spark_schema(SNAPSHOT_TABLES[name])
-    paths = {n: path for n, row in manifests.items() if (path := _path_of(row, name)) is not None}
+    paths = {number: _path_of(row, name) for number, row in manifests.items()}
     if not paths:
         numbered = T.StructType([*schema, *spark_schema(pa.schema([NUMBER]))])
         return spark.createDataFrame([], numbered)
@@ -352,11 +348,9 @@ def _numbers(
     return of_file | of_row
 
 
-def _path_of(manifest: Mapping[str, Any], table: str) -> str | None:
+def _path_of(manifest: Mapping[str, Any], table: str) -> str:
     for file in manifest["files"]:
         if file["table"] == table:
             return str(file["path"])
-    if manifest["schema_version"] < TABLES_SINCE.get(table, 1):
-        return None
     snapshot_id = manifest["snapshot_id"]
     raise JobInputError(f"manifest of snapshot {snapshot_id} names no file for the table {table!r}")

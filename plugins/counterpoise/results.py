@@ -21,7 +21,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import parquet as pq
 
 from counterpoise import analysis
 from counterpoise.daily_copies import Day, read_days
@@ -112,19 +111,10 @@ class ViewFiles:
             "were read; try again"
         )
 
-    def merge(self, rows_again: pa.Table | None = None) -> int:
-        """Put each month into one file; return how many files were replaced.
-
-        `rows_again` are rows that count before any other row of the same snapshots. A damaged
-        file is left out, with a warning in the log, and stays. Raises StoreError.
-        """
+    def merge(self) -> int:
+        """Put each month into one file; return how many files were replaced. Raises StoreError."""
         files = self._by_month(self._listed())
-        months_again = {} if rows_again is None else _months(rows_again)
-        replaced = 0
-        for month in sorted({*files, *months_again}):
-            again = [months_again[month]] if month in months_again else []
-            replaced += self._merge_month(month, files.get(month, ()), again)
-        return replaced
+        return sum(self._merge_month(month, paths) for month, paths in sorted(files.items()))
 
     def delete_before(self, moment: datetime) -> int:
         """Delete the months that ended before `moment`; return how many files."""
@@ -138,15 +128,14 @@ class ViewFiles:
             self.store.delete(path)
         return len(old)
 
-    def _merge_month(self, month: str, paths: Iterable[str], again: list[pa.Table]) -> int:
-        read = self._undamaged(paths)
-        if len(read) == 1 and not again:
+    def _merge_month(self, month: str, paths: Sequence[str]) -> int:
+        if len(paths) == 1:
             return 0
-        merged = self._each_once([*read.values()], again)
+        merged = self._each_once([self._read(path) for path in paths])
         digest = hashlib.sha256("\n".join(_identities(merged)).encode()).hexdigest()[:16]
         target = f"{self._folder}/month={month}/merged-{digest}.parquet"
         self.store.write_table(target, merged)
-        replaced = [path for path in read if path != target]
+        replaced = [path for path in paths if path != target]
         for path in replaced:
             self.store.delete(path)
         return len(replaced)
@@ -155,8 +144,8 @@ class ViewFiles:
     def _folder(self) -> str:
         return f"views/{self.cluster}/{self.name}"
 
-    def _each_once(self, tables: Sequence[pa.Table], first: Sequence[pa.Table] = ()) -> pa.Table:
-        rows = analysis.each_once([*tables, VIEWS[self.name].empty_table()], first)
+    def _each_once(self, tables: Sequence[pa.Table]) -> pa.Table:
+        rows = analysis.each_once([*tables, VIEWS[self.name].empty_table()])
         return rows.cast(VIEWS[self.name])
 
     def _listed(self) -> Sequence[str]:
@@ -174,29 +163,6 @@ class ViewFiles:
     ) -> list[str]:
         months = self._by_month(listed).items()
         return [path for month, of in months if _overlaps(month, since, until) for path in of]
-
-    def quarantine_damaged(self) -> tuple[str, ...]:
-        """Rename damaged files, so that nobody reads them any more; return their names before.
-
-        Raises StoreError when a file cannot be read for another reason.
-        """
-        paths = self._paths(self._listed(), None, None)
-        damaged = tuple(sorted(set(paths) - self._undamaged(paths).keys()))
-        for path in damaged:
-            self.store.move(path, f"{path}.damaged")
-        return damaged
-
-    def _undamaged(self, paths: Iterable[str]) -> dict[str, pa.Table]:
-        """Read files; leave out those that the store gives but that are damaged."""
-        tables = {}
-        for path in paths:
-            data = self.store.read_bytes(path, is_document=False)
-            try:
-                tables[path] = conformed(pq.read_table(pa.BufferReader(data)), VIEWS[self.name])
-            except (OSError, ValueError, pa.ArrowException) as error:
-                uri = self.store.uri(path)
-                _LOGGER.warning("%s is damaged, and was left out: %s", uri, error)
-        return tables
 
     def _read(self, path: str) -> pa.Table:
         try:
@@ -438,8 +404,7 @@ class Results:
 
     def _files(self, folder: str, name: str, results: Sequence[Analysed]) -> Iterable[pa.Table]:
         """Yield the rows of a table in the files of a folder, which has those of these snapshots;
-        of files that many clusters share only these rows. Columns that were added later are null in
-        older files.
+        of files that many clusters share only these rows.
         """
         is_shared = not results[0].is_by_cluster
         ids = [result.snapshot_id for result in results] if is_shared else []

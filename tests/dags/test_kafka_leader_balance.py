@@ -15,6 +15,7 @@ from counterpoise import history, pipeline
 from counterpoise.installation import Installation
 from counterpoise.model.tables import RESULT_TABLES
 from counterpoise.orchestration.chunks import at_most, in_chunks, name_of
+from counterpoise.pipeline.analysing import view_of
 from counterpoise.storage import PACKED
 
 ROOT = Path(__file__).parents[2]
@@ -45,8 +46,6 @@ def analysed(
         for name in CLUSTERS
     ]
     installation.results.finish_round("r", at, snapshots, packed_tables=[*RESULT_TABLES])
-    for name in CLUSTERS:
-        pipeline.rebuild_views(installation, name)
     monkeypatch.setattr(pipeline, "analyse", lambda *_: CLUSTERS)
     return installation
 
@@ -74,6 +73,7 @@ def test_a_cluster_whose_report_fails_keeps_no_other_from_its_report_and_its_pro
     analysed: Installation, capfd: pytest.CaptureFixture[str]
 ) -> None:
     store = analysed.archive.store
+    view_of(analysed, "c1")  # makes it
     (path,) = store.list("views/c1/series")
     store.write_bytes(path, b"damaged")
     state, tasks = run()

@@ -76,7 +76,6 @@ def analyse_by_hand(installation: Installation, held: Held = IDLE_BROKER) -> Non
     installation.results.finish_round(
         row["snapshot_id"], installation.clock(), [row | {"previous_snapshot_id": None}]
     )
-    pipeline.rebuild_views(installation, "demo")
 
 
 def proposed(installation: Installation) -> tuple[str, list[int]] | None:

@@ -200,31 +200,6 @@ def test_a_snapshot_on_an_object_store_that_cannot_be_read_is_named_as_it_lies_t
 
 
 @pytest.mark.usefixtures("in_session")
-def test_a_rebuild_repairs_a_damaged_series_and_keeps_what_only_the_series_knows(
-    installation: Installation, store: Failing
-) -> None:
-    pipeline.analyse(installation, "whole")
-    (path,) = store.list("views/demo/series", suffix=".parquet")
-    before = installation.results.series("demo")
-    assert before is not None
-    gone = before.slice(0, 3)
-    gone = gone.set_column(
-        gone.schema.get_field_index("snapshot_id"),
-        "snapshot_id",
-        [["demo-20260130T120000Z"] * 3],
-    )
-    installation.results.view_files("demo", "series").add(gone.cast(before.schema), "thinned-out")
-    store.write_bytes(path, b"PAR1 damaged PAR1")
-    with pytest.raises(StoreError, match=r"is not a complete Parquet file"):
-        installation.results.series("demo")
-
-    rebuilt = pipeline.rebuild_views(installation, "demo")["series"]
-
-    assert rebuilt["snapshot_id"].unique().to_pylist() == ["demo-20260130T120000Z", *ids("demo", 3)]
-    assert store.info(f"{path}.damaged") is not None
-
-
-@pytest.mark.usefixtures("in_session")
 def test_a_schedule_of_one_snapshot_a_day_has_rates_though_each_is_a_little_late(
     tmp_path: Path,
 ) -> None:

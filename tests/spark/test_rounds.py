@@ -71,28 +71,14 @@ def test_a_snapshot_in_a_compacted_file_too_is_read_from_the_file_that_its_manif
     assert [row.snapshot for row in read.sort("snapshot").collect()] == [0, 0, 0, 1, 1, 1]
 
 
-def test_an_old_snapshot_has_nulls_and_empty_tables_for_what_came_later(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_manifest_without_a_table_is_named(spark: SparkSession, tmp_path: Path) -> None:
     (row,) = write_history(tmp_path, HISTORY[:1])
-    topics = tmp_path / file_of(row, "topics")
-    pq.write_table(
-        pq.read_table(topics, partitioning=None).drop_columns(["cleanup_policy"]), topics
-    )
-    old = row | {
-        "schema_version": 1,
-        "files": [file for file in row["files"] if file["table"] != "log_dirs"],
-    }
+    lacking = row | {"files": [file for file in row["files"] if file["table"] != "log_dirs"]}
 
-    read = rounds.read_table(spark, f"file://{tmp_path}", "topics", numbered(old))
-    assert [found.cleanup_policy for found in read.collect()] == [None]
-    assert rounds.read_table(spark, f"file://{tmp_path}", "log_dirs", numbered(old)).count() == 0
     with pytest.raises(
         rounds.JobInputError, match=r"demo-20260131T120000Z names no file for the table 'log_dirs'"
     ):
-        rounds.read_table(
-            spark, f"file://{tmp_path}", "log_dirs", numbered(old | {"schema_version": 2})
-        )
+        rounds.read_table(spark, f"file://{tmp_path}", "log_dirs", numbered(lacking))
 
 
 def test_a_file_that_is_not_there_is_named(

@@ -14,6 +14,7 @@ import pytest
 from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.model.tables import SERIES
+from counterpoise.pipeline.analysing import view_of
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from tests.support.ten_days import (
     BEGIN,
@@ -107,4 +108,5 @@ def test_a_second_round_finds_nothing_to_do(installation: Installation) -> None:
 
 def test_the_view_made_anew_is_the_same(installation: Installation) -> None:
     before = installation.results.series("demo")
-    assert pipeline.rebuild_views(installation, "demo")["series"].equals(before)
+    installation.archive.store.delete_folder("views/demo/series")
+    assert view_of(installation, "demo").equals(before)

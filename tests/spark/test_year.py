@@ -212,7 +212,6 @@ def installation(
             days.setdefault(one.at.date(), []).append(one)
         for day in days.values():
             write_day(installation, day)
-        pipeline.rebuild_views(installation, "demo")
         yield installation
 
 

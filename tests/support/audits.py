@@ -33,7 +33,7 @@ from counterpoise.model.kafka import BrokerDescription, ConfigResource, ConfigRe
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.model.policy import AuditPolicy, ClusterPolicy
 from counterpoise.model.severity import Severity
-from counterpoise.model.tables import SERIES, SNAPSHOTS, TOPIC_LOAD
+from counterpoise.model.tables import SCHEMA_VERSION, SERIES, SNAPSHOTS, TOPIC_LOAD
 from counterpoise.snapshot import inspect, take_snapshot
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.pictures import simulated
@@ -213,7 +213,7 @@ def past(snapshot: ClusterSnapshot, hours: int = 72) -> PastFacts:
             "cluster": "demo",
             "cluster_id": snapshot.cluster_id,
             "observed_at": at,
-            "schema_version": 4,
+            "schema_version": SCHEMA_VERSION,
             "files": [],
         }
         for at in times

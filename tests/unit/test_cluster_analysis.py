@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.made_results import results_table
-from counterpoise import history, pipeline
+from counterpoise import history
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeaderBalance
 from counterpoise.model.tables import RESULT_TABLES
@@ -55,7 +55,6 @@ def analysed_of(
         ids = [history.snapshot_id_for("demo", at) for at in times]
         known = [{"snapshot_id": i, "cluster": "demo", "previous_snapshot_id": None} for i in ids]
         installation.results.finish_round("r", NOW, known, is_by_cluster=True)
-        pipeline.rebuild_views(installation, "demo")
         return with_both_periods(cluster_analysis(installation, "demo", period=period))
 
 

@@ -91,36 +91,15 @@ def test_a_snapshot_comes_back_as_it_was() -> None:
     assert after.observed_at == before.observed_at
 
 
-def test_a_column_that_came_later_reads_as_nulls_and_a_lost_one_is_named() -> None:
+def test_a_lost_column_and_a_lost_table_are_named() -> None:
     one = snapshot()
     row = manifest_of(one)[1].to_pylist()[0]
 
-    older = from_tables(
-        row, {**one.tables, "brokers": one.brokers.drop_columns(["disk_usable_bytes"])}
-    )
-    assert older.brokers["disk_usable_bytes"].to_pylist() == [None, None]
-
-    with pytest.raises(
-        HistoryError, match=r"history/replicas/.*\.parquet lacks required columns: position"
-    ):
+    with pytest.raises(HistoryError, match=r"history/replicas/.*\.parquet lacks columns: position"):
         from_tables(row, {**one.tables, "replicas": one.replicas.drop_columns(["position"])})
-
-
-@pytest.mark.parametrize(("table", "version_before"), [("log_dirs", 1), ("throttles", 2)])
-def test_a_snapshot_of_before_a_table_was_there_reads_without_it_and_a_later_one_does_not(
-    table: str, version_before: int
-) -> None:
-    one = snapshot()
-    row = manifest_of(one)[1].to_pylist()[0]
-    row["files"] = [file for file in row["files"] if file["table"] != table]
-    tables = {name: one.tables[name] for name in files_of(row)}
-
-    older = from_tables(row | {"schema_version": version_before}, tables)
-
-    assert older.tables[table].num_rows == 0
-    assert older.partitions == one.partitions
-    with pytest.raises(HistoryError, match=f"'{table}'"):
-        from_tables(row, tables)
+    without = {name: table for name, table in one.tables.items() if name != "log_dirs"}
+    with pytest.raises(HistoryError, match="'log_dirs'"):
+        from_tables(row, without)
 
 
 def test_a_file_of_many_snapshots_gives_the_rows_of_the_one() -> None:

@@ -226,7 +226,6 @@ def test_results_of_a_snapshot_that_was_analysed_anew_replace_the_earlier_ones()
     whole = each_once([series, again])
     assert whole["snapshot_id"].to_pylist() == [at(0), at(1), at(2)]
     assert whole["leaders"].to_pylist() == [1, 9, 1]
-    assert each_once([again], [series])["leaders"].to_pylist() == [1, 1, 1]
 
 
 def test_the_comparison_with_the_nearest_snapshot_counts_in_whatever_order_files_are_read() -> None:

@@ -81,21 +81,18 @@ def _by_leader_before(leader_changes: pa.Table, is_wanted: pa.ChunkedArray, name
     return counts.rename_columns([names.get(name, name) for name in counts.column_names])
 
 
-def each_once(tables: Sequence[pa.Table], first: Sequence[pa.Table] = ()) -> pa.Table:
-    """Return the rows of all tables of a view by time, each snapshot from one of them.
-
-    A snapshot that is in `first` is taken from there; else where it was compared with the latest
-    snapshot, and of those from the last table.
+def each_once(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of all tables of a view by time, each snapshot from one of them: where it was
+    compared with the latest snapshot, and of those from the last table.
     """
-    everything = [*tables, *first]
-    best: dict[str, tuple[bool, str, int]] = {}
-    for number, table in enumerate(everything):
+    best: dict[str, tuple[str, int]] = {}
+    for number, table in enumerate(tables):
         for snapshot_id, previous_id in compared_snapshots(table):
-            place = (number >= len(tables), previous_id or "", number)
+            place = (previous_id or "", number)
             best[snapshot_id] = max(place, best.get(snapshot_id, place))
     chosen = []
-    for number, table in enumerate(everything):
-        ids = [snapshot_id for snapshot_id, place in best.items() if place[2] == number]
+    for number, table in enumerate(tables):
+        ids = [snapshot_id for snapshot_id, place in best.items() if place[1] == number]
         wanted = pa.array(ids, pa.string())
         chosen.append(table.filter(pc.is_in(table["snapshot_id"], value_set=wanted)))
     return pa.concat_tables(chosen).sort_by(_ORDER)

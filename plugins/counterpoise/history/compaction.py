@@ -24,7 +24,7 @@ from counterpoise.history.names import MANIFESTS, compacted_path, day_of, place_
 from counterpoise.model.files import StoredFile
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
-from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOTS
+from counterpoise.model.tables import SNAPSHOTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,7 @@ def plan_days(
 ) -> tuple[DayPlan, ...]:
     """Return the days to change, oldest first.
 
-    `manifest_files` has the cluster's manifest files by path. Days with a snapshot that a newer
-    Counterpoise wrote are left alone.
+    `manifest_files` has the cluster's manifest files by path.
     """
     rows = each_once(manifest_files).to_pylist()
     survivors = surviving(rows, policy, now)
@@ -83,7 +82,7 @@ def plan_days(
     plans = (
         _plan_day(cluster, day, of_day, survivors, paths[day])
         for day, of_day in sorted(by_day.items())
-        if is_settled(day, now) and all(row["schema_version"] <= SCHEMA_VERSION for row in of_day)
+        if is_settled(day, now)
     )
     return tuple(plan for plan in plans if plan is not None)
 

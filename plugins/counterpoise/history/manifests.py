@@ -80,13 +80,13 @@ def files_of(manifest_row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_version(manifest_row: Mapping[str, Any]) -> None:
-    """Raise HistoryError for a snapshot that a newer Counterpoise wrote."""
+    """Raise HistoryError for a snapshot of another schema version."""
     version = manifest_row["schema_version"]
-    if not 1 <= version <= SCHEMA_VERSION:
+    if version != SCHEMA_VERSION:
         raise HistoryError(
-            f"snapshot {manifest_row['snapshot_id']} has schema version {version}; "
-            "this Counterpoise reads 1 to "
-            f"{SCHEMA_VERSION}. A newer one wrote it: update this one, or leave the snapshot out."
+            f"snapshot {manifest_row['snapshot_id']} has schema version {version}; this "
+            f"Counterpoise reads version {SCHEMA_VERSION}. Another release wrote it: read it with "
+            "that one, or leave the snapshot out."
         )
 
 

@@ -16,15 +16,14 @@ import pyarrow.compute as pc
 
 from counterpoise.history.manifests import HistoryError, check_version
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.tables import SNAPSHOT_TABLES, TABLES_SINCE
+from counterpoise.model.tables import SNAPSHOT_TABLES
 
 
 def from_tables(manifest_row: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> ClusterSnapshot:
     """Return the snapshot of a manifest row (as `to_pylist` gives it) and the tables it names.
 
-    Columns that a later schema version added are null, tables that it added are empty. Raises
-    HistoryError, naming file and column, when a table or a column is missing or the
-    row count is not the manifest's.
+    Raises HistoryError, naming file and column, when a table or a column is missing or the row
+    count is not the manifest's.
     """
     check_version(manifest_row)
     files = {file["table"]: file for file in manifest_row["files"]}
@@ -34,9 +33,7 @@ def from_tables(manifest_row: Mapping[str, Any], tables: Mapping[str, pa.Table])
         cluster_id=manifest_row["cluster_id"],
         observed_at=manifest_row["observed_at"],
         tables={
-            name: schema.empty_table()
-            if manifest_row["schema_version"] < TABLES_SINCE.get(name, 1)
-            else _conformed(name, schema, files, tables, manifest_row["snapshot_id"])
+            name: _conformed(name, schema, files, tables, manifest_row["snapshot_id"])
             for name, schema in SNAPSHOT_TABLES.items()
         },
     )
@@ -52,10 +49,9 @@ def check_shape(file: Mapping[str, Any], row_count: int, columns: pa.Schema) -> 
     is_shared = "snapshot_id" in columns.names
     if row_count != file["row_count"] and not (is_shared and row_count > file["row_count"]):
         raise HistoryError(f"{path} has {row_count} rows, its manifest says {file['row_count']}")
-    there = [field for field in schema if field.name in columns.names]
-    if missing := [field.name for field in schema if field not in there and not field.nullable]:
-        raise HistoryError(f"{path} lacks required columns: {', '.join(missing)}")
-    if wrong := [field for field in there if columns.field(field.name).type.id != field.type.id]:
+    if missing := [name for name in schema.names if name not in columns.names]:
+        raise HistoryError(f"{path} lacks columns: {', '.join(missing)}")
+    if wrong := [field for field in schema if columns.field(field.name).type.id != field.type.id]:
         found = columns.field(wrong[0].name).type
         raise HistoryError(
             f"{path}: the column {wrong[0].name} holds {found}, and not {wrong[0].type}"
@@ -79,15 +75,10 @@ def _conformed(
         raise HistoryError(
             f"{path} has {table.num_rows} rows, its manifest says {files[name]['row_count']}"
         )
-    missing = [f.name for f in schema if f.name not in table.column_names and not f.nullable]
-    if missing:
-        raise HistoryError(f"{path} lacks required columns: {', '.join(missing)}")
-    columns = [
-        table[f.name] if f.name in table.column_names else pa.nulls(table.num_rows, f.type)
-        for f in schema
-    ]
+    if missing := [name for name in schema.names if name not in table.column_names]:
+        raise HistoryError(f"{path} lacks columns: {', '.join(missing)}")
     try:
-        return pa.Table.from_arrays(columns, names=schema.names).cast(schema)
+        return table.select(schema.names).cast(schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise HistoryError(f"{path}: a column has another type or holds nulls: {error}") from error
 

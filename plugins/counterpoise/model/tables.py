@@ -4,8 +4,7 @@ their columns from these.
     table_of(BROKERS, {"broker_id": [1], "is_fenced": [False]})     # the other columns are null
 
 Sizes are bytes of one replica, rates bytes per second, times UTC. A null means "not known", never
-zero. `SCHEMA_VERSION` grows when a column or a table is added; columns are never renamed or given
-another meaning.
+zero. A manifest names the `SCHEMA_VERSION` that its snapshot was written with.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -183,10 +182,6 @@ SNAPSHOT_TABLES: Final[Mapping[str, pa.Schema]] = {
     "throttles": THROTTLES,
 }
 
-# The schema version that brought a table; the others were there from the first. Snapshots before it
-# are read without.
-TABLES_SINCE: Final[Mapping[str, int]] = {"log_dirs": 2, "throttles": 3}
-
 
 def table_of(schema: pa.Schema, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
     """Return a table of `schema`; a column that `columns` does not have is null in every row.
@@ -213,15 +208,11 @@ def columns_of(schema: pa.Schema, type_: type, rows: Iterable[Any]) -> dict[str,
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of `schema`; one that an older file lacks is null.
-
-    Raises ValueError for a required column that is missing, or of another type.
+    """Return the columns of `schema`. Raises ValueError for one that is missing, or of another
+    type.
     """
-    missing = [field for field in schema if field.name not in table.column_names]
-    if unfilled := [field.name for field in missing if not field.nullable]:
-        raise ValueError(f"lacks required columns: {', '.join(unfilled)}")
-    for field in missing:
-        table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    if missing := [name for name in schema.names if name not in table.column_names]:
+        raise ValueError(f"lacks columns: {', '.join(missing)}")
     return table.select(schema.names).cast(schema)
 
 

@@ -13,7 +13,7 @@ What is slow to import (databases, Kafka clients, pandas, Spark) is imported by 
 need it, so no task and no command waits for what another stage needs.
 """
 
-from counterpoise.pipeline.analysing import analyse, rebuild_views
+from counterpoise.pipeline.analysing import analyse
 from counterpoise.pipeline.approving import (
     ApprovalQuestion,
     approval_question,
@@ -136,7 +136,6 @@ __all__ = [
     "preflight_warnings",
     "propose",
     "put_question",
-    "rebuild_views",
     "removal_verdict",
     "report_balance",
     "report_balances",

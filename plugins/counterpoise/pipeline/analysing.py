@@ -1,7 +1,7 @@
 """The history on Spark: one job over all that is new, and the views that pages read.
 
     clusters = analyse(installation, "2026-01-31T12:00")      # those that have new results
-    rebuild_views(installation, "orders-eu")                  # the views anew, from all results
+    view_of(installation, "orders-eu", "series")      # made anew from all results where it is gone
 
 The list of the round's snapshots is written last: until then none of them counts as analysed, and
 the next round analyses them again. A snapshot that cannot be read is left out, with the reason; the
@@ -142,10 +142,9 @@ def _finish_round(
     for cluster, snapshot_ids in sorted(ids_by_cluster.items()):
         for view, rows_of_view in _VIEWS.items():
             rows = rows_of_view(of_round, snapshot_ids)
-            if views.has(cluster, view):
-                all_results.view_files(cluster, view).add(rows, name)
-            elif rows.num_rows:  # a view that was deleted is made again from all rounds
-                _rebuild_view(all_results, cluster, view, rows)
+            if rows.num_rows and not views.has(cluster, view):  # deleted: it is made again
+                _rebuild_view(all_results, cluster, view)
+            all_results.view_files(cluster, view).add(rows, name)
     is_by_cluster = not copy.is_local_copy or len(ids_by_cluster) == 1
     results_sent = [path for path in sent if path.startswith("results/")]
     are_packed = not is_by_cluster and all(path.endswith(f"/{PACKED}") for path in results_sent)
@@ -157,16 +156,6 @@ def _finish_round(
         packed_tables={path.split("/")[1] for path in results_sent} if are_packed else None,
     )
     return sorted(ids_by_cluster)
-
-
-def rebuild_views(installation: Installation, cluster: str) -> Mapping[str, pa.Table]:
-    """Make the views of a cluster anew from all results, and return them by name.
-
-    Of snapshots whose results are gone, the rows of the old views stay. Files of them that are
-    damaged are renamed, with a warning.
-    """
-    results = installation.results
-    return {view: _rebuild_view(results, cluster, view) for view in _VIEWS}
 
 
 def view_of(
@@ -186,14 +175,10 @@ def view_of(
     return _rebuild_view(results, cluster, view) if rows is None else rows
 
 
-def _rebuild_view(
-    results: Results, cluster: str, view: str, newest: pa.Table | None = None
-) -> pa.Table:
-    """Make a view anew from the results, and the `newest` rows, which none of them has yet."""
+def _rebuild_view(results: Results, cluster: str, view: str) -> pa.Table:
+    """Make a view anew from the results of all rounds."""
     files = results.view_files(cluster, view)
-    files.quarantine_damaged()
-    rows = _VIEWS[view](results, results.of_cluster(cluster))
-    files.merge(rows if newest is None else analysis.each_once([rows], [newest]))
+    files.add(_VIEWS[view](results, results.of_cluster(cluster)), "all-rounds")
     return files.read()
 
 

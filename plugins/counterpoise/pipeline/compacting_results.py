@@ -18,7 +18,7 @@ from typing import Any
 from counterpoise import analysis, history
 from counterpoise.daily_copies import copy_days
 from counterpoise.errors import CounterpoiseError, StoreError
-from counterpoise.history import DailyPlan, Merge, RoundMerge, daily_folder
+from counterpoise.history import Merge, RoundMerge, daily_folder
 from counterpoise.installation import Installation
 from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import HistoryPolicy
@@ -68,7 +68,7 @@ def compact_results(installation: Installation, now: datetime, log: Log) -> Resu
         rounds = _finish_merges(installation.archive.store)
         existing = _snapshot_ids(installation)
         report = replace(
-            report, days_of_loads=_make_daily(installation, rounds, existing, now, log, left_alone)
+            report, days_of_loads=_make_daily(installation, rounds, now, log, left_alone)
         )
         # Of a day without its table its results are all there is.
         complete = [one for one in rounds if one["round"] not in left_alone.rounds]
@@ -139,13 +139,12 @@ def _documents(store: Store) -> dict[str, dict[str, Any]]:
 def _make_daily(
     installation: Installation,
     rounds: list[dict[str, Any]],
-    existing_ids: frozenset[str],
     now: datetime,
     log: Log,
     left_alone: _LeftAlone,
 ) -> int:
     clusters = installation.settings.clusters
-    dailies = _daily_tables(installation, rounds, existing_ids, now, clusters, left_alone)
+    dailies = _daily_tables(installation, rounds, now, clusters, left_alone)
     for job in in_jobs(dailies):
         make_files(installation, (), _with_series(installation, job), log)
     for table in DAILY_TABLES:
@@ -157,7 +156,6 @@ def _make_daily(
 def _daily_tables(
     installation: Installation,
     rounds: list[dict[str, Any]],
-    existing_ids: frozenset[str],
     now: datetime,
     clusters: Collection[str],
     left_alone: _LeftAlone,
@@ -170,8 +168,6 @@ def _daily_tables(
         existing = {path for name in policies for path in store.list(daily_folder(table, name))}
         for plan in history.plan_daily(table, rounds, policies, now):
             if plan.path in existing and (plan.is_thinned or is_daily_made(store, plan)):
-                continue
-            if plan.is_thinned and not _loses_results(plan, existing_ids):
                 continue
             files = {
                 path: ids
@@ -189,14 +185,6 @@ def _daily_tables(
             if files:
                 dailies.append(Daily(plan, files, row_count))
     return dailies
-
-
-def _loses_results(plan: DailyPlan, existing_ids: frozenset[str]) -> bool:
-    """Return whether results of the day are about to be deleted. Those of a day that an earlier
-    release thinned out tell the same as a table of it would, and there may be thousands of days.
-    """
-    ids = (one for of_round in plan.snapshot_ids_by_round.values() for one in of_round)
-    return plan.table == history.LOADS or not existing_ids.issuperset(ids)
 
 
 def _with_series(installation: Installation, dailies: list[Daily]) -> list[Daily]:

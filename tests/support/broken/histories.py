@@ -124,7 +124,7 @@ STORES: Final = (
         BrokenStore(
             f"{t} without {c}",
             _table(t, lambda table, c=c: table.drop_columns([c])),
-            f"lacks required columns: {c}",
+            f"lacks columns: {c}",
         )
         for t, c in (("brokers", "broker_id"), ("partitions", "replicas"), ("topics", "topic"))
     ),
@@ -147,7 +147,9 @@ STORES: Final = (
         "its manifest says",
     ),
     BrokenStore(
-        "a newer schema", _manifest(schema_version=SCHEMA_VERSION + 1), "A newer one wrote it"
+        "a newer schema",
+        _manifest(schema_version=SCHEMA_VERSION + 1),
+        f"version {SCHEMA_VERSION + 1};",
     ),
     BrokenStore("schema 0", _manifest(schema_version=0), "schema version 0"),
     BrokenStore("no files", _manifest(files=[]), "names no file for the table"),
