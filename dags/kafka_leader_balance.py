@@ -86,11 +86,12 @@ def kafka_leader_balance() -> None:
 
         show_fleet(ti)
         with airflow_installation() as installation:
-            page = pipeline.report_fleet(installation)
+            fleet = pipeline.report_fleet(installation)
             send_gauges(
                 lambda: metrics.balance_samples(installation, installation.settings.clusters)
             )
-        return page
+        fleet.check()
+        return fleet.page
 
     chunks = analyse()
     reported = with_links(report_balance.expand(clusters=chunks), REPORT, CLUSTER)

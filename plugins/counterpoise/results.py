@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import parquet as pq
 
 from counterpoise import analysis
 from counterpoise.daily_copies import Day, read_days
@@ -40,7 +41,7 @@ from counterpoise.storage import PACKED, Store, WorkingCopy, working_copy
 #     files = ViewFiles(store, "demo", "series")
 #     files.add(rows, "round-7")                   # a file for each month that it has rows of
 #     files.read()                                 # all of it, each snapshot once
-#     files.merge(rows_again)                      # one file a month
+#     files.merge()                                # one file a month
 #
 # `series` has one row per snapshot and broker (SERIES), `log_dirs` one per snapshot and log dir.
 #
@@ -65,11 +66,6 @@ class ViewFiles:
     store: Store
     cluster: str
     name: str
-
-    @property
-    def exist(self) -> bool:
-        """Return whether there are any."""
-        return bool(self._by_month(self._listed()))
 
     def add(self, rows: pa.Table, name: str) -> None:
         """Write rows: a file `name` for each month (UTC) that they are of."""
@@ -165,10 +161,15 @@ class ViewFiles:
         return [path for month, of in months if _overlaps(month, since, until) for path in of]
 
     def _read(self, path: str) -> pa.Table:
+        data = self.store.read_bytes(path, is_document=False)
         try:
-            return conformed(self.store.read_table(path), VIEWS[self.name])
-        except ValueError as error:
-            raise StoreError(f"{self.store.uri(path)} {error}") from None
+            return conformed(pq.read_table(pa.BufferReader(data)), VIEWS[self.name])
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise StoreError(
+                f"{self.store.uri(path)} is damaged ({error}): delete the folder "
+                f"{self.store.uri(self._folder)}; it is made again from the results of all "
+                "snapshots that were not thinned out"
+            ) from None
 
 
 def _identities(rows: pa.Table) -> list[str]:

@@ -1,5 +1,6 @@
 """kafka_leader_balance: a task reports on several clusters, and few are asked about rebalances."""
 
+import json
 import signal
 import time
 from collections.abc import Sequence
@@ -87,6 +88,10 @@ def test_a_cluster_whose_report_fails_keeps_no_other_from_its_report_and_its_pro
     for name in CLUSTERS[1:]:
         assert analysed.archive.read_report(f"{name}/leader-balance.html")
     assert "1 report not complete: 1 problem" in capfd.readouterr().out
+    fleet = json.loads(analysed.archive.read_report("fleet.json"))
+    assert {one["cluster"]: one["brokers"] for one in fleet["clusters"]} == {
+        name: None if name == "c1" else 3 for name in CLUSTERS
+    }
 
 
 def test_only_clusters_that_may_need_something_have_a_task_that_proposes(

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.made_results import view_table
 from counterpoise import history, pipeline
 from counterpoise.archive import Archive
 from counterpoise.errors import StoreError
@@ -250,6 +251,36 @@ def test_a_damaged_file_of_results_leaves_its_day_alone_and_the_others_are_compa
     assert "is not a complete Parquet file" in problem
     assert days == [4]
     assert path in store.list("results/partition_load"), "until its day has a table"
+
+
+def test_a_damaged_series_leaves_the_days_of_its_cluster_alone_and_the_others_are_compacted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+    for days_ago in (3, 4):
+        at = noon - timedelta(days=days_ago)
+        loads_of_a_day(store, {"demo": 2, "other": 2}, at)
+    Results(store).view_files("demo", "series").add(view_table("series", "demo", [at]), "r")
+    (path,) = store.list("views/demo/series")
+    store.write_text(path, "no Parquet")
+    clusters: list[str] = []
+
+    def run(_script: Path, arguments: Sequence[str], **_: Any) -> None:
+        for daily in json.loads(Path(arguments[-1]).read_text())["daily"]:
+            clusters.extend(
+                one.rpartition("-")[0] for file in daily["files"] for one in file["snapshot_ids"]
+            )
+
+    monkeypatch.setattr(spark_compaction, "run_job", run)
+
+    report = compacted()
+
+    assert clusters == ["other", "other"]
+    assert report.results.days_of_loads == 2
+    (problem,) = report.results.left_alone
+    assert problem.startswith("every day of demo without a table stays as it is: ")
+    assert f"{store.uri(path)} is damaged" in problem
+    assert f"delete the folder {store.uri('views/demo/series')}" in problem
 
 
 @dataclass(frozen=True)

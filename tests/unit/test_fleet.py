@@ -98,6 +98,11 @@ def test_a_cluster_without_a_concern_is_well() -> None:
         ({"age": timedelta(hours=30)}, Concern.SILENT, "no snapshot for 1 d 6 h"),
         ({"balance": None}, Concern.NOT_ANALYSED, "has snapshots, but none is analysed yet"),
         (
+            {"balance": None, "is_readable": False},
+            Concern.NOT_ANALYSED,
+            "its analysis cannot be read",
+        ),
+        (
             {"balance": balance(offline_partitions=1)},
             Concern.OFFLINE,
             "1 partition without a leader",

@@ -144,3 +144,39 @@ def test_a_report_on_the_terminal_has_a_row_for_each_broker(shell: CommandLine) 
     assert shown == [str(broker["broker_id"]) for broker in document["brokers"]]
     assert "leaders per live broker: " in typed.out
     assert lines[-1].startswith("report: ") and lines[-1].endswith("leader-balance.html")
+
+
+def test_a_damaged_view_of_a_cluster_keeps_no_other_from_the_fleet_and_fails_the_command(
+    shell: CommandLine,
+) -> None:
+    shell.configure("nowhere.invalid:9092", extra="  other: {connection: kafka}\n")
+    names = ["demo", "other"]
+    at = datetime.now(UTC)
+    with open_installation(environment=shell.environment) as installation:
+        store = installation.archive.store
+        for table in RESULT_TABLES:
+            path = f"results/{table}/round=r/all.parquet"
+            store.write_table(path, results_table(table, names, [at]))
+        rows = [{"snapshot_id": history.snapshot_id_for(n, at), "cluster": n} for n in names]
+        rows = [row | {"previous_snapshot_id": None} for row in rows]
+        installation.results.finish_round("r", at, rows)
+    assert shell.type("report", "--fleet").code == 0
+    (path,) = store.list("views/demo/series")
+    store.write_text(path, "no Parquet")
+
+    typed = shell.type("report", "--fleet")
+
+    assert typed.code == 3
+    shown = {line.split()[0]: line for line in typed.out.splitlines()}
+    assert shown["demo"].endswith("its analysis cannot be read")
+    assert shown["demo"].split()[1] == "-", "brokers"
+    assert shown["other"].split()[1] == "3", "brokers"
+    assert "is damaged" in typed.err and path in typed.err
+    assert "delete the folder" in typed.err and "views/demo/series" in typed.err
+    as_json = shell.type("report", "--fleet", "--json")
+    assert as_json.code == 3
+    brokers = {one["cluster"]: one["brokers"] for one in json.loads(as_json.out)["clusters"]}
+    assert brokers == {"demo": None, "other": 3}
+
+    store.delete_folder("views/demo/series")
+    assert shell.type("report", "--fleet").code == 0

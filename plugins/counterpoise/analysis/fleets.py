@@ -60,7 +60,7 @@ def _gravity(found: EntryConcern | None) -> int:
 def fleet_entry(state: ClusterState) -> FleetEntry:
     """Return what the fleet's pages tell of a cluster."""
     figures = _figures(state) if state.balance else FleetEntry(state.cluster)
-    concerns = [*_of_balance(state), *_of_load(state.load)]
+    concerns = [*_not_analysed(state), *_of_balance(state), *_of_load(state.load)]
     patience = _patience(state.balance).total_seconds()
     entry = replace(figures, concerns=tuple(concerns), overdue_after_seconds=patience)
     return with_age(entry, state.age, state.left_out)
@@ -70,11 +70,10 @@ def with_age(entry: FleetEntry, age: timedelta | None, left_out: tuple[LeftOut, 
     """Return an entry with the age of the cluster's newest snapshot, and with those that cannot be
     analysed, as both are now.
     """
-    own = (Concern.SILENT, Concern.NOT_ANALYSED, Concern.LEFT_OUT)
+    own = (Concern.SILENT, Concern.LEFT_OUT)
     patience = timedelta(seconds=entry.overdue_after_seconds or 0) or DEFAULT_PATIENCE
     concerns = [
         *_overdue(age, patience),
-        *_not_analysed(entry, age),
         *(found for found in entry.concerns if found.concern not in own),
         *_left_out(left_out),
     ]
@@ -177,8 +176,10 @@ def _weight_now(entry: FleetEntry, worst: str, critical: Mapping[str, int]) -> f
     return critical.get(entry.cluster, 0) if worst == Concern.CRITICAL else 0
 
 
-def _not_analysed(entry: FleetEntry, age: timedelta | None) -> Iterator[EntryConcern]:
-    if age is not None and entry.snapshot_id is None:
+def _not_analysed(state: ClusterState) -> Iterator[EntryConcern]:
+    if not state.is_readable:
+        yield EntryConcern(Concern.NOT_ANALYSED, "its analysis cannot be read", 1.0)
+    elif state.age is not None and state.balance is None:
         yield EntryConcern(Concern.NOT_ANALYSED, "has snapshots, but none is analysed yet", 1.0)
 
 

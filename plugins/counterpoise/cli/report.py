@@ -60,7 +60,8 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
         _analyse(installation, stderr_console(arguments))
         if arguments.fleet:
             name = "fleet"
-            page = pipeline.report_fleet(installation)
+            fleet = pipeline.report_fleet(installation)
+            page = fleet.page
         else:
             written = pipeline.write_balance_report(
                 installation, arguments.cluster, period=period, until=until
@@ -70,12 +71,14 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
         document = queries.report(installation, f"{name}.json")
     if arguments.json:
         print_json(json.loads(document), indent=1)
-        return 0
-    if arguments.fleet:
+    elif arguments.fleet:
         _print_fleet(console, read_fleet(document, where=page))
     else:
         _print_balance(console, written.analysed.balance, written.analysed.wanted)
-    console.print(f"report: {page}", markup=False, soft_wrap=True)
+    if not arguments.json:
+        console.print(f"report: {page}", markup=False, soft_wrap=True)
+    if arguments.fleet:
+        fleet.check()
     return 0
 
 

@@ -56,6 +56,7 @@ class ClusterState:
     load: ClusterLoad | None = None
     wanted: WantedRebalance | None = None  # what would help; None: the policy asks for nothing
     left_out: tuple[LeftOut, ...] = ()
+    is_readable: bool = True  # its analysis; False: a file of it is damaged
 
 
 FORMAT: Final = "counterpoise-fleet/1"

@@ -22,7 +22,7 @@ import pyarrow as pa
 from counterpoise import analysis, history
 from counterpoise.analysis.rounds import Round
 from counterpoise.archive import Archive
-from counterpoise.errors import CounterpoiseError
+from counterpoise.errors import CounterpoiseError, StoreError
 from counterpoise.installation import Installation
 from counterpoise.manifest_index import MAX_COPY_BYTES, Fleet
 from counterpoise.model.balance import LeftOut
@@ -61,6 +61,7 @@ _SPARK_CONF_OF_MANY: Final = {
 # An analysis brings the index of a cluster's manifests up to date once in so many rounds; whoever
 # else reads the history of a cluster reads the few manifests since then one by one.
 _INDEXED_EVERY: Final = 8
+_ALL_ROUNDS: Final = "all-rounds"  # names the files of a view that was made again
 _SERIES_PARTS: Final = ("broker_balance", "broker_load", "snapshot_changes", "leader_changes")
 
 
@@ -141,10 +142,16 @@ def _finish_round(
     ids_by_cluster = grouped((row["cluster"], row["snapshot_id"]) for row in round_.to_analyse)
     for cluster, snapshot_ids in sorted(ids_by_cluster.items()):
         for view, rows_of_view in _VIEWS.items():
+            files = all_results.view_files(cluster, view)
             rows = rows_of_view(of_round, snapshot_ids)
-            if rows.num_rows and not views.has(cluster, view):  # deleted: it is made again
-                _rebuild_view(all_results, cluster, view)
-            all_results.view_files(cluster, view).add(rows, name)
+            if rows.num_rows and not views.has(cluster, view):  # new, or it was deleted
+                try:
+                    earlier = rows_of_view(all_results, all_results.of_cluster(cluster))
+                except StoreError as error:  # whoever reads the view tries again, and fails
+                    _LOGGER.warning("the view %s of %s is not made: %s", view, cluster, error)
+                    continue
+                files.add(earlier, _ALL_ROUNDS)
+            files.add(rows, name)
     is_by_cluster = not copy.is_local_copy or len(ids_by_cluster) == 1
     results_sent = [path for path in sent if path.startswith("results/")]
     are_packed = not is_by_cluster and all(path.endswith(f"/{PACKED}") for path in results_sent)
@@ -172,13 +179,10 @@ def view_of(
     """
     results = installation.results
     rows = results.view(cluster, view, since, until)
-    return _rebuild_view(results, cluster, view) if rows is None else rows
-
-
-def _rebuild_view(results: Results, cluster: str, view: str) -> pa.Table:
-    """Make a view anew from the results of all rounds."""
+    if rows is not None:
+        return rows
     files = results.view_files(cluster, view)
-    files.add(_VIEWS[view](results, results.of_cluster(cluster)), "all-rounds")
+    files.add(_VIEWS[view](results, results.of_cluster(cluster)), _ALL_ROUNDS)
     return files.read()
 
 

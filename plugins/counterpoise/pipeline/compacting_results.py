@@ -55,7 +55,7 @@ class _LeftAlone:
     reasons: list[str] = field(default_factory=list)
     rounds: set[str] = field(default_factory=set)
 
-    def add(self, what: str, error: StoreError, rounds: Iterable[str]) -> None:
+    def add(self, what: str, error: StoreError, rounds: Iterable[str] = ()) -> None:
         self.reasons.append(f"{what} stays as it is: {error}")
         self.rounds.update(rounds)
 
@@ -76,7 +76,7 @@ def compact_results(installation: Installation, now: datetime, log: Log) -> Resu
         plans = history.plan_rounds(rounds, existing, policy, now)
         report = replace(report, rounds_merged=_merge_rounds(installation, plans, log, left_alone))
         deleted = _delete_unused(installation.archive.store, policy, now)
-        deleted += _merge_views(installation, now)
+        deleted += _merge_views(installation, now, left_alone)
         report = replace(report, files_deleted=report.files_deleted + deleted)
     except CounterpoiseError as error:
         report = replace(report, problem=str(error))
@@ -145,12 +145,15 @@ def _make_daily(
 ) -> int:
     clusters = installation.settings.clusters
     dailies = _daily_tables(installation, rounds, now, clusters, left_alone)
+    made = 0
     for job in in_jobs(dailies):
-        make_files(installation, (), _with_series(installation, job), log)
+        to_make = _with_series(installation, job, left_alone)
+        make_files(installation, (), to_make, log)
+        made += len(to_make)
     for table in DAILY_TABLES:
         for cluster in installation.settings.clusters:
             copy_days(installation.archive.store, table, cluster)
-    return len(dailies)
+    return made
 
 
 def _daily_tables(
@@ -167,14 +170,14 @@ def _daily_tables(
     for table in DAILY_TABLES:
         existing = {path for name in policies for path in store.list(daily_folder(table, name))}
         for plan in history.plan_daily(table, rounds, policies, now):
-            if plan.path in existing and (plan.is_thinned or is_daily_made(store, plan)):
-                continue
-            files = {
-                path: ids
-                for name, ids in plan.snapshot_ids_by_round.items()
-                for path in files_of(table, name, plan.cluster)
-            }
             try:
+                if plan.path in existing and (plan.is_thinned or is_daily_made(store, plan)):
+                    continue
+                files = {
+                    path: ids
+                    for name, ids in plan.snapshot_ids_by_round.items()
+                    for path in files_of(table, name, plan.cluster)
+                }
                 row_count = sum(
                     counts_of(path).get(one, 0) for path, ids in files.items() for one in ids
                 )
@@ -187,16 +190,23 @@ def _daily_tables(
     return dailies
 
 
-def _with_series(installation: Installation, dailies: list[Daily]) -> list[Daily]:
+def _with_series(
+    installation: Installation, dailies: list[Daily], left_alone: _LeftAlone
+) -> list[Daily]:
     """Add how long the rates of each snapshot lasted, and how many brokers were live, from the
-    cluster's series.
+    cluster's series. The days of a cluster whose series cannot be read are left alone.
     """
     found = []
     for cluster, of_cluster in grouped((daily.plan.cluster, daily) for daily in dailies).items():
         days = [daily.plan.day for daily in of_cluster]
         since = datetime.combine(min(days), time(), UTC) - analysis.AROUND
         until = datetime.combine(max(days), time(), UTC) + analysis.AROUND
-        series = view_of(installation, cluster, "series", since, until)
+        try:
+            series = view_of(installation, cluster, "series", since, until)
+        except StoreError as error:
+            rounds = {name for daily in of_cluster for name in daily.plan.snapshot_ids_by_round}
+            left_alone.add(f"every day of {cluster} without a table", error, rounds)
+            continue
         seconds = analysis.seconds_of_rates(series, cluster)
         live_brokers = analysis.live_broker_counts(series, cluster)
         found += [
@@ -222,16 +232,21 @@ def _drop_old_loads(
     return len(paths)
 
 
-def _merge_views(installation: Installation, now: datetime) -> int:
-    """Put the views of each cluster into a file a month, and delete months older than the policy
-    keeps anything; return how many files were replaced or deleted.
+def _merge_views(installation: Installation, now: datetime, left_alone: _LeftAlone) -> int:
+    """Delete months of views older than the policy of a cluster keeps anything, and put each other
+    month into one file; return how many files were deleted or replaced.
+
+    A view that cannot be read keeps no other from this.
     """
     count = 0
     for cluster, settings in installation.settings.clusters.items():
         for view in VIEWS:
             files = installation.results.view_files(cluster, view)
-            count += files.merge() if files.exist else 0
             count += files.delete_before(now - settings.policy.history.keep_daily)
+            try:
+                count += files.merge()
+            except StoreError as error:
+                left_alone.add(f"the view {view} of {cluster}", error)
     return count
 
 

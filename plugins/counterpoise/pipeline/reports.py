@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from counterpoise import analysis, history, reporting
 from counterpoise.archive import balance_report_name, fleet_report_name
-from counterpoise.errors import CounterpoiseError, RefusedError, list_complaints
+from counterpoise.errors import CounterpoiseError, RefusedError, StoreError, list_complaints
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeftOut, PlanSize
 from counterpoise.model.fleet_document import ClusterState, FleetEntry
@@ -39,6 +39,21 @@ class WrittenReport:
 
     name: str  # without a suffix
     analysed: ClusterAnalysis
+
+
+@dataclass(frozen=True, slots=True)
+class FleetReport:
+    """The page of all clusters in the store."""
+
+    page: str  # its URI
+    failures: Mapping[str, StoreError]  # by cluster, of those whose analysis cannot be read
+
+    def check(self) -> None:
+        """Raise StoreError with each cluster that the page has no figures of, and why."""
+        if self.failures:
+            complaints = [f"{cluster}: {error}" for cluster, error in self.failures.items()]
+            count = pluralize(len(complaints), "cluster")
+            raise StoreError(list_complaints(f"{count} without figures in {self.page}", complaints))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,22 +203,32 @@ def _plan_size(installation: Installation, analysed: ClusterAnalysis) -> PlanSiz
     )
 
 
-def report_fleet(installation: Installation) -> str:
-    """Write the report over all clusters, worst first; return the URI of the page."""
+def report_fleet(installation: Installation) -> FleetReport:
+    """Write the report over all clusters, worst first. One whose analysis cannot be read is in it
+    without figures.
+    """
     clusters = sorted(installation.settings.clusters)
     with results_of_many(installation.archive.store) as results:
         stored = results.stored_views()
-        entries = [_fleet_entry(installation, cluster, results, stored) for cluster in clusters]
+        failures: dict[str, StoreError] = {}
+        entries = [
+            _fleet_entry(installation, cluster, results, stored, failures) for cluster in clusters
+        ]
     fleet = analysis.fleet(entries, as_of=installation.clock())
     write = installation.archive.write_report
     write(fleet_report_name(suffix="json"), reporting.fleet_json(fleet))
-    return write(fleet_report_name(), reporting.fleet_report(fleet))
+    return FleetReport(write(fleet_report_name(), reporting.fleet_report(fleet)), failures)
 
 
 def _fleet_entry(
-    installation: Installation, cluster: str, results: Results, stored: StoredViews
+    installation: Installation,
+    cluster: str,
+    results: Results,
+    stored: StoredViews,
+    failures: dict[str, StoreError],
 ) -> FleetEntry:
-    """Return what the fleet's report tells of one cluster; little before the first analysis.
+    """Return what the fleet's report tells of one cluster; little before the first analysis, or
+    where this cannot be read, which is added to the `failures`.
 
     The report of the cluster has left it, where that is of the newest snapshot.
     """
@@ -218,10 +243,14 @@ def _fleet_entry(
     if entry is not None:
         return analysis.with_age(entry, age, left_out)
     try:
-        analysed = cluster_analysis(installation, cluster, results=results)
+        analysed = with_both_periods(cluster_analysis(installation, cluster, results=results))
     except RefusedError:
         return analysis.fleet_entry(ClusterState(cluster, age, left_out=left_out))
-    return analysis.fleet_entry(_state(with_both_periods(analysed), age, left_out))
+    except StoreError as error:
+        failures[cluster] = error
+        state = ClusterState(cluster, age, left_out=left_out, is_readable=False)
+        return analysis.fleet_entry(state)
+    return analysis.fleet_entry(_state(analysed, age, left_out))
 
 
 def _state(
