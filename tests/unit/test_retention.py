@@ -33,9 +33,7 @@ NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-def manifest(
-    at: datetime, *, seen: timedelta = timedelta(), version: int = SCHEMA_VERSION, rows: int = 3
-) -> pa.Table:
+def manifest(at: datetime, *, seen: timedelta = timedelta(), rows: int = 3) -> pa.Table:
     """Of a snapshot with two tables."""
     snapshot_id, folder = snapshot_id_for("demo", at), f"cluster=demo/date={at.date()}"
     files = [
@@ -53,7 +51,7 @@ def manifest(
         "observed_at": at + seen,
     }
     return pa.Table.from_pylist(
-        [row | {"schema_version": version, "files": files}], schema=SNAPSHOTS
+        [row | {"schema_version": SCHEMA_VERSION, "files": files}], schema=SNAPSHOTS
     )
 
 
