@@ -146,13 +146,17 @@ def run_one(dag_id: str, cluster: str = "cluster-000") -> dict[str, Any]:
 @contextmanager
 def _rejecting() -> Iterator[None]:
     """Answer each question with a no."""
-    from tests.dags.test_rebalance_run import NO, answer_open_questions
+    from counterpoise.installation import open_installation
+    from counterpoise.model.run import RunState
+    from tests.support.decisions import reject
     from tests.support.questions import answered_by
 
-    def reject() -> None:
-        answer_open_questions(*NO, {"approve": "alice", "approve_second": None})
+    def reject_all() -> None:
+        with open_installation() as installation:
+            for run in installation.ledger.runs(states={RunState.PROPOSED}):
+                reject(installation, run)
 
-    with answered_by(reject):
+    with answered_by(reject_all):
         yield
 
 

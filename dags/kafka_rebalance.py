@@ -1,10 +1,11 @@
 """One rebalance of one cluster: plan, check, ask a person, move, verify, and restore every config.
 
 The analysis starts these runs, with the cluster as partition key; a person can, too, and chooses
-cluster and goal in the form. A "no", or no answer in time, ends the run without touching the
-cluster. Teardowns settle and report whatever happens in between; only the last one, `verdict`,
-decides how the run ends. Where topics came to brokers while they were emptied, `repeat` asks for
-the next removal; where something moved, `fresh_snapshot` starts `kafka_snapshot` for the cluster.
+cluster and goal in the form. `approve` waits for the answer in the ledger. A "no", or no answer in
+time, skips all that would touch the cluster. Teardowns settle and report whatever happens in
+between; only the last one, `verdict`, decides how the run ends. Where topics came to brokers while
+they were emptied, `repeat` asks for the next removal; where something moved, `fresh_snapshot`
+starts `kafka_snapshot` for the cluster.
 """
 
 from datetime import timedelta
@@ -13,8 +14,9 @@ from typing import Any
 from airflow.sdk import PartitionedAssetTimetable, chain, dag, setup, task, teardown
 
 from counterpoise.orchestration import handover
-from counterpoise.orchestration.approval import RecordedApproval
+from counterpoise.orchestration.approval import LedgerApproval
 from counterpoise.orchestration.assets import REBALANCE_WANTED
+from counterpoise.orchestration.end_note import tell_end
 from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.fresh_snapshot import FreshSnapshot
 from counterpoise.orchestration.installation import airflow_installation
@@ -27,12 +29,14 @@ from counterpoise.orchestration.stepping import (
     settle_step,
 )
 
-WORK = ("plan", "validate", "approve", "approve_second", "open_run", "execute", "verify")
+WORK = ("plan", "validate", "approve", "open_run", "execute", "verify")
 ENDS = ("settle", "report")
 
 # For errors that may pass; others fail at once. A crash may leave the ledger's step lock held for
 # half a minute.
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=60)}
+# A click on the question in Airflow within seconds may cost a try.
+QUESTION_RETRIES = {"retries": 20, "retry_delay": timedelta(seconds=10)}
 # Lost workers and restarts of Airflow count as tries, and a move may last for days.
 STEP_RETRIES = {"retries": 10, "retry_delay": timedelta(seconds=30), "pool": pool_for("RUN")}
 
@@ -96,18 +100,18 @@ def kafka_rebalance() -> None:
         with airflow_installation() as installation:
             run = handover.judged_run(installation, ti)
             states = handover.states_of(ti, (*WORK, *ENDS))
-            handover.end_unanswered(installation, ti, run["run_id"])
+            handover.end_refused(installation, ti, run["run_id"])
+            tell_end(ti, installation.ledger.run(run["run_id"]).in_words)
             pipeline.verdict(installation, run["run_id"], states)
 
     opened = open_run()
     execute = StepUntilDone(task_id="execute", step=execute_step, **STEP_RETRIES)
     settle = StepUntilDone(task_id="settle", step=settle_step, begin=begin_settling, **STEP_RETRIES)
     settle.as_teardown(setups=opened)
-    approve = RecordedApproval(task_id="approve", retries=0)
-    second = RecordedApproval(task_id="approve_second", is_second=True, retries=0)
+    approve = LedgerApproval(task_id="approve", **QUESTION_RETRIES)
     verified, reported, judged = verify(), with_links(report(), RUN, PLAN), verdict()
     planned = with_links(plan(), PLAN, RUN, REPORT, CLUSTER)
-    chain(planned, validate(), approve, second, opened, execute, verified)
+    chain(planned, validate(), approve, opened, execute, verified)
     chain(verified, settle, reported, judged)
     # Both are skipped in a run that was marked failed, while the teardowns go on; neither decides.
     fresh = FreshSnapshot(task_id="fresh_snapshot", trigger_rule="all_done", retries=0)

@@ -76,7 +76,7 @@ def leaders_of(bootstrap: str, topic: str) -> dict[int, int]:
 def approve(api: AirflowApi, approver: AirflowApi, run_id: str) -> None:
     approval = api.wait_for_approval("kafka_rebalance", run_id, TIMEOUT_SECONDS)
     say(approval.subject)
-    approver.approve(approval, "smoke test")
+    approver.approve(approval, "smoke test", "4MB/s")
 
 
 def expect_success(api: AirflowApi, dag_id: str, run_id: str) -> None:

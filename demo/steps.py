@@ -26,7 +26,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import Run, RunState
 from demo import load
 from demo.figures import BrokerFigures, broker_figures, copied_bytes, set_throttles
-from demo.place import APPROVER, CLUSTER, ROOT, Place
+from demo.place import APPROVER, CLUSTER, RATE, ROOT, Place
 from demo.terminal import Terminal
 from dev.local_airflow import AirflowApi, LocalAirflow
 from dev.local_airflow.api import FINAL_RUN_STATES, PendingApproval
@@ -179,16 +179,15 @@ class Demo:
         login = f"{APPROVER} / {self.airflow.password(APPROVER)}"
         run_id = self._newest_run().run_id
         plan_page = f"{self.airflow.base_url}/counterpoise/runs/{run_id}/plan"
-        lines = [page, f"login: {login}", f"the plan in full, with the same login: {plan_page}"]
+        lines = [plan_page, f"login: {login}", f"Airflow's own page leads there, too: {page}"]
         self.terminal.important("Approve or reject here", lines)
         return approval
 
     def approve(self, approval: PendingApproval) -> None:
-        """Approve by REST, as a person would on the page, with the rate in the form."""
-        with self.terminal.busy("Approving over REST"):
-            self.airflow.wait_until_parked(approval.dag_id, approval.run_id, approval.task_id)
+        """Approve by the API, as a person would on the page, at the rate of the policy."""
+        with self.terminal.busy("Approving by the API"):
             approver = self.airflow.api(APPROVER)
-            approver.approve(approval, "broker 4 joined (approved by the demo)")
+            approver.approve(approval, "broker 4 joined (approved by the demo)", RATE)
             approver.close()
 
     def wait_for_response(self, approval: PendingApproval) -> None:

@@ -7,11 +7,13 @@
 Limits: reads at most 1000 rows of a list; works with the SimpleAuthManager's tokens.
 """
 
+import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import httpx
 
@@ -24,8 +26,6 @@ POLL_SECONDS = 0.5
 # wrote (https://sqlite.org/rescode.html#busy_snapshot). Airflow rolls it back, and answers 500.
 DATABASE_ATTEMPTS = 5
 REQUEST_TIMEOUT_SECONDS = 120.0  # on a busy machine an answer has taken more than 30 s
-# Airflow may mark a task as failed that gets its response while its first process is still ending.
-MIN_DEFERRED_SECONDS = 11.0
 
 Found = TypeVar("Found")
 
@@ -52,10 +52,7 @@ class DagRun:
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """A required action (human in the loop) that waits for a response.
-
-    `params` has the prefilled values of its form.
-    """
+    """A required action (human in the loop) that waits for a response."""
 
     dag_id: str
     run_id: str
@@ -64,9 +61,16 @@ class PendingApproval:
     task_state: str  # one of WAITING_STATES once the task waits; shortly before that: running
     subject: str
     body: str
-    params: Mapping[str, Any]
-    assigned_users: tuple[str, ...]  # ids; empty: every user with the permission
+    options: tuple[str, ...]
     created_at: datetime  # UTC
+
+    @property
+    def ledger_run_id(self) -> str:
+        """Return the run of Counterpoise that it is about, by the link in its text."""
+        found = re.search(r"/counterpoise/runs/([^/)]+)/plan", self.body)
+        if found is None:
+            raise AirflowApiError(f"no link to a plan in {self.body!r}")
+        return unquote(found[1])
 
 
 class AirflowApi:
@@ -180,32 +184,37 @@ class AirflowApi:
         response = self._request("GET", path, params=params)
         return [_approval(row) for row in response["hitl_details"]]
 
-    def answer_approval(
-        self,
-        dag_id: str,
-        run_id: str,
-        task_id: str,
-        option: str,
-        params: Mapping[str, Any],
-        map_index: int = -1,
-    ) -> None:
-        """Respond as this user.
+    def choose_option(self, approval: PendingApproval) -> None:
+        """Choose the only option of a required action, which decides nothing.
 
         Raises AirflowApiError: 403 the user may not respond, 409 somebody has responded before.
         """
-        task_path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
-        body = {"chosen_options": [option], "params_input": dict(params)}
-        self._request("PATCH", f"{task_path}/{map_index}/hitlDetails", json=body)
+        task = f"/api/v2/dags/{approval.dag_id}/dagRuns/{approval.run_id}/taskInstances"
+        body = {"chosen_options": list(approval.options), "params_input": {}}
+        path = f"{task}/{approval.task_id}/{approval.map_index}/hitlDetails"
+        self._request("PATCH", path, json=body)
 
-    def approve(self, approval: PendingApproval, reason: str, **values: Any) -> None:
-        """Approve as this user, with `values` in the form, once Airflow takes a response.
-
-        Raises AirflowApiError as `answer_approval` does.
+    def decide(
+        self,
+        ledger_run_id: str,
+        decision: str,
+        reason: str,
+        *,
+        rate: str = "",
+        fingerprint: str = "",
+    ) -> dict[str, Any]:
+        """Answer a plan as this user, with Counterpoise's API; without a fingerprint, the plan that
+        the run has. Raises AirflowApiError with the status of the refusal.
         """
-        deferred_seconds = (datetime.now(UTC) - approval.created_at).total_seconds()
-        time.sleep(max(0.0, MIN_DEFERRED_SECONDS - deferred_seconds))
-        params = {**approval.params, "reason": reason, **values}
-        self.answer_approval(approval.dag_id, approval.run_id, approval.task_id, "Approve", params)
+        path = f"/counterpoise/api/runs/{ledger_run_id}"
+        plan = fingerprint or self._request("GET", path)["fingerprint"]
+        body = {"decision": decision, "fingerprint": plan, "rate": rate, "reason": reason}
+        told: dict[str, Any] = self._request("POST", f"{path}/decision", json=body)
+        return told
+
+    def approve(self, approval: PendingApproval, reason: str, rate: str) -> None:
+        """Approve the plan that a required action is about, as `decide` does."""
+        self.decide(approval.ledger_run_id, "approve", reason, rate=rate)
 
     def approval_page(self, dag_id: str, run_id: str, task_id: str) -> str:
         """Return the address of the page on which a person responds."""
@@ -346,8 +355,7 @@ def _approval(row: Mapping[str, Any]) -> PendingApproval:
         task_state=task["state"],
         subject=row["subject"],
         body=row["body"] or "",
-        params={name: param["value"] for name, param in row["params"].items()},
-        assigned_users=tuple(user["id"] for user in row["assigned_users"]),
+        options=tuple(row["options"]),
         created_at=datetime.fromisoformat(row["created_at"]),
     )
 

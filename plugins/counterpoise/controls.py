@@ -11,11 +11,21 @@ Each writes a row of the ledger, never the cluster; the run does it at its next 
 what is in `access.py`. When something is refused, nothing has been written.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from counterpoise import access
-from counterpoise.approval import approvers_in_force, default_rate, find_rule, rule_reason
+from counterpoise.answering import answer_until
+from counterpoise.approval import (
+    approvals_missing,
+    approvers_in_force,
+    counting_approvals,
+    default_rate,
+    find_rule,
+    people_needed,
+    rule_reason,
+)
 from counterpoise.errors import CounterpoiseError, RefusedError, StalePlanError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
@@ -27,7 +37,7 @@ from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import limited, required
 from counterpoise.rule_approvals import check_may_approve
-from counterpoise.units import parse_rate, parse_until
+from counterpoise.units import format_moment, parse_rate, parse_until
 
 
 def check_may(installation: Installation, cluster: str, person: Person, action: Action) -> Person:
@@ -71,20 +81,22 @@ def record_decision(
     by: Person,
     reason: str,
     rate: str | None,
-    must_be_another: bool = False,
+    seen: str = "",
 ) -> Approval:
     """Record a yes, a no or a missing answer about exactly this plan.
 
-    With `must_be_another`, a yes counts only from somebody who has not said it yet.
+    Of two people that a plan needs, the second one's yes makes it approved. With `seen`, it is
+    recorded only while the run is as it was seen (`Ledger.answer_seen`).
 
     Raises InputError for an unusable rate and for an answer without a reason, RefusedError for one
-    from somebody who may not give it, or with a rate at which the copies never end, StalePlanError
-    for another plan, RunConflictError for a run that no longer waits. Nothing is granted then.
+    from somebody who may not give it, that is too late, or with a rate at which the copies never
+    end, StalePlanError for another plan, RunConflictError for a run that no longer waits. Nothing
+    is granted then.
     """
     run = _run_of_plan(installation, run_id, fingerprint)
     try:
         counting, reason, rate_bytes_per_second = _checked_decision(
-            installation, run, decision, by, reason, rate, must_be_another=must_be_another
+            installation, run, decision, by, reason, rate
         )
     except CounterpoiseError as error:
         text = f"{decision} by {by.shown}: {error}"
@@ -100,10 +112,18 @@ def record_decision(
         at=installation.ledger.now(),
         rate_bytes_per_second=rate_bytes_per_second,
     )
-    if decision is Decision.GRANTED:
-        lasts = installation.cluster(run.cluster).policy.approval.expires_after
-        approval = replace(approval, expires_at=approval.at + lasts)
-    installation.ledger.record_decision(approval)
+    if decision is not Decision.GRANTED:
+        installation.ledger.record_decision(approval, seen=seen)
+        return approval
+    policy, plan = installation.cluster(run.cluster).policy.approval, installation.plan_of(run)
+    approval = replace(approval, expires_at=approval.at + policy.expires_after)
+
+    def is_enough(approvals: Sequence[Approval]) -> bool:
+        counting = counting_approvals(approvals, fingerprint, approval.at)
+        approvers = approvers_in_force(counting, installation.people)
+        return not approvals_missing(approvers, people_needed(plan, policy))
+
+    installation.ledger.record_decision(approval, is_enough=is_enough)
     return approval
 
 
@@ -127,24 +147,6 @@ def approve_by_rule(
     )
 
 
-def check_decision(
-    installation: Installation,
-    run_id: str,
-    fingerprint: str,
-    *,
-    decision: Decision,
-    by: Person,
-    reason: str,
-    rate: str | None,
-    must_be_another: bool = False,
-) -> None:
-    """Raise what `record_decision` would raise of an answer, and write nothing."""
-    run = _run_of_plan(installation, run_id, fingerprint)
-    _checked_decision(
-        installation, run, decision, by, reason, rate, must_be_another=must_be_another
-    )
-
-
 def _checked_decision(
     installation: Installation,
     run: Run,
@@ -152,8 +154,6 @@ def _checked_decision(
     by: Person,
     reason: str,
     rate: str | None,
-    *,
-    must_be_another: bool,
 ) -> tuple[Person, str, int | None]:
     """Return the person who counts, the reason, and the bytes per second of a yes."""
     is_typed = decision is not Decision.TIMED_OUT and not (by.is_dag or by.is_rule)
@@ -161,8 +161,7 @@ def _checked_decision(
     counting = _who_decides(installation, run, decision, by)
     if decision is not Decision.GRANTED:
         return counting, reason, None
-    if must_be_another:
-        _check_is_another(installation, run.run_id, counting)
+    _check_in_time(installation, run)
     plan = installation.plan_of(run)
     if by.is_rule:
         check_may_approve(installation, run, by)
@@ -256,7 +255,7 @@ def _approved_rate(installation: Installation, run_id: str) -> int:
 
 
 def cancel(installation: Installation, run_id: str, *, by: Person, why: str) -> ControlRequest:
-    """Ask a run to cancel what is in flight, to settle and to end as halted.
+    """Ask a run to cancel what is in flight, to settle and to end as cancelled.
 
     Raises InputError, RefusedError.
     """
@@ -265,7 +264,7 @@ def cancel(installation: Installation, run_id: str, *, by: Person, why: str) -> 
 
 
 def undo(installation: Installation, run_id: str, *, by: Person, why: str) -> ControlRequest:
-    """Cancel a run that somebody wants to undo; the undo plan, made after the halt, is approved on
+    """Cancel a run that somebody wants to undo; the undo plan, made after its end, is approved on
     its own. Raises InputError, RefusedError.
     """
     run = _run_under_way(installation, run_id, Control.UNDO)
@@ -389,11 +388,11 @@ def _checked_rate(installation: Installation, plan: RebalancePlan, wanted: int) 
     return wanted
 
 
-def _check_is_another(installation: Installation, run_id: str, by: Person) -> None:
-    people = installation.people
-    approvers = approvers_in_force(installation.ledger.approvals_of(run_id), people)
-    if any(people.may_be_one(by, approver) for approver in approvers):
+def _check_in_time(installation: Installation, run: Run) -> None:
+    """Raise RefusedError for a yes to a plan for which people were asked too long ago."""
+    until = answer_until(installation, run) if run.state is RunState.PROPOSED else None
+    if until is not None and installation.ledger.now() >= until:
         raise RefusedError(
-            f"{by.shown} has approved this plan already; the second approval has to come from "
-            "another person"
+            f"the time to answer about run {run.run_id} ended at {format_moment(until)} (wait_for "
+            "of the policy): make a new plan"
         )

@@ -89,6 +89,10 @@ class HaltedError(RefusedError):
     """The run halted for a reason that a person has to look into."""
 
 
+class CancelledError(HaltedError):
+    """A person has cancelled the run: nothing is wrong."""
+
+
 class ClusterError(CounterpoiseError):
     """The cluster, or the network to it, is in trouble."""
 

@@ -32,7 +32,7 @@ class NotificationFacts:
     cluster: str
     now: datetime
     runs: Sequence[Run] = ()
-    second_asked: Collection[str] = ()  # runs that wait for a second person
+    second_asked: Collection[str] = ()  # of those that wait, the ones that somebody has approved
     may_answer: Mapping[str, str] = field(default_factory=dict)  # who, by run; else everybody
     why_requested: Mapping[str, str] = field(default_factory=dict)  # by run, of those that wait
     pending_restores: Mapping[str, int] = field(default_factory=dict)  # config keys, by ended run
@@ -65,12 +65,14 @@ def critical_findings(audit: AuditReport | None) -> dict[str, Finding]:
 def _about_run(run: Run, facts: NotificationFacts) -> Iterator[Notification]:
     closed_for = facts.now - run.closed_at if run.closed_at else timedelta(0)
     is_recent = run.closed_at is not None and closed_for < ENDED_FOR
-    if run.state is RunState.PROPOSED or run.run_id in facts.second_asked:
+    if run.state is RunState.PROPOSED:
         yield _question(run, facts)
     elif run.state is RunState.RUNNING:
         yield _run_event(run, NotificationEvent.STARTED, "started")
     elif run.state is RunState.HALTED and is_recent:
         yield _run_event(run, NotificationEvent.HALTED, "halted", run.reason)
+    elif run.state is RunState.CANCELLED and is_recent:
+        yield _run_event(run, NotificationEvent.CANCELLED, "is cancelled", run.reason)
     elif run.state is RunState.DONE and is_recent:
         yield _run_event(run, NotificationEvent.DONE, "is done")
     pending = facts.pending_restores.get(run.run_id, 0)

@@ -51,7 +51,7 @@ def check_undoable(
     """
     if run.state in UNDER_WAY_STATES:
         raise RefusedError(
-            f"run {run.run_id} is {run.state}; cancel it first, and undo it when it has halted"
+            f"run {run.run_id} is {run.state}; cancel it first, and undo it when it has ended"
         )
     if not has_all_events(events) and run.state in LOOKED_AFTER_STATES:
         raise RefusedError(

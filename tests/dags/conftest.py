@@ -77,7 +77,7 @@ def installation(
 ) -> "Iterator[Installation]":
     """The installation of the tasks, with the simulated cluster `demo`."""
     from counterpoise.installation import open_installation
-    from tests.dags.test_recorded_approval import CLUSTERS
+    from tests.dags.test_approval import CLUSTERS
 
     (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     monkeypatch.setenv("COUNTERPOISE_CONFIG", str(tmp_path / "clusters.yaml"))

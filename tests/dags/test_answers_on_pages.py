@@ -3,7 +3,6 @@ on a simulated cluster.
 """
 
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import Run, RunState
 from counterpoise.orchestration import handover
-from counterpoise.web import airflow_questions
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.questions import answered_by
 from tests.support.web import browser, token_on
@@ -51,7 +49,6 @@ def rebalance(
             return made
 
         monkeypatch.setattr(dagrun, "get_or_create_dagrun", create_with_key)
-        monkeypatch.setattr(airflow_questions, "_PARKED_AFTER", timedelta(0))
         init_auth_manager()
         with answered_by(lambda: answer(installation.ledger.runs()[0])):
             return str(dag.test(run_conf=conf).state)
@@ -92,7 +89,7 @@ def test_a_yes_on_the_page_lets_the_dag_run_go_on(
             statuses.append(("bob", again.status_code))
 
     assert rebalance(answer, {"goal": "add-brokers", "broker_ids": [3]}) == "success"
-    assert statuses == [("bob", 409), ("alice", 422), ("alice", 303), ("bob", 409)]
+    assert statuses == [("bob", 403), ("alice", 422), ("alice", 303), ("bob", 409)]
     (run,) = installation.ledger.runs()
     assert run.state is RunState.DONE
     (yes,) = installation.ledger.approvals_of(run.run_id)
@@ -113,7 +110,7 @@ def test_a_no_on_the_page_ends_a_run_whose_dag_run_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As one that its last task could not end: the ledger did not answer, say."""
-    monkeypatch.setattr(handover, "end_unanswered", lambda *_: None)
+    monkeypatch.setattr(handover, "end_refused", lambda *_: None)
     kafka.denied[REASSIGN] = "CLUSTER_AUTHORIZATION_FAILED"
     assert rebalance(lambda _run: None, {"goal": "add-brokers", "broker_ids": [3]}) == "failed"
     (run,) = installation.ledger.runs()

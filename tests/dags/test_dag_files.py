@@ -73,16 +73,19 @@ def test_an_analysis_that_hangs_ends(bag: DagBag) -> None:
     assert analyse.execution_timeout == timedelta(hours=2)
 
 
-def test_approvals_stand_outside_of_mapped_groups_and_are_never_retried(bag: DagBag) -> None:
-    # In a mapped group a reject does not stop what follows.
+def test_approvals_stand_outside_of_mapped_groups_and_outlive_many_early_clicks(
+    bag: DagBag,
+) -> None:
+    # In a mapped group a skip does not stop what follows.
     approvals = [
         task for dag in bag.dags.values() for task in dag.tasks if isinstance(task, HITLOperator)
     ]
-    assert sorted(task.task_id for task in approvals) == ["approve", "approve_second"]
+    assert [task.task_id for task in approvals] == ["approve"]
     for task in approvals:
         assert list(task.iter_mapped_task_groups()) == []
-        assert task.retries == 0
-        assert task.defaults == ["Reject"]
+        assert task.retries == 20
+        assert task.retry_delay == timedelta(seconds=10)
+        assert task.options == ["Answered on the plan's page"] and not task.defaults
 
 
 def test_all_that_moves_can_be_repeated(rebalance: Any) -> None:
@@ -117,7 +120,7 @@ def test_the_ends_of_a_run_are_teardowns_and_only_the_verdict_decides(
 def test_the_tasks_are_the_stages_in_their_order(rebalance: Any) -> None:
     order = [task.task_id for task in rebalance.topological_sort()]
     asking, moving, ending = (
-        ["approve", "approve_second"],
+        ["approve"],
         ["open_run", "execute", "verify"],
         ["report", "fresh_snapshot", "repeat", "verdict"],
     )

@@ -14,14 +14,13 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from counterpoise import pipeline
-from counterpoise.installation import Installation, now_utc
-from counterpoise.model.approval import Question
+from counterpoise.installation import Installation
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import Run, RunState
 from counterpoise.orchestration.delivery import tell
 from counterpoise.orchestration.notifier import ClusterNotifier
-from tests.dags.test_recorded_approval import CLUSTERS
+from tests.dags.test_approval import CLUSTERS
 from tests.support import hostile
 from tests.support.decisions import grant
 from tests.support.message_servers import MailServer, Webhook
@@ -280,15 +279,13 @@ def test_a_name_that_is_only_claimed_is_told_as_such(telling: Installation, hook
 
 
 def test_whoever_is_asked_is_told_the_requester_is_not_and_the_second_one_too(
-    telling: Installation, hook: Webhook
+    telling: Installation, hook: Webhook, tmp_path: Path
 ) -> None:
+    two = CLUSTERS.replace("wait_for: 2h", "critical: yes")
+    (tmp_path / "clusters.yaml").write_text(two + NOTIFY)
     run = telling.ledger.run(propose(telling, by=Person("carol", "system:carol")))
     tell(telling, "demo")
     say_yes(telling, run, "alice")
-    tell(telling, "demo")
-    telling.ledger.record_question(
-        Question("kafka_rebalance", "r", "approve_second", run.run_id, run.fingerprint, now_utc())
-    )
     for _ in range(2):
         tell(telling, "demo")
     say_yes(telling, run, "bob")

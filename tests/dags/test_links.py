@@ -13,7 +13,6 @@ ROOT = Path(__file__).parents[2]
 LINKS = {
     ("kafka_rebalance", "plan"): ["Plan", "Run", "Report", "Cluster"],
     ("kafka_rebalance", "approve"): ["Plan", "Run"],
-    ("kafka_rebalance", "approve_second"): ["Plan", "Run"],
     ("kafka_rebalance", "execute"): ["Run", "Plan"],
     ("kafka_rebalance", "report"): ["Run", "Plan"],
     ("kafka_audit", "audit"): ["Report", "Cluster"],

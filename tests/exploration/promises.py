@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # Steps that could close a gap which somebody else made: the first may have observed before it.
 _STEPS_TO_CLOSE_A_GAP: Final = 2
-_ENDED: Final = ("done", "halted")
+_ENDED: Final = ("done", "halted", "cancelled")
 _PLANS: Final[dict[str, RebalancePlan]] = {}  # all that were met, by fingerprint
 
 

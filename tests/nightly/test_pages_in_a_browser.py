@@ -159,8 +159,7 @@ def approve_by_clicks(place: Place, run: Run, alice: Visitor, rate: str = SLOW) 
     alice.type("Reason", "as agreed")
     alice.press("Approve this plan")
     assert alice.clicks == 2
-    alice.shows("Your answer is with Airflow")
-    alice.shows("The run of this plan is")  # by itself
+    alice.shows("This plan is approved")
     place.until_state(run, RunState.RUNNING)
 
 
@@ -176,8 +175,7 @@ def approve_by_keyboard(place: Place, run: Run, alice: Visitor) -> None:
         keyboard.type(text)
     alice.tab_to(alice.button("Approve this plan"))
     keyboard.press("Enter")
-    alice.shows("Your answer is with Airflow")
-    alice.shows("The run of this plan is")  # by itself
+    alice.shows("This plan is approved")
     place.until_state(run, RunState.RUNNING)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,9 +66,9 @@ def test_a_rule_approves_nothing_that_a_person_has_decided_since_it_was_checked(
 ) -> None:
     record = ruled.ledger.record_decision
 
-    def record_late(approval: Approval) -> None:
+    def record_late(approval: Approval, **named: Any) -> None:
         meanwhile(other, run)
-        record(approval)
+        record(approval, **named)
 
     monkeypatch.setattr(ruled.ledger, "record_decision", record_late)
     with pytest.raises(RefusedError):

@@ -14,7 +14,7 @@ from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
-from counterpoise.pipeline import DagTask, PlannedRun
+from counterpoise.pipeline import PlannedRun
 from counterpoise.settings import parse_settings
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
@@ -30,8 +30,7 @@ clusters:
     policy: {{movement: {{rate: 20MB/s}}, access: {{approve: [alice, bob]}}, approval: {{{0}}}}}
 """
 RULE = "{name: small, goals: [add-brokers], copies_at_most: 1GB}"
-TASK = DagTask("kafka_rebalance", "manual__1", "approve")
-SECOND = DagTask("kafka_rebalance", "manual__1", "approve_second")
+DAG_RUN = ("kafka_rebalance", "manual__1")
 ADD_3 = RebalanceRequest(Goal.ADD_BROKERS, (3,))
 ALICE, BOB, CAROL = map(Person, ("alice", "bob", "carol"))
 SMALL = Person.of_rule("small")
@@ -73,7 +72,7 @@ def planned(installation: Installation) -> PlannedRun:
         installation,
         "demo",
         ADD_3,
-        pipeline.Origin(CAROL, TASK.dag_id, TASK.dag_run_id),
+        pipeline.Origin(CAROL, *DAG_RUN),
     )
     assert run is not None
     installation.ledger.journal(run["run_id"]).event("validated", run["fingerprint"])
@@ -87,17 +86,17 @@ def approve_by(installation: Installation, run: PlannedRun, by: Person, **change
 
 def approve_by_rule(installation: Installation, run: PlannedRun) -> None:
     """What the task `approve` does where a rule applies."""
-    assert pipeline.rule_that_approves(installation, TASK) == SMALL
+    assert pipeline.rule_that_approves(installation, run["run_id"]) == SMALL
     controls.approve_by_rule(installation, run["run_id"], run["fingerprint"], SMALL)
-    assert pipeline.put_question(installation, TASK) is None, "nobody is asked"
+    assert pipeline.open_question(installation, run["run_id"]) is None, "nobody is asked"
 
 
 def check_people_decide(installation: Installation, run: PlannedRun, why: str) -> None:
     """Check that no rule is found, and that a yes in its name is refused at the record, too."""
-    assert pipeline.rule_that_approves(installation, TASK) is None
+    assert pipeline.rule_that_approves(installation, run["run_id"]) is None
     with pytest.raises(RefusedError, match=why):
         controls.approve_by_rule(installation, run["run_id"], run["fingerprint"], SMALL)
-    assert pipeline.put_question(installation, TASK) is not None
+    assert pipeline.open_question(installation, run["run_id"]) is not None
 
 
 def start(installation: Installation, run: PlannedRun) -> None:
@@ -178,7 +177,9 @@ def test_a_policy_edited_before_or_after_the_approval_decides(
     with pytest.raises(NotApprovedError, match=refused):
         start(edited, run)
     assert mutating_calls(kafka) == set()
-    assert pipeline.put_question(edited, TASK) is not None, "a person is asked after clearing"
+    assert pipeline.open_question(edited, run["run_id"]) is not None, (
+        "a person is asked after clearing"
+    )
 
 
 @pytest.mark.parametrize("approval", ["critical: yes", "two_people_above: 100MB"])
@@ -193,13 +194,16 @@ def test_a_rule_counts_for_none_of_two_people(
         parse_settings(POLICY.format(f"by_rule: [{RULE}], {approval}"), where="clusters.yaml")
     approve_by_rule(ruled, run)
     edited = under(approval)
-    question = pipeline.put_question(edited, SECOND, is_second=True)
-    assert question is not None and "Approved by rule small (policy)" in question.body_markdown
-    approve_by(edited, run, BOB, must_be_another=True)
+    question = pipeline.open_question(edited, run["run_id"])
+    assert question is not None
+    assert "approved by rule small (policy); 2 missing" in question.plan.lines[-1]
+    approve_by(edited, run, BOB)
     with pytest.raises(NotApprovedError, match="2 different people have to approve"):
         start(edited, run)
     assert mutating_calls(kafka) == set()
-    approve_by(edited, run, ALICE, must_be_another=True)
+    assert pipeline.open_question(edited, run["run_id"]) is not None
+    approve_by(edited, run, ALICE)
+    assert pipeline.open_question(edited, run["run_id"]) is None
     start(edited, run)
 
 
@@ -214,10 +218,10 @@ def test_what_was_not_validated_or_is_frozen_or_was_rejected_is_for_people(
     with pytest.raises(RefusedError, match="waits for its first answer"):
         controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)
     plan = ruled.plan_of(ruled.ledger.run(run["run_id"]))
-    again = pipeline.submit_plan(ruled, plan, pipeline.Origin(CAROL, TASK.dag_id, TASK.dag_run_id))
+    again = pipeline.submit_plan(ruled, plan, pipeline.Origin(CAROL, *DAG_RUN))
     assert again["run_id"] != run["run_id"]
     with pytest.raises(RefusedError, match="was not validated"):
-        pipeline.rule_that_approves(ruled, TASK)
+        pipeline.rule_that_approves(ruled, again["run_id"])
     with pytest.raises(RefusedError, match="was not validated"):
         controls.approve_by_rule(ruled, again["run_id"], run["fingerprint"], SMALL)
     ruled.ledger.journal(again["run_id"]).event("validated", run["fingerprint"])
@@ -275,8 +279,8 @@ def test_a_rule_starts_a_run_once(ruled: Installation, run: PlannedRun) -> None:
         change_state(ruled.ledger, run["run_id"], state, "a broker died")
     with pytest.raises(NotApprovedError, match="a rule starts a run once"):
         start(ruled, run)
-    assert pipeline.rule_that_approves(ruled, TASK) is None
-    assert pipeline.put_question(ruled, TASK) is not None
+    assert pipeline.rule_that_approves(ruled, run["run_id"]) is None
+    assert pipeline.open_question(ruled, run["run_id"]) is not None
     approve_by(ruled, run, ALICE)
     start(ruled, run)
 
@@ -296,7 +300,7 @@ def test_plans_cut_into_slices_count_together_also_when_old_rows_are_deleted(
     assert again["run_id"] != run["run_id"]
     check_people_decide(ruled, again, "approves up to 200")
     let_pass(ruled, timedelta(hours=2), is_pruned=is_pruned)
-    assert pipeline.rule_that_approves(ruled, TASK) == SMALL, "a day later it may again"
+    assert pipeline.rule_that_approves(ruled, again["run_id"]) == SMALL, "a day later it may again"
 
 
 def let_pass(installation: Installation, time: timedelta, *, is_pruned: bool) -> None:
@@ -321,7 +325,7 @@ def test_a_plan_that_no_longer_validates_is_approved_by_nobody(
     with pytest.raises(RefusedError, match="may not set rates"):
         pipeline.validate(ruled, run["run_id"], run["fingerprint"])
     with pytest.raises(RefusedError, match="was not validated"):
-        pipeline.rule_that_approves(ruled, TASK)
+        pipeline.rule_that_approves(ruled, run["run_id"])
     with pytest.raises(RefusedError, match="was not validated"):
         controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)
     kafka.denied = {}

@@ -20,7 +20,6 @@ from counterpoise.model.plan_view import PlanView
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from counterpoise.planning import make_plan
-from counterpoise.reporting.plan_text import plan_markdown
 from counterpoise.snapshot import take_snapshot
 from tests.support.pictures import simulated
 from tests.support.runs import FOUR_BROKERS, SKEWED, START, SimulatedRun, at_broker, own_configs
@@ -92,7 +91,6 @@ def test_who_approves_is_told_of_a_lower_default() -> None:
     shown = PlanView(plan, asked_rate_bytes_per_second=1_000_000)
     assert "default of the throttle rates is 200 kB/s" in shown.limit_warning
     assert shown.limit_warning in shown.warnings
-    assert "default of the throttle rates" in plan_markdown(shown)
     assert effective_rate(plan, 1_000_000) == 200_000
     assert PlanView(plan).limit_warning, "it holds whatever rate is chosen"
     assert not PlanView(plan, asked_rate_bytes_per_second=100_000).limit_warning

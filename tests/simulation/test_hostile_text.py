@@ -146,11 +146,14 @@ def test_the_question_to_the_approver_lets_nothing_through(shell: CommandLine) -
             patch.setenv(name, value)
         with installations.open_installation() as installation:
             (run,) = installation.ledger.runs()
-            question = pipeline.approval_question(installation, run.run_id)
-    hostile.check_markdown(question.body_markdown)
-    hostile.check_terminal(question.subject)
-    assert "\n" not in question.subject
-    assert MARK in question.body_markdown
+            installation.ledger.journal(run.run_id).event("validated", run.fingerprint)
+            question = pipeline.open_question(installation, run.run_id)
+    assert question is not None
+    body = "\n\n".join(question.plan.lines)
+    hostile.check_markdown(body)
+    hostile.check_terminal(question.plan.sentence)
+    assert "\n" not in question.plan.sentence
+    assert MARK in body
 
 
 def test_every_line_to_paste_is_one_command_with_these_words(shell: CommandLine) -> None:

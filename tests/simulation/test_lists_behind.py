@@ -182,7 +182,7 @@ def test_replicas_that_somebody_leaves_as_if_it_moved_halt_the_run_half_a_minute
     with pytest.raises(HaltedError, match="somebody else moved 1 partition"):
         run.repeat(run.driver().step)
     assert 29 < run.cluster.now - began < 40
-    assert run.end(run.driver()) is RunState.HALTED
+    assert run.end(run.driver()) is RunState.CANCELLED
     assert own_configs(run.cluster) == {}
     assert run.cluster.partitions[FIRST.topic_partition].replicas == BOTH_TOGETHER
     with pytest.raises(StalePlanError, match="orders-0"):
@@ -206,7 +206,7 @@ def test_the_order_that_a_cancel_leaves_is_restored_also_where_it_shows_a_moment
     run.driver().settle_step()
     assert not run.cluster.list_reassignments(), "it is cancelled"
     settle_for_a_second(run, behind)
-    assert run.end(run.driver()) is RunState.HALTED
+    assert run.end(run.driver()) is RunState.CANCELLED
     assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before
 
 
@@ -216,7 +216,7 @@ def test_the_order_is_restored_where_topics_show_it_as_before_the_submit_for_a_m
     run, behind = just_submitted(tmp_path)
     cancel_at_once(run)
     settle_for_a_second(run, behind)
-    assert run.end(run.driver()) is RunState.HALTED
+    assert run.end(run.driver()) is RunState.CANCELLED
     assert run.cluster.partitions[FIRST.topic_partition].replicas == FIRST.replicas_before
 
 
@@ -228,7 +228,7 @@ def test_what_somebody_moves_right_after_a_cancel_is_theirs_and_not_cancelled(
     first = FIRST.topic_partition
     run.cluster.alter_reassignments({first: FIRST.replicas_after})
     began = run.cluster.now
-    assert run.end(run.driver()) is RunState.HALTED
+    assert run.end(run.driver()) is RunState.CANCELLED
     assert run.cluster.now - began < 60
     assert run.cluster.list_reassignments()[first].target == FIRST.replicas_after
     assert own_configs(run.cluster) == {}

@@ -1,4 +1,4 @@
-"""What counts as an answer: one with a reason, for the plan of its question and of its run."""
+"""What counts as an answer: one with a reason, in time, for the plan of its run."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -6,13 +6,15 @@ from datetime import timedelta
 import pytest
 
 from counterpoise import controls, pipeline
-from counterpoise.errors import InputError, StalePlanError
+from counterpoise.errors import InputError, RefusedError, RunConflictError, StalePlanError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
+from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
 from tests.simulation import test_approval_by_rule as by_rule
-from tests.simulation.test_approval_by_rule import ALICE, TASK, approve_by, planned
+from tests.simulation.test_approval_by_rule import ALICE, approve_by, planned
+from tests.support.installations import set_clock
 
 kafka, under, ruled, run = by_rule.kafka, by_rule.under, by_rule.ruled, by_rule.run
 ANOTHER = f"sha256:{'0' * 64}"
@@ -29,14 +31,43 @@ def test_an_answer_to_another_plan_decides_nothing(
     assert ruled.ledger.run(run["run_id"]).state is RunState.PROPOSED
 
 
-def test_the_answer_has_to_name_the_plan_of_the_question(
+def test_a_yes_that_comes_too_late_grants_nothing_and_a_no_counts(
     ruled: Installation, run: PlannedRun
 ) -> None:
-    pipeline.put_question(ruled, TASK)
-    assert pipeline.check_answer(ruled, TASK, run["fingerprint"]) == run
-    for shown in (ANOTHER, ""):
-        with pytest.raises(StalePlanError):
-            pipeline.check_answer(ruled, TASK, shown)
+    asked = pipeline.open_question(ruled, run["run_id"])
+    clock = ruled.clock
+    assert asked is not None and asked.is_first
+    set_clock(ruled, lambda: clock() + timedelta(hours=25))
+    with pytest.raises(RefusedError, match="the time to answer about run"):
+        approve_by(ruled, run, ALICE)
+    assert ruled.ledger.run(run["run_id"]).state is RunState.PROPOSED
+    approve_by(ruled, run, ALICE, decision=Decision.REJECTED, rate=None)
+    assert ruled.ledger.run(run["run_id"]).state is RunState.REJECTED
+
+
+def test_a_question_that_is_asked_again_waits_no_longer(
+    ruled: Installation, run: PlannedRun
+) -> None:
+    first = pipeline.open_question(ruled, run["run_id"])
+    clock = ruled.clock
+    set_clock(ruled, lambda: clock() + timedelta(hours=3))
+    again = pipeline.open_question(ruled, run["run_id"])
+    assert first is not None and again is not None
+    assert (again.until, again.is_first) == (first.until, False)
+    assert first.time_left - again.time_left >= timedelta(hours=3)
+
+
+def test_silence_is_recorded_only_where_nobody_has_answered_since(
+    ruled: Installation, run: PlannedRun
+) -> None:
+    """The yes of the last moment counts."""
+    question = pipeline.open_question(ruled, run["run_id"])
+    assert question is not None
+    approve_by(ruled, run, ALICE)
+    silence = {"decision": Decision.TIMED_OUT, "rate": None, "seen": question.seen}
+    with pytest.raises(RunConflictError):
+        approve_by(ruled, run, Person("nobody"), **silence)
+    assert ruled.ledger.run(run["run_id"]).state is RunState.APPROVED
 
 
 def test_a_run_does_not_start_with_another_plan(ruled: Installation, run: PlannedRun) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from counterpoise.errors import HaltedError, RefusedError
+from counterpoise.errors import CancelledError, HaltedError, RefusedError, RunConflictError
 from counterpoise.execution import Driver
+from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE, ConfigChange, ConfigOperation
@@ -95,7 +96,7 @@ def test_a_rate_requested_midway_is_followed_up_and_down_but_never_raises_a_fore
 
 
 @pytest.mark.parametrize("control", [Control.CANCEL, Control.UNDO])
-def test_a_cancelled_run_is_as_before_and_may_be_executed_again(
+def test_a_cancelled_run_is_as_before_and_is_not_executed_again(
     tmp_path: Path, control: Control
 ) -> None:
     run = SimulatedRun.make(tmp_path)
@@ -103,13 +104,20 @@ def test_a_cancelled_run_is_as_before_and_may_be_executed_again(
     driver = run.driver()
     run.until_moving(driver)
     run.ask(control, why="wrong night")
-    with pytest.raises(HaltedError, match="wrong night"):
+    for _ in range(2):  # also one that begins when it settles already
+        with pytest.raises(CancelledError, match="wrong night"):
+            driver.step()
+    assert run.end(driver) is RunState.CANCELLED
+    with pytest.raises(CancelledError, match="wrong night"):
         driver.step()
-    assert run.end(driver) is RunState.HALTED
     assert run.placement() == before, "the order, too, which a cancel alone does not give back"
     assert own_configs(run.cluster) == {}
-    assert run.go() is RunState.DONE
-    assert run.placement() == run.planned_placement()
+    for decision in (Decision.GRANTED, Decision.REJECTED):
+        with pytest.raises(RunConflictError, match="make a new plan"):
+            run.ledger.record_decision(run.approval(decision))
+    with pytest.raises(RunConflictError, match="is not executed again; make a new plan"):
+        run.driver().open()
+    assert run.run.state is RunState.CANCELLED
 
 
 def test_outside_a_window_nothing_is_submitted_and_no_throttle_is_left(tmp_path: Path) -> None:
@@ -156,7 +164,7 @@ def test_a_cancel_that_a_settle_carries_out_is_why_the_run_ended(tmp_path: Path)
     run = SimulatedRun.make(tmp_path)
     run.until_moving(run.driver())
     run.ask(Control.CANCEL, why="wrong broker")
-    assert run.end(run.driver()) is RunState.HALTED
+    assert run.end(run.driver()) is RunState.CANCELLED
     assert run.run.reason.startswith("cancel by bob: wrong broker; ")
 
 
@@ -166,9 +174,9 @@ def test_a_cancel_that_comes_while_a_run_settles_does_not_halt_the_next_executio
     run = SimulatedRun.make(tmp_path, limits=ONE_AT_A_TIME)
     driver = run.driver()
     run.until_moving(driver)
-    driver.settle_step()
+    run.change_state(RunState.SETTLING, "a broker died")
     run.ask(Control.CANCEL)
-    assert run.end(driver) is RunState.HALTED
+    assert run.end(driver) is RunState.HALTED, "there was trouble before"
     assert run.go() is RunState.DONE
     assert run.placement() == run.planned_placement()
 

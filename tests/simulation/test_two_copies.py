@@ -11,6 +11,7 @@ import pytest
 
 from counterpoise.errors import (
     BrokerUnresponsiveError,
+    CancelledError,
     HaltedError,
     RunConflictError,
     StepLockHeldError,
@@ -62,7 +63,7 @@ def cancel_and_settle(run: SimulatedRun) -> None:
     run.ask(Control.CANCEL)
     with pytest.raises(HaltedError, match="cancel"):
         run.driver().step()
-    assert run.end(run.driver()) is RunState.HALTED
+    assert run.end(run.driver()) is RunState.CANCELLED
 
 
 def test_what_somebody_else_set_while_a_process_was_frozen_is_there_at_the_end(
@@ -102,19 +103,21 @@ def test_a_copy_that_was_frozen_before_it_took_the_lock_leaves_a_cancelled_run_a
         return step(journal)
 
     monkeypatch.setattr(Journal, "step", frozen)
-    assert late.step() is None
-    assert run.run.state is RunState.HALTED
+    with pytest.raises(CancelledError):
+        late.step()
+    assert run.run.state is RunState.CANCELLED
     assert own_configs(run.cluster) == before
     assert not times_submitted(run.cluster)
 
 
-def test_a_copy_that_was_about_to_start_a_run_does_not_revive_it_after_a_cancel(
+def test_a_copy_that_was_about_to_start_a_run_does_not_revive_it_after_its_end(
     tmp_path: Path,
 ) -> None:
     run = SimulatedRun.make(tmp_path)
     seen = run.run
     run.until_moving(run.driver())
-    cancel_and_settle(run)
+    run.halt()
+    assert run.end(run.driver()) is RunState.HALTED
     with pytest.raises(RunConflictError, match=r"became halted .* execute it again"):
         run.driver().open(seen)
     assert run.run.state is RunState.HALTED
@@ -147,13 +150,13 @@ def test_who_made_a_call_late_notes_it_and_the_run_is_settled_once_more(tmp_path
     journal = run.ledger.journal(run.run_id)
     with pytest.raises(RunConflictError, match="taken over"):
         frozen_copy(run, "alter_configs", lambda: cancel_and_settle(run)).step()
-    assert run.run.state is RunState.HALTED
+    assert run.run.state is RunState.CANCELLED
     assert own_configs(run.cluster), "within the call itself nobody can hold it back"
     assert [late.call for late in journal.late_calls()] == ["config change"]
     with journal.step() as step:
         step.reopen_keys()
         step.change_state(RunState.SETTLING, "a call was made late")
-    assert run.end(run.driver()) is RunState.HALTED
+    assert run.end(run.driver()) is RunState.CANCELLED
     assert own_configs(run.cluster) == {}
     assert journal.late_calls() == ()
 

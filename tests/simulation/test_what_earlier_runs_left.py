@@ -41,6 +41,7 @@ from tests.support.installations import installation_over
 from tests.support.pictures import simulated
 from tests.support.runs import (
     at_broker,
+    blame_trouble,
     clock_of,
     let_step_locks_run_out,
     own_configs,
@@ -83,10 +84,11 @@ def approved(
 
 
 def halted(installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun) -> None:
-    """Cancel a run under way, and settle it."""
+    """Stop a run under way, which cancels what is in flight, and settle it."""
     controls.cancel(installation, run["run_id"], by=Person("alice"), why="month end")
     with pytest.raises(HaltedError):
         pipeline.execute_step(installation, *run_of(run), print)
+    blame_trouble(installation.ledger, run["run_id"])
     settle(installation, kafka, run)
 
 

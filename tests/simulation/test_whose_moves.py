@@ -54,7 +54,7 @@ def cancelled(run: SimulatedRun) -> None:
     run.ask(Control.CANCEL)
     with pytest.raises(HaltedError, match="cancel"):
         run.driver().step()
-    assert run.end(run.driver()) is RunState.HALTED
+    assert run.end(run.driver()) is RunState.CANCELLED
 
 
 def test_a_move_that_arrived_and_is_moved_back_by_somebody_is_not_done_again(
@@ -206,7 +206,7 @@ def check_what_they_begin_stays(
     first = FIRST.topic_partition
     stopped_after_observing(run.driver(), begin).settle_step()
     assert run.cluster.list_reassignments()[first].target == theirs
-    assert run.end(run.driver()) is RunState.HALTED
+    assert run.end(run.driver()) is RunState.CANCELLED
     run.cluster.advance(60)
     assert run.cluster.partitions[first].replicas == theirs
     assert own_configs(run.cluster) == {}

@@ -57,7 +57,7 @@ class Place(Generic[SomeAirflow]):
     def approve(self, dag_run_id: str) -> None:
         question = self.api.wait_for_approval(REBALANCE, dag_run_id, WAIT_SECONDS)
         alice = self.airflow.api("alice")
-        alice.approve(question, "as planned")
+        alice.approve(question, "as planned", "200kB/s")
         alice.close()
 
     def run_states(self, dag_run_id: str) -> tuple[RunState, str | None]:

@@ -80,17 +80,6 @@ ROWS: Final[Rows] = {
             "account": "airflow:3",
         }
     ],
-    "questions": [
-        {
-            "id": 1001,
-            "dag_id": "kafka_rebalance",
-            "dag_run_id": "manual__2026-11-26T22:15:00+00:00",
-            "task_id": "approve",
-            "run_id": RUN,
-            "fingerprint": PLAN,
-            "asked_at": AT + timedelta(seconds=10),
-        }
-    ],
     "touched_keys": [
         {
             "run_id": RUN,

@@ -1,25 +1,21 @@
-"""Answers to questions of a Dag run that `dag.test` runs, on Airflow's own database.
+"""Answers to questions of a Dag run that `dag.test` runs.
 
-    with answered_by(answer):       # called again and again while a task waits for an answer
+    with answered_by(answer):       # called again and again while `approve` waits for the ledger
         dag.test()
 
 `dag.test` runs a trigger in the process of the task, and nothing beside it: `answer` is called in
-place of the trigger that waits beside a question, and the task is deferred for Airflow meanwhile.
+place of the trigger that looks at the ledger, until there is something to look at.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from airflow.models.hitl import HITLDetail
-from airflow.models.taskinstance import TaskInstance
 from airflow.sdk.definitions import dag as dag_module
 from airflow.triggers.base import TriggerEvent
-from airflow.utils.session import create_session
 
-from counterpoise.orchestration.open_question import QuestionTrigger
-
-WAITING_STATES = ("deferred", "awaiting_input")
+from counterpoise.installation import open_installation
+from counterpoise.orchestration.approval import LedgerTrigger
 
 
 @contextmanager
@@ -27,12 +23,11 @@ def answered_by(answer: Callable[[], object]) -> Iterator[None]:
     in_line: Any = dag_module._run_inline_trigger  # type: ignore[attr-defined]
 
     def ask_or_run(trigger: Any, task_instance: Any) -> Any:
-        if not isinstance(trigger, QuestionTrigger):
+        if not isinstance(trigger, LedgerTrigger):
             return in_line(trigger, task_instance)
-        _defer(trigger.ti_id)
-        while (event := _event(trigger.ti_id)) is None:
+        while not _has_news(trigger):
             answer()
-        return event
+        return TriggerEvent("look at the ledger")  # type: ignore[no-untyped-call]
 
     dag_module._run_inline_trigger = ask_or_run  # type: ignore[attr-defined]
     try:
@@ -41,15 +36,8 @@ def answered_by(answer: Callable[[], object]) -> Iterator[None]:
         dag_module._run_inline_trigger = in_line  # type: ignore[attr-defined]
 
 
-def _defer(ti_id: Any) -> None:
-    with create_session(scoped=False) as session:
-        session.get_one(TaskInstance, ti_id).state = "deferred"
-
-
-def _event(ti_id: Any) -> Any:
-    with create_session(scoped=False) as session:
-        detail = session.get_one(HITLDetail, ti_id)
-        if not detail.response_received:
-            return None
-        is_by_nobody = detail.responded_by is None
-        return TriggerEvent(detail.as_resume_event_payload(timedout=is_by_nobody))  # type: ignore[no-untyped-call]
+def _has_news(trigger: LedgerTrigger) -> bool:
+    with open_installation() as installation:
+        ledger = installation.ledger
+        seen = ledger.answer_seen(trigger.ledger_run_id)
+        return seen != trigger.seen or ledger.now() >= trigger.until

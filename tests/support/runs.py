@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from counterpoise.errors import HaltedError
 from counterpoise.execution import Driver, ExecutionOptions, restore_pending
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.ledger import Ledger, database_clock
+from counterpoise.ledger.schema import runs
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import Control, ControlRequest
@@ -161,6 +163,13 @@ class SimulatedRun:
         assert run_progress is not None
         return run_progress
 
+    def halt(self, driver: Driver | None = None) -> None:
+        """Have the run stop for trouble that cancels what is in flight; it settles then."""
+        self.ask(Control.CANCEL)
+        with pytest.raises(HaltedError):
+            self.repeat((driver or self.driver()).step)
+        blame_trouble(self.ledger, self.run_id)
+
     def change_state(self, to: RunState, reason: str = "") -> None:
         change_state(self.ledger, self.run_id, to, reason)
 
@@ -260,6 +269,13 @@ def _empty_ledger() -> Path:
         _FOLDERS.append(tempfile.TemporaryDirectory())
         Ledger.open(f"sqlite:///{_FOLDERS[0].name}/ledger.db", lambda: START).close()
     return Path(_FOLDERS[0].name) / "ledger.db"
+
+
+def blame_trouble(ledger: Ledger, run_id: str) -> None:
+    """Have a run that settles after a person's cancel settle for trouble: it may go on later."""
+    of_run = runs.update().where(runs.c.run_id == run_id)
+    with ledger._engine.begin() as connection:
+        connection.execute(of_run.values(reason="a broker died"))
 
 
 def change_state(ledger: Ledger, run_id: str, to: RunState, reason: str = "") -> None:

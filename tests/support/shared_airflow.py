@@ -4,7 +4,7 @@ session: each module has its own topic, which is gone afterwards.
     with running_place(folder, users, kafka, other) as place:
         place.begin(TopicSpec("payments", [(1, 2), (2, 3)]), size_bytes=8 * MB)
         asked = place.bob.api.trigger(DAG, conf=DEMOTE, partition_key="demo")
-        place.answer(place.question(asked), "Approve")
+        place.answer(place.question(asked), "approve")
 
 Airflow answers below a path (`prefix`), as behind a proxy.
 """
@@ -39,7 +39,7 @@ ROOT: Final = Path(__file__).parents[2]
 DAG: Final = "kafka_rebalance"
 SNAPSHOTS, AUDIT, ANALYSIS = "kafka_snapshot", "kafka_audit", "kafka_leader_balance"
 WAIT_SECONDS: Final = 400.0  # a busy machine takes its time
-MIN_PARKED_SECONDS: Final = 11.0  # before that our pages refuse an answer
+MIN_PARKED_SECONDS: Final = 11.0
 POLICY: Final = f"""
     policy:
       {ON_A_SHARED_DISK}
@@ -162,20 +162,19 @@ class Place:
         return self.alice.api.wait_for_approval(DAG, dag_run_id, WAIT_SECONDS)
 
     def run_on_screen(self, question: PendingApproval) -> Run:
-        """Return the run whose plan a person reads in the question."""
-        (run,) = (r for r in self.installation.ledger.runs() if r.fingerprint in question.body)
-        return run
+        """Return the run whose plan a person reads behind the link of the question."""
+        return self.installation.ledger.run(question.ledger_run_id)
 
-    def answer(self, question: PendingApproval, option: str, **params: str) -> None:
-        """Answer as a page does: every value of the form goes with it, as it was when shown."""
-        self.respond(question, option, {**question.params, "reason": "as agreed", **params})
+    def answer(self, question: PendingApproval, decision: str, rate: str = "20MB/s") -> None:
+        """Answer as alice, with the API, once the task waits."""
+        of_yes = rate if decision == "approve" else ""
+        self.alice.api.decide(question.ledger_run_id, decision, "as agreed", rate=of_yes)
 
-    def respond(self, question: PendingApproval, option: str, form: Mapping[str, str]) -> None:
-        self.let_it_park(question.run_id, question.task_id)
-        self.alice.api.answer_approval(DAG, question.run_id, question.task_id, option, form)
+    def note_of(self, dag_run_id: str) -> str:
+        return str(self.alice.get(f"dags/{DAG}/dagRuns/{dag_run_id}")["note"])
 
     def let_it_park(self, dag_run_id: str, task_id: str = "approve") -> None:
-        """Wait until Airflow knows that a task has parked itself, and our pages take an answer."""
+        """Wait until Airflow knows that a task has parked itself, and a click costs no try."""
         time.sleep(MIN_PARKED_SECONDS)
         self.airflow.wait_until_parked(DAG, dag_run_id, task_id)
 

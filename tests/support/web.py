@@ -23,7 +23,7 @@ from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.web import app as web
 from counterpoise.web.airflow_runs import dag_run_states, start_dag_run
-from counterpoise.web.viewers import may_change_runs, may_read
+from counterpoise.web.viewers import may_answer_in_airflow, may_change_runs, may_read
 from dev.local_processes import free_ports, wait_until
 from tests.support.runs import SimulatedRun
 
@@ -77,6 +77,7 @@ def _let_in(app: FastAPI, user: str, role: str, may_change: bool) -> None:
     app.dependency_overrides[get_user] = lambda: account
     app.dependency_overrides[may_read] = lambda: None
     app.dependency_overrides[may_change_runs] = lambda: may_change
+    app.dependency_overrides[may_answer_in_airflow] = lambda: may_change
 
 
 @dataclass(frozen=True)

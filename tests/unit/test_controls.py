@@ -190,7 +190,7 @@ def test_undo_of_a_run_under_way_asks_it_to_stop_and_writes_no_plan_yet(shell: C
     _, run_id = in_state(shell, RunState.RUNNING)
     typed = shell.type("undo", run_id, *WHY, "--out", shell.folder / "undo.json")
     assert typed.code == 0
-    assert "Run the same command again when it has halted" in typed.out
+    assert "Run the same command again when it has ended" in typed.out
     assert not (shell.folder / "undo.json").exists()
     assert [r.control for r in asked(shell, run_id)] == [Control.UNDO]
 

@@ -4,7 +4,7 @@ that is migrated.
 
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ from counterpoise.installation import now_utc
 from counterpoise.ledger import Ledger, database
 from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.schema import metadata
-from counterpoise.model.approval import Approval, Decision, Question
+from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
 from counterpoise.model.person import People
@@ -109,16 +109,29 @@ def test_a_dag_run_finds_the_run_that_it_opened_last(ledger: Ledger) -> None:
     assert ledger.run_of("other", "manual-1") is None
 
 
-def test_the_newest_question_of_a_task_counts(ledger: Ledger) -> None:
+def test_a_plan_that_needs_two_waits_until_both_have_said_yes(ledger: Ledger) -> None:
+    def is_enough(approvals: Sequence[Approval]) -> bool:
+        return len(approvals) > 1
+
     run = ledger.propose(PLAN, "p", requested_by="alice")
-    dag_run = ("kafka_rebalance", "manual-1")
-    assert ledger.last_question(*dag_run, "approve") is None
-    asked = Question(*dag_run, "approve", run.run_id, PLAN.fingerprint, NOW)
-    again = replace(asked, fingerprint="sha256:other")
-    for question in (asked, again, replace(asked, task_id="approve_second")):
-        ledger.record_question(question)
-    assert ledger.last_question(*dag_run, "approve") == again
-    assert ledger.last_question("kafka_rebalance", "manual-2", "approve") is None
+    seen = [ledger.answer_seen(run.run_id)]
+    for state in (RunState.PROPOSED, RunState.APPROVED):
+        ledger.record_decision(approval(run.run_id, Decision.GRANTED), is_enough=is_enough)
+        assert ledger.run(run.run_id).state is state
+        seen.append(ledger.answer_seen(run.run_id))
+    assert len(set(seen)) == 3
+    with pytest.raises(RunConflictError):
+        ledger.record_decision(approval(run.run_id, Decision.TIMED_OUT), seen=seen[0])
+    assert ledger.answer_seen(run.run_id) == seen[-1]
+
+
+def test_a_dag_withdraws_no_plan_that_somebody_has_approved(ledger: Ledger) -> None:
+    run = ledger.propose(PLAN, "p", requested_by="alice")
+    ledger.record_decision(approval(run.run_id, Decision.GRANTED), is_enough=lambda _: False)
+    of_dag = {"by": "kafka_leader_balance", "account": "airflow-dag:kafka_leader_balance"}
+    with pytest.raises(RunConflictError, match="somebody has approved"):
+        ledger.record_decision(replace(approval(run.run_id, Decision.REJECTED), **of_dag))
+    assert ledger.run(run.run_id).state is RunState.PROPOSED
 
 
 def test_while_a_run_is_under_way_no_other_opens_on_its_cluster(ledger: Ledger) -> None:

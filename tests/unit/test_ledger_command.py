@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 
 from counterpoise.ledger import Ledger
-from counterpoise.ledger.schema import approvals, events, questions, requests
-from counterpoise.model.approval import Approval, Decision, Question
+from counterpoise.ledger.schema import approvals, events, requests
+from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.request import Goal
@@ -26,7 +26,7 @@ from tests.support.runs import change_state
 EARLY = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 PLAN = RebalancePlan("demo", "id", "s1", Goal.LEADERS, (), "digest", (), (), LowerBound(0, 0, 0))
-TABLES = {table.name: table for table in (approvals, events, questions, requests)}
+TABLES = {table.name: table for table in (approvals, events, requests)}
 
 
 # -- the commands
@@ -148,9 +148,6 @@ class Written:
                 self.ledger.record_decision(self._approval())
             case "requests":
                 self.request(Control.PAUSE, self.run_id)
-            case "questions":
-                asked = Question("dag", "1", "approve", self.run_id, PLAN.fingerprint, self.now)
-                self.ledger.record_question(asked)
 
     def _approval(self) -> Approval:
         return Approval(
@@ -200,8 +197,8 @@ def test_rows_of_all_tables_go_when_they_are_old_and_their_run_has_ended(written
     assert written.prune(later) == 0, "the run is open"
     written.end_run()
     assert written.prune(EARLY) == 0, "nothing is so old"
-    assert written.prune(later) == 8, "all but the approval, which has not expired"
-    assert [len(written.ids(table)) for table in TABLES] == [1, 0, 0, 0]
+    assert written.prune(later) == 7, "all but the approval, which has not expired"
+    assert [len(written.ids(table)) for table in TABLES] == [1, 0, 0]
     written.now += 2 * HOUR
     assert written.prune(later) == 1
 

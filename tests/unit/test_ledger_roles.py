@@ -4,6 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from counterpoise.errors import LedgerError
 from counterpoise.ledger import Ledger
 from counterpoise.ledger.database import open_database
 from counterpoise.ledger.schema import metadata
-from counterpoise.model.approval import Question
+from counterpoise.model.approval import Decision
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.run import RunState
 from tests.support.postgres import Postgres
@@ -62,8 +63,6 @@ def test_the_writing_role_can_do_a_whole_run(with_roles: Postgres, tmp_path: Pat
     made.ledger.pin_cluster(made.plan.cluster, "id")
     made.ledger.record_snapshot(made.plan.cluster, "s1", made.clock())
     made.run_id = made.ledger.propose(made.plan, "p", requested_by="alice").run_id
-    asked = Question("dag", "run", "approve", made.run_id, made.plan.fingerprint, NOW)
-    made.ledger.record_question(asked)
     made.ledger.record_decision(made.approval())
     rate = ControlRequest(
         made.plan.cluster, made.run_id, Control.RATE, "bob", "faster", NOW, 2 * made.rate
@@ -84,7 +83,6 @@ def test_the_writing_role_can_do_a_whole_run(with_roles: Postgres, tmp_path: Pat
     [
         "UPDATE events SET text = ''",
         "UPDATE approvals SET reason = ''",
-        "UPDATE questions SET fingerprint = ''",
         "UPDATE requests SET why = ''",
         "UPDATE runs SET fingerprint = ''",
         "UPDATE runs SET cluster = ''",
@@ -104,7 +102,7 @@ def test_neither_role_can_change_what_was_decided(with_roles: Postgres, statemen
             with_roles.execute(statement, DATABASE, user)
 
 
-def test_the_reading_role_reads_records_requests_and_nothing_else(
+def test_the_reading_role_records_answers_and_requests_and_nothing_else(
     with_roles: Postgres, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "counterpoise.audit")
@@ -112,6 +110,7 @@ def test_the_reading_role_reads_records_requests_and_nothing_else(
     made.ledger.close()
     writer = Ledger.open(with_roles.url(DATABASE, WRITE), lambda: NOW)
     run = writer.propose(made.plan, "p", requested_by="alice")
+    made.run_id = run.run_id
     reader = Ledger.open(with_roles.url(DATABASE, READ), lambda: NOW, migrate=False)
     assert reader.run(run.run_id) == run
     reader.pin_cluster(run.cluster, "id")
@@ -120,14 +119,17 @@ def test_the_reading_role_reads_records_requests_and_nothing_else(
     line = json.loads(caplog.messages[-1])
     assert (line["what"], line["fingerprint"]) == ("pause asked", run.fingerprint)
     assert [asked.control for asked in writer.requests(run.cluster, run.run_id)] == [Control.PAUSE]
+    reader.record_decision(made.approval())
+    assert writer.run(run.run_id).state is RunState.APPROVED
+    reader.record_decision(replace(made.approval(), decision=Decision.REJECTED))
+    assert writer.run(run.run_id).state is RunState.REJECTED
     for forbidden in (
-        lambda: reader.journal(run.run_id).event("note", "x"),
-        lambda: reader.record_decision(made.approval()),
-        lambda: change_state(reader, run.run_id, RunState.REJECTED),
+        lambda: reader.propose(made.plan, "p", requested_by="alice"),
+        lambda: reader.journal(run.run_id).step().__enter__(),
+        lambda: reader.prune(run.cluster, before=NOW),
     ):
         with pytest.raises(LedgerError, match="refused it: permission denied"):
             forbidden()
-    change_state(writer, run.run_id, RunState.REJECTED)
     writer.close()
     reader.close()
 
@@ -160,16 +162,23 @@ def test_a_backup_brings_rows_and_rights_back(with_roles: Postgres, tmp_path: Pa
             with_roles.execute("DELETE FROM events", restored, WRITE)
 
 
-@pytest.mark.parametrize("column", ["id", "obeyed_at"])
-def test_the_reading_role_cannot_choose_the_number_of_a_request_or_call_it_done(
-    with_roles: Postgres, column: str
+@pytest.mark.parametrize(
+    ("table", "values"),
+    [
+        ("requests", {"cluster": "demo", "control": "pause", "by": "bob", "why": "x"}),
+        ("approvals", {"run_id": "r", "fingerprint": "f", "decision": "granted", "reason": "x"}),
+        ("events", {"run_id": "r", "kind": "validated", "text": "x"}),
+    ],
+)
+def test_the_reading_role_cannot_choose_the_number_of_a_row(
+    with_roles: Postgres, table: str, values: dict[str, str]
 ) -> None:
-    """Requests are read in the order of their numbers."""
-    value = {"id": "2147483647", "obeyed_at": "now()"}[column]
+    """Rows are read in the order of their numbers."""
+    columns = ", ".join(f'"{name}"' for name in values)
+    shown = ", ".join(f"'{value}'" for value in values.values())
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         with_roles.execute(
-            f'INSERT INTO requests (cluster, control, "by", why, at, {column}) '
-            f"VALUES ('demo', 'pause', 'bob', 'x', now(), {value})",
+            f"INSERT INTO {table} (id, at, {columns}) VALUES (2147483647, now(), {shown})",
             DATABASE,
             READ,
         )

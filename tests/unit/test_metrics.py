@@ -13,7 +13,6 @@ from counterpoise import pipeline
 from counterpoise.analysis import fleet, fleet_entry
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger
-from counterpoise.model.approval import Question
 from counterpoise.model.finding import FORMAT
 from counterpoise.model.fleet_document import ClusterState
 from counterpoise.model.metric import EVENNESS, METRICS, Sample, exposition
@@ -142,18 +141,6 @@ def test_a_damaged_report_hides_no_other_figure(
     found = scraped(client)
     assert found["counterpoise_findings"] == found["counterpoise_idle_brokers"] == {}
     assert found["counterpoise_questions_waiting"] == {"demo": 1.0}
-
-
-def test_a_plan_that_waits_for_a_second_yes_waits_for_an_answer(
-    client: TestClient, installation: Installation
-) -> None:
-    ledger = installation.ledger
-    run_id = propose(ledger)
-    change_state(ledger, run_id, RunState.APPROVED)
-    assert scraped(client)["counterpoise_questions_waiting"] == {"demo": 0.0}
-    question = Question("kafka_rebalance", "r", "approve_second", run_id, "sha256:x", NOW)
-    ledger.record_question(question)
-    assert scraped(client)["counterpoise_questions_waiting"] == {"demo": 1.0}
 
 
 def test_a_run_is_told_from_its_question_to_its_end(

@@ -57,6 +57,7 @@ def events(**facts: Any) -> list[str]:
         (run(RunState.DONE, ended=True), ["done"]),
         (run(RunState.DONE, ended=True, hours=25), []),
         (run(RunState.SUPERSEDED, ended=True), []),
+        (run(RunState.CANCELLED, ended=True), ["cancelled"]),
         (run(RunState.REJECTED, ended=True), []),
     ],
 )
@@ -73,8 +74,8 @@ def test_a_run_that_halts_again_is_news_again() -> None:
 
 
 def test_a_second_question_is_another_one() -> None:
-    waiting = run(RunState.APPROVED)
-    (first,) = due(runs=[run(RunState.PROPOSED)])
+    waiting = run(RunState.PROPOSED)
+    (first,) = due(runs=[waiting])
     (second,) = due(runs=[waiting], second_asked={"run-7"})
     assert second.subject != first.subject
     assert second.title == "demo: a plan waits for a second person's yes or no"

@@ -9,7 +9,7 @@ import pytest
 
 from counterpoise import controls
 from counterpoise.analysis.fleets import fleet, fleet_entry
-from counterpoise.model.approval import Approval, Decision, Question
+from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
 from counterpoise.model.fleet_document import ClusterState
 from counterpoise.model.person import Person
@@ -172,16 +172,11 @@ def test_nobody_is_asked_about_a_plan_of_their_own(pages: Pages) -> None:
     assert "Nothing waits for you" in page and "May be approved by alice." in page
 
 
-def test_a_second_question_waits_for_another_person(pages: Pages) -> None:
+def test_a_plan_that_needs_two_waits_for_another_person(pages: Pages) -> None:
     run = pages.propose("mine", by="bob")
-    asked = Question("kafka_rebalance", "r", "approve_second", run.run_id, run.fingerprint, NOW)
     yes = Approval(run.run_id, run.fingerprint, Decision.GRANTED, "alice", "fine", NOW - SOON)
     with pages.installation() as installation:
-        installation.ledger.record_decision(yes)
-    with pages.browser() as browser:
-        assert "Waiting for you" not in browser.get("/fleet").text
-    with pages.installation() as installation:
-        installation.ledger.record_question(asked)
+        installation.ledger.record_decision(yes, is_enough=lambda _: False)
     with pages.browser() as browser:
         assert "Waiting for you: 1" in browser.get("/fleet").text
     with pages.browser("alice") as browser:

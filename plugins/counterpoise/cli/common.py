@@ -35,7 +35,7 @@ from counterpoise.model.run import Run, RunState
 from counterpoise.model.safe_text import for_json, without_control_characters
 
 # A plan whose latest run is in one of these states needs a new run, or a new plan.
-CLOSED_STATES = (RunState.DONE, RunState.REJECTED, RunState.SUPERSEDED)
+CLOSED_STATES = (RunState.DONE, RunState.CANCELLED, RunState.REJECTED, RunState.SUPERSEDED)
 # What `add_commands` of each module gets.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 

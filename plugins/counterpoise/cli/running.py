@@ -112,11 +112,13 @@ def _how_to_go_on(installation: Installation, run: Run) -> str:
 
 
 def _why_closed(installation: Installation, run: Run, path: Path) -> str:
-    """Say why a run that is done, rejected or superseded cannot be executed, and how to go on."""
+    """Say why a run that has ended for good cannot be executed, and how to go on."""
     if run.state is RunState.DONE:
         return f"run {run.run_id} of this plan is done; a plan runs once. Make a new plan"
     when = "" if run.closed_at is None else f" on {format_moment(run.closed_at)}"
     reason = indented(run.reason)
+    if run.state is RunState.CANCELLED:
+        return f"run {run.run_id} of this plan was cancelled{when} ({reason}): make a new plan"
     again = f"approve this one again (`counterpoise approve {path} --rate RATE --reason TEXT`)"
     if run.state is RunState.SUPERSEDED:
         return (

@@ -53,7 +53,7 @@ def _add_undo(commands: Commands) -> None:
         help="make a plan that moves back what a run moved",
         description="Writes the plan that takes back what a run moved; approve and execute it like "
         "any other. A run under way is cancelled first; run the same command again when it has "
-        "halted. Undo on the page of the run does both from a browser.",
+        "ended. Undo on the page of the run does both from a browser.",
     )
     add_run_arguments(parser)
     parser.add_argument(
@@ -75,7 +75,7 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
             request = controls.undo(installation, run.run_id, by=by, why=arguments.why)
             line = (
                 f"run {run.run_id} is {run.state}: it was asked to cancel what is in flight and to "
-                "settle. Run the same command again when it has halted; that writes the undo plan"
+                "settle. Run the same command again when it has ended; that writes the undo plan"
             )
             value = {"plan": None, "request": tables.request_summary(request)}
             print_answer(arguments, console, value, line)

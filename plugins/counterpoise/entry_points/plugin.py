@@ -13,6 +13,7 @@ from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
 from counterpoise import installation
+from counterpoise.orchestration import end_note
 from counterpoise.orchestration.installation import AirflowConnections
 
 _GROUP: Final = "airflow.plugins"
@@ -81,11 +82,12 @@ def _pages(base_url: str) -> str:
 
 
 class CounterpoisePlugin(AirflowPlugin):
-    """Pages, and where Airflow shows them."""
+    """Pages, and where Airflow shows them; and the notes of ended Dag runs."""
 
     name = "counterpoise"
     fastapi_apps = PagesWhenServed()  # type: ignore[assignment]  # Airflow iterates over it
     external_views = menu_entries(_BASE_URL)
+    listeners = [end_note]  # noqa: RUF012 - as Airflow declares it
     react_apps = [home_entry(_BASE_URL)]  # noqa: RUF012 - as Airflow declares it
 
 

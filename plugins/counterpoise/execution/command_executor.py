@@ -132,11 +132,14 @@ class CommandExecutor:
         if not self._has_recorded(kind, text):
             self.record_event(kind, text, step)
 
-    def was_done_last(self) -> bool:
-        """Return whether this run was done when it ended last, and has not been executed since."""
+    def last_end(self) -> str:
+        """Return how this run ended last, "done" or "cancelled", where it has not been executed
+        since; "" for any other end.
+        """
+        ends = (RunState.DONE, RunState.CANCELLED)
         kinds = [event.kind for event in self._journal.events()]
-        begun_or_done = [kind for kind in kinds if kind in (RunState.RUNNING, RunState.DONE)]
-        return begun_or_done[-1:] == [RunState.DONE]
+        begun_or_ended = [kind for kind in kinds if kind in (RunState.RUNNING, *ends)]
+        return begun_or_ended[-1] if begun_or_ended and begun_or_ended[-1] in ends else ""
 
     def _has_recorded(self, kind: str, text: str) -> bool:
         events = self._journal.events()

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from counterpoise.errors import (
+    CancelledError,
     ClusterError,
     HaltedError,
     RunConflictError,
@@ -52,6 +53,7 @@ from counterpoise.execution.throttling.read_back import (
 )
 from counterpoise.execution.throttling.targets import throttles_of_plan
 from counterpoise.execution.waits_for_cluster import UnreportedConfigs
+from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.plan import collecting_no_garbage
 from counterpoise.model.run import UNDER_WAY_STATES, LateCall, Run, RunState
 from counterpoise.model.run_progress import RunProgress
@@ -124,10 +126,14 @@ class Driver:
         """Observe once, and do what follows; return the seconds to wait.
 
         None when everything is moved and elected. Raises HaltedError when the run stops itself; it
-        is SETTLING then; RunConflictError when it was executed again since this driver began.
+        is SETTLING then; CancelledError when a person has cancelled it, here or in another process;
+        RunConflictError when it was executed again since this driver began.
         """
         with self._journal.step() as step:
-            if self._run().state is not RunState.RUNNING:
+            run = self._run()
+            if run.state is not RunState.RUNNING:
+                if self._is_cancelled(run, None, self._executor.last_end()):
+                    raise CancelledError(f"run {run.run_id} is cancelled: {run.reason}")
                 return None
             self._check_execution()
             inputs, command = self._decide(next_command, step)
@@ -340,7 +346,16 @@ class Driver:
     def _halt(self, halt: Halt, inputs: DecisionInputs, step: "Step") -> HaltedError:
         cancel = inputs.observation.active_requests.cancelled
         step.change_state(RunState.SETTLING, halt.reason, done=cancel)
+        if cancel is not None and halt.reason == str(cancel):
+            return CancelledError(f"run {self._options.run_id} is cancelled: {halt.reason}")
         return HaltedError(f"run {self._options.run_id} halted: {halt.reason}")
+
+    def _is_cancelled(self, run: Run, cancel: ControlRequest | None, last_end: str) -> bool:
+        """Return whether a person's cancel is what a run settles for, and no trouble before it."""
+        requests = self._ledger.requests(run.cluster, run.run_id)
+        cancels = [str(one) for one in requests if one.control in (Control.CANCEL, Control.UNDO)]
+        is_reason = run.reason in cancels or (cancel is not None and not run.reason)
+        return is_reason or last_end == RunState.CANCELLED
 
     # -- closing
 
@@ -369,12 +384,16 @@ class Driver:
                 return READ_BACK_SECONDS
             finish = replace(finish, gave_up=behind.when_over(self._options.limits))
         pending = self._journal.pending_restores()
-        was_done = self._executor.was_done_last()
+        run, last_end = self._run(), self._executor.last_end()
         cancel = observation.active_requests.cancelled  # the executor may have died before it
-        reason_of_halt = self._run().reason or (str(cancel) if cancel else "")
-        best = inputs.run_progress.readings.best
         state, reason = end_state(
-            self._plan, observation, reason_of_halt, finish, best, was_done=was_done
+            self._plan,
+            observation,
+            run.reason or (str(cancel) if cancel else ""),
+            finish,
+            inputs.run_progress.readings.best,
+            is_cancelled=self._is_cancelled(run, cancel, last_end),
+            was_done=last_end == RunState.DONE,
         )
         with step.together():
             end_keys(step, observation, pending_restores, pending)

@@ -283,9 +283,11 @@ def end_state(
     finish: Finish,
     best: BestProgress,
     *,
+    is_cancelled: bool = False,
     was_done: bool = False,
 ) -> tuple[RunState, str]:
-    """Return the state that a run ends in, and why; `reason` is why it halted.
+    """Return the state that a run ends in, and why; `reason` is why it halted, or who cancelled it
+    where it `is_cancelled`.
 
     One that `was_done` and was settled once more is done: what others moved since is theirs. So is
     one that had elected all leaders at one time, and had nothing to halt for: a broker that
@@ -310,7 +312,8 @@ def end_state(
         return RunState.DONE, "; ".join(filter(None, (skipped, led, pending, finish.gave_up)))
     undone = f"{unfinished} of {pluralize(len(plan.moves), 'partition')} not as planned"
     parts = (reason or "interrupted", undone, pending, finish.gave_up)
-    return RunState.HALTED, "; ".join(filter(None, parts))
+    state = RunState.CANCELLED if is_cancelled else RunState.HALTED
+    return state, "; ".join(filter(None, parts))
 
 
 def _led_by_others_in_words(moves: Sequence[Move]) -> str:

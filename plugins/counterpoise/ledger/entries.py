@@ -1,4 +1,4 @@
-"""Reads entries for people: events, decisions, requests and questions in one list, newest first.
+"""Reads entries for people: events, decisions and requests in one list, newest first.
 
     ledger.entries().newest(EntryFilter(clusters=("demo",)), limit=50, offset=0)
     ledger.entries().kinds(("demo",))                # granted, pause, ...
@@ -14,32 +14,27 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from counterpoise.ledger.schema import (
-    UtcDateTime,
     approvals,
     clusters,
     events,
-    questions,
     requests,
     runs,
 )
 from counterpoise.ledger.transactions import Transactions
 from counterpoise.model.ledger_entry import EntryFilter, EntryTable, LedgerEntry
 
-_TABLES: Final = (events, approvals, requests, questions)
+_TABLES: Final = (events, approvals, requests)
 _NOBODY: Final = sa.literal("")
-_ASKED: Final = "asked"  # the kind of a question
 # By table: the column with the kind, the text, who, and the account.
 _KINDS: Final[dict[str, sa.ColumnElement[Any]]] = {
     events.name: events.c.kind,
     approvals.name: approvals.c.decision,
     requests.name: requests.c.control,
-    questions.name: sa.literal(_ASKED),
 }
 _TEXTS: Final[dict[str, sa.ColumnElement[Any]]] = {
     events.name: events.c.text,
     approvals.name: approvals.c.reason,
     requests.name: requests.c.why,
-    questions.name: questions.c.dag_id + " " + questions.c.dag_run_id + " " + questions.c.task_id,
 }
 
 
@@ -53,7 +48,7 @@ class Entries:
         parts = [
             sa.select(
                 _selected(table, wanted)
-                .order_by(_time_column(table).desc(), table.c.id.desc())
+                .order_by(table.c.at.desc(), table.c.id.desc())
                 .limit(limit + offset)
                 .subquery()
             )
@@ -99,10 +94,6 @@ class Entries:
             return {row.name: row.last_observed_at for row in connection.execute(query)}
 
 
-def _time_column(table: sa.Table) -> sa.Column[Any]:
-    return questions.c.asked_at if table is questions else table.c.at
-
-
 def _cluster_column(table: sa.Table) -> sa.Column[Any]:
     return requests.c.cluster if table is requests else runs.c.cluster
 
@@ -114,14 +105,13 @@ def _with_cluster(table: sa.Table) -> sa.FromClause:
 
 def _selected(table: sa.Table, wanted: EntryFilter) -> sa.Select[Any]:
     has_person = "by" in table.c
-    at = _time_column(table)
     return (
         sa.select(
             sa.literal(table.name).label("table_name"),
             table.c.id.label("id"),
             _cluster_column(table).label("cluster"),
             table.c.run_id.label("run_id"),
-            sa.type_coerce(at, UtcDateTime).label("at"),
+            table.c.at.label("at"),
             _KINDS[table.name].label("kind"),
             _TEXTS[table.name].label("text"),
             (table.c.by if has_person else _NOBODY).label("by"),
@@ -133,7 +123,6 @@ def _selected(table: sa.Table, wanted: EntryFilter) -> sa.Select[Any]:
 
 
 def _conditions(table: sa.Table, wanted: EntryFilter) -> Iterator[sa.ColumnElement[bool]]:
-    at = _time_column(table)
     yield _cluster_column(table).in_(wanted.clusters)
     if wanted.run_id:
         yield table.c.run_id == wanted.run_id
@@ -143,9 +132,9 @@ def _conditions(table: sa.Table, wanted: EntryFilter) -> Iterator[sa.ColumnEleme
         where = (table.c.by, table.c.account) if "by" in table.c else (_TEXTS[table.name],)
         yield sa.or_(*(column.icontains(wanted.person, autoescape=True) for column in where))
     if wanted.since is not None:
-        yield at >= wanted.since
+        yield table.c.at >= wanted.since
     if wanted.until is not None:
-        yield at <= wanted.until
+        yield table.c.at <= wanted.until
 
 
 def _may_have(table: sa.Table, wanted: EntryFilter) -> bool:

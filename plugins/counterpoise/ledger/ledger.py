@@ -11,7 +11,7 @@ Every method is one transaction. Raises LedgerError when the database cannot be 
 
 import json
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -19,14 +19,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from counterpoise.errors import UnknownNameError, WrongClusterError
+from counterpoise.errors import RunConflictError, UnknownNameError, WrongClusterError
 from counterpoise.ledger import overview
 from counterpoise.ledger.audit_log import note
 from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
 from counterpoise.ledger.retention import delete_old_rows
-from counterpoise.ledger.rows import read_approval, read_question, read_request, read_run
+from counterpoise.ledger.rows import read_approval, read_request, read_run
 from counterpoise.ledger.run_states import (
     add_event,
     check_may_supersede,
@@ -37,7 +37,7 @@ from counterpoise.ledger.run_states import (
     record_plan,
     set_state,
 )
-from counterpoise.ledger.schema import approvals, clusters, pulses, questions, requests, runs
+from counterpoise.ledger.schema import approvals, clusters, pulses, requests, runs
 from counterpoise.ledger.statements import REQUESTS, RUN, select_runs
 from counterpoise.ledger.step import Step, held_step
 from counterpoise.ledger.submissions import (
@@ -46,7 +46,7 @@ from counterpoise.ledger.submissions import (
     read_submitted_by_ended_runs,
 )
 from counterpoise.ledger.transactions import Transactions, insert_if_missing
-from counterpoise.model.approval import Approval, Decision, Question
+from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.person import Person
@@ -233,32 +233,24 @@ class Ledger:
             row = connection.execute(query).first()
         return read_run(row) if row else None
 
-    def record_question(self, question: Question) -> None:
-        """Keep what a person is asked; the answer has to be for exactly this plan."""
-        with self._transactions.for_run(question.run_id) as connection:
-            connection.execute(questions.insert().values(**asdict(question)))
-
-    def last_question(self, dag_id: str, dag_run_id: str, task_id: str) -> Question | None:
-        """Return the newest question of a task; None where nobody was asked."""
-        query = (
-            sa.select(questions)
-            .where(
-                questions.c.dag_id == dag_id,
-                questions.c.dag_run_id == dag_run_id,
-                questions.c.task_id == task_id,
-            )
-            .order_by(questions.c.id.desc())
-            .limit(1)
-        )
+    def answer_seen(self, run_id: str) -> str:
+        """Return what changes with each answer about a run, and with each other end of its wait."""
         with self._transactions.reading() as connection:
-            row = connection.execute(query).first()
-        return read_question(row) if row else None
+            return self._answer_seen(connection, run_id)
 
-    def record_decision(self, approval: Approval) -> None:
+    def record_decision(
+        self,
+        approval: Approval,
+        *,
+        is_enough: Callable[[Sequence[Approval]], bool] = bool,
+        seen: str = "",
+    ) -> None:
         """Keep a yes, a no or a timeout, and change the run's state with it, in one transaction.
 
-        The rate of a yes takes the place of those that were requested before. Whether a freeze is
-        over goes by the time that is read when nobody else decides about the cluster.
+        A plan that waits is approved by the yes with which all decisions on its run, oldest first,
+        are enough. The rate of a yes takes the place of those that were requested before. Whether a
+        freeze is over goes by the time that is read when nobody else decides about the cluster.
+        Raises RunConflictError where the run is not as it was `seen` any more (`answer_seen`).
         """
         granted = approval.decision is Decision.GRANTED
         with self._transactions.for_run(approval.run_id) as connection:
@@ -266,14 +258,19 @@ class Ledger:
             state = connection.scalar(
                 sa.select(runs.c.state).where(runs.c.run_id == approval.run_id)
             )
-            check_may_withdraw(approval.run_id, state, approval.person)
-            check_rule_is_first(connection, approval, state, now)
+            earlier = self._decisions(connection, approval.run_id)
+            if seen and seen != (found := self._answer_seen(connection, approval.run_id)):
+                raise RunConflictError(f"run {approval.run_id} was {seen}, and is {found} now")
+            check_may_withdraw(approval, state, earlier)
+            check_rule_is_first(connection, approval, state, earlier, now)
             connection.execute(approvals.insert().values(**asdict(approval)))
             if granted:
                 mark_rates_done(connection, approval.run_id, now)
             is_renewed = granted and state in (RunState.APPROVED, RunState.HALTED)
             is_moot = not granted and state == RunState.SUPERSEDED
-            if not is_renewed and not is_moot:
+            is_waiting = granted and state == RunState.PROPOSED
+            waits_on = is_waiting and not is_enough((*earlier, approval))
+            if not (is_renewed or is_moot or waits_on):
                 target = RunState.APPROVED if granted else RunState.REJECTED
                 set_state(
                     connection,
@@ -288,9 +285,8 @@ class Ledger:
 
     def approvals_of(self, run_id: str) -> tuple[Approval, ...]:
         """Return every decision on a run, oldest first."""
-        query = sa.select(approvals).where(approvals.c.run_id == run_id).order_by(approvals.c.id)
         with self._transactions.reading() as connection:
-            return tuple(read_approval(row) for row in connection.execute(query))
+            return self._decisions(connection, run_id)
 
     def approvals_since(self, cluster: str, since: datetime) -> tuple[Approval, ...]:
         """Return every yes to a plan of a cluster from a time on, oldest first."""
@@ -328,20 +324,19 @@ class Ledger:
                 )
             )
             who, what = request.person.shown, f"{request.control} asked"
-            if request.run_id and self._transactions.may_add_events(connection):
+            if request.run_id:
                 add_event(connection, request.run_id, what, str(request), request.at, who)
-                return request
-            of_run = sa.select(runs.c.fingerprint).where(runs.c.run_id == request.run_id)
-            note(
-                connection,
-                who=who,
-                what=what,
-                cluster=request.cluster,
-                run=request.run_id,
-                fingerprint=connection.scalar(of_run),
-                time=request.at,
-                details=str(request),
-            )
+            else:
+                note(
+                    connection,
+                    who=who,
+                    what=what,
+                    cluster=request.cluster,
+                    run=None,
+                    fingerprint=None,
+                    time=request.at,
+                    details=str(request),
+                )
         return request
 
     def requests(self, cluster: str, run_id: str | None = None) -> tuple[ControlRequest, ...]:
@@ -388,10 +383,6 @@ class Ledger:
         """Return what is known of each cluster that was met; of some of them where given."""
         return overview.cluster_states(self._transactions, clusters)
 
-    def second_questions(self, clusters: Collection[str] | None = None) -> dict[str, datetime]:
-        """Return since when a second person is asked, by run; of some clusters where given."""
-        return overview.second_questions(self._transactions, clusters)
-
     def pending_restores_by_run(self, cluster: str) -> dict[str, int]:
         """Return how many config keys each ended run of a cluster has left to restore."""
         return overview.pending_restores_by_run(self._transactions, cluster)
@@ -427,6 +418,14 @@ class Ledger:
 
     def entries(self) -> Entries:
         return Entries(self._transactions)
+
+    def _answer_seen(self, connection: sa.Connection, run_id: str) -> str:
+        state = connection.scalar(sa.select(runs.c.state).where(runs.c.run_id == run_id))
+        return f"{state} with {len(self._decisions(connection, run_id))} answers"
+
+    def _decisions(self, connection: sa.Connection, run_id: str) -> tuple[Approval, ...]:
+        query = sa.select(approvals).where(approvals.c.run_id == run_id).order_by(approvals.c.id)
+        return tuple(read_approval(row) for row in connection.execute(query))
 
     def _open_rows(self, connection: sa.Connection, cluster: str) -> list[sa.Row[Any]]:
         query = select_runs().where(runs.c.cluster == cluster, runs.c.state.in_(OPEN_STATES))

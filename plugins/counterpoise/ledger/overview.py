@@ -2,7 +2,6 @@
 
 for cluster, state in cluster_states(transactions).items():
     state.run, state.run_progress, state.pending_restores
-second_questions(transactions)       # since when a second person is asked, by run
 pending_restores_by_run(transactions, "demo")   # config keys of ended runs
 current_requests(transactions)       # about clusters, and about runs under way
 """
@@ -16,12 +15,9 @@ import sqlalchemy as sa
 
 from counterpoise.ledger.rows import read_request, read_run
 from counterpoise.ledger.schema import (
-    UtcDateTime,
-    approvals,
     clusters,
     plans,
     pulses,
-    questions,
     requests,
     runs,
     touched_keys,
@@ -55,7 +51,7 @@ class LedgerState:
     run_progress: RunProgress | None = None  # of the run under way
     throttle_keys: int = 0
     pending_restores: int = 0
-    questions_waiting: int = 0  # a second person's too
+    questions_waiting: int = 0
 
 
 def cluster_states(
@@ -67,17 +63,7 @@ def cluster_states(
         _add_runs(connection, found)
         _add_progress(connection, found)
         _add_keys(connection, found)
-        _add_second_questions(connection, found)
     return found
-
-
-def second_questions(
-    transactions: Transactions, names: Collection[str] | None = None
-) -> dict[str, datetime]:
-    """Return since when a second person is asked, by the run that has a first yes and waits."""
-    with transactions.reading() as connection:
-        rows = connection.execute(_SECOND_QUESTIONS)
-        return {row.run_id: row.asked_at for row in rows if names is None or row.cluster in names}
 
 
 def pending_restores_by_run(transactions: Transactions, cluster: str) -> dict[str, int]:
@@ -173,26 +159,3 @@ def _add_keys(connection: sa.Connection, found: dict[str, LedgerState]) -> None:
         elif row.state in LOOKED_AFTER_STATES:
             state = replace(state, pending_restores=state.pending_restores + row.keys)
         found[row.cluster] = state
-
-
-def _newest(moment: sa.Column[datetime]) -> sa.ScalarSelect[datetime]:
-    """Return the newest time in a table with a row for each question, or decision, about a run."""
-    table = moment.table
-    newest = sa.select(sa.func.max(moment)).where(table.c.run_id == runs.c.run_id)
-    return newest.correlate(runs).scalar_subquery()
-
-
-_ASKED_AT: Final = _newest(questions.c.asked_at)
-_DECIDED_AT: Final = _newest(approvals.c.at)
-_SECOND_QUESTIONS: Final = sa.select(
-    runs.c.run_id, runs.c.cluster, sa.type_coerce(_ASKED_AT, UtcDateTime).label("asked_at")
-).where(
-    runs.c.state == RunState.APPROVED,
-    sa.or_(_ASKED_AT > _DECIDED_AT, sa.and_(_ASKED_AT.is_not(None), _DECIDED_AT.is_(None))),
-)
-
-
-def _add_second_questions(connection: sa.Connection, found: dict[str, LedgerState]) -> None:
-    for row in connection.execute(_SECOND_QUESTIONS):
-        if state := found.get(row.cluster):
-            found[row.cluster] = replace(state, questions_waiting=state.questions_waiting + 1)

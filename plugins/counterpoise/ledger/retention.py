@@ -2,7 +2,7 @@
 
     count = delete_old_rows(connection, "demo", before, now)
 
-Old are events, approvals, questions and requests from before a time. The events of a run go all or
+Old are events, approvals and requests from before a time. The events of a run go all or
 none, those of the oldest run first: a run can be undone as long as they and those of the runs after
 it are there. A run that is open, or has a newer event, stays, and so do the runs after it.
 
@@ -25,7 +25,6 @@ from counterpoise.ledger.schema import (
     events,
     late_calls,
     moves,
-    questions,
     requests,
     runs,
     touched_keys,
@@ -61,9 +60,8 @@ def delete_old_rows(
     _delete(connection, approvals, approval_ids)
     _delete(connection, requests, request_ids)
     count = len(approval_ids) + len(request_ids)
-    for table, at in ((events, events.c.at), (questions, questions.c.asked_at)):
-        is_old = (table.c.run_id.in_(old_runs), at < before)
-        count += connection.execute(table.delete().where(*is_old)).rowcount
+    old_events = (events.c.run_id.in_(old_runs), events.c.at < before)
+    count += connection.execute(events.delete().where(*old_events)).rowcount
     _delete_rows_of_forgotten_runs(connection, cluster)
     return count
 

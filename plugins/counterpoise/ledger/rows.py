@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from counterpoise.model.approval import Approval, Decision, Question
+from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.run import Run, RunState
 
@@ -40,17 +40,6 @@ def read_approval(row: sa.Row[Any]) -> Approval:
         rate_bytes_per_second=row.rate_bytes_per_second,
         expires_at=row.expires_at,
         account=row.account,
-    )
-
-
-def read_question(row: sa.Row[Any]) -> Question:
-    return Question(
-        dag_id=row.dag_id,
-        dag_run_id=row.dag_run_id,
-        task_id=row.task_id,
-        run_id=row.run_id,
-        fingerprint=row.fingerprint,
-        asked_at=row.asked_at,
     )
 
 

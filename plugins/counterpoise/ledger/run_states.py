@@ -6,7 +6,7 @@
 Which states lead where is in one table, `model.run.TRANSITIONS`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from counterpoise.errors import RefusedError, RunConflictError
 from counterpoise.ledger.audit_log import note
 from counterpoise.ledger.rows import read_request
-from counterpoise.ledger.schema import approvals, events, plans, requests, runs
-from counterpoise.model.approval import Approval
+from counterpoise.ledger.schema import events, plans, requests, runs
+from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import Control, find_active_requests
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
@@ -27,6 +27,7 @@ _HOW_TO_GO_ON: Final = {
     RunState.SETTLING: "end it first with `counterpoise settle {run_id}`",
     RunState.PROPOSED: "it has to be approved first, with `counterpoise approve`",
     RunState.HALTED: "it has ended; `counterpoise execute` goes on with it",
+    RunState.CANCELLED: "it has ended, and is not executed again; make a new plan",
     RunState.APPROVED: "it has changed nothing yet; `counterpoise execute` starts it",
 }
 
@@ -118,16 +119,25 @@ def mark_rates_done(connection: sa.Connection, run_id: str, now: datetime) -> No
     connection.execute(requests.update().where(*is_rate, is_open).values(obeyed_at=now))
 
 
-def check_may_withdraw(run_id: str, state: str | None, by: Person) -> None:
-    """Raise RunConflictError where a Dag says no to a plan that does not wait any more: whatever
-    somebody has approved is for people to stop.
+def check_may_withdraw(approval: Approval, state: str | None, earlier: Sequence[Approval]) -> None:
+    """Raise RunConflictError where a Dag says no to a plan that does not wait any more, or that
+    somebody has approved, `earlier`: that is for people to stop.
     """
+    by, run_id = approval.person, approval.run_id
     if by.is_dag and state != RunState.PROPOSED:
         raise RunConflictError(f"run {run_id} is {state}, so {by.shown} does not withdraw its plan")
+    if by.is_dag and any(one.decision is Decision.GRANTED for one in earlier):
+        raise RunConflictError(
+            f"somebody has approved the plan of run {run_id}, so {by.shown} does not withdraw it"
+        )
 
 
 def check_rule_is_first(
-    connection: sa.Connection, approval: Approval, state: str | None, now: datetime
+    connection: sa.Connection,
+    approval: Approval,
+    state: str | None,
+    earlier: Sequence[Approval],
+    now: datetime,
 ) -> None:
     """Raise RunConflictError where a rule of the policy would answer after a person, or while the
     cluster is frozen: somebody may have been faster since it was checked.
@@ -135,8 +145,7 @@ def check_rule_is_first(
     if not approval.person.is_rule:
         return
     run_id, rule = approval.run_id, approval.person.shown
-    earlier = sa.select(approvals.c.id).where(approvals.c.run_id == run_id).limit(1)
-    if state != RunState.PROPOSED or connection.scalar(earlier) is not None:
+    if state != RunState.PROPOSED or earlier:
         raise RunConflictError(
             f"run {run_id} is {state}, and {rule} approves only what waits for its first answer"
         )

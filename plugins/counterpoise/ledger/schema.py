@@ -115,21 +115,6 @@ approvals = sa.Table(
     sqlite_autoincrement=True,  # no row takes the id of one that was deleted
 )
 
-# What a person was asked; the newest question of a task counts.
-questions = sa.Table(
-    "questions",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("dag_id", sa.Text, nullable=False),
-    sa.Column("dag_run_id", sa.Text, nullable=False),
-    sa.Column("task_id", sa.Text, nullable=False),
-    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), nullable=False),
-    sa.Column("fingerprint", sa.Text, nullable=False),
-    sa.Column("asked_at", UtcDateTime, nullable=False),
-    sa.Index("ix_questions_dag_run", "dag_id", "dag_run_id"),
-    sqlite_autoincrement=True,  # no row takes the id of one that was deleted
-)
-
 touched_keys = sa.Table(
     "touched_keys",
     metadata,

@@ -19,7 +19,7 @@ from counterpoise.errors import LedgerError
 from counterpoise.ledger import database_clock
 from counterpoise.ledger.audit_log import logging_after_commit
 from counterpoise.ledger.database import READS_ONLY, explain, is_refused, where_of
-from counterpoise.ledger.schema import events, runs
+from counterpoise.ledger.schema import runs
 
 
 def insert_if_missing(connection: sa.Connection, table: sa.Table, **values: object) -> None:
@@ -58,7 +58,6 @@ class Transactions:
             self._reader = self._reader.execution_options(
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
-        self._may_add_events: bool | None = None
         self._cluster_by_run: dict[str, str] = {}
 
     @contextmanager
@@ -102,14 +101,6 @@ class Transactions:
             with self.reading() as connection:
                 self._cluster_by_run[run_id] = connection.scalar(query) or ""
         return self._cluster_by_run[run_id]
-
-    def may_add_events(self, connection: sa.Connection) -> bool:
-        """Return whether this role may add events: the role of pages may only insert requests."""
-        if self._may_add_events is None:
-            self._may_add_events = connection.dialect.name != "postgresql" or bool(
-                connection.scalar(sa.select(sa.func.has_table_privilege(events.name, "INSERT")))
-            )
-        return self._may_add_events
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -34,15 +34,3 @@ class Approval:
     def person(self) -> Person:
         """Return who decided."""
         return Person.from_ledger(self.by, self.account)
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What a person was asked: which run and plan, by which task of which Dag run."""
-
-    dag_id: str
-    dag_run_id: str
-    task_id: str
-    run_id: str
-    fingerprint: str
-    asked_at: datetime  # UTC

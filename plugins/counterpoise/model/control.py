@@ -37,9 +37,9 @@ CONTROL_EFFECTS: Final[Mapping[Control, str]] = {
     "approved is for those who may approve. Daily rates of the policy and the throttle back-off "
     "still lower it.",
     Control.CANCEL: "Asks a run under way to stop. What is in flight is cancelled, every config "
-    "goes back to what it was, and the run ends as halted; what has moved stays where it is "
+    "goes back to what it was, and the run ends as cancelled; what has moved stays where it is "
     "(Undo on the page of the run, or `counterpoise undo`, makes the plan that brings it back).",
-    Control.UNDO: "Cancels a run under way, because somebody wants to go back. When it has halted, "
+    Control.UNDO: "Cancels a run under way, because somebody wants to go back. When it has ended, "
     "Undo on the page of the run, or `counterpoise undo`, makes the plan that brings back what has "
     "moved, which is approved on its own.",
     Control.FREEZE: "Until then no run of the cluster starts, and none submits anything new. What "

@@ -1,4 +1,4 @@
-"""Rows of the ledger as people read them: what happened, was decided, requested or asked.
+"""Rows of the ledger as people read them: what happened, was decided or requested.
 
 EntryFilter(clusters=("demo",), kind="granted", person="alice")
 entry.kind, entry.who, entry.text
@@ -17,7 +17,6 @@ class EntryTable(StrEnum):
     EVENTS = "events"
     APPROVALS = "approvals"
     REQUESTS = "requests"
-    QUESTIONS = "questions"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ class NotificationEvent(StrEnum):
     QUESTION = "question"  # a plan waits for a yes or a no
     STARTED = "started"
     HALTED = "halted"
+    CANCELLED = "cancelled"
     DONE = "done"
     FINDINGS_NEW = "findings-new"  # critical ones of an audit
     PENDING_RESTORES = "pending-restores"  # config keys that an ended run left, for over an hour

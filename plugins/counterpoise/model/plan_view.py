@@ -25,7 +25,7 @@ from counterpoise.model.movement import (
     rate_warning,
 )
 from counterpoise.model.plan import BrokerFigure, Move, MoveColumns, MoveReason, RebalancePlan
-from counterpoise.model.words import join_ids, pluralize
+from counterpoise.model.words import join_ids, list_brokers, pluralize
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
 BROKERS_SHOWN: Final = 20
@@ -113,6 +113,9 @@ MEASURES: Final = (
 )
 
 
+_BROKERS_NAMED: Final = 4  # in a sentence
+
+
 class Reason(NamedTuple):
     """The moves that serve one measure."""
 
@@ -163,6 +166,21 @@ class PlanView:
     @property
     def goal(self) -> str:
         return f"{self.plan.goal} {join_ids(self.plan.broker_ids)}".rstrip()
+
+    @property
+    def sentence(self) -> str:
+        """Return for example `Moves 134 MB to broker 4 in about 34 s`."""
+        plan, receiving = self.plan, {b for move in self.plan.moves for b in move.adding}
+        if not receiving:
+            what = "Gives up replicas" if plan.lowers_replication_factor else "Changes leaders"
+            return f"{what} of {pluralize(len(plan.moves), 'partition')}, and copies nothing"
+        many = len(receiving) > _BROKERS_NAMED
+        to = pluralize(len(receiving), "broker") if many else list_brokers(sorted(receiving))
+        gives_up = ", and gives up replicas" if plan.lowers_replication_factor else ""
+        return (
+            f"Moves {format_bytes(self.copied_bytes)} to {to}{gives_up} in about "
+            f"{self.expected_time}"
+        )
 
     @property
     def request_in_words(self) -> str:

@@ -292,7 +292,7 @@ class NotifyPolicy(Section):
     smtp_connection: Text = "smtp_default"
     """Airflow connection of the mail server."""
     events: tuple[Annotated[NotificationEvent, choice(*NotificationEvent)], ...] = ()
-    """Events that people are notified of; without it all six."""
+    """Events that people are notified of; without it all seven."""
 
     @property
     def targets(self) -> tuple[Target, ...]:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import ConfigResource, ResourceKey
 from counterpoise.model.person import Person
@@ -25,7 +26,8 @@ class RunState(StrEnum):
     RUNNING = "running"  # may have changed the cluster
     SETTLING = "settling"  # starts nothing new; waits for what is in flight, then restores
     DONE = "done"
-    HALTED = "halted"  # stopped for a reason, and settled; may be executed again
+    HALTED = "halted"  # stopped because of trouble, and settled; may be executed again
+    CANCELLED = "cancelled"  # by a person, and settled; not executed again
     REJECTED = "rejected"
     SUPERSEDED = "superseded"
 
@@ -33,9 +35,11 @@ class RunState(StrEnum):
 # The cluster may have changed.
 UNDER_WAY_STATES: Final = frozenset({RunState.RUNNING, RunState.SETTLING})
 # Was under way; config keys of dead brokers may still wait to be restored.
-ENDED_STATES: Final = frozenset({RunState.DONE, RunState.HALTED})
+ENDED_STATES: Final = frozenset({RunState.DONE, RunState.HALTED, RunState.CANCELLED})
 # What a run left is looked after in these: somebody may have said no to one that had halted.
 LOOKED_AFTER_STATES: Final = ENDED_STATES | {RunState.REJECTED}
+# Ended by a person, by silence, or by a newer plan, and executed no more.
+ENDED_BY_PEOPLE: Final = frozenset({RunState.CANCELLED, RunState.REJECTED, RunState.SUPERSEDED})
 WAITING_STATES: Final = frozenset({RunState.PROPOSED, RunState.APPROVED})
 OPEN_STATES: Final = WAITING_STATES | UNDER_WAY_STATES
 
@@ -45,15 +49,17 @@ TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
     RunState.PROPOSED: frozenset({RunState.APPROVED, RunState.REJECTED, RunState.SUPERSEDED}),
     RunState.APPROVED: frozenset({RunState.RUNNING, RunState.REJECTED, RunState.SUPERSEDED}),
     RunState.RUNNING: frozenset({RunState.SETTLING}),
-    RunState.SETTLING: frozenset({RunState.DONE, RunState.HALTED}),
+    RunState.SETTLING: ENDED_STATES,
     RunState.HALTED: frozenset({RunState.RUNNING, RunState.SETTLING, RunState.REJECTED}),
     RunState.DONE: frozenset({RunState.SETTLING}),
+    RunState.CANCELLED: frozenset({RunState.SETTLING}),
     RunState.REJECTED: frozenset({RunState.SETTLING}),  # one that had halted
     RunState.SUPERSEDED: frozenset(),
 }
 
 # An event of a run: why its plan was requested, as somebody typed it or an asset event had it.
 WHY_REQUESTED: Final = "reason"
+ASKED: Final = "asked"  # another one: people were asked for a yes or a no
 # So long after its answer a change may not show: a busy broker's metadata was seen to be behind for
 # 1 s, and after a failover the controller of before may answer for a moment.
 SHOWS_WITHIN: Final = timedelta(seconds=5)
@@ -78,7 +84,7 @@ class Run:
     fingerprint: str
     plan_uri: str  # relative to the store
     state: RunState
-    reason: str  # why it halted, was rejected or superseded; "" otherwise
+    reason: str  # why it halted, was cancelled, rejected or superseded; "" otherwise
     opened_at: datetime  # UTC
     closed_at: datetime | None
     requested_by: str = ""
@@ -89,6 +95,11 @@ class Run:
     @property
     def requester(self) -> Person:
         return Person.from_ledger(self.requested_by, self.requester_account)
+
+    @property
+    def in_words(self) -> str:
+        """Return for example `rejected: too large`."""
+        return f"{self.state}: {self.reason}" if self.reason else str(self.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +290,23 @@ class Event:
 def has_all_events(events: Sequence[Event]) -> bool:
     """Return whether `ledger prune` has deleted no event of a run; the oldest goes first."""
     return bool(events) and events[0].kind == RunState.PROPOSED
+
+
+def events_since_halt(events: Sequence[Event]) -> Sequence[Event]:
+    """Return what happened since a run halted last; all where it never has."""
+    halts = [number for number, event in enumerate(events) if event.kind == RunState.HALTED]
+    return events[halts[-1] + 1 :] if halts else events
+
+
+def asked_since(events: Sequence[Event]) -> datetime | None:
+    """Return since when a run waits for the answer that people were asked for: from then on, or
+    from the last yes. None where nobody was asked, or not again since it halted.
+    """
+    recent = events_since_halt(events)
+    asked = [number for number, event in enumerate(recent) if event.kind == ASKED]
+    if not asked:
+        return None
+    return max(event.at for event in recent[asked[0] :] if event.kind in (ASKED, Decision.GRANTED))
 
 
 def why_requested(events: Iterable[Event]) -> str:

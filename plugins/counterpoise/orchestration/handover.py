@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from counterpoise.errors import CounterpoiseError, InputError, RefusedError, RunConflictError
+from counterpoise.errors import CounterpoiseError, InputError, RunConflictError
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import ANALYSIS_DAG, DAG, People, Person, normalized_name
 from counterpoise.model.request import (
@@ -41,7 +41,7 @@ from counterpoise.orchestration.links import REPORT, show_cluster, show_page, sh
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
-    from counterpoise.pipeline import DagTask, NothingToMove, PlannedRun
+    from counterpoise.pipeline import NothingToMove, PlannedRun
 
 _LOGGER = safe_logger(__name__)
 PLAN_TASK: Final = "plan"
@@ -165,13 +165,6 @@ def _run_or_none(installation: "Installation", ti: Any) -> "PlannedRun | None":
     return run
 
 
-def dag_task(ti: Any) -> "DagTask":
-    """Return which task this is, as the ledger records it."""
-    from counterpoise import pipeline
-
-    return pipeline.DagTask(ti.dag_id, ti.run_id, ti.task_id)
-
-
 def call_stage(stage: str, ti: Any) -> None:
     """Call a function of the pipeline that needs nothing but the planned run, like "validate"."""
     from counterpoise import pipeline
@@ -182,7 +175,7 @@ def call_stage(stage: str, ti: Any) -> None:
 
 
 def open_run(ti: Any) -> None:
-    """Start the run, as `pipeline.open_run` does.
+    """Start the run, as `pipeline.open_run` does; one that people have ended is skipped.
 
     Each clearing of a task gives it its first try anew; the tries after that are retries.
     """
@@ -193,6 +186,8 @@ def open_run(ti: Any) -> None:
     with airflow_installation() as installation:
         run = planned_run(installation, ti)
         run_id, fingerprint = run["run_id"], run["fingerprint"]
+        if ended := pipeline.ended_by_people(installation, run_id):
+            raise AirflowSkipException(f"run {run_id} is {ended}")
         pipeline.open_run(installation, run_id, fingerprint, was_cleared=was_cleared)
 
 
@@ -349,24 +344,18 @@ def _end_waiting_plan(
     return True
 
 
-def end_unanswered(installation: "Installation", ti: Any, run_id: str) -> None:
-    """Reject a plan that still waits for an answer although nobody can give one: `validate` refused
-    it, or nobody is left who may approve it. Any other plan is for people to go on with, by
-    clearing what failed, or to reject.
-
-    Raises RefusedError where it rejects, which fails the Dag run.
+def end_refused(installation: "Installation", ti: Any, run_id: str) -> None:
+    """End a plan that waits for an answer and that `validate` has refused: nobody can approve it.
+    Any other plan is for people to go on with, by clearing what failed, or to reject.
     """
     from counterpoise import pipeline
 
     run = installation.ledger.run(run_id)
-    if run.state is not RunState.PROPOSED:
+    if run.state is not RunState.PROPOSED or not pipeline.must_not_run(installation, run):
         return
-    why = pipeline.why_no_answer_can_come(installation, run_id)
-    if not why:
-        return
-    reason, by = f"nobody could answer: {why}", Person(f"Dag run {ti.run_id}", f"{DAG}:{ti.dag_id}")
-    if _end_waiting_plan(installation, run, Decision.TIMED_OUT, by, reason):
-        raise RefusedError(f"the plan of run {run_id} is rejected: {reason}")
+    by = Person(f"Dag run {ti.run_id}", f"{DAG}:{ti.dag_id}")
+    reason = "nobody could answer: its plan must not run"
+    _end_waiting_plan(installation, run, Decision.TIMED_OUT, by, reason)
 
 
 def request_rebalance(

@@ -17,10 +17,11 @@ from airflow.sdk import Connection
 from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowNotFoundException,
+    AirflowSkipException,
     AirflowTaskTimeout,
 )
 
-from counterpoise.errors import CounterpoiseError, InputError
+from counterpoise.errors import CancelledError, CounterpoiseError, InputError
 from counterpoise.model.safe_text import SafeLogger, without_control_characters
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def log_entries(logger: SafeLogger, level: int, found: Mapping[str, tuple[str, .
 
 @contextmanager
 def failing_for_good() -> Iterator[None]:
-    """Turn errors that are not `retryable` into AirflowFailException: the task is not retried.
+    """Turn errors that are not `retryable` into AirflowFailException: the task is not retried. What
+    a person has cancelled is skipped: nothing has failed.
 
     Airflow logs the message of either, so control characters in it are replaced.
     """
@@ -116,6 +118,8 @@ def failing_for_good() -> Iterator[None]:
         yield
     except CounterpoiseError as error:
         error.args = (without_control_characters(str(error)),)
+        if isinstance(error, CancelledError):
+            raise AirflowSkipException(str(error)) from None
         if error.retryable:
             raise
         raise AirflowFailException(str(error)) from error

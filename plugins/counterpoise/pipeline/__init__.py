@@ -15,25 +15,20 @@ need it, so no task and no command waits for what another stage needs.
 
 from counterpoise.pipeline.analysing import analyse
 from counterpoise.pipeline.approving import (
-    ApprovalQuestion,
-    approval_question,
     check_plan_rules,
     preflight,
     preflight_warnings,
-    second_approval_question,
     validate,
-    why_no_answer_can_come,
 )
 from counterpoise.pipeline.auditing import audit, audit_page, failure_of
 from counterpoise.pipeline.compacting import CompactionReport, compact
 from counterpoise.pipeline.dag_runs import (
-    DagTask,
-    check_answer,
+    Question,
     check_plans_first,
-    put_question,
+    ended_by_people,
+    open_question,
     rule_that_approves,
     run_of_dag_run,
-    time_to_answer,
 )
 from counterpoise.pipeline.diagnosing import Examination, examine, try_connection
 from counterpoise.pipeline.emergency_stop import stop_from_plan
@@ -64,7 +59,7 @@ from counterpoise.pipeline.planning import (
     undo_plan,
     with_new_brokers,
 )
-from counterpoise.pipeline.proposing import propose, unneeded_proposal
+from counterpoise.pipeline.proposing import must_not_run, propose, unneeded_proposal
 from counterpoise.pipeline.reports import (
     ReportedClusters,
     report_balance,
@@ -93,28 +88,26 @@ from counterpoise.pipeline.watching import WatchReport, watch_throttles
 
 __all__ = [
     "MAX_NEW_BROKERS",
-    "ApprovalQuestion",
     "CompactionReport",
-    "DagTask",
     "DeliveryError",
     "Examination",
     "NothingToMove",
     "Origin",
     "PlannedRun",
+    "Question",
     "ReportedClusters",
     "WatchReport",
     "analyse",
-    "approval_question",
     "audit",
     "audit_page",
     "begin_settling",
-    "check_answer",
     "check_plan_rules",
     "check_plans_first",
     "check_says_cluster",
     "checked_snapshot",
     "compact",
     "due_clusters",
+    "ended_by_people",
     "examine",
     "execute_step",
     "execution",
@@ -124,8 +117,10 @@ __all__ = [
     "in_execution_of_dag_run",
     "in_present_execution",
     "moved_cluster",
+    "must_not_run",
     "next_removal",
     "notify",
+    "open_question",
     "open_run",
     "opened_run",
     "plan",
@@ -135,7 +130,6 @@ __all__ = [
     "preflight",
     "preflight_warnings",
     "propose",
-    "put_question",
     "removal_verdict",
     "report_balance",
     "report_balances",
@@ -143,14 +137,12 @@ __all__ = [
     "report_run",
     "rule_that_approves",
     "run_of_dag_run",
-    "second_approval_question",
     "self_check",
     "settle_step",
     "snapshot",
     "snapshot_to_plan_on",
     "stop_from_plan",
     "submit_plan",
-    "time_to_answer",
     "try_connection",
     "undo_or_reason",
     "undo_plan",
@@ -159,7 +151,6 @@ __all__ = [
     "verdict",
     "verify",
     "watch_throttles",
-    "why_no_answer_can_come",
     "with_new_brokers",
     "write_balance_report",
     "write_data_docs",

@@ -1,24 +1,17 @@
 """Between plan and approval: rules and data are checked, permissions tried, people asked.
 
 validate(installation, run["run_id"], run["fingerprint"])
-approval_question(installation, run["run_id"])
+plan_in_short(installation, run, plan, approved_by=(), needed=1).sentence
 """
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from counterpoise import access, reporting
-from counterpoise.approval import (
-    approvals_missing,
-    approvers_in_force,
-    default_rate,
-    join_people,
-    people_needed,
-)
+from counterpoise.approval import approvals_missing, default_rate, join_people
 from counterpoise.archive import plan_docs_folder, plan_report_name
 from counterpoise.errors import ClusterError, InputError, RefusedError, StoreError, list_complaints
 from counterpoise.history import HistoryError
@@ -26,7 +19,7 @@ from counterpoise.installation import Installation
 from counterpoise.model.acl import SET_LISTS, SET_RATE
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.movement import max_moves_at_once
-from counterpoise.model.person import AIRFLOW
+from counterpoise.model.person import Person
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import BalancePolicy
@@ -38,9 +31,7 @@ from counterpoise.rule_approvals import (
     MUST_NOT_RUN,
     NOT_VALIDATED,
     VALIDATED,
-    is_refused_by_validation,
 )
-from counterpoise.units import format_rate
 from counterpoise.validation import (
     OVERRIDABLE_RULES,
     RULES_OF_ONE_SNAPSHOT,
@@ -56,15 +47,11 @@ _LOGGER = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalQuestion:
-    """What a person is asked; both lists of people are empty where everybody may answer."""
+class PlanInShort:
+    """A plan in a sentence, and in lines of Markdown, for whoever may approve it."""
 
-    subject: str
-    body_markdown: str
-    default_rate: str  # like "20MB/s"
-    approvers: tuple[str, ...]  # names
-    airflow_ids: tuple[str, ...]  # of their users
-    wait_for: timedelta
+    sentence: str  # Moves 134 MB to broker 4 in about 34 s
+    lines: tuple[str, ...]
 
 
 def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
@@ -182,85 +169,36 @@ def _plan_view(installation: Installation, plan: RebalancePlan) -> PlanView:
     return PlanView(plan, rate, max_moves=max_moves_at_once(movement))
 
 
-def why_no_answer_can_come(installation: Installation, run_id: str) -> str:
-    """Return why nobody can approve a plan that waits for its first answer; "" where somebody
-    can.
-    """
-    run = installation.ledger.run(run_id)
-    if is_refused_by_validation(run, installation.ledger.journal(run_id).events()):
-        return "its plan must not run"
+def plan_in_short(
+    installation: Installation,
+    run: Run,
+    plan: RebalancePlan,
+    *,
+    approved_by: Sequence[Person],
+    needed: int,
+) -> PlanInShort:
+    """Return what a plan does, who asked for it, and whose yes is missing."""
+    view = _plan_view(installation, plan)
+    policy, people = installation.cluster(run.cluster).policy, installation.people
+    why = why_requested(installation.ledger.journal(run.run_id).events())
+    requested = f"Requested by {for_markdown(run.requester.shown)}"
     try:
-        access.people_to_ask(
-            installation.cluster(run.cluster).policy, installation.people, run.requester
-        )
+        names = access.people_to_ask(policy, people, run.requester, approved_by)
+        who = f"May answer: {for_markdown(', '.join(names) or 'everybody whom Airflow lets')}."
     except RefusedError as error:
-        return one_line(str(error))
-    return ""
-
-
-def approval_question(installation: Installation, run_id: str) -> ApprovalQuestion:
-    """Return what the first person is asked about a run's plan."""
-    run, plan = installation.run_and_plan(run_id)
-    policy = installation.cluster(run.cluster).policy
-    rate = default_rate(plan, policy.movement)
-    approvers = access.people_to_ask(policy, installation.people, run.requester)
-    why = why_requested(installation.ledger.journal(run_id).events())
-    plan_in_short = reporting.plan_markdown(_plan_view(installation, plan))
-    return ApprovalQuestion(
-        subject=f"Rebalance {run.cluster}: {plan.goal}, {_short(plan.fingerprint)}",
-        body_markdown=f"{_requested_by(run, why)}\n\n{plan_in_short}",
-        default_rate=_rate_to_type(rate),
-        approvers=approvers,
-        airflow_ids=_airflow_ids(installation, approvers),
-        wait_for=policy.approval.wait_for,
+        who = f"Nobody can approve it: {for_markdown(one_line(str(error)))}."
+    if needed > 1:
+        missing = approvals_missing(approved_by, needed)
+        given = f", approved by {for_markdown(join_people(approved_by))}" if approved_by else ""
+        who += f" {needed} people have to approve it{given}; {missing} missing."
+    return PlanInShort(
+        sentence=view.sentence,
+        lines=(
+            f"Cluster {for_markdown(run.cluster)}, goal {for_markdown(view.goal)}.",
+            f"{requested}: {for_markdown(why).rstrip('.')}." if why else f"{requested}.",
+            who,
+        ),
     )
-
-
-def _requested_by(run: Run, why: str) -> str:
-    """Return `Requested by carol: broker 7 is idle.`, as Markdown."""
-    words = f"Requested by {for_markdown(run.requester.shown)}"
-    return f"{words}: {for_markdown(why).rstrip('.')}." if why else f"{words}."
-
-
-def second_approval_question(installation: Installation, run_id: str) -> ApprovalQuestion | None:
-    """Return what a second person is asked about a plan that needs two; None where no yes is
-    missing.
-
-    Raises RefusedError where nobody is left who could be asked.
-    """
-    run, plan = installation.run_and_plan(run_id)
-    approvals = installation.ledger.approvals_of(run_id)
-    approved_by = approvers_in_force(approvals, installation.people)
-    policy = installation.cluster(run.cluster).policy
-    needed = people_needed(plan, policy.approval)
-    if needed == 1 or not approvals_missing(approved_by, needed):
-        return None
-    question = approval_question(installation, run_id)
-    approvers = access.people_to_ask(policy, installation.people, run.requester, approved_by)
-    rate = approvals[-1].rate_bytes_per_second if approved_by else None
-    names = for_markdown(join_people(approved_by)) or "nobody"
-    return replace(
-        question,
-        subject=f"{question.subject}, second yes",
-        body_markdown=f"Approved by {names} until now.\n\n{question.body_markdown}",
-        default_rate=_rate_to_type(rate) if rate else question.default_rate,
-        approvers=approvers,
-        airflow_ids=_airflow_ids(installation, approvers),
-    )
-
-
-def _airflow_ids(installation: Installation, names: Sequence[str]) -> tuple[str, ...]:
-    ids = (id_ for name in names for id_ in installation.people.accounts_of(name, AIRFLOW))
-    return tuple(dict.fromkeys(ids))
-
-
-def _short(fingerprint: str) -> str:
-    """Return for example `plan 3fb22565`."""
-    return f"plan {fingerprint.rpartition(':')[2][:8]}"
-
-
-def _rate_to_type(rate_bytes_per_second: int) -> str:
-    return format_rate(rate_bytes_per_second).replace(" ", "")
 
 
 def preflight(installation: Installation, plan: RebalancePlan) -> Mapping[str, str]:

@@ -10,29 +10,21 @@ from datetime import datetime
 from typing import Final
 
 from counterpoise import access
-from counterpoise.approval import (
-    approvals_in_force,
-    counting_approvals,
-    granted_approval,
-    people_needed,
-    why_two_people,
-)
+from counterpoise.answering import check_approved
+from counterpoise.approval import granted_approval, people_needed
 from counterpoise.errors import NotApprovedError, RefusedError, UnknownOutcomeError
 from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.execution.back_off import LOWEST_RATE
 from counterpoise.installation import Installation
-from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.control import find_active_requests
+from counterpoise.model.approval import Decision
 from counterpoise.model.kafka import ResourceKey
-from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.provider import profile_of
-from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
+from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey, events_since_halt
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.words import join_names
 from counterpoise.pipeline.approving import check_plan_rules
 from counterpoise.pipeline.ended_runs import restore_pending_of
-from counterpoise.rule_approvals import check_still_holds
 
 Log = Callable[[str], None]
 
@@ -45,7 +37,7 @@ def open_run(
 ) -> None:
     """Start an approved run for its Dag run, as `opened_run` does.
 
-    A run that has halted (cancelled by somebody, say) goes on after another yes, or where somebody
+    A run that has halted goes on after another yes, or where somebody
     has cleared the task since: a retry alone, or a task that is late, does not revive it. Airflow
     does not say who cleared a task, so where the policy names who may operate, it takes a yes.
     Raises NotApprovedError.
@@ -80,9 +72,13 @@ def opened_run(
         raise RefusedError(
             f"run {run_id} is superseded by a newer plan; approve that one, or make a new plan"
         )
+    if run.state is RunState.CANCELLED:
+        raise RefusedError(
+            f"run {run_id} was cancelled ({run.reason}), and is not executed again; make a new plan"
+        )
     if run.state not in UNDER_WAY_STATES:
         access.check_provider(installation.cluster(run.cluster).policy, run.cluster)
-        _check_approved(installation, run, plan)
+        check_approved(installation, run, plan)
         installation.check_name(plan)
     if run.state is RunState.APPROVED:
         check_plan_rules(installation, plan)
@@ -90,50 +86,6 @@ def opened_run(
     with execution(installation, run_id, fingerprint, log) as driver:
         driver.open(seen=seen or run)
         yield driver
-
-
-def _check_approved(installation: Installation, run: Run, plan: RebalancePlan) -> None:
-    """Check that the approval holds now: policy and people may have changed since.
-
-    Raises NotApprovedError.
-    """
-    policy = installation.cluster(run.cluster).policy
-    now, needed = installation.ledger.now(), people_needed(plan, policy.approval)
-    because = why_two_people(plan, policy.approval)
-    approvals = installation.ledger.approvals_of(run.run_id)
-    granted_approval(
-        approvals,
-        plan.fingerprint,
-        now,
-        listed=installation.people,
-        people=needed,
-        because=because,
-    )
-    in_force = approvals_in_force(counting_approvals(approvals, plan.fingerprint, now))
-    if in_force[-1].person.is_rule:
-        check_still_holds(installation, run, in_force[-1])
-    else:
-        access.check_approvers(policy, installation.people, in_force, run.requester, needed=needed)
-    _check_requested_rate(installation, run, in_force[-1])
-
-
-def _check_requested_rate(installation: Installation, run: Run, approval: Approval) -> None:
-    """Check the rate that somebody requested since the approval: it goes on to hold."""
-    requests = installation.ledger.requests(run.cluster, run.run_id)
-    active = find_active_requests(requests, installation.ledger.now())
-    if active.rate is None:
-        return
-    policy = installation.cluster(run.cluster).policy
-    rate = active.rate.rate_bytes_per_second or 0
-    try:
-        access.check_rate(policy, rate)
-        if rate > (approval.rate_bytes_per_second or 0):
-            access.check_may(policy, installation.people, active.rate.person, Action.APPROVE)
-    except RefusedError as error:
-        raise NotApprovedError(
-            f"the rate that {active.rate.person.shown} requested does not hold any more: {error}. "
-            "Approve the plan again: the rate of that approval holds then"
-        ) from None
 
 
 def _check_wanted_since(installation: Installation, run: Run) -> None:
@@ -145,7 +97,8 @@ def _check_wanted_since(installation: Installation, run: Run) -> None:
     last = approvals[-1] if approvals else None
     if last is None or last.decision is not Decision.GRANTED or last.person.is_rule:
         return  # the check of the approval says why it does not go on
-    kinds = _event_kinds_since_halt(installation, run)
+    events = installation.ledger.journal(run.run_id).events()
+    kinds = [event.kind for event in events_since_halt(events)]
     if str(Decision.GRANTED) in kinds:
         return
     if access.named_entries(installation.cluster(run.cluster).policy, Action.OPERATE):
@@ -159,13 +112,6 @@ def _check_wanted_since(installation: Installation, run: Run) -> None:
             f"run {run.run_id} has halted ({run.reason}), and nobody has asked since for it to go "
             "on: clear `execute`, or type `counterpoise execute PLAN`, if it should"
         )
-
-
-def _event_kinds_since_halt(installation: Installation, run: Run) -> list[str]:
-    """Return the kinds of what happened since a run halted last, in their order."""
-    kinds = [event.kind for event in installation.ledger.journal(run.run_id).events()]
-    halts = [number for number, kind in enumerate(kinds) if kind == RunState.HALTED]
-    return kinds[halts[-1] + 1 :] if halts else kinds
 
 
 def _restore_pending(installation: Installation, run: Run) -> None:
@@ -204,7 +150,7 @@ def execute_step(
     installation: Installation, run_id: str, fingerprint: str, log: Log
 ) -> float | None:
     """Observe a run and carry it on; return the seconds to wait, or None when all is moved and
-    elected.
+    elected. Raises HaltedError, CancelledError as `Driver.step` does.
     """
     before = _run_progress(installation, run_id)
     with execution(installation, run_id, fingerprint, _only_news(log, before)) as driver:

@@ -95,13 +95,12 @@ def _send(target: Target, notification: Notification, send: Send) -> str:
 def _facts(installation: Installation, cluster: str) -> NotificationFacts:
     ledger = installation.ledger
     runs = ledger.runs(cluster=cluster)
-    second_asked = ledger.second_questions([cluster])
-    waiting = [run for run in runs if run.state is RunState.PROPOSED or run.run_id in second_asked]
+    waiting = [run for run in runs if run.state is RunState.PROPOSED]
     return NotificationFacts(
         cluster=cluster,
         now=ledger.now(),
         runs=runs,
-        second_asked=second_asked,
+        second_asked={run.run_id for run in waiting if ledger.approvals_of(run.run_id)},
         may_answer={
             run.run_id: who for run in waiting if (who := _who_may_answer(installation, run))
         },

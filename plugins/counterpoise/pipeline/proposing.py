@@ -163,7 +163,7 @@ def _was_rejected_lately(installation: Installation, cluster: str, wanted: Wante
     return any(
         run.closed_at is not None
         and run.closed_at > since
-        and (_has_no_of_another(installation, run, since) or _must_not_run(installation, run))
+        and (_has_no_of_another(installation, run, since) or must_not_run(installation, run))
         and _is_about(installation, run, wanted)
         for run in installation.ledger.runs(cluster=cluster, states=LOOKED_AFTER_STATES)
     )
@@ -183,7 +183,8 @@ def _has_no_of_another(installation: Installation, run: Run, since: datetime) ->
     return last.decision is Decision.REJECTED and last.at > since and not is_own
 
 
-def _must_not_run(installation: Installation, run: Run) -> bool:
+def must_not_run(installation: Installation, run: Run) -> bool:
+    """Return whether the last check of rules and data refused the plan of a run."""
     return is_refused_by_validation(run, installation.ledger.journal(run.run_id).events())
 
 

@@ -15,11 +15,12 @@ from counterpoise.errors import RefusedError, list_complaints
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.combined_reads import read_topics_and_named
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.control import Control
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.provider import profile_of
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Goal
-from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.model.run import ENDED_BY_PEOPLE, Run, RunState, TouchedKey
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
 from counterpoise.pipeline.snapshots import fresh_snapshot
@@ -196,16 +197,28 @@ def _throttle_key(touched: TouchedKey) -> ThrottleKey:
     )
 
 
-def verdict(installation: Installation, run_id: str, task_states: Mapping[str, str | None]) -> None:
-    """Raise RefusedError, which fails the Dag run, unless the run is done or ended with a no."""
+def verdict(installation: Installation, run_id: str, task_states: Mapping[str, str | None]) -> str:
+    """Return how a run ended, in words. Raises RefusedError, which fails the Dag run, unless it is
+    done or people have ended it, and no task has failed.
+
+    Tasks are skipped where people have ended a run, also where all had arrived before the cancel of
+    one that is done; elsewhere a skipped task says that somebody has marked the Dag run as failed.
+    """
     run = installation.ledger.run(run_id)
-    if run.state in (RunState.REJECTED, RunState.SUPERSEDED):
-        return
-    failed = {task: state for task, state in task_states.items() if state != "success"}
-    if run.state is RunState.DONE and not failed:
-        return
+    is_ended_by_people = run.state in ENDED_BY_PEOPLE
+    may_be_skipped = is_ended_by_people or _was_cancelled(installation, run)
+    well = ("success", "skipped") if may_be_skipped else ("success",)
+    failed = {task: state for task, state in task_states.items() if state not in well}
+    if (is_ended_by_people or run.state is RunState.DONE) and not failed:
+        return run.in_words
     tasks = "; ".join(f"{task} is {state}" for task, state in failed.items())
     raise RefusedError(
         f"run {run_id} is {run.state} ({run.reason or 'no reason given'}): "
         f"{tasks or 'every task succeeded'}"
     )
+
+
+def _was_cancelled(installation: Installation, run: Run) -> bool:
+    """Return whether a person has asked to cancel a run."""
+    requests = installation.ledger.requests(run.cluster, run.run_id)
+    return any(request.control in (Control.CANCEL, Control.UNDO) for request in requests)

@@ -53,7 +53,7 @@ class OpenRuns:
     """The runs that have not ended, of the clusters that somebody may view."""
 
     waiting: tuple[WaitingRun, ...]  # the oldest first
-    approved: tuple[Run, ...]  # and not waiting for a second answer
+    approved: tuple[Run, ...]
     under_way: tuple[Run, ...]
 
     @property
@@ -139,13 +139,9 @@ def open_runs(installation: Installation, viewing: Viewing) -> OpenRuns:
         for run in installation.ledger.runs(states=OPEN_STATES)
         if run.cluster in viewing.clusters
     ]
-    waiting = waiting_runs(installation, viewing, runs)
-    asked = {one.run.run_id for one in waiting}
     return OpenRuns(
-        waiting=tuple(waiting),
-        approved=tuple(
-            run for run in runs if run.state is RunState.APPROVED and run.run_id not in asked
-        ),
+        waiting=tuple(waiting_runs(installation, viewing, runs)),
+        approved=tuple(run for run in runs if run.state is RunState.APPROVED),
         under_way=tuple(run for run in runs if run.state in UNDER_WAY_STATES),
     )
 
@@ -155,14 +151,13 @@ def waiting_runs(
 ) -> list[WaitingRun]:
     """Return those of the runs that wait for an answer, oldest first, and who may give it.
 
-    `runs` are newest first. One that is approved waits, too, while a second person is asked.
+    `runs` are newest first.
     """
     now = installation.ledger.now()
-    second_asked = installation.ledger.second_questions({run.cluster for run in runs})
     return [
         _waiting(installation, viewing, run, now)
         for run in reversed(runs)
-        if run.state is RunState.PROPOSED or run.run_id in second_asked
+        if run.state is RunState.PROPOSED
     ]
 
 

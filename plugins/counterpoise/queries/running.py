@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from counterpoise import access, approval
+from counterpoise import access, answering, approval
 from counterpoise.archive import Archive, plan_report_name, run_report_name
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.execution.waits import (
@@ -29,7 +29,7 @@ from counterpoise.execution.waits import (
 )
 from counterpoise.execution.waits_for_cluster import IN_SYNC_AGAIN, is_catching_up
 from counterpoise.installation import Installation
-from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.approval import Approval
 from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
 from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.person import Person
@@ -37,12 +37,15 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action, MovementPolicy
 from counterpoise.model.run import (
+    ENDED_BY_PEOPLE,
+    ENDED_STATES,
     UNDER_WAY_STATES,
     WAITING_STATES,
     Event,
     Run,
     RunState,
     TouchedKey,
+    asked_since,
     why_requested,
 )
 from counterpoise.model.run_progress import RunProgress
@@ -80,6 +83,7 @@ class RunDetails:
     run: Run
     plan: RebalancePlan | None  # None: the store does not have it any more
     run_progress: RunProgress | None
+    waits_for_answer: bool  # of people, where they were asked
     waits: tuple[Waiting, ...]
     approvals: tuple[Approval, ...]  # oldest first
     approved_by: tuple[Person, ...]  # whose yes no later rejection has undone
@@ -119,17 +123,13 @@ class RunDetails:
     @property
     def yes_missing(self) -> int:
         """Return how many more people have to say yes before the run may start."""
-        return approval.approvals_missing(self.approved_by, self.people_needed)
-
-    @property
-    def waits_for_answer(self) -> bool:
-        is_open = self.run.state is RunState.APPROVED and self.yes_missing > 0
-        return self.run.state is RunState.PROPOSED or is_open
+        missing = approval.approvals_missing(self.approved_by, self.people_needed)
+        return max(missing, int(self.waits_for_answer))  # one that was given may hold no more
 
     @property
     def may_be_rejected(self) -> bool:
         """Return whether a no ends the run: it waits for an answer, or has not started."""
-        return self.run.state in WAITING_STATES
+        return self.waits_for_answer or self.run.state in WAITING_STATES
 
     @property
     def was_started(self) -> bool:
@@ -163,18 +163,14 @@ class RunDetails:
         return found[-1].text if found and found[-1].kind == MUST_NOT_RUN else ""
 
     @property
-    def refused_answer(self) -> str:
-        """Return why the newest answer did not count; "" where it did, or there is none."""
-        kinds = ("answer refused", *map(str, Decision))
-        answers = [event for event in self.events if event.kind in kinds]
-        is_refused = bool(answers) and answers[-1].kind == "answer refused"
-        return answers[-1].text if is_refused else ""
-
-    @property
     def approved_rate(self) -> int | None:
         """Return the bytes per second of the last yes."""
-        granted = approval.approvals_in_force(self.approvals)
-        return granted[-1].rate_bytes_per_second if granted else None
+        return self.in_force[-1].rate_bytes_per_second if self.in_force else None
+
+    @property
+    def in_force(self) -> tuple[Approval, ...]:
+        """Return the approvals that no later rejection has undone."""
+        return approval.approvals_in_force(self.approvals)
 
 
 def run_to_view(installation: Installation, run_id: str, viewer: Viewer) -> Run:
@@ -190,7 +186,7 @@ def run_to_view(installation: Installation, run_id: str, viewer: Viewer) -> Run:
 def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDetails:
     """Return all about a run that its page shows."""
     journal = installation.ledger.journal(run.run_id)
-    run_progress = journal.run_progress()
+    run_progress, events = journal.run_progress(), journal.events()
     requests = installation.ledger.requests(run.cluster, run.run_id)
     approvals = installation.ledger.approvals_of(run.run_id)
     now = installation.ledger.now()
@@ -207,13 +203,14 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         run=run,
         plan=plan,
         run_progress=run_progress,
+        waits_for_answer=_waits_for_answer(installation, run, plan, events),
         waits=_waits(run, run_progress, limits, active.frozen),
         approvals=approvals,
         approved_by=approval.approvers_in_force(approvals, settings.people),
         requests=requests,
         active=active,
         touched=journal.touched(),
-        events=journal.events(),
+        events=events,
         reports=_reports(installation, run),
         people_needed=people_needed,
         why_two_people=approval.why_two_people(plan, rules) if plan else "",
@@ -230,6 +227,16 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         person=person,
         now=now,
     )
+
+
+def _waits_for_answer(
+    installation: Installation, run: Run, plan: RebalancePlan | None, events: Sequence[Event]
+) -> bool:
+    """Return whether people are asked now: about what has halted, only where a task asks again."""
+    if run.state is RunState.PROPOSED or plan is None:
+        return run.state is RunState.PROPOSED
+    is_asked = run.state is not RunState.HALTED or asked_since(events) is not None
+    return is_asked and answering.waits_for_answer(installation, run)
 
 
 def plan_to_approve(installation: Installation, run: Run, rate: int | None = None) -> PlanView:
@@ -381,7 +388,7 @@ def _frozen_since(
 
 def _reports(installation: Installation, run: Run) -> tuple[str, ...]:
     names = [plan_report_name(run.cluster, run.run_id)]
-    if run.state in (RunState.DONE, RunState.HALTED, RunState.REJECTED, RunState.SUPERSEDED):
+    if run.state in ENDED_STATES | ENDED_BY_PEOPLE:
         names.insert(0, run_report_name(run.cluster, run.run_id))
     store = installation.archive.store
     return tuple(name for name in names if store.info(f"reports/{name}") is not None)

@@ -16,7 +16,7 @@ from counterpoise.reporting.balance_document import leader_balance_json
 from counterpoise.reporting.fleet_page import fleet_json, fleet_report
 from counterpoise.reporting.leader_balance import leader_balance_report
 from counterpoise.reporting.plan_page import plan_pictures, plan_report, plan_tiles
-from counterpoise.reporting.plan_text import plan_markdown, plan_picture
+from counterpoise.reporting.plan_text import plan_picture
 from counterpoise.reporting.run_page import run_report
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "fleet_report",
     "leader_balance_json",
     "leader_balance_report",
-    "plan_markdown",
     "plan_picture",
     "plan_pictures",
     "plan_report",

@@ -1,4 +1,4 @@
-"""A plan as text: a picture for terminal and log, and Markdown for the approval page.
+"""A plan as text: a picture for terminal and log.
 
     print(plan_picture(plan, width=76))
 
@@ -10,97 +10,21 @@ The picture has one bar per broker, or, for many brokers, one column per few of 
 from zero, so that a broker without anything is a gap. They show the shape; tables have the figures.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.plan_view import (
     BROKERS_SHOWN,
     MEASURES,
-    MOVE_REASON_TEXTS,
     Measure,
-    PlanView,
-    largest_moves,
-    why_in_words,
 )
-from counterpoise.model.safe_text import for_markdown
-from counterpoise.model.words import list_brokers
-from counterpoise.reporting.plan_page import plan_tiles
-from counterpoise.units import format_bytes, format_count
 
-MOVES_SHOWN: Final = 10  # on the approval page; the plan's own page has more
-PICTURE_WIDTH: Final = 72
 STAYS, COMES, GOES, BEST = "█", "▓", "░", "│"
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _GAP: Final = 2
 _MIN_BAR, _MAX_BAR = 8, 24
 _BARS_LEGEND: Final = f"{STAYS} stays  {COMES} comes  {GOES} goes  {BEST} best possible"
-
-
-def plan_markdown(view: PlanView) -> str:
-    """Return a plan in short, for the one who approves it: warnings, picture, cost, brokers, what
-    moves and why.
-    """
-    plan = view.plan
-    named = f", {list_brokers(plan.broker_ids)}" if plan.broker_ids else ""
-    parts = [f"Goal **{plan.goal}**{named}"]
-    if requested := view.request_in_words:
-        parts.append(for_markdown(f"Asked for: {requested}"))
-    if plan.is_empty:
-        parts.append(f"**Nothing needs to move:** {for_markdown(plan.reason)}")
-    parts += [f"**Warning:** {for_markdown(warning)}" for warning in view.warnings]
-    if picture := plan_picture(plan, width=PICTURE_WIDTH):
-        parts.append(f"```text\n{picture}\n```")
-    tiles = [(tile.title, tile.value, tile.note) for tile in plan_tiles(view)]
-    parts += [
-        _table(("Cost", "This plan", ""), tiles),
-        *(for_markdown(topic.in_words) for topic in view.coordinators),
-        _table(("Per broker", "Before", "After", "Best possible"), view.evenness),
-        *_broker_parts(view),
-    ]
-    if not plan.is_empty:
-        parts.append(_moves_table(plan))
-    return "\n\n".join([*parts, f"`{plan.fingerprint}`"]) + "\n"
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(heads)} |", f"| {' | '.join('---' for _ in heads)} |"]
-    lines += [f"| {' | '.join(for_markdown(cell) for cell in row)} |" for row in rows]
-    return "\n".join(lines)
-
-
-def _broker_parts(view: PlanView) -> list[str]:
-    """Return a table of the brokers that change most, and a line for the others."""
-    shown, others = view.brokers
-    if not shown:
-        return []
-    rows = ([str(figure.broker_id), *view.broker_cells(figure)] for figure in shown)
-    parts = [
-        "Each broker before → after (best possible):",
-        _table(("Broker", *view.broker_headings), rows),
-    ]
-    if others:
-        parts.append(f"and {format_count(len(others))} others: {view.other_brokers_in_words}")
-    return parts
-
-
-def _moves_table(plan: RebalancePlan) -> str:
-    shown, others = largest_moves(plan, MOVES_SHOWN)
-    rows = [
-        (
-            str(move.topic_partition),
-            ", ".join(map(str, move.replicas_before)),
-            ", ".join(map(str, move.replicas_after)),
-            format_bytes(move.copied_bytes) if move.adding else "",
-            why_in_words(move),
-        )
-        for move in shown
-    ]
-    for reason in others:
-        copied = format_bytes(reason.bytes) if reason.bytes else ""
-        more = f"and {format_count(reason.partitions)} more"
-        rows.append((more, "", "", copied, MOVE_REASON_TEXTS[reason.why]))
-    return _table(("Partition", "Replicas", "Then", "Copied", "Why"), rows)
 
 
 def plan_picture(plan: RebalancePlan, *, width: int) -> str:

@@ -24,13 +24,13 @@ from airflow.models.dagbag import DBDagBag
 from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
-from fastapi import Depends, Form, HTTPException, Request
+from fastapi import Depends, HTTPException, Request
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.request import REASON_FIELD
-from counterpoise.web.forms import time_of_form
+from counterpoise.web.forms import FormToken, time_of_form
 from counterpoise.web.viewers import DAG_ID, may_in_airflow
 
 _ENDED_STATES: Final = frozenset(map(str, (DagRunState.SUCCESS, DagRunState.FAILED)))
@@ -135,7 +135,7 @@ def _check_not_paused(session: Any, dag_id: str) -> None:
 def start_dag_run(
     request: Request,
     user: Annotated[Any, Depends(get_user)],
-    form_token: Annotated[str, Form()] = "",
+    form_token: FormToken,
 ) -> StartDagRun:
     def start(dag_id: str, configuration: Mapping[str, object], note: str) -> str:
         return start_in_airflow(user, request, dag_id, configuration, note, form_token=form_token)

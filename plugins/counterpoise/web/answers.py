@@ -1,14 +1,16 @@
-"""An answer about a plan: checked as the ledger checks it, and then given to Airflow's question.
+"""An answer about a plan: on its page, or of a program. Both are recorded in the ledger at once.
 
-    POST /runs/{run_id}/answer      # answer=check|approve|reject, rate, reason, plan
+    POST /runs/{run_id}/answer          # a form: answer=check|approve|reject, rate, reason, plan
+    POST /api/runs/{run_id}/decision    # JSON: decision, fingerprint, rate, reason
 
-What cannot be used comes back on the plan's page with one sentence and all that was typed; nothing
-was written then. A good answer goes to the question of the Dag run as its user's own, and the task
-records it in the ledger, which decides.
+`controls.record_decision` decides, as for the command line; whoever answers needs Airflow's right
+to answer required actions of the Dag, too. What cannot be used comes back on the plan's page with
+one sentence and all that was typed, or as JSON; nothing was written then. The same answer again, by
+the same person, changes nothing and is no error.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -16,48 +18,35 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 
 from counterpoise import controls
 from counterpoise.errors import InputError, RefusedError, StalePlanError
-from counterpoise.model.approval import Decision
+from counterpoise.model.approval import Approval, Decision
+from counterpoise.model.json_values import iso_time
 from counterpoise.model.run import Run
 from counterpoise.model.safe_text import limited
 from counterpoise.queries import Viewer, running
 from counterpoise.queries.running import RunDetails
 from counterpoise.units import parse_rate
-from counterpoise.web.airflow_questions import AnswerInAirflow, AnswerQuestion
-from counterpoise.web.airflow_runs import DagRunStateOf, StateInAirflow, has_ended
-from counterpoise.web.forms import check_form, sent_mark
+from counterpoise.web.api import answer as api_answer
+from counterpoise.web.forms import JsonBody, check_form, check_program
 from counterpoise.web.plans import Shown, TypedAnswer, plan_response, why_not_here
 from counterpoise.web.requests_of_people import back_to
-from counterpoise.web.responses import status_of
-from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_change
+from counterpoise.web.responses import error_page, status_of
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_answer
 
-_OPTIONS: Final[Mapping[Decision, str]] = {  # as Airflow's ApprovalOperator names them
-    Decision.GRANTED: "Approve",
-    Decision.REJECTED: "Reject",
-}
-_ANSWERS: Final = {"approve": Decision.GRANTED, "reject": Decision.REJECTED}
-
-
-@dataclass(frozen=True, slots=True)
-class _Airflow:
-    """What Airflow is told, and asked, as the user who answers."""
-
-    answer: AnswerQuestion
-    state_of: DagRunStateOf
+_DECISIONS: Final = {"approve": Decision.GRANTED, "reject": Decision.REJECTED}
+_FIELDS: Final = ("fingerprint", "rate", "reason")
 
 
 def answer_routes(open_installation: OpenInstallation) -> APIRouter:
-    """Return the route that takes answers."""
+    """Return the routes that take answers."""
     router = APIRouter()
 
     @router.post(
-        "/runs/{run_id}/answer", dependencies=[Depends(check_form), Depends(check_may_change)]
+        "/runs/{run_id}/answer", dependencies=[Depends(check_form), Depends(check_may_answer)]
     )
     def take(
         request: Request,
         run_id: str,
         viewer: CurrentViewer,
-        answer_in_airflow: AnswerInAirflow,
-        state_in_airflow: StateInAirflow,
         answer: Annotated[str, Form()] = "check",
         rate: Annotated[str, Form()] = "",
         reason: Annotated[str, Form()] = "",
@@ -66,50 +55,94 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
         typed = TypedAnswer(rate, reason, plan)
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
-            decision = _ANSWERS.get(answer)
-            answer_count = len(installation.ledger.approvals_of(run_id))
-            airflow = _Airflow(answer_in_airflow, state_in_airflow)
-            shown = _answered(installation, run, viewer, decision, typed, airflow)
-            if not shown.is_sent:
-                return plan_response(request, installation, run, viewer, shown, may_change=True)
-        mark = sent_mark(viewer, run.run_id, answer_count)
-        return back_to(request, f"/runs/{quote(run.run_id)}/plan?sent={mark}#answer")
+            shown = _answered(installation, run, viewer, _DECISIONS.get(answer), typed)
+            if shown is not None:
+                return plan_response(request, installation, run, viewer, shown, may_answer=True)
+        return back_to(request, f"/runs/{quote(run.run_id)}/plan#answer")
+
+    @router.post(
+        "/api/runs/{run_id}/decision",
+        dependencies=[Depends(check_program), Depends(check_may_answer)],
+    )
+    def take_json(request: Request, run_id: str, viewer: CurrentViewer, body: JsonBody) -> Response:
+        with open_installation() as installation:
+            run = running.run_to_view(installation, run_id, viewer)
+            decision, typed = _read(body)
+            details = running.run_details(installation, run, viewer)
+            approval = _same_answer(details, decision, typed)
+            if approval is None:
+                _check_may_give(details, decision)
+                try:
+                    approval = _decided(installation, details, decision, typed)
+                except (InputError, RefusedError) as error:
+                    return error_page(request, status_of(error), str(error))
+            after = running.run_details(installation, installation.ledger.run(run_id), viewer)
+        return api_answer(
+            run_id=run.run_id,
+            fingerprint=approval.fingerprint,
+            decision=str(approval.decision),
+            decided_by=approval.person.shown,
+            rate_bytes_per_second=approval.rate_bytes_per_second,
+            expires_at=iso_time(approval.expires_at) if approval.expires_at else None,
+            approvals_missing=after.yes_missing,
+            state=str(after.run.state),
+        )
 
     return router
 
 
+def _read(body: Mapping[str, Any]) -> tuple[Decision, TypedAnswer]:
+    """Return the decision of a JSON body, and what goes with it. Raises InputError."""
+    decision = body.get("decision")
+    if not isinstance(decision, str) or decision not in _DECISIONS:
+        raise InputError(f"decision: has to be one of {', '.join(_DECISIONS)}")
+    for name in _FIELDS:
+        if not isinstance(body.get(name) or "", str):
+            raise InputError(f"{name}: has to be a text")
+    if unknown := sorted(set(body) - {"decision", *_FIELDS}):
+        raise InputError(
+            f"{unknown[0]}: there is no such key; there are decision, {', '.join(_FIELDS)}"
+        )
+    if not body.get("fingerprint"):
+        raise InputError(
+            "fingerprint: has to be that of the plan which you have read "
+            "(`fingerprint` of GET /counterpoise/api/runs/RUN)"
+        )
+    typed = {name: str(body.get(name) or "") for name in _FIELDS}
+    return _DECISIONS[decision], TypedAnswer(typed["rate"], typed["reason"], typed["fingerprint"])
+
+
 def _answered(
-    installation: Any,
-    run: Run,
-    viewer: Viewer,
-    decision: Decision | None,
-    typed: TypedAnswer,
-    airflow: _Airflow,
-) -> Shown:
-    """Hand an answer on, or check a rate (no `decision`); return what the page then shows.
+    installation: Any, run: Run, viewer: Viewer, decision: Decision | None, typed: TypedAnswer
+) -> Shown | None:
+    """Record an answer, or check a rate (no `decision`); return what comes back on the page, None
+    where the answer is recorded.
 
     Raises RefusedError for somebody who may not answer.
     """
     details = running.run_details(installation, run, viewer)
-    _check_may_answer(details, decision)
+    if decision is not None and _same_answer(details, decision, typed) is not None:
+        return None
+    _check_may_give(details, decision)
     shown = Shown(typed=typed, rate_bytes_per_second=_usable_rate(typed))
     try:
+        if decision is not None:
+            _decided(installation, details, decision, typed)
+            return None
         _check_open(details, decision, typed)
-        if decision is None:
-            _check_has_plan(details)
-            _check_rate(installation, details, typed)
-            return replace(shown, is_checked=True)
-        if decision is Decision.GRANTED:
-            _check_has_plan(details)
-            _check_validation(details)
-        _check_answer(installation, details, decision, typed)
-        _hand_on(installation, details, decision, typed, airflow)
+        _check_has_plan(details)
+        _check_rate(installation, details, typed)
     except (InputError, RefusedError) as error:
         return replace(shown, status=status_of(error), problem=str(error))
-    return replace(shown, is_sent=True)
+    return replace(shown, is_checked=True)
 
 
-def _check_may_answer(details: RunDetails, decision: Decision | None) -> None:
+def _check_may_give(details: RunDetails, decision: Decision | None) -> None:
+    """Raise RefusedError for somebody who may not give this answer, whatever they typed. A yes that
+    nobody can give any more is for `_check_open`.
+    """
+    if decision is Decision.GRANTED and not details.waits_for_answer:
+        return
     may_reject = decision is Decision.REJECTED and details.may_reject
     if details.why_not_approve and not may_reject:
         raise RefusedError(details.why_not_approve)
@@ -123,17 +156,53 @@ def _usable_rate(typed: TypedAnswer) -> int | None:
         return None
 
 
+def _decided(
+    installation: Any, details: RunDetails, decision: Decision, typed: TypedAnswer
+) -> Approval:
+    """Record an answer and return it. Raises InputError, RefusedError: nothing was written then."""
+    _check_open(details, decision, typed)
+    if decision is Decision.GRANTED:
+        _check_has_plan(details)
+        _check_validation(details)
+    approval: Approval = controls.record_decision(
+        installation,
+        details.run.run_id,
+        typed.plan,
+        decision=decision,
+        by=details.person,
+        reason=limited(typed.reason, "reason"),
+        rate=limited(typed.rate, "rate") if decision is Decision.GRANTED else None,
+    )
+    return approval
+
+
+def _same_answer(details: RunDetails, decision: Decision, typed: TypedAnswer) -> Approval | None:
+    """Return the answer that this person has given before and that holds, where it says the same;
+    None for another one.
+    """
+    is_yes = decision is Decision.GRANTED
+    for given in details.in_force if is_yes else details.approvals[-1:]:
+        is_same = (given.decision, given.fingerprint) == (decision, typed.plan)
+        has_same_rate = not is_yes or given.rate_bytes_per_second == _usable_rate(typed)
+        if is_same and has_same_rate and given.person == details.person:
+            return given
+    return None
+
+
 def _check_open(details: RunDetails, decision: Decision | None, typed: TypedAnswer) -> None:
     """Raise StalePlanError, RefusedError where an answer can decide nothing."""
     run = details.run
     if typed.plan != run.fingerprint:
         raise StalePlanError(
-            f"this page was of another plan than {run.fingerprint}, which the run has: open the "
-            "page again and read it"
+            f"this answer is for another plan than {run.fingerprint}, which the run has: read that "
+            "plan, and answer again"
         )
     may_end = decision is Decision.REJECTED and details.may_be_rejected
     if not details.waits_for_answer and not may_end:
-        raise RefusedError(f"run {run.run_id} is {run.state}, so it waits for no answer any more")
+        raise RefusedError(
+            f"run {run.run_id} is {run.state}, so it waits for no answer any more; for another "
+            "answer, make a new plan"
+        )
 
 
 def _check_has_plan(details: RunDetails) -> None:
@@ -145,9 +214,16 @@ def _check_has_plan(details: RunDetails) -> None:
 
 
 def _check_validation(details: RunDetails) -> None:
+    if problem := why_not_here(details):
+        raise RefusedError(problem)
     if details.is_refused_by_validation:
         why = details.why_refused_by_validation or "the log of the task validate says why"
         raise RefusedError(f"this plan must not run: {why}. Make a new plan, and reject this one")
+    if details.validated_at is None:
+        raise RefusedError(
+            "rules and data of this plan have not been checked yet: answer when the task validate "
+            "has succeeded"
+        )
 
 
 def _check_rate(installation: Any, details: RunDetails, typed: TypedAnswer) -> None:
@@ -159,60 +235,3 @@ def _check_rate(installation: Any, details: RunDetails, typed: TypedAnswer) -> N
         requester=run.requester,
         rate=typed.rate,
     )
-
-
-def _check_answer(
-    installation: Any, details: RunDetails, decision: Decision, typed: TypedAnswer
-) -> None:
-    controls.check_decision(
-        installation,
-        details.run.run_id,
-        typed.plan,
-        decision=decision,
-        by=details.person,
-        reason=typed.reason,
-        rate=limited(typed.rate, "rate"),
-        must_be_another=bool(details.approved_by),
-    )
-
-
-def _hand_on(
-    installation: Any,
-    details: RunDetails,
-    decision: Decision,
-    typed: TypedAnswer,
-    airflow: _Airflow,
-) -> None:
-    """Give an answer to the question of the Dag run; a no that it does not take is recorded here:
-    to a run without a Dag run, to one whose Dag run has ended, to one that is approved, and of
-    somebody whom Airflow does not ask.
-    """
-    run = details.run
-    problem = why_not_here(details)
-    if not problem and (decision is Decision.GRANTED or _is_asked(details, airflow)):
-        params = {"rate": typed.rate, "reason": typed.reason.strip(), "plan": typed.plan}
-        airflow.answer(run.dag_run_id or "", _OPTIONS[decision], params)
-        return
-    if decision is Decision.GRANTED:
-        raise RefusedError(problem)
-    controls.record_decision(
-        installation,
-        run.run_id,
-        typed.plan,
-        decision=decision,
-        by=details.person,
-        reason=typed.reason,
-        rate=None,
-    )
-
-
-def _is_asked(details: RunDetails, airflow: _Airflow) -> bool:
-    """Return whether the Dag run still takes this person's answer about a plan.
-
-    Where the policy names who may approve, Airflow asks only them: no requester, and nobody who may
-    operate alone.
-    """
-    run = details.run
-    if not details.waits_for_answer or (details.may_approve and details.why_not_approve):
-        return False
-    return not has_ended(airflow.state_of(run.dag_id or "", run.dag_run_id or ""))

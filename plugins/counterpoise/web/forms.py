@@ -8,20 +8,21 @@ signed with Airflow's own secret (`[api] secret_key`), names the account, and ho
 source: OWASP's CSRF prevention cheat sheet, "signed double-submit" bound to the account.
 """
 
+import json
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from airflow.configuration import conf
-from fastapi import Form
+from fastapi import Depends, Form, Request
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
-from counterpoise.errors import RefusedError
+from counterpoise.errors import InputError, RefusedError
 from counterpoise.queries import Viewer
 from counterpoise.web.viewers import CurrentViewer
 
 _SALT: Final = "counterpoise form"
-_SENT: Final = "counterpoise answer sent"
-_SENT_SECONDS: Final = 300
+TOKEN_HEADER: Final = "X-Counterpoise-Token"
 _MAX_AGE_SECONDS: Final = 8 * 3600
 
 
@@ -30,17 +31,56 @@ def form_token(viewer: Viewer) -> str:
     return _signer().dumps(viewer.user_id)
 
 
-def check_form(viewer: CurrentViewer, form_token: Annotated[str, Form()] = "") -> None:
+def token_of_form(request: Request, form_token: Annotated[str, Form()] = "") -> str:
+    """Return the token that came as a field of the form, or as a header."""
+    return form_token or _token_in_header(request)
+
+
+FormToken = Annotated[str, Depends(token_of_form)]
+
+
+def check_form(viewer: CurrentViewer, form_token: FormToken) -> None:
     """Raise RefusedError for a form that no page of ours gave to this account lately."""
+    _check_token(viewer, form_token)
+
+
+def check_program(request: Request, viewer: CurrentViewer) -> None:
+    """Do what `check_form` does for a body of JSON, with the token in the header. Who sends a token
+    of Airflow needs none: no browser adds that by itself, and Airflow ignores its cookie then.
+    """
+    if not request.headers.get("authorization", "").casefold().startswith("bearer "):
+        _check_token(viewer, _token_in_header(request))
+
+
+def _token_in_header(request: Request) -> str:
+    return str(request.headers.get(TOKEN_HEADER, ""))
+
+
+def _check_token(viewer: Viewer, token: str) -> None:
     try:
-        user_id = _signer().loads(form_token, max_age=_MAX_AGE_SECONDS)
+        user_id = _signer().loads(token, max_age=_MAX_AGE_SECONDS)
     except (BadSignature, UnicodeError):
         user_id = None
     if user_id != viewer.user_id:
         raise RefusedError(
             "this form is too old, or it came from elsewhere; nothing was changed: open the page "
-            "again and send it from there"
+            f"again and send it from there. A program sends `Authorization: Bearer`, or the page's "
+            f"token as `{TOKEN_HEADER}`"
         )
+
+
+async def json_body(request: Request) -> Mapping[str, Any]:
+    """Return the body of a request. Raises InputError where it is no JSON object."""
+    try:
+        body: object = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise InputError('the body has to be a JSON object, like {"decision": "approve"}')
+    return body
+
+
+JsonBody = Annotated[Mapping[str, Any], Depends(json_body)]
 
 
 def time_of_form(form_token: str) -> datetime:
@@ -49,23 +89,5 @@ def time_of_form(form_token: str) -> datetime:
     return at
 
 
-def sent_mark(viewer: Viewer, run_id: str, answer_count: int) -> str:
-    """Return what an address says after an answer was sent, and how many were recorded before:
-    nobody else can write it.
-    """
-    return _signer(_SENT).dumps([viewer.user_id, run_id, answer_count])
-
-
-def is_not_yet_recorded(viewer: Viewer, run_id: str, mark: str, answer_count: int) -> bool:
-    """Return whether an address says that this account has lately sent an answer about a run, and
-    none was recorded since.
-    """
-    try:
-        marked: object = _signer(_SENT).loads(mark, max_age=_SENT_SECONDS)
-    except BadSignature:
-        return False
-    return marked == [viewer.user_id, run_id, answer_count]
-
-
-def _signer(salt: str = _SALT) -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(conf.get("api", "secret_key"), salt=salt)
+def _signer() -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(conf.get("api", "secret_key"), salt=_SALT)

@@ -25,11 +25,10 @@ from counterpoise.queries.plan_moves import SORTS, FoundMoves, MoveSearch, find_
 from counterpoise.queries.running import RunDetails
 from counterpoise.reporting.plan_page import what_it_does
 from counterpoise.units import format_rate
-from counterpoise.web.forms import form_token, is_not_yet_recorded
+from counterpoise.web.forms import form_token
 from counterpoise.web.responses import base_of, page
-from counterpoise.web.viewers import DAG_ID, CurrentViewer, MayChange, OpenInstallation
+from counterpoise.web.viewers import DAG_ID, CurrentViewer, MayAnswer, OpenInstallation
 
-_SENT_REFRESH_SECONDS: Final = 5  # until the task has recorded an answer
 _MAX_PAGE_DIGITS: Final = 6
 _FILES: Final[Mapping[str, Callable[[RebalancePlan], str]]] = {
     "plan.json": RebalancePlan.to_json,
@@ -56,7 +55,6 @@ class Shown:
     status: int = 200
     problem: str = ""
     is_checked: bool = False
-    is_sent: bool = False
     rate_bytes_per_second: int | None = None  # None: the one that is offered
 
 
@@ -69,22 +67,18 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
         request: Request,
         run_id: str,
         viewer: CurrentViewer,
-        may_change: MayChange,
+        may_answer: MayAnswer,
         text: str = "",
         broker: str = "",
         why: str = "",
         sort: str = SORTS[0],
         number: str = "1",
-        sent: str = "",
     ) -> Response:
         search = MoveSearch(text, broker, why, sort, _page_number(number))
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
-            is_sent = bool(sent) and is_not_yet_recorded(
-                viewer, run_id, sent, len(installation.ledger.approvals_of(run_id))
-            )
-            shown = Shown(search=search, is_sent=is_sent)
-            return plan_response(request, installation, run, viewer, shown, may_change=may_change)
+            shown = Shown(search=search)
+            return plan_response(request, installation, run, viewer, shown, may_answer=may_answer)
 
     @router.get("/runs/{run_id}/{name}")
     def plan_file(request: Request, run_id: str, name: str, viewer: CurrentViewer) -> Response:
@@ -120,19 +114,19 @@ def plan_response(
     viewer: Viewer,
     shown: Shown,
     *,
-    may_change: bool,
+    may_answer: bool,
 ) -> Response:
     """Return the page of a plan as one person sees it."""
     details = running.run_details(installation, run, viewer)
     if details.plan is None:
-        return _without_plan(request, viewer, details, shown, may_change=may_change)
+        return _without_plan(request, viewer, details, shown, may_answer=may_answer)
     view = running.plan_to_approve(installation, run, shown.rate_bytes_per_second)
     typed = shown.typed
     if typed == TypedAnswer():
         rate = view.rate_bytes_per_second
         typed = TypedAnswer(rate=format_rate(rate).replace(" ", "") if rate else "")
     found = find_moves(view.plan, shown.search)
-    response = page(
+    return page(
         request,
         "plan_now.html",
         status=shown.status,
@@ -146,17 +140,14 @@ def plan_response(
         sorts=SORTS,
         reasons=reasons_in(view.plan),
         files=tuple(_FILES),
-        may_change=may_change,
+        may_answer=may_answer,
         why_not_here=why_not_here(details),
         form_token=form_token(viewer),
     )
-    if shown.is_sent and details.waits_for_answer and not details.refused_answer:
-        response.headers["Refresh"] = str(_SENT_REFRESH_SECONDS)
-    return response
 
 
 def _without_plan(
-    request: Request, viewer: Viewer, details: RunDetails, shown: Shown, *, may_change: bool
+    request: Request, viewer: Viewer, details: RunDetails, shown: Shown, *, may_answer: bool
 ) -> Response:
     """Return what the ledger knows of a run whose plan the store does not have."""
     return page(
@@ -167,7 +158,7 @@ def _without_plan(
         problem=shown.problem,
         reason=shown.typed.reason,
         plan_path=details.run.plan_uri,
-        may_change=may_change,
+        may_answer=may_answer,
         form_token=form_token(viewer),
     )
 

@@ -179,6 +179,9 @@ async def unroutable_response(request: Request, error: Exception) -> Response:
     if error.status_code == 401 and _is_opened_in_a_browser(request):
         return RedirectResponse(_login_of(request), status_code=303)
     sentence = _SENTENCES.get(error.status_code)
+    if error.status_code == 405 and _is_api(request):
+        allowed = (error.headers or {}).get("Allow", "GET")
+        sentence = f"This address takes {allowed} alone, and nothing was changed."
     if sentence is None:
         return await http_exception_handler(request, error)
     response = error_page(request, error.status_code, sentence)

@@ -51,6 +51,14 @@ def may_change_runs(user: Annotated[Any, Depends(get_user)]) -> bool:
 MayChange = Annotated[bool, Depends(may_change_runs)]
 
 
+def may_answer_in_airflow(user: Annotated[Any, Depends(get_user)]) -> bool:
+    """Return whether Airflow lets the account answer required actions of `kafka_rebalance`."""
+    return may_in_airflow(user, "PUT", DagAccessEntity.HITL_DETAIL)
+
+
+MayAnswer = Annotated[bool, Depends(may_answer_in_airflow)]
+
+
 def _viewer(user: Annotated[Any, Depends(get_user)], may_change: MayChange) -> Viewer:
     """Return who asks: the SimpleAuthManager's users have one role, those of FAB several."""
     found = getattr(user, "roles", None) or [getattr(user, "role", None)]
@@ -69,4 +77,16 @@ def check_may_change(viewer: CurrentViewer, may_change: MayChange) -> None:
         raise RefusedError(
             f"Airflow lets {viewer.user_name or viewer.user_id} read runs of {DAG_ID}, and not "
             "change them, so nothing was changed; ask an administrator of Airflow for another role"
+        )
+
+
+def check_may_answer(viewer: CurrentViewer, may_answer: MayAnswer) -> None:
+    """Raise RefusedError for an account that Airflow does not let answer required actions; whom the
+    policy lets approve is checked then.
+    """
+    if not may_answer:
+        raise RefusedError(
+            f"Airflow does not let {viewer.user_name or viewer.user_id} answer questions of "
+            f"{DAG_ID} (required actions), so nothing was recorded; ask an administrator of "
+            "Airflow for a role that may"
         )

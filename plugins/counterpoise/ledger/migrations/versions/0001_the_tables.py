@@ -121,21 +121,6 @@ def upgrade() -> None:
     sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_pulses_run_id')),
     sa.PrimaryKeyConstraint('run_id', name=op.f('pk_pulses'))
     )
-    op.create_table('questions',
-    sa.Column('id', sa.Integer(), nullable=False),
-    sa.Column('dag_id', sa.Text(), nullable=False),
-    sa.Column('dag_run_id', sa.Text(), nullable=False),
-    sa.Column('task_id', sa.Text(), nullable=False),
-    sa.Column('run_id', sa.Text(), nullable=False),
-    sa.Column('fingerprint', sa.Text(), nullable=False),
-    sa.Column('asked_at', sa.DateTime(), nullable=False),
-    sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_questions_run_id')),
-    sa.PrimaryKeyConstraint('id', name=op.f('pk_questions')),
-    sqlite_autoincrement=True
-    )
-    with op.batch_alter_table('questions', schema=None) as batch_op:
-        batch_op.create_index('ix_questions_dag_run', ['dag_id', 'dag_run_id'], unique=False)
-
     op.create_table('requests',
     sa.Column('id', sa.Integer(), nullable=False),
     sa.Column('cluster', sa.Text(), nullable=False),
