@@ -133,7 +133,7 @@ def test_whoever_is_asked_to_cancel_and_restore_freezes(
     ]
     ended = ground.finish(run, tell=freezer.tell)
     assert len(freezer.frozen) == 3, freezer.points
-    assert ended.state is RunState.HALTED, ground.diagnosis(run)
+    assert ended.state is RunState.CANCELLED, ground.diagnosis(run)
     kafka.wait_until_ready()
     ground.watch()
     assert ground.is_as_before(run), ground.diagnosis(run)
@@ -160,7 +160,7 @@ def test_a_broker_wakes_with_a_move_in_hand_after_the_run_has_ended(
     with ground.installation() as installation:
         controls.cancel(installation, run["run_id"], by=Person("alice"), why="test")
     ended = ground.finish(run)
-    assert ended.state is RunState.HALTED, ground.diagnosis(run)
+    assert ended.state is RunState.CANCELLED, ground.diagnosis(run)
     kafka.thaw_broker(frozen)
     kafka.wait_until_ready()
 

@@ -354,7 +354,8 @@ def steps(installation: Installation, run: PlannedRun, log: Tell) -> Iterator[No
             wait: float | None = LONGEST_PAUSE_SECONDS
             try:
                 state = installation.ledger.run(run["run_id"]).state
-                if state is RunState.DONE or (driver is not None and state in ENDED_STATES):
+                is_over = state in (RunState.DONE, RunState.CANCELLED)
+                if is_over or (driver is not None and state in ENDED_STATES):
                     break
                 if driver is None:
                     pipeline.open_run(installation, run["run_id"], run["fingerprint"])

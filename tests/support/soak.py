@@ -31,7 +31,6 @@ from typing import Final
 from rich.console import Console
 
 from counterpoise.errors import CounterpoiseError
-from counterpoise.model.approval import Decision
 from counterpoise.model.run import ENDED_STATES, RunState
 from counterpoise.pipeline import PlannedRun
 from dev import local_kafka
@@ -107,9 +106,7 @@ class Travel:
         return Row(kills, time.monotonic() - start, tuple(self._losses(run)))
 
     def cancelled(self, kill: Kill) -> Row:
-        """A run is cancelled while it moves, killed while it settles, and executed again with a
-        new approval.
-        """
+        """A run is cancelled while it moves, and killed while it settles; a new plan moves the rest."""
         ground, start = self.ground, time.monotonic()
         run = self._approved(SLOW)
         ground.advance(run, lambda: bool(ground.reassignments()), "a move under way")
@@ -120,12 +117,10 @@ class Travel:
         losses += [f"{key} was added twice" for key, n in (seen - self.added).items() if n > 1]
         self.added = seen
         placed = self._placed()
-        ground.decide(run, Decision.GRANTED, rate=SLOW)  # who cancelled it, wants it after all
-        ground.advance(run, lambda: ground.state(run).state is RunState.RUNNING, "a new start")
-        ground.change_rate(run, FAST)
+        run = self._approved(FAST)  # who cancelled it, wants it after all
         ground.finish(run)
         self._arrived(placed)
-        self.last = run
+        self.last = None  # an undo of it takes back a part alone
         return Row(kills, time.monotonic() - start, (*losses, *self._losses(run)))
 
     @property
@@ -209,7 +204,7 @@ def killed_at_random(
     ground: Ground, chance: random.Random, most: int, *, is_cancelled: bool = False
 ) -> Kill:
     """At most `most` kills, each at some instant of a process's life. A run that is cancelled is
-    over when it has halted: one more process would execute it again.
+    over when it has ended: one more process would be refused.
     """
 
     def kill(run: PlannedRun) -> int:
@@ -286,7 +281,8 @@ def _killed_while(kind: str, travel: Travel, chance: random.Random, kills: int) 
     kill = killed_at_random(travel.ground, chance, most, is_cancelled=is_cancelled)
     if is_cancelled:
         return travel.cancelled(kill)
-    return travel.undone(kill) if kind == "undoing" else travel.once(kill)
+    may_undo = kind == "undoing" and travel.last is not None
+    return travel.undone(kill) if may_undo else travel.once(kill)
 
 
 def main() -> int:
