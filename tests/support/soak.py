@@ -106,7 +106,7 @@ class Travel:
         return Row(kills, time.monotonic() - start, tuple(self._losses(run)))
 
     def cancelled(self, kill: Kill) -> Row:
-        """A run is cancelled while it moves, and killed while it settles; a new plan moves the rest."""
+        """A run is cancelled while it moves, killed while it settles; a new plan moves the rest."""
         ground, start = self.ground, time.monotonic()
         run = self._approved(SLOW)
         ground.advance(run, lambda: bool(ground.reassignments()), "a move under way")
