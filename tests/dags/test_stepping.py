@@ -1,6 +1,7 @@
 """A task does steps of the run of its Dag run, whatever an XCom says, and pauses between them."""
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -210,3 +211,26 @@ def test_a_task_says_only_when_it_has_to_that_it_has_not_begun(
     assert kwargs_after(operator, FIRED, **not_begun) == {"failed_looks": 0}
     assert kwargs_after(operator, FIRED, failed_looks=0) == {"failed_looks": 0}
     assert begun == [run["run_id"]]
+
+
+def test_a_warning_about_a_connection_is_logged_when_it_begins_and_when_it_ends(
+    run: pipeline.PlannedRun, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead = "bootstrap address kafka-1:9092 did not answer: connection refused"
+    is_dead = iter([False, True, True, True, False, False])
+
+    def connect(*_: object) -> float:
+        if next(is_dead):
+            logging.getLogger("counterpoise.installation").warning("%s", dead)
+        return 12.0
+
+    operator = StepUntilDone(task_id="execute", step=connect)
+    kwargs: dict[str, Any] = {}
+    with caplog.at_level(logging.INFO):
+        for number in range(6):
+            event = FIRED if number else None
+            with pytest.raises(TaskDeferred) as parked:
+                operator.execute({"ti": Task("manual__1", {})}, event, **kwargs)
+            kwargs = parked.value.kwargs or {}
+    about = [record.getMessage() for record in caplog.records if dead in record.getMessage()]
+    assert about == [dead, f"no longer so: {dead}"]

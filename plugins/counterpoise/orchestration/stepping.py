@@ -12,8 +12,10 @@ Limits: steps are at least `min_wait_seconds` apart. Airflow may count a task th
 less than 10 s as failed.
 """
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseOperator
@@ -37,6 +39,10 @@ SHORT_WAIT_SECONDS: Final = 1.0
 MAX_SHORT_WAITS: Final = 60
 # In a row, some ten minutes; then the try fails, and Airflow notifies.
 MAX_FAILED_STEPS: Final = 60
+
+# Its warnings are about a connection, which each step makes anew.
+_CONNECTING: Final = logging.getLogger("counterpoise.installation")
+_MAX_WARNINGS_KEPT: Final = 20
 
 Step = Callable[[Any, "PlannedRun", Callable[[str], None]], float | None]
 Begin = Callable[[Any, "PlannedRun"], None]
@@ -67,19 +73,26 @@ class StepUntilDone(BaseOperator):
         self.min_wait_seconds = min_wait_seconds
 
     def execute(
-        self, context: Any, event: Any = None, failed_looks: int = 0, has_begun: bool = True
+        self,
+        context: Any,
+        event: Any = None,
+        failed_looks: int = 0,
+        has_begun: bool = True,
+        warned_of: Collection[str] = (),
     ) -> None:
         """Do a step, and further ones as long as each asks for a short wait only.
 
         `event` is the time at which the trigger fired; `failed_looks` counts the failed steps in a
         row before this one. `has_begun` is False where the try has been deferred before `begin`
-        succeeded.
+        succeeded. `warned_of` are the warnings of the steps before about their connections.
         """
         self._has_begun = event is not None and has_begun
+        now_warned_of = list(warned_of)
         wait_seconds: float | None
         failed_steps = failed_looks
         try:
-            wait_seconds = self._do_steps(context["ti"], was_deferred=event is not None)
+            with only_new_warnings(warned_of) as now_warned_of:
+                wait_seconds = self._do_steps(context["ti"], was_deferred=event is not None)
             failed_steps = 0
         except CounterpoiseError as error:
             failed_steps += 1
@@ -92,9 +105,12 @@ class StepUntilDone(BaseOperator):
                 error,
             )
             wait_seconds = self.min_wait_seconds
+            now_warned_of = list(dict.fromkeys((*warned_of, *now_warned_of)))
         if wait_seconds is None:
             return
         kwargs: dict[str, Any] = {"failed_looks": failed_steps}
+        if now_warned_of:
+            kwargs["warned_of"] = now_warned_of
         if self.begin and not self._has_begun:
             kwargs["has_begun"] = False
         pause_seconds = max(wait_seconds, self.min_wait_seconds)
@@ -118,6 +134,30 @@ class StepUntilDone(BaseOperator):
                 tell_about_run(installation, run["run_id"])
             send_gauges(lambda: metrics.samples_of_run(installation, run["run_id"]))
         return wait_seconds
+
+
+@contextmanager
+def only_new_warnings(known: Collection[str]) -> Iterator[list[str]]:
+    """Log a warning about a connection when it begins, and a line when it has ended; `known` are
+    those of the steps before. Yields the list of those that hold now.
+    """
+    now: list[str] = []
+
+    def is_new(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        is_repeated = text in known or text in now
+        if record.levelno >= logging.WARNING and text not in now and len(now) < _MAX_WARNINGS_KEPT:
+            now.append(text)
+        return not is_repeated
+
+    _CONNECTING.addFilter(is_new)
+    try:
+        yield now
+    finally:
+        _CONNECTING.removeFilter(is_new)
+    for text in known:
+        if text not in now:
+            _LOGGER.info("no longer so: %s", text)
 
 
 def execute_step(installation: Any, run: "PlannedRun", log: Callable[[str], None]) -> float | None:
