@@ -228,7 +228,9 @@ def halted_at_a_higher_rate(shell: CommandLine, execution: Execution) -> Path:
     assert shell.type("rate", path, "120kB/s", "--why", "it is night").code == 0
     assert execution.run(path, interrupted_after=4) == 130
     assert 120_000 in execution.rates
+    configure(shell, "movement: {on_halt: cancel}")
     assert execution.run(path, command="settle") == 0
+    configure(shell, "")
     (run,) = json.loads(shell.type("status", "--json").out)
     assert run["state"] == "halted"
     return path

@@ -201,7 +201,9 @@ def test_a_run_that_was_executed_again_is_later_than_one_that_was_proposed_after
 ) -> None:
     """A halts, B moves the partition to a step of A, and A is executed again."""
     first = interrupted(shell, kafka, imported(shell, "a", {0: (3, 4)}))
-    cancelled(shell, first)
+    policy = "{approval: {expires_after: 1h}, movement: {on_halt: cancel}}"
+    shell.configure("simulated:9092", extra=f"    policy: {policy}\n")
+    assert shell.type("settle", first).code == 0
     assert kafka.partitions[FIRST].replicas == (1, 2)
     second = executed(shell, imported(shell, "b", {0: (1, 4)}))
     ran = shell.type("execute", first)
