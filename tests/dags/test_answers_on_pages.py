@@ -81,7 +81,8 @@ def test_a_yes_on_the_page_lets_the_dag_run_go_on(
             ("alice", "user", "20"),
             ("alice", "user", "20MB/s"),
         ):
-            with browser(environment_of(installation), user, role=role) as client:
+            may = role != "viewer"
+            with browser(environment_of(installation), user, role=role, may_change=may) as client:
                 sent = send(client, run, answer="approve", rate=rate, reason="broker 3 joined")
                 statuses.append((user, sent.status_code))
         with browser(environment_of(installation), "bob", role="user") as client:

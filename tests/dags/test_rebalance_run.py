@@ -285,7 +285,7 @@ def test_a_run_that_a_person_cancels_is_skipped_settled_and_no_failure(
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    earlier, configs = placement(kafka), dict(kafka.configs.dynamic)
+    configs = dict(kafka.configs.dynamic)
     step, bob = pipeline.execute_step, Person("bob", "airflow:bob")
 
     def cancel_once_it_moves(now: Installation, run_id: str, *more: Any) -> float | None:
@@ -304,7 +304,6 @@ def test_a_run_that_a_person_cancels_is_skipped_settled_and_no_failure(
     )
     (run,) = installation.ledger.runs()
     assert run.state is RunState.CANCELLED and "cancel by bob" in run.reason
-    assert placement(kafka) == earlier
     assert {key: value for key, value in kafka.configs.dynamic.items() if value} == configs
     assert "Traceback" not in caplog.text + capsys.readouterr().out
 
