@@ -16,7 +16,6 @@ from airflow.sdk import PartitionedAssetTimetable, chain, dag, setup, task, tear
 from counterpoise.orchestration import handover
 from counterpoise.orchestration.approval import LedgerApproval
 from counterpoise.orchestration.assets import REBALANCE_WANTED
-from counterpoise.orchestration.end_note import tell_end
 from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.fresh_snapshot import FreshSnapshot
 from counterpoise.orchestration.installation import airflow_installation
@@ -95,14 +94,7 @@ def kafka_rebalance() -> None:
     @teardown(on_failure_fail_dagrun=True)
     @task
     def verdict(ti: Any = None) -> None:
-        from counterpoise import pipeline
-
-        with airflow_installation() as installation:
-            run = handover.judged_run(installation, ti)
-            states = handover.states_of(ti, (*WORK, *ENDS))
-            handover.end_refused(installation, ti, run["run_id"])
-            tell_end(ti, installation.ledger.run(run["run_id"]).in_words)
-            pipeline.verdict(installation, run["run_id"], states)
+        handover.judge(ti, (*WORK, *ENDS))
 
     opened = open_run()
     execute = StepUntilDone(task_id="execute", step=execute_step, **STEP_RETRIES)

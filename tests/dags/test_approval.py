@@ -53,7 +53,7 @@ LOWERING = RebalanceRequest(
     Goal.REPLICATION_FACTOR, scope=Scope(topics=("*",)), replication_factor=1
 )
 RULE = "by_rule: [{name: small, goals: [add-brokers], copies_at_most: 1GB}]"
-NEWS = "look at the ledger"
+NEWS = "the ledger has news"
 
 
 class Task:

@@ -4,7 +4,7 @@
         dag.test()
 
 `dag.test` runs a trigger in the process of the task, and nothing beside it: `answer` is called in
-place of the trigger that looks at the ledger, until there is something to look at.
+place of the trigger that reads the ledger, until it has news.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ def answered_by(answer: Callable[[], object]) -> Iterator[None]:
             return in_line(trigger, task_instance)
         while not _has_news(trigger):
             answer()
-        return TriggerEvent("look at the ledger")  # type: ignore[no-untyped-call]
+        return TriggerEvent("the ledger has news")  # type: ignore[no-untyped-call]
 
     dag_module._run_inline_trigger = ask_or_run  # type: ignore[attr-defined]
     try:

@@ -3,9 +3,9 @@
     approve = LedgerApproval(task_id="approve", retries=20, retry_delay=timedelta(seconds=10))
 
 The task writes Airflow's Human-in-the-loop detail (Required Actions, its counter, filters and
-notifiers), and is deferred on a trigger that looks at the ledger. People answer on the plan's page,
+notifiers), and is deferred on a trigger that reads the ledger. People answer on the plan's page,
 by command or by the API. The only option of the question decides nothing: whoever chooses it lets
-the task look at the ledger, and ask again while that is undecided. A no skips all that follows. A
+the task read the ledger, and ask again while that is undecided. A no skips all that follows. A
 wait that is over by the ledger's clock is recorded there as timed out. A rule of the policy may
 approve instead of people; then nobody is asked.
 
@@ -49,7 +49,7 @@ NOBODY: Final = Person("nobody")  # who decided where nobody answered in time
 POLL_SECONDS: Final = 10.0
 # After the end of the time, for a triggerer that is restarted meanwhile.
 _TRIGGER_GRACE: Final = timedelta(minutes=10)
-_LOOK_AGAIN: Final = timedelta(seconds=60)  # where the triggerer cannot look
+_READ_AGAIN: Final = timedelta(seconds=60)  # where the triggerer cannot
 _TRIGGER_FAILED: Final = "__fail__"  # Airflow's word for: the trigger failed, or took too long
 _LOGGER = safe_logger(__name__)
 
@@ -101,23 +101,23 @@ class LedgerApproval(HITLEntryOperator):
             self.defer(trigger=trigger, method_name="go_on", timeout=timeout)
 
     def go_on(self, context: Any, event: Any = None) -> None:
-        """Look at the ledger: it has news, or somebody chose the option (`event` is theirs)."""
+        """Read the ledger: it has news, or somebody chose the option (`event` is theirs)."""
         del event
         self.execute(context)
 
     def resume_execution(
         self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any
     ) -> Any:
-        """Go on; without a trigger (it failed, or an old triggerer does not know it) look later."""
+        """Go on; without a trigger (it failed, or its class is not known) read the ledger later."""
         if next_method != _TRIGGER_FAILED:
             return super().resume_execution(next_method, next_kwargs, context)
         _LOGGER.warning(
-            "The triggerer does not look at the ledger for this task (%s): the task looks itself, "
+            "The triggerer does not read the ledger for this task (%s): the task does so itself, "
             "every %d s. Restart the triggerer after an update, and see its log",
             (next_kwargs or {}).get("error", "no reason given"),
-            _LOOK_AGAIN.total_seconds(),
+            _READ_AGAIN.total_seconds(),
         )
-        raise TaskAwaitingInput(method_name="go_on", timeout=_LOOK_AGAIN)
+        raise TaskAwaitingInput(method_name="go_on", timeout=_READ_AGAIN)
 
 
 def _approve_by_rule(installation: "Installation", run: "PlannedRun") -> None:
@@ -163,12 +163,12 @@ class _SharedLedger:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="counterpoise-ledger")
         self._installation: Installation | None = None
 
-    async def look(self, run_id: str) -> tuple[str, datetime]:
+    async def read(self, run_id: str) -> tuple[str, datetime]:
         """Return what was answered about a run, and the ledger's time. Raises CounterpoiseError."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._look, run_id)
+        return await loop.run_in_executor(self._thread, self._read, run_id)
 
-    def _look(self, run_id: str) -> tuple[str, datetime]:
+    def _read(self, run_id: str) -> tuple[str, datetime]:
         from counterpoise.installation import open_worker_installation
 
         try:
@@ -219,20 +219,20 @@ class LedgerTrigger(BaseTrigger):
             await asyncio.sleep(POLL_SECONDS)
             try:
                 if await self._has_news():
-                    yield TriggerEvent("look at the ledger")  # type: ignore[no-untyped-call]
+                    yield TriggerEvent("the ledger has news")  # type: ignore[no-untyped-call]
                     return
             except Exception as error:  # noqa: BLE001
                 is_ours = isinstance(error, CounterpoiseError)  # others may show an address
                 self._warn_once(str(error) if is_ours else type(error).__name__)
 
     async def _has_news(self) -> bool:
-        """Return whether the task has to look; an answer in Airflow that came before the task had
+        """Return whether the task has to go on; an answer in Airflow that came before the task had
         deferred has let nothing go on.
         """
         detail = await sync_to_async(get_hitl_detail_content_detail)(ti_id=self.ti_id)
         if detail.response_received:
             return True
-        seen, now = await LEDGER.look(self.ledger_run_id)
+        seen, now = await LEDGER.read(self.ledger_run_id)
         is_over = now >= self.until
         has_news = is_over or seen != self.seen
         if has_news and (is_over or not seen.startswith(RunState.PROPOSED)):

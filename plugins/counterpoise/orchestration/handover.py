@@ -36,6 +36,7 @@ from counterpoise.model.request import (
 from counterpoise.model.run import Run, RunState
 from counterpoise.model.safe_text import one_line, safe_logger, without_control_characters
 from counterpoise.orchestration.delivery import tell_about_run
+from counterpoise.orchestration.end_note import tell_end
 from counterpoise.orchestration.installation import airflow_installation, failing_for_good
 from counterpoise.orchestration.links import REPORT, show_cluster, show_page, show_run
 
@@ -342,6 +343,19 @@ def _end_waiting_plan(
         return False
     tell_about_run(installation, run.run_id)
     return True
+
+
+def judge(ti: Any, task_ids: Sequence[str]) -> None:
+    """Decide how the Dag run ends, by its run of the ledger and the states of these tasks, and
+    leave the word for its note. Raises what `judged_run` and `pipeline.verdict` raise.
+    """
+    from counterpoise import pipeline
+
+    with airflow_installation() as installation:
+        run_id = judged_run(installation, ti)["run_id"]
+        end_refused(installation, ti, run_id)
+        tell_end(ti, installation.ledger.run(run_id).in_words)
+        pipeline.verdict(installation, run_id, states_of(ti, task_ids))
 
 
 def end_refused(installation: "Installation", ti: Any, run_id: str) -> None:
