@@ -5,8 +5,9 @@ while parts of Airflow are away; the ledger alone decides, and the Dag run says 
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
+import httpx
 import pytest
 
 from counterpoise.model.approval import Decision
@@ -15,8 +16,9 @@ from counterpoise.model.run import RunState
 from dev.local_airflow.api import AirflowApiError
 from dev.local_kafka import TopicSpec
 from dev.local_kafka.load import MB
+from dev.local_processes import wait_until
 from tests.support.decisions import grant, reject
-from tests.support.shared_airflow import DAG, Place
+from tests.support.shared_airflow import DAG, WAIT_SECONDS, Place
 
 pytestmark = pytest.mark.timeout(2400)
 DEMOTE = {"goal": "demote-brokers", "broker_ids": [1]}
@@ -31,7 +33,7 @@ def place(airflow_place: Place) -> Iterator[Place]:
 
 
 def test_a_plan_is_answered_by_whoever_may_once(place: Place) -> None:
-    asked = place.alice.api.trigger(DAG, conf=DEMOTE, partition_key="demo")
+    asked = place.bob.api.trigger(DAG, conf=DEMOTE, partition_key="demo")
     question = place.question(asked)
     run = place.run_on_screen(question)
     place.let_it_park(asked)
@@ -39,8 +41,8 @@ def test_a_plan_is_answered_by_whoever_may_once(place: Place) -> None:
     for user, fingerprint, status, words in (
         ("victor", "", 403, "Airflow does not let victor answer"),
         ("mallory", "", 403, "mallory may not approve here"),
-        ("alice", "", 403, "alice requested this plan, so another person"),
-        ("alice", "sha256:0", 403, "another person"),
+        ("bob", "", 403, "bob may not approve here"),
+        ("alice", "sha256:0", 409, "read that plan, and answer again"),
     ):
         with pytest.raises(AirflowApiError, match=words) as refused:
             place.accounts[user].api.decide(
@@ -51,13 +53,13 @@ def test_a_plan_is_answered_by_whoever_may_once(place: Place) -> None:
     assert place.decisions(run) == []
 
     for _ in range(2):  # whoever requested a plan may withdraw it
-        told = place.alice.api.decide(run.run_id, "reject", "mine, and too early")
+        told = place.bob.api.decide(run.run_id, "reject", "mine, and too early")
         assert (told["decision"], told["state"]) == ("rejected", "rejected")
     with pytest.raises(AirflowApiError) as late:
         place.alice.api.decide(run.run_id, "reject", "x", fingerprint="sha256:0")
     assert late.value.status == 409
     assert place.end_of(asked) == "success"
-    assert place.decisions(run) == [(Decision.REJECTED, "alice", run.fingerprint)]
+    assert place.decisions(run) == [(Decision.REJECTED, "bob", run.fingerprint)]
     assert place.note_of(asked) == "rejected: mine, and too early"
     states = place.alice.api.task_states(DAG, asked)
     skipped = {task for task, state in states.items() if state == "skipped"}
@@ -75,9 +77,16 @@ def test_an_answer_counts_while_triggerer_and_api_server_are_away(place: Place) 
     # By the command line, say.
     grant(place.installation, run, by=Person("alice", "system:alice"), rate="20MB/s")
     place.airflow.supervise()
+    wait_until(lambda: is_back(place), "the api-server", WAIT_SECONDS)
     assert place.end_of(asked) == "success"
     assert place.state_of(run) is RunState.DONE
     assert place.note_of(asked) == "done"
+
+
+def is_back(place: Place) -> bool:
+    with suppress(httpx.TransportError):
+        return place.alice.client.get("/api/v2/version").is_success
+    return False
 
 
 def test_a_wait_outlives_a_ledger_that_does_not_answer_for_a_while(place: Place) -> None:
