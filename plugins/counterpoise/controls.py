@@ -1,4 +1,5 @@
-"""Decisions and requests of people: approve, reject, pause, another rate, cancel, undo, freeze.
+"""Decisions and requests of people: approve, reject, pause, another rate, cancel, undo, freeze,
+release.
 
     record_decision(
         installation, run_id, fingerprint,
@@ -6,6 +7,7 @@
     )
     pause(installation, run_id, by=bob, why="month end")
     freeze(installation, "orders-eu", until="8h", by=bob, why="month end")
+    release(installation, "orders-eu", (7,), by=bob, why="broker 7 has its new disks")
 
 Each writes a row of the ledger, never the cluster; the run does it at its next step. Who may do
 what is in `access.py`. When something is refused, nothing has been written.
@@ -34,8 +36,10 @@ from counterpoise.model.movement import max_moves_at_once, rate_warning
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
+from counterpoise.model.request import read_broker_ids
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import limited, required
+from counterpoise.model.words import join_ids, list_brokers, verb
 from counterpoise.rule_approvals import check_may_approve
 from counterpoise.units import format_moment, parse_rate, parse_until
 
@@ -293,10 +297,31 @@ def freeze(
 def unfreeze(installation: Installation, cluster: str, *, by: Person, why: str) -> ControlRequest:
     """End a freeze. Raises InputError, and RefusedError where the cluster is not frozen."""
     installation.cluster(cluster)
-    now = installation.ledger.now()
-    if find_active_requests(installation.ledger.requests(cluster), now).frozen is None:
+    if installation.active_requests(cluster).frozen is None:
         raise RefusedError(f"cluster {cluster} is not frozen, so there is no freeze to end")
     return _request_of(installation, cluster, Control.UNFREEZE, by, why)
+
+
+def release(
+    installation: Installation, cluster: str, brokers: str, *, by: Person, why: str
+) -> tuple[ControlRequest, ...]:
+    """Let plans move replicas and leaders to brokers like `7,8` again.
+
+    Raises InputError, and RefusedError where one of them is not kept empty: none is released then.
+    """
+    installation.cluster(cluster)
+    broker_ids = sorted(set(read_broker_ids(limited(brokers, "brokers"), "brokers")))
+    kept_empty = installation.active_requests(cluster).kept_empty
+    if others := sorted(set(broker_ids) - kept_empty.keys()):
+        there_are = join_ids([*kept_empty]) if kept_empty else "none"
+        raise RefusedError(
+            f"{list_brokers(others)} of {cluster} {verb(len(others), 'is', 'are')} not kept empty, "
+            f"so there is nothing to release; kept empty: {there_are}"
+        )
+    return tuple(
+        _request_of(installation, cluster, Control.RELEASE, by, why, broker_id=broker_id)
+        for broker_id in broker_ids
+    )
 
 
 def _request(
@@ -332,6 +357,7 @@ def _request_of(
     run_id: str | None = None,
     rate_bytes_per_second: int | None = None,
     until: datetime | None = None,
+    broker_id: int | None = None,
 ) -> ControlRequest:
     """Record a request of somebody who may make it. Raises RefusedError, InputError."""
     counting = check_may(installation, cluster, by, action)
@@ -345,6 +371,7 @@ def _request_of(
         at=installation.ledger.now(),
         rate_bytes_per_second=rate_bytes_per_second,
         until=until,
+        broker_id=broker_id,
     )
     return installation.ledger.record_request(request)
 

@@ -22,6 +22,7 @@ from counterpoise.kafka_admin import connect
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.acl import OPERATOR_ACLS
 from counterpoise.model.connectivity import ConnectivityCheck
+from counterpoise.model.control import ActiveRequests, find_active_requests
 from counterpoise.model.person import People
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ClusterPolicy
@@ -112,6 +113,10 @@ class Installation:
     def cluster(self, name: str) -> ClusterSettings:
         """Return the settings of a cluster. Raises InputError for a name that the file lacks."""
         return self.settings.cluster(name)
+
+    def active_requests(self, cluster: str) -> ActiveRequests:
+        """Return what people request of a cluster now, whatever runs there."""
+        return find_active_requests(self.ledger.requests(cluster), self.ledger.now())
 
     def check_name(self, plan: RebalancePlan) -> None:
         """Raise RefusedError for a plan of a cluster that the settings know by another name: what

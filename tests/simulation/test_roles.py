@@ -1,6 +1,7 @@
 """Who may do what: the table of docs/security.md, walked through the command line and the pages."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise.ledger import Ledger
+from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.run import RunState
 from tests.support import web
 from tests.support.command_line import CommandLine, let_commands_reach
@@ -83,6 +85,13 @@ class Story:
     def frozen(self) -> None:
         self.typed("oscar", "freeze", "demo", "--until", "8h", *WHY)
 
+    def kept_empty(self) -> None:
+        url = self.shell.environment["COUNTERPOISE_LEDGER"]
+        now = datetime.now(UTC)
+        keep = ControlRequest("demo", None, Control.KEEP_EMPTY, "alice", "x", now, broker_id=3)
+        with closing(Ledger.open(url, lambda: now)) as ledger:
+            ledger.record_request(keep)
+
     def nothing(self) -> None:
         """Need no run."""
 
@@ -105,6 +114,7 @@ STORIES: dict[str, tuple[Callable[[Story], None], tuple[str, ...]]] = {
     "end a run": (Story.running, ("PLAN",)),
     "freeze a cluster": (Story.nothing, ("demo", "--until", "8h", *WHY)),
     "end a freeze": (Story.frozen, ("demo", *WHY)),
+    "release a broker": (Story.kept_empty, ("demo", "--brokers", "3", *WHY)),
 }
 
 

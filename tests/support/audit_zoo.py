@@ -31,7 +31,16 @@ from counterpoise.model.tables import TOPIC_LOAD
 from counterpoise.pipeline.auditing import findings_of
 from counterpoise.planning import make_plan
 from tests.simulated_kafka.cluster import SimulatedCluster
-from tests.support.audits import NOW, connectivity, endpoint, facts, healthy, quorum, snapshot_of
+from tests.support.audits import (
+    NOW,
+    connectivity,
+    endpoint,
+    facts,
+    healthy,
+    keeping_empty,
+    quorum,
+    snapshot_of,
+)
 from tests.support.pictures import cluster as picture_of
 
 GB: Final = 10**9
@@ -220,7 +229,8 @@ def one_large_partition() -> AuditFacts:
 def emptied() -> AuditFacts:
     """A run has emptied broker 4, which is about to be stopped."""
     picture = topics_in_turn((1, 2, 3), ("orders", *INTERNAL))
-    return facts(healthy(picture, racks=racks_in_turn(4)), removed_by_run={4: "demo-7"})
+    kept_empty = {4: keeping_empty(4, "run demo-7 emptied it")}
+    return facts(healthy(picture, racks=racks_in_turn(4)), kept_empty=kept_empty)
 
 
 def one_broker() -> AuditFacts:

@@ -27,6 +27,7 @@ from counterpoise.model.connectivity import (
     MetadataResponse,
     StageResult,
 )
+from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.finding import Finding
 from counterpoise.model.inspection import Quorum, QuorumNode
 from counterpoise.model.kafka import BrokerDescription, ConfigResource, ConfigResourceType
@@ -309,3 +310,8 @@ def fired(given: AuditFacts) -> dict[str, list[str]]:
     for finding in find(given):
         found.setdefault(finding.rule, []).append(finding.subject)
     return found
+
+
+def keeping_empty(broker_id: int, why: str) -> ControlRequest:
+    """The request that keeps a broker empty."""
+    return ControlRequest("demo", None, Control.KEEP_EMPTY, "alice", why, NOW, broker_id=broker_id)

@@ -151,6 +151,7 @@ ROWS: Final[Rows] = {
             "until": AT + timedelta(days=3),
             "obeyed_at": HALTED_AT,
             "account": "system:carol",
+            "broker_id": None,
         },
         {
             "id": 1002,
@@ -164,6 +165,7 @@ ROWS: Final[Rows] = {
             "until": AT + timedelta(days=3),
             "obeyed_at": None,
             "account": None,
+            "broker_id": 2_147_483_647,
         },
     ],
     "pulses": [

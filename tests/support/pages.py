@@ -14,6 +14,7 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 
 from counterpoise.installation import Installation, open_installation
+from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.plan import LowerBound, RebalancePlan
 from counterpoise.model.request import Goal
 from counterpoise.model.run import Run
@@ -84,6 +85,15 @@ class Pages:
             return installation.ledger.propose(
                 plan, path, requested_by=by, dag_id=dag_id, dag_run_id=dag_run_id
             )
+
+    def keep_empty(self, broker_id: int, by: str) -> None:
+        """Record that a run of somebody has emptied a broker of `demo`."""
+        why = "run demo-7 emptied it"
+        keep = ControlRequest(
+            "demo", None, Control.KEEP_EMPTY, by, why, self.now, broker_id=broker_id
+        )
+        with self.installation() as installation:
+            installation.ledger.record_request(keep)
 
 
 def nothing_to_move(

@@ -162,11 +162,12 @@ class Written:
             "airflow:2",
         )
 
-    def request(self, control: Control, run_id: str | None = None) -> None:
+    def request(
+        self, control: Control, run_id: str | None = None, broker_id: int | None = None
+    ) -> None:
         until = self.now + HOUR if control is Control.FREEZE else None
-        self.ledger.record_request(
-            ControlRequest("demo", run_id, control, "bob", "month end", self.now, until=until)
-        )
+        request = ControlRequest("demo", run_id, control, "bob", "month end", self.now, until=until)
+        self.ledger.record_request(replace(request, broker_id=broker_id))
 
     def end_run(self) -> None:
         change_state(self.ledger, self.run_id, RunState.REJECTED, "test")
@@ -222,6 +223,21 @@ def test_a_freeze_that_was_ended_goes_and_the_young_row_that_ended_it_stays(
     written.request(Control.UNFREEZE)
     assert written.prune(written.now) == 3
     assert [left.control for left in written.ledger.requests("demo")] == [Control.UNFREEZE]
+
+
+def test_what_keeps_a_broker_empty_stays_until_it_is_released(written: Written) -> None:
+    written.end_run()
+    for broker_id in (7, 8):
+        written.request(Control.KEEP_EMPTY, broker_id=broker_id)
+    written.request(Control.RELEASE, broker_id=7)
+    written.now += timedelta(days=800)
+    written.prune(written.now)
+    (left,) = written.ledger.requests("demo")
+    assert (left.control, left.broker_id) == (Control.KEEP_EMPTY, 8)
+    written.request(Control.RELEASE, broker_id=8)
+    written.now += timedelta(minutes=5)
+    written.prune(written.now)
+    assert written.ledger.requests("demo") == ()
 
 
 def test_rows_of_another_cluster_stay(written: Written) -> None:

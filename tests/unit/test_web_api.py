@@ -11,6 +11,7 @@ import pytest
 
 from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.model.fleet_document import ClusterState
+from counterpoise.model.json_values import iso_time
 from counterpoise.reporting.balance_document import leader_balance_json
 from counterpoise.reporting.fleet_page import fleet_json
 from tests.support import hostile
@@ -54,6 +55,7 @@ def story(pages: Pages) -> Pages:
     decide(pages, pages.propose("demo"), "bob")
     pages.propose("demo")
     freeze(pages, "demo")
+    pages.keep_empty(7, "bob")
     return pages
 
 
@@ -107,6 +109,9 @@ def test_a_cluster_has_its_balance_and_its_settings(story: Pages) -> None:
     assert found["balance"]["cluster"] == "demo"
     assert found["connections"][0]["settings"] == {"bootstrap.servers": "a:9092"}
     assert found["freeze"]["why"] == "month end"
+    assert found["kept_empty"] == [
+        {"broker_id": 7, "by": "bob", "why": "run demo-7 emptied it", "since": iso_time(story.now)}
+    ]
     assert {run["state"] for run in found["runs"]} == {"proposed", "rejected"}
 
 
@@ -141,7 +146,7 @@ def test_an_audit_is_the_stored_one_with_its_series(story: Pages) -> None:
 
 def test_the_ledger_is_filtered(story: Pages) -> None:
     kinds = {entry["kind"] for entry in call(story, "/api/ledger", kind="requests")["entries"]}
-    assert kinds == {"freeze"}
+    assert kinds == {"freeze", "keep-empty"}
     assert not call(story, "/api/ledger", page="2")["entries"]
 
 

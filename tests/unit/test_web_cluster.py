@@ -237,6 +237,32 @@ def test_a_freeze_that_cannot_be_used_comes_back_and_writes_nothing(
     assert not requests_of(pages)
 
 
+def test_brokers_that_are_kept_empty_are_shown_and_released_from_its_page(pages: Pages) -> None:
+    for broker_id in (7, 8):
+        pages.keep_empty(broker_id, hostile.NAME)
+    with pages.browser("victor") as browser:
+        page = browser.get("/clusters/demo").text
+        assert "Broker 7 is kept empty since 2026-11-22 12:00 UTC (run demo-7 emptied it" in page
+        assert "/requests/release" not in page
+        hostile.check_html(page)
+    with pages.browser("oscar") as browser:
+        path = "/clusters/demo/requests/release?brokers=8"
+        assert f'href="{path}"' in browser.get("/clusters/demo").text
+        assert 'value="8"' in browser.get(path).text
+        assert send(browser, "release", brokers="8", reason="new disks").status_code == 303
+        page = browser.get("/clusters/demo").text
+        assert "Broker 7 is kept empty" in page and "Broker 8" not in page
+        for brokers, status in (("8", 409), ("x", 422), ("", 422)):
+            answer = send(browser, "release", brokers=brokers, reason="kept")
+            assert answer.status_code == status and "Nothing was changed." in answer.text
+    *_, released = requests_of(pages)
+    assert (released.control, released.broker_id) == (Control.RELEASE, 8)
+    assert (released.by, released.why) == ("oscar", "new disks")
+    with pages.browser("oscar") as browser:
+        ledger = browser.get("/ledger").text
+    assert "broker 8: new disks" in ledger and "broker 7: run demo-7 emptied it" in ledger
+
+
 def test_nobody_else_freezes_and_everybody_is_told_who_may(pages: Pages) -> None:
     path = "/clusters/demo/requests/freeze"
     typed = {"until": "8h", "reason": "x"}

@@ -37,7 +37,7 @@ from counterpoise.model.balance import (
     TopicLeaderSkew,
 )
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.columns import Floats, Ints
+from counterpoise.model.columns import Flags, Floats, Ints
 from counterpoise.model.evenness import (
     Evenness,
     best_max_minus_min,
@@ -177,11 +177,15 @@ def leader_balance(
     since: datetime | None = None,
     until: datetime | None = None,
     disk_bytes: Mapping[int, int] = MappingProxyType({}),
+    kept_empty: frozenset[int] = frozenset(),
+    closed: frozenset[int] = frozenset(),
 ) -> LeaderBalance | None:
     """Return the balance of `cluster` from a table of SERIES, and of TOPIC_BALANCE with (at least)
     its latest snapshot, or the latest that is kept.
 
     `disk_bytes`: of each broker; where one is missing, a fair share of bytes is the same for all.
+    Brokers `kept_empty` do not count as uneven, nor do those that are `closed` to new replicas and
+    have none; neither are idle.
 
     The period is since <= observed_at < until. None when it has no snapshot: "not enough data" is
     an answer.
@@ -189,7 +193,9 @@ def leader_balance(
     columns = read_series(series, cluster=cluster, since=since, until=until)
     if columns.snapshot_count == 0:
         return None
-    points = _points(columns, disk_bytes)
+    is_closed = np.isin(columns.broker_ids, sorted(closed)) & (columns.replicas == 0)
+    shares = columns.is_live & ~is_closed & ~np.isin(columns.broker_ids, sorted(kept_empty))
+    points = _points(columns, disk_bytes, shares)
     brokers = _latest_brokers(columns)
     topics_point = _newest_point(topics, points)
     all_topics = _topics(topics, cluster, topics_point)
@@ -205,6 +211,7 @@ def leader_balance(
         skewed_topic_count=len(skewed_topics),
         topics_at=topics_point.observed_at,
         series=points,
+        no_plan_fills=kept_empty | closed,
         breaks=columns.breaks.positions,
         events=find_events(columns),
         churn=churn(columns),
@@ -240,10 +247,12 @@ def _latest_brokers(columns: SeriesColumns) -> tuple[BrokerBalance, ...]:
     return tuple(BrokerBalance(**row) for row in rows_for(BrokerBalance, columns.latest))
 
 
-def _points(columns: SeriesColumns, disk_bytes: Mapping[int, int]) -> tuple[BalancePoint, ...]:
+def _points(
+    columns: SeriesColumns, disk_bytes: Mapping[int, int], shares: Flags
+) -> tuple[BalancePoint, ...]:
     points: list[BalancePoint] = []
     for snapshot in range(columns.snapshot_count):
-        point = _point(columns, snapshot, disk_bytes)
+        point = _point(columns, snapshot, disk_bytes, shares)
         if points and points[-1].live_broker_ids == point.live_broker_ids:
             # One tuple for all of them: it saves memory.
             point = replace(point, live_broker_ids=points[-1].live_broker_ids)
@@ -251,18 +260,21 @@ def _points(columns: SeriesColumns, disk_bytes: Mapping[int, int]) -> tuple[Bala
     return tuple(points)
 
 
-def _point(columns: SeriesColumns, snapshot: int, disk_bytes: Mapping[int, int]) -> BalancePoint:
+def _point(
+    columns: SeriesColumns, snapshot: int, disk_bytes: Mapping[int, int], all_shares: Flags
+) -> BalancePoint:
+    """Return the measures over the brokers that share, of all live ones."""
     rows = columns.rows(snapshot)
-    is_live = columns.is_live[rows]
-    racks = columns.racks[rows][is_live]
-    leaders = columns.leaders[rows][is_live]
-    preferred_leaders = columns.preferred_leaders[rows][is_live]
-    replicas = columns.replicas[rows][is_live]
-    held_bytes = columns.bytes[rows][is_live]
+    broker_ids = columns.broker_ids[rows]
+    shares = all_shares[rows]
+    racks = columns.racks[rows][shares]
+    leaders = columns.leaders[rows][shares]
+    preferred_leaders = columns.preferred_leaders[rows][shares]
+    replicas = columns.replicas[rows][shares]
+    held_bytes = columns.bytes[rows][shares]
     changes = columns.changes[snapshot]
     # Of partitions that prefer a dead broker none is in its row where it has none (before 4.0).
     by_preferred = int(columns.preferred_leaders[rows].sum())
-    live_broker_ids = tuple(columns.broker_ids[rows][is_live].tolist())
     partition_count = changes.partitions if changes else by_preferred
     not_preferred = int(columns.leaders_not_preferred[rows].sum())
     return BalancePoint(
@@ -273,13 +285,13 @@ def _point(columns: SeriesColumns, snapshot: int, disk_bytes: Mapping[int, int])
         replicas=_evenness(replicas),
         bytes=_evenness(held_bytes),
         share_not_preferred=share_not_preferred(not_preferred, partition_count),
-        live_broker_ids=live_broker_ids,
+        live_broker_ids=tuple(broker_ids[columns.is_live[rows]].tolist()),
         bytes_off_share=farthest_from_share(
             held_bytes,
-            [disk_bytes.get(broker_id, 0) for broker_id in live_broker_ids],
+            [disk_bytes.get(broker_id, 0) for broker_id in broker_ids[shares].tolist()],
             ignored=_IGNORED_BYTES,
         ),
-        bytes_in=_known_evenness(columns.bytes_in[rows][is_live]),
+        bytes_in=_known_evenness(columns.bytes_in[rows][shares]),
         racks=_rack_points(columns, racks, leaders, replicas, held_bytes),
         changes=changes,
     )
@@ -301,7 +313,7 @@ def _rack_points(
 ) -> tuple[RackPoint, ...]:
     """Return the racks by name, the one without a name last.
 
-    Each array has one value per live broker.
+    Each array has one value per live broker that shares.
     """
     distinct = sorted(set(racks.tolist()), key=lambda rack: (rack == NO_RACK, rack))
     return tuple(

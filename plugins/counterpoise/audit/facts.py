@@ -28,6 +28,7 @@ from counterpoise.model.columns import (
     numbers_of,
 )
 from counterpoise.model.connectivity import ConnectivityCheck
+from counterpoise.model.control import ControlRequest
 from counterpoise.model.inspection import Inspection, Quorum
 from counterpoise.model.kafka import ConfigValue
 from counterpoise.model.load import DiskForecast
@@ -198,8 +199,8 @@ class AuditFacts:
     `thresholds` are by rule id: the rules' defaults, and over them the policy's values.
     `snapshot_interval` is None where snapshots do not come on a schedule, `past` where the cluster
     has no history. `quarantined` are the snapshots since the newest one of the history, oldest
-    first. The throttles of the run `active_run_id` are no leftovers. `removed_by_run` has the run
-    that emptied a broker last, by broker id.
+    first. The throttles of the run `active_run_id` are no leftovers. `kept_empty` are the requests
+    that keep brokers empty, by broker id.
     """
 
     now: datetime  # UTC
@@ -212,7 +213,7 @@ class AuditFacts:
     past: PastFacts | None = None
     quarantined: tuple[QuarantinedSnapshot, ...] = ()
     active_run_id: str | None = None
-    removed_by_run: Mapping[int, str] = field(default_factory=dict)
+    kept_empty: Mapping[int, ControlRequest] = field(default_factory=dict)
 
     @cached_property
     def partitions(self) -> PartitionColumns:

@@ -1,4 +1,4 @@
-"""Commands that steer runs and clusters: pause, resume, cancel, rate, freeze, unfreeze.
+"""Commands that steer runs and clusters: pause, resume, cancel, rate, freeze, unfreeze, release.
 
 Each writes a request to the ledger; whoever drives the run reads it there.
 """
@@ -21,6 +21,7 @@ from counterpoise.cli.common import (
 )
 from counterpoise.installation import open_installation
 from counterpoise.model.control import CONTROL_EFFECTS, Control, ControlRequest
+from counterpoise.model.words import join_ids
 from counterpoise.units import format_rate
 
 _NEXT_STEP = "the run does so at its next step; `counterpoise status --follow` shows when"
@@ -51,6 +52,7 @@ def add_commands(commands: Commands) -> None:
     _add_rate(commands)
     _add_freeze(commands)
     _add_unfreeze(commands)
+    _add_release(commands)
 
 
 def _add_run_control(
@@ -157,4 +159,36 @@ def _unfreeze(arguments: argparse.Namespace, console: Console) -> int:
         request = controls.unfreeze(installation, arguments.cluster, by=by, why=arguments.why)
     line = f"cluster {request.cluster} is no longer frozen"
     print_answer(arguments, console, tables.request_summary(request), line)
+    return 0
+
+
+def _add_release(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "release",
+        help="plans may fill brokers again that a run emptied",
+        description=CONTROL_EFFECTS[Control.RELEASE],
+    )
+    parser.add_argument("cluster", metavar="CLUSTER", help="a cluster of config/clusters.yaml")
+    parser.add_argument(
+        "--brokers",
+        required=True,
+        metavar="7,8",
+        help="`counterpoise status` lists those kept empty",
+    )
+    add_person_arguments(parser)
+    add_json_argument(parser)
+    parser.set_defaults(run=_release)
+
+
+def _release(arguments: argparse.Namespace, console: Console) -> int:
+    with open_installation(may_make_ledger=False) as installation:
+        by = who(installation, arguments.by)
+        released = controls.release(
+            installation, arguments.cluster, arguments.brokers, by=by, why=arguments.why
+        )
+    brokers = join_ids([request.broker_id for request in released])
+    line = (
+        f"released on cluster {arguments.cluster}: {brokers}; plans may move replicas there again"
+    )
+    print_answer(arguments, console, list(map(tables.request_summary, released)), line)
     return 0

@@ -45,6 +45,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "rate": ('counterpoise rate plan.json 30MB/s --why "night"',),
     "freeze": ('counterpoise freeze orders-eu --until 8h --why "release"',),
     "unfreeze": ('counterpoise unfreeze orders-eu --why "release is done"',),
+    "release": ('counterpoise release orders-eu --brokers 7 --why "it has its new disks"',),
     "undo": ('counterpoise undo plan.json --out undo.json --why "broker 7 is too slow"',),
     "settle": ("counterpoise settle plan.json",),
     "stop": (

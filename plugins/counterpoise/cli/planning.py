@@ -25,6 +25,7 @@ from counterpoise.cli.output_files import path_argument, write_text
 from counterpoise.errors import InputError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.control import ControlRequest
 from counterpoise.model.document import to_document
 from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.plan import RebalancePlan
@@ -173,15 +174,15 @@ def _plan(arguments: argparse.Namespace, console: Console) -> int:
     rate = _rate(arguments)
     if arguments.what_if_brokers is None:
         rebalance_request = _request(values)
-        snapshot, policy = _state(arguments)
-        plan = pipeline.plan_from(snapshot, rebalance_request, policy.balance, policy.provider)
+        snapshot, policy, kept_empty = _state(arguments)
+        plan = pipeline.plan_without(kept_empty, snapshot, rebalance_request, policy)
         return _write_plan(plan, rate, arguments, console)
     count = _new_broker_count(arguments.what_if_brokers)
-    snapshot, policy = _state(arguments)
+    snapshot, policy, kept_empty = _state(arguments)
     snapshot, new_ids = pipeline.with_new_brokers(snapshot, count, arguments.rack)
     if values["goal"] == Goal.ADD_BROKERS and values["broker_ids"] is None:
         values["broker_ids"] = [*new_ids]
-    plan = pipeline.plan_from(snapshot, _request(values), policy.balance, policy.provider)
+    plan = pipeline.plan_without(kept_empty, snapshot, _request(values), policy)
     _print_plan(plan, rate, arguments, console)
     return _NOTHING_TO_MOVE if plan.is_empty else 0
 
@@ -219,10 +220,15 @@ def _new_broker_count(text: str) -> int:
     return int(text)
 
 
-def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, ClusterPolicy]:
-    """Return the snapshot to plan from, and the policy to plan by."""
+def _state(
+    arguments: argparse.Namespace,
+) -> tuple[ClusterSnapshot, ClusterPolicy, Mapping[int, ControlRequest]]:
+    """Return the snapshot to plan from, the policy to plan by, and which brokers are kept empty.
+
+    A cluster document needs no ledger: what it is planned for is checked when it is proposed.
+    """
     if arguments.state:
-        return queries.named_snapshot(open_installation(), read_state(arguments.state))
+        return *queries.named_snapshot(open_installation(), read_state(arguments.state)), {}
     installation, name = installation_for(arguments)
     with installation:
         policy = installation.cluster(name).policy
@@ -230,7 +236,7 @@ def _state(arguments: argparse.Namespace) -> tuple[ClusterSnapshot, ClusterPolic
             snapshot = pipeline.checked_snapshot(installation, name, installation.clock())
         else:
             snapshot = pipeline.snapshot_to_plan_on(installation, name)
-        return snapshot, policy
+        return snapshot, policy, installation.active_requests(name).kept_empty
 
 
 def _add_output_arguments(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
@@ -359,6 +365,6 @@ def _import(arguments: argparse.Namespace, console: Console) -> int:
     path = arguments.reassignment
     wanted = from_reassignment_json(read_text(path, "reassignment"), where=str(path))
     rate = _rate(arguments)
-    snapshot, policy = _state(arguments)
+    snapshot, policy, _ = _state(arguments)
     plan = pipeline.plan_of_assignment(snapshot, wanted, policy.balance, policy.provider)
     return _write_plan(plan, rate, arguments, console)

@@ -34,9 +34,9 @@ _MAX_REQUESTS_SHOWN = 10
 def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "status",
-        help="list runs and freezes, or show one run",
-        description="Shows the runs in the ledger, newest first, and freezes; or one run: how far "
-        "it is, what it waits for, what people requested.",
+        help="list runs, freezes and brokers kept empty, or show one run",
+        description="Shows the runs in the ledger, newest first, freezes, and brokers kept empty; "
+        "or one run: how far it is, what it waits for, what people requested.",
     )
     parser.add_argument(
         "run_or_plan", nargs="?", metavar="RUN", help="a run's id, or a plan's file"
@@ -67,6 +67,7 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
         statuses = queries.runs(installation, cluster=arguments.cluster)
         clusters = _clusters(installation, arguments.cluster, statuses)
         freezes = queries.freezes(installation, clusters)
+        kept_empty = queries.kept_empty(installation, clusters)
     if arguments.json:
         print_json([tables.status_summary(status) for status in statuses])
         return 0
@@ -74,6 +75,8 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
         console.print(
             f"cluster {frozen.cluster} is {frozen.frozen_in_words}", markup=False, soft_wrap=True
         )
+    for kept in kept_empty:
+        console.print(f"{kept.cluster}: {kept.kept_empty_in_words}", markup=False, soft_wrap=True)
     tables.print_runs(console, statuses)
     if not statuses:
         console.print(_looked_in(installation), markup=False, soft_wrap=True)
@@ -181,7 +184,7 @@ def _print_run(status: RunStatus, arguments: argparse.Namespace, console: Consol
 
 
 def _request_in_words(request: ControlRequest) -> str:
-    what = str(request.control)
+    what = f"{request.control}{request.broker_in_words}"
     if request.rate_bytes_per_second is not None:
         what += f" {format_rate(request.rate_bytes_per_second)}"
     what += request.until_in_words

@@ -140,6 +140,7 @@ def request_summary(request: ControlRequest) -> dict[str, Any]:
         "at": request.at.isoformat(),
         "rate_bytes_per_second": request.rate_bytes_per_second,
         "until": request.until.isoformat() if request.until else None,
+        "broker_id": request.broker_id,
         "obeyed_at": request.done_at.isoformat() if request.done_at else None,
     }
 

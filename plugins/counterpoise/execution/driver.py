@@ -405,4 +405,8 @@ class Driver:
                 step.settled_late_calls(late_calls[-1].call_id)
             # A cancel that came while it settled is done with it.
             step.change_state(state, reason, done=cancel)
+            if state is RunState.DONE and last_end != RunState.DONE:
+                kept_empty = observation.active_requests.kept_empty.keys()
+                refilled = kept_empty & self._plan.receiving_broker_ids
+                step.keep_empty(self._plan.emptied_broker_ids, sorted(refilled))
         return None

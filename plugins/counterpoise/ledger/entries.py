@@ -34,7 +34,10 @@ _KINDS: Final[dict[str, sa.ColumnElement[Any]]] = {
 _TEXTS: Final[dict[str, sa.ColumnElement[Any]]] = {
     events.name: events.c.text,
     approvals.name: approvals.c.reason,
-    requests.name: requests.c.why,
+    requests.name: sa.func.coalesce(
+        sa.literal("broker ") + sa.cast(requests.c.broker_id, sa.Text) + sa.literal(": "), ""
+    )
+    + requests.c.why,
 }
 
 

@@ -21,7 +21,6 @@ import sqlalchemy as sa
 
 from counterpoise.errors import RunConflictError, UnknownNameError, WrongClusterError
 from counterpoise.ledger import overview
-from counterpoise.ledger.audit_log import note
 from counterpoise.ledger.database import newest_revision, open_database
 from counterpoise.ledger.entries import Entries
 from counterpoise.ledger.journal import Journal
@@ -29,6 +28,7 @@ from counterpoise.ledger.retention import delete_old_rows
 from counterpoise.ledger.rows import read_approval, read_request, read_run
 from counterpoise.ledger.run_states import (
     add_event,
+    add_request,
     check_may_supersede,
     check_may_withdraw,
     check_rule_is_first,
@@ -37,7 +37,7 @@ from counterpoise.ledger.run_states import (
     record_plan,
     set_state,
 )
-from counterpoise.ledger.schema import approvals, clusters, pulses, requests, runs
+from counterpoise.ledger.schema import approvals, clusters, pulses, runs
 from counterpoise.ledger.statements import REQUESTS, RUN, select_runs
 from counterpoise.ledger.step import Step, held_step
 from counterpoise.ledger.submissions import (
@@ -310,33 +310,7 @@ class Ledger:
         """
         with self._transactions.for_cluster(request.cluster) as connection:
             request = replace(request, at=self._transactions.now(connection))
-            connection.execute(
-                requests.insert().values(
-                    cluster=request.cluster,
-                    run_id=request.run_id,
-                    control=request.control,
-                    by=request.by,
-                    why=request.why,
-                    at=request.at,
-                    rate_bytes_per_second=request.rate_bytes_per_second,
-                    until=request.until,
-                    account=request.account,
-                )
-            )
-            who, what = request.person.shown, f"{request.control} asked"
-            if request.run_id:
-                add_event(connection, request.run_id, what, str(request), request.at, who)
-            else:
-                note(
-                    connection,
-                    who=who,
-                    what=what,
-                    cluster=request.cluster,
-                    run=None,
-                    fingerprint=None,
-                    time=request.at,
-                    details=str(request),
-                )
+            add_request(connection, request)
         return request
 
     def requests(self, cluster: str, run_id: str | None = None) -> tuple[ControlRequest, ...]:

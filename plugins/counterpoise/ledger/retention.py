@@ -6,10 +6,10 @@ Old are events, approvals and requests from before a time. The events of a run g
 none, those of the oldest run first: a run can be undone as long as they and those of the runs after
 it are there. A run that is open, or has a newer event, stays, and so do the runs after it.
 
-Of old runs these stay, too: an approval or a freeze that has not ended, an approval by a rule of
-the policy within the last day (against what it may approve), and a pause of a run that has halted:
-executed again, it would submit what somebody wanted to wait. The rate of such a run does not count:
-executing it takes another approval, which has one of its own.
+These stay, too: an approval or a freeze that has not ended, what keeps a broker empty, an approval
+by a rule of the policy within the last day (against what it may approve), and a pause of a run that
+has halted: executed again, it would submit what somebody wanted to wait. The rate of such a run
+does not count: executing it takes another approval, which has one of its own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,12 @@ from counterpoise.model.control import Control, ControlRequest, find_active_requ
 from counterpoise.model.policy import RULE_APPROVALS_COUNT_FOR
 from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES, RunState
 
-_ABOUT_FREEZES: Final = (Control.FREEZE, Control.UNFREEZE)
+_ABOUT_CLUSTERS: Final = (
+    Control.FREEZE,
+    Control.UNFREEZE,
+    Control.KEEP_EMPTY,
+    Control.RELEASE,
+)
 _BATCH_ROWS: Final = 1_000
 
 
@@ -109,21 +114,23 @@ def _counts_against_its_rule(approval: Approval, now: datetime) -> bool:
 
 
 def _requests_in_force(connection: sa.Connection, cluster: str, now: datetime) -> frozenset[int]:
-    """Return the ids of the freeze that is in force, and of the pauses of runs that have halted."""
+    """Return the ids of the freeze that is in force, of what keeps brokers empty, and of the pauses
+    of runs that have halted.
+    """
     has_halted = sa.select(runs.c.run_id).where(runs.c.state == RunState.HALTED)
     query = (
         sa.select(requests)
         .where(requests.c.cluster == cluster)
         .where(requests.c.run_id.is_(None) | requests.c.run_id.in_(has_halted))
-        .where(requests.c.control.in_((Control.PAUSE, Control.RESUME, *_ABOUT_FREEZES)))
+        .where(requests.c.control.in_((Control.PAUSE, Control.RESUME, *_ABOUT_CLUSTERS)))
         .order_by(requests.c.id)
     )
     by_run: dict[str | None, list[ControlRequest]] = {}
     for row in connection.execute(query):
         by_run.setdefault(row.run_id, []).append(read_request(row))
     active = [find_active_requests(of_run, now) for of_run in by_run.values()]
-    in_force = [request for a in active for request in (a.frozen, a.paused) if request]
-    return frozenset(request.request_id for request in in_force)
+    in_force = [(a.frozen, a.paused, *a.kept_empty.values()) for a in active]
+    return frozenset(request.request_id for of_run in in_force for request in of_run if request)
 
 
 def _delete_rows_of_forgotten_runs(connection: sa.Connection, cluster: str) -> None:

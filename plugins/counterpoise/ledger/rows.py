@@ -56,4 +56,5 @@ def read_request(row: sa.Row[Any]) -> ControlRequest:
         done_at=row.obeyed_at,
         request_id=row.id,
         account=row.account,
+        broker_id=row.broker_id,
     )

@@ -17,7 +17,7 @@ from counterpoise.ledger.audit_log import note
 from counterpoise.ledger.rows import read_request
 from counterpoise.ledger.schema import events, plans, requests, runs
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.control import Control, find_active_requests
+from counterpoise.model.control import Control, ControlRequest, find_active_requests
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import OPEN_STATES, TRANSITIONS, UNDER_WAY_STATES, Run, RunState
@@ -73,6 +73,38 @@ def add_event(
         fingerprint=fingerprint,
         time=now,
         details=text,
+    )
+
+
+def add_request(connection: sa.Connection, request: ControlRequest) -> None:
+    """Keep a request about a run or a cluster, and note it for the audit log."""
+    connection.execute(
+        requests.insert().values(
+            cluster=request.cluster,
+            run_id=request.run_id,
+            control=request.control,
+            by=request.by,
+            why=request.why,
+            at=request.at,
+            rate_bytes_per_second=request.rate_bytes_per_second,
+            until=request.until,
+            account=request.account,
+            broker_id=request.broker_id,
+        )
+    )
+    who, what = request.person.shown, f"{request.control} asked"
+    if request.run_id:
+        add_event(connection, request.run_id, what, str(request), request.at, who)
+        return
+    note(
+        connection,
+        who=who,
+        what=what,
+        cluster=request.cluster,
+        run=None,
+        fingerprint=None,
+        time=request.at,
+        details=str(request),
     )
 
 

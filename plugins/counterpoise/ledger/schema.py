@@ -179,6 +179,7 @@ requests = sa.Table(
     sa.Column("until", UtcDateTime),
     sa.Column("obeyed_at", UtcDateTime),
     sa.Column("account", sa.Text),
+    sa.Column("broker_id", sa.Integer),  # that is kept empty, or released
     sa.Index("ix_requests_cluster", "cluster"),
     sqlite_autoincrement=True,  # no row takes the id of one that was deleted
 )

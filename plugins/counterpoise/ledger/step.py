@@ -23,7 +23,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from counterpoise.ledger.run_states import add_event, set_state
+from counterpoise.ledger.run_states import add_event, add_request, set_state
 from counterpoise.ledger.schema import (
     elections,
     late_calls,
@@ -32,7 +32,7 @@ from counterpoise.ledger.schema import (
     requests,
     touched_keys,
 )
-from counterpoise.ledger.statements import UPDATE_OF_PROGRESS, named, update_of_a_key
+from counterpoise.ledger.statements import RUN, UPDATE_OF_PROGRESS, named, update_of_a_key
 from counterpoise.ledger.step_lock import StepLock
 from counterpoise.ledger.submissions import (
     close_late_calls,
@@ -145,6 +145,29 @@ class Step:
             if to is RunState.RUNNING:
                 is_of_run = elections.c.run_id == self.run_id
                 connection.execute(elections.update().where(is_of_run).values(attempts=0))
+
+    def keep_empty(self, emptied: Iterable[int], refilled: Iterable[int]) -> None:
+        """Record which brokers the run has emptied, for whoever requested it, and release those
+        that it has filled again.
+        """
+        with self._writing() as connection:
+            row = connection.execute(RUN, {"this_run": self.run_id}).one()
+            controls = [
+                *((broker_id, Control.KEEP_EMPTY, "emptied") for broker_id in emptied),
+                *((broker_id, Control.RELEASE, "filled") for broker_id in refilled),
+            ]
+            for broker_id, control, what in controls:
+                request = ControlRequest(
+                    cluster=row.cluster,
+                    run_id=None,
+                    control=control,
+                    by=row.requested_by,
+                    why=f"run {self.run_id} {what} it",
+                    at=self.now(),
+                    account=row.requester_account,
+                    broker_id=broker_id,
+                )
+                add_request(connection, request)
 
     def event(self, kind: str, text: str) -> None:
         with self._writing() as connection:

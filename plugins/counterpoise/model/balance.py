@@ -2,8 +2,9 @@
 
     balance.latest.leaders.max_minus_min, balance.idle_broker_ids
 
-Evenness is over the live brokers, zeros included; what lies on fenced (dead) brokers is shown per
-broker, but does not count as uneven: it cannot be helped by moving leaders.
+Evenness is over the live brokers, zeros included, but for those that are kept empty; what lies on
+fenced (dead) brokers is shown per broker, but does not count as uneven: it cannot be helped by
+moving leaders.
 """
 
 from dataclasses import dataclass
@@ -279,6 +280,7 @@ class LeaderBalance:
     skewed_topic_count: int
     topics_at: datetime  # of the snapshot that topics are of: the latest one that is kept
     series: tuple[BalancePoint, ...]  # ends with `latest`
+    no_plan_fills: frozenset[int] = frozenset()  # brokers that get no replicas, idle or not
     breaks: tuple[
         int, ...
     ] = ()  # the points before which a gap lies, or another cluster: nothing is joined over it
@@ -297,7 +299,21 @@ class LeaderBalance:
 
     @property
     def idle_broker_ids(self) -> tuple[int, ...]:
-        return tuple(broker.broker_id for broker in self.brokers if broker.is_idle)
+        """Return the brokers that wait for replicas."""
+        return tuple(
+            broker.broker_id
+            for broker in self.brokers
+            if broker.is_idle and broker.broker_id not in self.no_plan_fills
+        )
+
+    @property
+    def kept_empty_ids(self) -> tuple[int, ...]:
+        """Return the other live brokers without replicas."""
+        return tuple(
+            broker.broker_id
+            for broker in self.brokers
+            if broker.is_idle and broker.broker_id in self.no_plan_fills
+        )
 
 
 @dataclass(frozen=True, slots=True)

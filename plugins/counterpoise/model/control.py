@@ -2,14 +2,16 @@
 
     active = find_active_requests(requests, now)
     active.paused, active.cancelled, active.frozen, active.rate_bytes_per_second
+    active.kept_empty[7]            # the request that keeps broker 7 empty
 
 The next observation of the run reads and follows them; of two that contradict each other the later
 one counts. A freeze concerns a cluster, whatever runs there, and ends by itself; of several, which
-different people may have asked for, the one that ends last holds.
+different people may have asked for, the one that ends last holds. A broker that somebody emptied is
+kept empty until somebody releases it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from operator import attrgetter
@@ -27,6 +29,8 @@ class Control(StrEnum):
     UNDO = "undo"  # as cancel, because somebody wants to go back
     FREEZE = "freeze"  # of a cluster, until a time
     UNFREEZE = "unfreeze"
+    KEEP_EMPTY = "keep-empty"  # a broker of a cluster, which a run of ours has emptied
+    RELEASE = "release"
 
 
 CONTROL_EFFECTS: Final[Mapping[Control, str]] = {
@@ -45,6 +49,9 @@ CONTROL_EFFECTS: Final[Mapping[Control, str]] = {
     Control.FREEZE: "Until then no run of the cluster starts, and none submits anything new. What "
     "is in flight finishes. The freeze ends by itself; of several, the one that ends last holds.",
     Control.UNFREEZE: "Ends a cluster's freeze before its time, and all others there are.",
+    Control.KEEP_EMPTY: "No plan moves a replica or a leader to the broker.",
+    Control.RELEASE: "Lets plans move replicas and leaders to the brokers again. A broker that a "
+    "finished run emptied, as its plan said, is kept empty until then.",
 }
 
 
@@ -63,14 +70,20 @@ class ControlRequest:
     done_at: datetime | None = None
     request_id: int = 0  # assigned by the ledger
     account: str | None = None  # as `Person.recorded_account`; None: the name alone is known
+    broker_id: int | None = None  # of KEEP_EMPTY and RELEASE
 
     def __str__(self) -> str:
-        return f"{self.control} by {self.person.shown}: {self.why}"
+        return f"{self.control}{self.broker_in_words} by {self.person.shown}: {self.why}"
 
     @property
     def person(self) -> Person:
         """Return who requests it."""
         return Person.from_ledger(self.by, self.account)
+
+    @property
+    def broker_in_words(self) -> str:
+        """Return ` broker 7`, with the leading space; "" where it is about no broker."""
+        return "" if self.broker_id is None else f" broker {self.broker_id}"
 
     @property
     def until_in_words(self) -> str:
@@ -87,6 +100,16 @@ class ControlRequest:
         """Return, of a FREEZE, `frozen until 2026-01-31 22:00 UTC by bob: month end`."""
         return f"frozen{self.until_in_words} by {self.person.shown}: {self.why}"
 
+    @property
+    def kept_empty_in_words(self) -> str:
+        """Return, of a KEEP_EMPTY, `broker 7 is kept empty since 2026-01-31 22:00 UTC (run demo-7
+        emptied it, requested by bob)`.
+        """
+        since, by = format_moment(self.at), self.person.shown
+        return (
+            f"broker {self.broker_id} is kept empty since {since} ({self.why}, requested by {by})"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ActiveRequests:
@@ -97,6 +120,7 @@ class ActiveRequests:
     frozen: ControlRequest | None = None
     rate: ControlRequest | None = None
     highest_rate_bytes_per_second: int | None = None  # since the last approval
+    kept_empty: Mapping[int, ControlRequest] = field(default_factory=dict)  # by broker
 
     @property
     def rate_bytes_per_second(self) -> int | None:
@@ -112,6 +136,7 @@ def find_active_requests(requests: Iterable[ControlRequest], now: datetime) -> A
     paused = cancelled = rate = None
     freezes: list[ControlRequest] = []
     rates: list[int] = []
+    kept_empty: dict[int, ControlRequest] = {}
     for request in requests:
         match request.control:
             case Control.PAUSE:
@@ -127,6 +152,12 @@ def find_active_requests(requests: Iterable[ControlRequest], now: datetime) -> A
                 freezes.append(request)
             case Control.UNFREEZE:
                 freezes.clear()
+            case Control.KEEP_EMPTY if request.broker_id is not None:
+                kept_empty.setdefault(request.broker_id, request)
+            case Control.RELEASE if request.broker_id is not None:
+                kept_empty.pop(request.broker_id, None)
     in_force = (freeze for freeze in freezes if freeze.frozen_until > now)
     frozen = max(in_force, key=attrgetter("frozen_until"), default=None)
-    return ActiveRequests(paused, cancelled, frozen, rate, max(rates, default=None))
+    return ActiveRequests(
+        paused, cancelled, frozen, rate, max(rates, default=None), dict(sorted(kept_empty.items()))
+    )

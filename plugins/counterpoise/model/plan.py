@@ -388,6 +388,32 @@ class RebalancePlan:
     def copied_bytes(self) -> int:
         return sum(self.columns.copied_bytes)
 
+    @property
+    def receiving_broker_ids(self) -> frozenset[int]:
+        """Return the brokers that get a replica, or begin to lead."""
+        columns = self.columns
+        new_leaders = {
+            after[0]
+            for after, changes in zip(columns.replicas_after, columns.changes_leader, strict=True)
+            if changes
+        }
+        return frozenset(new_leaders.union(*columns.adding))
+
+    @property
+    def emptied_broker_ids(self) -> tuple[int, ...]:
+        """Return the brokers that a person wants empty: those of a removal, and those that an
+        import or an undo leaves without a replica.
+        """
+        if self.goal is Goal.REMOVE_BROKERS:
+            return self.broker_ids
+        if self.goal is not Goal.IMPORTED:
+            return ()
+        return tuple(
+            figure.broker_id
+            for figure in self.figures
+            if figure.replicas_before and not figure.replicas_after
+        )
+
     @cached_property
     def leader_changes(self) -> int:
         return sum(self.columns.changes_leader)

@@ -276,7 +276,7 @@ def _goal(value: object, where: str) -> Goal:
     return Goal(str(value))
 
 
-def _broker_ids(value: object, where: str) -> tuple[int, ...]:
+def read_broker_ids(value: object, where: str) -> tuple[int, ...]:
     parts = [str(part).strip() for part in _parts(value) if not isinstance(part, bool)]
     if len(parts) != len(_parts(value)) or not all(_BROKER_ID.fullmatch(part) for part in parts):
         raise InputError(f"{where} {value!r}: write broker ids like 7,8")
@@ -337,15 +337,15 @@ def _assignments(value: object, where: str, form: str) -> list[tuple[str, list[s
 
 _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "goal": _goal,
-    "broker_ids": _broker_ids,
+    "broker_ids": read_broker_ids,
     "topics": _patterns,
     "excluded_topics": _patterns,
-    "only_broker_ids": _broker_ids,
-    "excluded_broker_ids": _broker_ids,
+    "only_broker_ids": read_broker_ids,
+    "excluded_broker_ids": read_broker_ids,
     "replication_factor": _whole(1, MAX_REPLICATION_FACTOR),
     "max_bytes": _bytes,
     "bytes_tolerance_percent": _whole(PERCENT.lowest, PERCENT.highest),
     "broker_sets": _broker_sets,
     "max_replicas_per_broker": _whole(1, MAX_REPLICAS_PER_BROKER),
-    "no_new_replicas_on": _broker_ids,
+    "no_new_replicas_on": read_broker_ids,
 }

@@ -13,6 +13,7 @@ What is slow to import (databases, Kafka clients, pandas, Spark) is imported by 
 need it, so no task and no command waits for what another stage needs.
 """
 
+from counterpoise.kept_empty import plan_without
 from counterpoise.pipeline.analysing import analyse
 from counterpoise.pipeline.approving import (
     check_plan_rules,
@@ -50,7 +51,6 @@ from counterpoise.pipeline.planning import (
     PlannedRun,
     check_says_cluster,
     plan,
-    plan_from,
     plan_of_assignment,
     plan_or_reason,
     snapshot_to_plan_on,
@@ -124,9 +124,9 @@ __all__ = [
     "open_run",
     "opened_run",
     "plan",
-    "plan_from",
     "plan_of_assignment",
     "plan_or_reason",
+    "plan_without",
     "preflight",
     "preflight_warnings",
     "propose",

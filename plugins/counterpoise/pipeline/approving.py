@@ -16,6 +16,7 @@ from counterpoise.archive import plan_docs_folder, plan_report_name
 from counterpoise.errors import ClusterError, InputError, RefusedError, StoreError, list_complaints
 from counterpoise.history import HistoryError
 from counterpoise.installation import Installation
+from counterpoise.kept_empty import check_kept_empty
 from counterpoise.model.acl import SET_LISTS, SET_RATE
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.movement import max_moves_at_once
@@ -109,8 +110,9 @@ def check_plan_rules(installation: Installation, plan: RebalancePlan) -> None:
     it was made from, or a fresh one where the store does not have that.
 
     A rule that the plan names in its warnings was overridden by a person. Raises RefusedError with
-    all that is broken.
+    all that is broken, and for a plan that sends something to a broker that is kept empty.
     """
+    check_kept_empty(installation, plan)
     policy = installation.cluster(plan.cluster).policy.balance
     try:
         snapshot = installation.archive.read_snapshot(plan.cluster, plan.snapshot_id)

@@ -24,20 +24,19 @@ from counterpoise.audit.facts import AuditFacts, PastFacts, QuarantinedSnapshot
 from counterpoise.audit.figures import idle_since, moving_since
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError
 from counterpoise.installation import Installation
+from counterpoise.kept_empty import plan_without
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.finding import AuditReport, Finding, PlanOutlook, WantedPlan
 from counterpoise.model.load import ClusterLoad
-from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.provider import profile_of
-from counterpoise.model.request import Goal, RebalanceRequest, Scope
-from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES
+from counterpoise.model.request import RebalanceRequest, Scope
+from counterpoise.model.run import UNDER_WAY_STATES
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import LOG_DIR_LOAD, RESULT_TABLES, SERIES
 from counterpoise.pipeline.analysing import view_of
 from counterpoise.pipeline.snapshots import read_snapshot
 from counterpoise.pipeline.usual_rates import usual_bytes_in
-from counterpoise.planning import plan_from
 from counterpoise.snapshot import inspect
 
 if TYPE_CHECKING:
@@ -79,13 +78,13 @@ def findings_of(facts: AuditFacts) -> tuple[Finding, ...]:
     if usual_rates is not None:
         snapshot = analysis.with_inflow(snapshot, usual_rates)
     outlooks = {
-        wanted: _outlook(snapshot, wanted, facts.policy.balance)
+        wanted: _outlook(snapshot, wanted, facts)
         for wanted in planned.wanted_plans(findings, facts)
     }
     return planned.with_outlooks(findings, outlooks, facts)
 
 
-def _outlook(snapshot: ClusterSnapshot, wanted: WantedPlan, policy: BalancePolicy) -> PlanOutlook:
+def _outlook(snapshot: ClusterSnapshot, wanted: WantedPlan, facts: AuditFacts) -> PlanOutlook:
     request = RebalanceRequest(
         wanted.goal,
         wanted.broker_ids,
@@ -93,7 +92,7 @@ def _outlook(snapshot: ClusterSnapshot, wanted: WantedPlan, policy: BalancePolic
         replication_factor=wanted.replication_factor,
     )
     try:
-        return PlanOutlook(plan_from(snapshot, request, policy))
+        return PlanOutlook(plan_without(facts.kept_empty, snapshot, request, facts.policy))
     except (InputError, RefusedError) as error:
         return PlanOutlook(None, str(error))
 
@@ -136,7 +135,7 @@ def _gather_facts(
         past=past,
         quarantined=tuple(quarantined_since(installation, snapshot, past)),
         active_run_id=_run_under_way(installation, cluster),
-        removed_by_run=_removed_by_run(installation, snapshot),
+        kept_empty=installation.active_requests(cluster).kept_empty,
     )
 
 
@@ -178,30 +177,6 @@ def _run_under_way(installation: Installation, cluster: str) -> str | None:
         if run.state in UNDER_WAY_STATES:
             return run.run_id
     return None
-
-
-def _removed_by_run(installation: Installation, snapshot: ClusterSnapshot) -> dict[int, str]:
-    """Return the run that emptied each idle broker, where no later run was to fill it."""
-    last_runs: dict[int, tuple[Goal, str]] = {}
-    idle_broker_ids = set(snapshot.idle_broker_ids)
-    for run in installation.ledger.runs(cluster=snapshot.cluster):  # the newest first
-        if idle_broker_ids <= last_runs.keys():
-            break
-        if run.state not in ENDED_STATES:
-            continue
-        try:
-            plan = installation.plan_of(run)
-        except CounterpoiseError as error:
-            _LOGGER.warning("the plan of run %s cannot be read: %s", run.run_id, error)
-            continue
-        if plan.cluster_id == snapshot.cluster_id:
-            for broker_id in idle_broker_ids.intersection(plan.broker_ids):
-                last_runs.setdefault(broker_id, (plan.goal, run.run_id))
-    return {
-        broker_id: run_id
-        for broker_id, (goal, run_id) in last_runs.items()
-        if goal is Goal.REMOVE_BROKERS
-    }
 
 
 # -- the history

@@ -56,6 +56,17 @@ class KnownOfCluster:
     series: pa.Table
     results: Results
 
+    @property
+    def kept_empty(self) -> frozenset[int]:
+        """Return the brokers that are kept empty."""
+        return frozenset(self.installation.active_requests(self.cluster).kept_empty)
+
+    @property
+    def closed(self) -> frozenset[int]:
+        """Return the brokers that the policy closes to new replicas."""
+        balance = self.installation.cluster(self.cluster).policy.balance
+        return frozenset(balance.constraints.no_new_replicas_on)
+
 
 def cluster_analysis(
     installation: Installation,
@@ -133,6 +144,8 @@ def _balance(
         since=since,
         until=until,
         disk_bytes=_disk_bytes(known, latest_id),
+        kept_empty=known.kept_empty,
+        closed=known.closed,
     )
 
 
@@ -171,7 +184,13 @@ def with_both_periods(analysed: ClusterAnalysis) -> ClusterAnalysis:
 def _balance_before(known: KnownOfCluster, begin: datetime, end: datetime) -> LeaderBalance | None:
     """Return the balance of the period before, without topics."""
     return analysis.leader_balance(
-        known.series, TOPIC_BALANCE.empty_table(), cluster=known.cluster, since=begin, until=end
+        known.series,
+        TOPIC_BALANCE.empty_table(),
+        cluster=known.cluster,
+        since=begin,
+        until=end,
+        kept_empty=known.kept_empty,
+        closed=known.closed,
     )
 
 

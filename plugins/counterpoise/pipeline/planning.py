@@ -23,6 +23,7 @@ from counterpoise.archive import no_moves_report_name
 from counterpoise.errors import InputError, RefusedError, StalePlanError, StoreError
 from counterpoise.history import HistoryError
 from counterpoise.installation import Installation
+from counterpoise.kept_empty import check_kept_empty, plan_for
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.person import Person
 from counterpoise.model.plan import Move, RebalancePlan
@@ -34,7 +35,6 @@ from counterpoise.model.run import RunState, Submission
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.snapshots import checked_snapshot, fresh_snapshot, keep
 from counterpoise.pipeline.usual_rates import MAX_ROWS_OF_RATES, usual_bytes_in
-from counterpoise.planning import plan_from as plan_from
 from counterpoise.planning import plan_to_reach
 from counterpoise.undoing import (
     MayHaveLeft,
@@ -91,15 +91,12 @@ def plan_or_reason(
     """Plan from a fresh snapshot and open a run for the plan, or say why nothing needs to move; a
     report shows that, too.
 
-    Raises BadSnapshotError for a snapshot that must not be planned on, and what `plan_from` and
+    Raises BadSnapshotError for a snapshot that must not be planned on, and what `plan_for` and
     `submit_plan` raise.
     """
     settings = installation.cluster(cluster)
     access.check_may_propose(settings.policy, installation.people, origin.requested_by)
-    snapshot = snapshot_to_plan_on(installation, cluster)
-    new_plan = plan_from(
-        snapshot, rebalance_request, settings.policy.balance, settings.policy.provider
-    )
+    new_plan = plan_for(installation, snapshot_to_plan_on(installation, cluster), rebalance_request)
     return _submitted_or_reason(installation, new_plan, origin)
 
 
@@ -193,14 +190,15 @@ def submit_plan(
 
     Without `may_supersede` it supersedes none, and where one is open, RefusedError says so.
 
-    Raises RunConflictError, and RefusedError for somebody who may not propose, and for a plan that
-    does not say its cluster.
+    Raises RunConflictError, and RefusedError for somebody who may not propose, for a plan that does
+    not say its cluster, and for one that sends something to a broker that is kept empty.
     """
     check_says_cluster(plan)
     policy, people = installation.cluster(plan.cluster).policy, installation.people
     requester = access.check_may_propose(policy, people, origin.requested_by)
     access.check_provider(policy, plan.cluster)
     installation.check_name(plan)
+    check_kept_empty(installation, plan)
     supersedes = {RunState.PROPOSED} if may_supersede else set()
     if may_supersede and access.may(policy, people, origin.requested_by, Action.OPERATE):
         supersedes.add(RunState.APPROVED)

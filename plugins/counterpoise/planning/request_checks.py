@@ -187,7 +187,8 @@ def _check_brokers_left(goal: PlanningGoal, request: PlanRequest, live: Set[int]
     lacking = goal.lacking(in_scope, in_scope - set(request.broker_ids))
     if lacking:
         raise InputError(
-            f"--only-brokers and --exclude-brokers leave {lacking}; include more brokers"
+            f"--only-brokers, --exclude-brokers and brokers that are kept empty leave {lacking}; "
+            "include more brokers"
         )
 
 

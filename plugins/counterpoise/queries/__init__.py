@@ -1,7 +1,7 @@
 """What pages and the command line read: runs, their progress, reports. Reads only, never a cluster.
 
 run_status(installation, run_id).run_progress
-freezes(installation, clusters), suggested_rate(installation, plan)
+freezes(installation, clusters), kept_empty(installation, clusters)
 report(installation, "demo/leader-balance.html")
 """
 
@@ -14,7 +14,7 @@ from counterpoise.errors import InputError
 from counterpoise.installation import Installation, settings_in
 from counterpoise.model.approval import Approval
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.control import ControlRequest, find_active_requests
+from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
 from counterpoise.model.grouping import grouped
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action, ClusterPolicy
@@ -90,12 +90,23 @@ def runs_under_way(installation: Installation, cluster: str | None = None) -> tu
 
 def freezes(installation: Installation, clusters: Iterable[str]) -> tuple[ControlRequest, ...]:
     """Return the freezes in force now, by cluster."""
+    in_force = _active_requests(installation, clusters)
+    return tuple(active.frozen for active in in_force if active.frozen)
+
+
+def kept_empty(installation: Installation, clusters: Iterable[str]) -> tuple[ControlRequest, ...]:
+    """Return the requests that keep brokers empty, by cluster and broker."""
+    in_force = _active_requests(installation, clusters)
+    return tuple(request for active in in_force for request in active.kept_empty.values())
+
+
+def _active_requests(
+    installation: Installation, clusters: Iterable[str]
+) -> tuple[ActiveRequests, ...]:
     now, requests = installation.ledger.now(), installation.ledger.current_requests()
     by_cluster = grouped((request.cluster, request) for request in requests)
-    active_requests = [
-        find_active_requests(by_cluster.get(cluster, ()), now) for cluster in sorted(set(clusters))
-    ]
-    return tuple(active.frozen for active in active_requests if active.frozen)
+    names = sorted(set(clusters))
+    return tuple(find_active_requests(by_cluster.get(name, ()), now) for name in names)
 
 
 def runs(

@@ -22,7 +22,6 @@ from counterpoise.model.control import ControlRequest
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.policy import Action
 from counterpoise.model.run import OPEN_STATES, Run
-from counterpoise.queries import freezes
 from counterpoise.queries.audits import newest_audit
 from counterpoise.queries.file_cache import FileCache
 from counterpoise.queries.fleet import WaitingRun, waiting_runs
@@ -57,6 +56,7 @@ class ClusterNow:
     run_count: int
     waiting: tuple[WaitingRun, ...]
     freeze: ControlRequest | None
+    kept_empty: tuple[ControlRequest, ...]  # by broker
     connections: tuple[ShownConnection, ...]
     policy: tuple[PolicyRow, ...]
     downloads: tuple[str, ...]  # names of reports
@@ -71,6 +71,7 @@ def cluster(installation: Installation, viewing: Viewing, name: str) -> ClusterN
     snapshot_at: datetime | None = ledger.entries().newest_snapshots().get(name)
     store = installation.archive.store
     audit = newest_audit(installation, name)
+    active = installation.active_requests(name)
     return ClusterNow(
         settings=settings,
         cluster_id=settings.pinned_cluster_id or ledger.pinned_clusters().get(name, ""),
@@ -83,7 +84,8 @@ def cluster(installation: Installation, viewing: Viewing, name: str) -> ClusterN
         runs=runs[:_RUNS_SHOWN],
         run_count=len(runs),
         waiting=tuple(waiting_runs(installation, viewing, open_runs)),
-        freeze=next(iter(freezes(installation, [name])), None),
+        freeze=active.frozen,
+        kept_empty=tuple(active.kept_empty.values()),
         connections=tuple(_connections(installation, settings)),
         policy=policy_rows(settings.policy),
         downloads=_downloads(installation, name),

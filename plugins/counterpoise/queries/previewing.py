@@ -15,13 +15,13 @@ from typing import Final
 from counterpoise import approval
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
+from counterpoise.kept_empty import plan_for
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.movement import max_moves_at_once
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import RebalanceRequest
-from counterpoise.planning import plan_from
 from counterpoise.settings import ClusterSettings
 from counterpoise.units import format_count
 
@@ -43,7 +43,7 @@ def preview(
     """Return the plan for a request, from the cluster's newest snapshot.
 
     Raises RefusedError without a snapshot, for a cluster above the limit, and while somebody else
-    looks at a plan; StoreError for a snapshot that cannot be read; what `plan_from` raises.
+    looks at a plan; StoreError for a snapshot that cannot be read; what `plan_for` raises.
     """
     if not _PLANNING.acquire(blocking=False):
         raise RefusedError(
@@ -52,11 +52,10 @@ def preview(
         )
     try:
         snapshot = _newest_snapshot(installation, settings.name)
-        policy = settings.policy
-        plan = plan_from(snapshot, rebalance_request, policy.balance, policy.provider)
+        plan = plan_for(installation, snapshot, rebalance_request)
     finally:
         _PLANNING.release()
-    return Preview(snapshot.observed_at, _view(plan, policy.movement))
+    return Preview(snapshot.observed_at, _view(plan, settings.policy.movement))
 
 
 def _view(plan: RebalancePlan, movement: MovementPolicy) -> PlanView:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from counterpoise.model.balance import (
-    BalancePoint,
     BrokerBalance,
     LeaderBalance,
     LeftOut,
@@ -16,6 +15,7 @@ from counterpoise.model.balance import (
     TopicLeaderSkew,
     WantedRebalance,
 )
+from counterpoise.model.evenness import Evenness
 from counterpoise.model.finding import WantedPlan
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.words import list_brokers
@@ -79,21 +79,23 @@ def leader_balance_report(
     balance: LeaderBalance,
     *,
     wanted: WantedRebalance | None = None,
+    not_proposed: str = "",
     load: ClusterLoad | None = None,
     plan_size: PlanSize | None = None,
     left_out: Sequence[LeftOut] = (),
 ) -> str:
     """Return one self-contained HTML page.
 
-    `wanted` is what would help (None: nothing needs doing), `plan_size` what that costs (None: not
-    known). `load` adds the section of traffic, growth and disks. `left_out` are snapshots that the
-    analysis could not use.
+    `wanted` is what would help (None: nothing needs doing), `not_proposed` why nobody is asked
+    about it, `plan_size` what it costs (None: not known). `load` adds the section of traffic,
+    growth and disks. `left_out` are snapshots that the analysis could not use.
     """
     racks = rack_indexes(broker.rack for broker in balance.brokers)
     return render(
         "leader_balance.html",
         balance=balance,
         wanted=wanted,
+        not_proposed=not_proposed,
         command=_plan_command(balance.cluster, wanted) if wanted else "",
         plan_rows=_plan_size_rows(plan_size),
         tiles=_tiles_beside(balance),
@@ -236,19 +238,28 @@ def tiles(balance: LeaderBalance) -> tuple[Tile, ...]:
         Tile(
             "Idle brokers",
             format_count(len(idle)),
-            list_brokers(idle) if idle else "every live broker holds replicas",
+            list_brokers(idle) if idle else _without_idle(balance),
             bool(idle),
             number=len(idle),
         ),
     )
 
 
+def _without_idle(balance: LeaderBalance) -> str:
+    kept_empty = balance.kept_empty_ids
+    return (
+        f"{list_brokers(kept_empty)} kept empty"
+        if kept_empty
+        else "every live broker holds replicas"
+    )
+
+
 def _leaders(balance: LeaderBalance, racks: Mapping[str | None, int | None]) -> Picture:
     bars = [
-        _bar(broker, broker.leaders, racks, broker.leaders_not_preferred)
+        _bar(balance, broker, broker.leaders, racks, broker.leaders_not_preferred)
         for broker in balance.brokers
     ]
-    fair = _mean(balance.latest.leaders.total, balance.latest)
+    fair = _mean(balance.latest.leaders)
     label = f"Leaders per broker of {balance.cluster}, against the fair share {format_count(fair)}"
     return bar_picture(bars, "leaders", label, format_count, fair)
 
@@ -258,8 +269,8 @@ def _cards(
 ) -> list[tuple[str, Picture]]:
     cards = []
     for title, field, unit in _CARDS:
-        bars = [_bar(broker, getattr(broker, field), racks) for broker in balance.brokers]
-        fair = _mean(getattr(balance.latest, field).total, balance.latest)
+        bars = [_bar(balance, broker, getattr(broker, field), racks) for broker in balance.brokers]
+        fair = _mean(getattr(balance.latest, field))
         label = f"{title} per broker"
         drawn = broker_bars(bars, name=field, label=label, unit=unit, fair=fair)
         cards.append((title, Picture(drawn)))
@@ -267,16 +278,18 @@ def _cards(
 
 
 def _bar(
-    broker: BrokerBalance, value: int, racks: Mapping[str | None, int | None], hatched: int = 0
+    balance: LeaderBalance,
+    broker: BrokerBalance,
+    value: int,
+    racks: Mapping[str | None, int | None],
+    hatched: int = 0,
 ) -> Bar:
-    return Bar(
-        broker.broker_id, value, racks[broker.rack], hatched, broker.is_idle, broker.is_fenced
-    )
+    is_idle = broker.broker_id in balance.idle_broker_ids
+    return Bar(broker.broker_id, value, racks[broker.rack], hatched, is_idle, broker.is_fenced)
 
 
-def _mean(total: int, point: BalancePoint) -> float:
-    live = len(point.live_broker_ids)
-    return round(total / live, 1) if live else 0.0
+def _mean(spread: Evenness) -> float:
+    return round(spread.total / spread.broker_count, 1) if spread.broker_count else 0.0
 
 
 def _css_colour(index: int | None) -> str:

@@ -128,6 +128,7 @@ def _cluster(found: ClusterNow) -> dict[str, Any]:
         "runs": _runs(found.runs),
         "waiting": list(map(_waiting, found.waiting)),
         "freeze": _freeze(found.freeze) if found.freeze else None,
+        "kept_empty": list(map(_kept_empty, found.kept_empty)),
         "connections": [
             {"id": one.connection_id, "work": one.work, "settings": dict(one.settings)}
             for one in found.connections
@@ -144,6 +145,15 @@ def _freeze(freeze: ControlRequest) -> dict[str, Any]:
         "why": freeze.why,
         "at": iso_time(freeze.at),
         "until": iso_time(freeze.until) if freeze.until else None,
+    }
+
+
+def _kept_empty(request: ControlRequest) -> dict[str, Any]:
+    return {
+        "broker_id": request.broker_id,
+        "by": request.person.shown,
+        "why": request.why,
+        "since": iso_time(request.at),
     }
 
 

@@ -1,8 +1,9 @@
-"""What people may request of a cluster, whatever runs there: a freeze, and its end.
+"""What people may request of a cluster, whatever runs there: a freeze, its end, and the release of
+brokers that are kept empty.
 
     GET, POST /clusters/{name}/requests/{control}
 
-The forms and rows are those of `requests_of_people.py`; a freeze needs no run.
+The forms and rows are those of `requests_of_people.py`; these need no run.
 """
 
 from typing import Annotated, Final
@@ -18,13 +19,13 @@ from counterpoise.web.forms import check_form
 from counterpoise.web.requests_of_people import (
     TypedRequest,
     back_to,
-    record_freeze,
+    record_of_cluster,
     request_form,
 )
 from counterpoise.web.responses import status_of
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_change
 
-_CONTROLS: Final = (Control.FREEZE, Control.UNFREEZE)
+_CONTROLS: Final = (Control.FREEZE, Control.UNFREEZE, Control.RELEASE)
 
 
 def cluster_request_routes(open_installation: OpenInstallation) -> APIRouter:
@@ -32,13 +33,15 @@ def cluster_request_routes(open_installation: OpenInstallation) -> APIRouter:
     router = APIRouter()
 
     @router.get("/clusters/{name}/requests/{control}")
-    def ask(request: Request, name: str, control: str, viewer: CurrentViewer) -> Response:
-        wanted = _control(control)
+    def ask(
+        request: Request, name: str, control: str, viewer: CurrentViewer, brokers: str = ""
+    ) -> Response:
+        wanted, typed = _control(control), TypedRequest(brokers=brokers)
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
             viewing.check(name)
         why_not = viewing.refusal(name, Action.OPERATE)
-        return request_form(request, viewer, wanted, TypedRequest(), cluster=name, why_not=why_not)
+        return request_form(request, viewer, wanted, typed, cluster=name, why_not=why_not)
 
     @router.post(
         "/clusters/{name}/requests/{control}",
@@ -51,15 +54,16 @@ def cluster_request_routes(open_installation: OpenInstallation) -> APIRouter:
         viewer: CurrentViewer,
         reason: Annotated[str, Form()] = "",
         until: Annotated[str, Form()] = "",
+        brokers: Annotated[str, Form()] = "",
     ) -> Response:
-        wanted, typed = _control(control), TypedRequest(reason, until=until)
+        wanted, typed = _control(control), TypedRequest(reason, until=until, brokers=brokers)
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
             viewing.check(name)
             if why_not := viewing.refusal(name, Action.OPERATE):
                 raise RefusedError(why_not)
             try:
-                record_freeze(installation, name, wanted, typed, by=viewing.person)
+                record_of_cluster(installation, name, wanted, typed, by=viewing.person)
             except (InputError, RefusedError) as error:
                 return request_form(
                     request,

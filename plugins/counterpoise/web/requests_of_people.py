@@ -37,6 +37,7 @@ REQUEST_TITLES: Final[Mapping[Control, str]] = {
     Control.UNDO: "Undo",
     Control.FREEZE: "Freeze the cluster",
     Control.UNFREEZE: "End the freeze",
+    Control.RELEASE: "Release brokers",
 }
 _OF_RUN: Final[Mapping[Control, Callable[..., Any]]] = {
     Control.PAUSE: controls.pause,
@@ -44,6 +45,7 @@ _OF_RUN: Final[Mapping[Control, Callable[..., Any]]] = {
     Control.CANCEL: controls.cancel,
     Control.UNDO: controls.undo,
 }
+_CONTROLS: Final = (*_OF_RUN, Control.RATE, Control.FREEZE, Control.UNFREEZE)  # on a run's page
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class TypedRequest:
     reason: str = ""
     rate: str = ""
     until: str = ""
+    brokers: str = ""
 
 
 def request_routes(open_installation: OpenInstallation) -> APIRouter:
@@ -118,7 +121,7 @@ def offered_requests(details: RunDetails, *, may_change: bool) -> list[OfferedRe
             REQUEST_TITLES[control],
             f"/runs/{quote(details.run.run_id)}/requests/{control}",
         )
-        for control in Control
+        for control in _CONTROLS
         if _is_of_use(details, control) and not refusal(details, control, may_change=may_change)
     ]
 
@@ -142,10 +145,9 @@ def back_to(request: Request, path: str) -> Response:
 
 
 def _control(name: str) -> Control:
-    try:
-        return Control(name)
-    except ValueError:
-        raise UnknownNameError(f"there is no request {name!r}") from None
+    if name not in _CONTROLS:
+        raise UnknownNameError(f"there is no request {name!r} of a run")
+    return Control(name)
 
 
 def _is_of_use(details: RunDetails, control: Control) -> bool:
@@ -164,6 +166,8 @@ def _is_of_use(details: RunDetails, control: Control) -> bool:
             return True  # also for longer than another one
         case Control.UNFREEZE:
             return active.frozen is not None
+        case _:
+            return False
 
 
 def _record(installation: Any, details: RunDetails, control: Control, typed: TypedRequest) -> None:
@@ -175,19 +179,21 @@ def _record(installation: Any, details: RunDetails, control: Control, typed: Typ
     elif control is Control.RATE:
         controls.change_rate(installation, run.run_id, typed.rate, by=by, why=why)
     else:
-        record_freeze(installation, run.cluster, control, typed, by=by)
+        record_of_cluster(installation, run.cluster, control, typed, by=by)
 
 
-def record_freeze(
+def record_of_cluster(
     installation: Any, cluster: str, control: Control, typed: TypedRequest, *, by: Person
 ) -> None:
-    """Freeze a cluster, or end its freeze. Raises InputError, RefusedError: nothing was written
-    then.
+    """Freeze a cluster, end its freeze, or release brokers. Raises InputError, RefusedError:
+    nothing was written then.
     """
     why = limited(typed.reason, "reason")
     if control is Control.FREEZE:
         until = limited(typed.until, "until")
         controls.freeze(installation, cluster, until=until, by=by, why=why)
+    elif control is Control.RELEASE:
+        controls.release(installation, cluster, typed.brokers, by=by, why=why)
     else:
         controls.unfreeze(installation, cluster, by=by, why=why)
 

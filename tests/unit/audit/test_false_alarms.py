@@ -31,6 +31,7 @@ from tests.support.audits import (
     facts,
     findings_of,
     healthy,
+    keeping_empty,
     past,
     quorum,
     snapshot_of,
@@ -293,7 +294,8 @@ def test_a_peak_hour_is_not_the_usual_rate() -> None:
 
 def test_a_broker_that_was_emptied_on_purpose_is_not_to_be_filled_again() -> None:
     cluster = healthy(racks="1=a 2=b 3=c 4=a 5=b")
-    five, four = findings_of("idle-broker", facts(cluster, removed_by_run={4: "demo-7"}))
+    kept_empty = {4: keeping_empty(4, "run demo-7 emptied it")}
+    five, four = findings_of("idle-broker", facts(cluster, kept_empty=kept_empty))
     assert (four.severity, four.plan) == (Severity.INFO, None)
     assert "demo-7" in four.summary
     assert four.fix[-1].startswith("kafka-cluster.sh unregister")

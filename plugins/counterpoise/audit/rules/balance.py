@@ -40,7 +40,7 @@ from counterpoise.model.severity import Severity
 from counterpoise.model.words import join_ids, list_brokers, pluralize, verb
 from counterpoise.units import format_bytes, format_moment, format_rate
 
-# -- Idle brokers: live, and without a replica: new ones, and ones that a run emptied
+# -- Idle brokers: live, and without a replica: new ones, and ones that are kept empty
 #
 #     broker 4 is live and holds no replica, since 2026-11-20 10:00 UTC        # idle-broker
 #
@@ -55,8 +55,9 @@ from counterpoise.units import format_bytes, format_moment, format_rate
     why="Kafka never gives a new broker partitions of an existing topic: it costs money and takes "
     "no load until somebody reassigns partitions to it.",
     how="Make a plan with the goal add-brokers: it moves replicas to this broker, and none among "
-    "the other brokers. One that a run of ours emptied is to be stopped and unregistered instead; "
-    "one that `no_new_replicas_on` of the policy names is only mentioned.",
+    "the other brokers. One that is kept empty is to be stopped and unregistered instead, or "
+    "released (`counterpoise release`); one that `no_new_replicas_on` of the policy names is only "
+    "mentioned.",
     source="https://kafka.apache.org/documentation/#basic_ops_cluster_expansion",
     severities={Severity.INFO},
     improves=Measure.ANYTHING,
@@ -65,24 +66,23 @@ def idle_broker(facts: AuditFacts) -> Iterator[CheckResult]:
     if not facts.snapshot.replicas.num_rows:
         return
     idle_since = facts.history.idle_since
-    removed_by_run = facts.removed_by_run
     idle_broker_ids = facts.snapshot.idle_broker_ids
     closed = facts.policy.balance.constraints.no_new_replicas_on
-    empty_on_purpose = {*removed_by_run, *closed}
+    empty_on_purpose = {*facts.kept_empty, *closed}
     added_broker_ids = tuple(one for one in idle_broker_ids if one not in empty_on_purpose)
     for broker_id in idle_broker_ids:
         since = idle_since.get(broker_id)
         rack = facts.snapshot.racks.get(broker_id) or "none"
-        run_id = removed_by_run.get(broker_id)
-        emptied = f"; run {run_id} emptied it" if run_id else ""
-        kept_empty = "; no_new_replicas_on of the policy keeps it so" if broker_id in closed else ""
+        keeping = facts.kept_empty.get(broker_id)
+        emptied = f"; {keeping.kept_empty_in_words}" if keeping else ""
+        by_policy = "; no_new_replicas_on of the policy keeps it so" if broker_id in closed else ""
         yield CheckResult(
             subjects.broker(broker_id),
             f"broker {broker_id} is live and holds no replica{_since_when(since, facts.now)}"
-            f"{emptied}{kept_empty}",
+            f"{emptied}{by_policy}",
             evidence(("broker", "rack", "idle since"), [(broker_id, rack, _moment(since))]),
             fix=(f"# stop broker {broker_id} for good, then:", unregister(broker_id))
-            if run_id
+            if keeping
             else (),
             plan=None
             if broker_id in empty_on_purpose

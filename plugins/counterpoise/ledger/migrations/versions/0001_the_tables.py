@@ -133,6 +133,7 @@ def upgrade() -> None:
     sa.Column('until', sa.DateTime(), nullable=True),
     sa.Column('obeyed_at', sa.DateTime(), nullable=True),
     sa.Column('account', sa.Text(), nullable=True),
+    sa.Column('broker_id', sa.Integer(), nullable=True),
     sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_requests_run_id')),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_requests')),
     sqlite_autoincrement=True
