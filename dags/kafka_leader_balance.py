@@ -7,7 +7,7 @@ report of a cluster that fails, or takes too long, fails the task when the other
 `propose` withdraws a plan of its own that waits for an answer and is no longer needed. It has no
 task, or is skipped, where the cluster is even enough or frozen, or was uneven in too few snapshots;
 where a run is approved or under way, where somebody's plan or the same one waits for an answer, and
-where somebody rejected the same lately.
+for a time after a person's cancel, undo or no.
 """
 
 from datetime import timedelta

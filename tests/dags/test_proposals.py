@@ -9,7 +9,8 @@ from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.handover import withdraw_unneeded
 from tests.dags.test_approval import airflow, approve, planned
-from tests.simulation.test_pipeline import EVEN, analyse_by_hand
+from tests.simulation.test_pipeline import EVEN, IDLE_BROKER
+from tests.support.hand_analysis import analyse_by_hand
 
 __all__ = ["airflow"]  # a fixture
 
@@ -17,7 +18,7 @@ __all__ = ["airflow"]  # a fixture
 def test_the_dag_run_of_a_withdrawn_plan_ends_as_rejected_with_the_reason(
     installation: Installation,
 ) -> None:
-    analyse_by_hand(installation)
+    analyse_by_hand(installation, IDLE_BROKER)
     wanted = RebalanceRequest(Goal.ADD_BROKERS, (3,))
     run = planned(installation, wanted, by=Person.of_analysis())
     assert approve() is not None

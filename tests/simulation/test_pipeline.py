@@ -1,10 +1,10 @@
 """The wiring on a simulated cluster: what leads from one stage to the next."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from counterpoise import controls, pipeline
@@ -12,12 +12,14 @@ from counterpoise.errors import RefusedError, RunConflictError
 from counterpoise.installation import Installation
 from counterpoise.model.acl import REASSIGN
 from counterpoise.model.approval import Decision
+from counterpoise.model.control import Control
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
-from counterpoise.model.tables import BROKER_BALANCE, TOPIC_BALANCE
 from counterpoise.settings import parse_settings
+from counterpoise.units import format_moment
 from tests.simulated_kafka.cluster import SimulatedCluster
+from tests.support.hand_analysis import Held, analyse_by_hand
 from tests.support.installations import DEMO, installation_over, set_clock
 from tests.support.pictures import ON_TWO_BROKERS, simulated
 from tests.support.runs import change_state
@@ -31,8 +33,6 @@ def kafka() -> SimulatedCluster:
 
 ANALYSIS = Person("analysis", "airflow-dag:kafka_leader_balance")
 ALICE, BOB = Person("alice"), Person("bob")
-# leaders, as they are and as preferred, leaders not preferred, replicas, bytes
-Held = Mapping[int, tuple[int, int, int, int, int]]
 IDLE_BROKER: Held = {1: (6, 6, 0, 6, 180), 2: (0, 0, 0, 6, 180), 3: (0, 0, 0, 0, 0)}
 UNEVEN: Held = {1: (6, 6, 0, 4, 120), 2: (0, 0, 0, 4, 120), 3: (0, 0, 0, 4, 120)}
 EVEN: Held = {1: (2, 2, 0, 4, 120), 2: (2, 2, 0, 4, 120), 3: (2, 2, 0, 4, 120)}
@@ -50,32 +50,6 @@ ADD_3, LEADERS = RebalanceRequest(Goal.ADD_BROKERS, (3,)), RebalanceRequest(Goal
 def installation(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Installation]:
     with installation_over(tmp_path, lambda _: kafka) as installation:
         yield installation
-
-
-def analyse_by_hand(installation: Installation, held: Held = IDLE_BROKER) -> None:
-    """What the Spark job would write about the cluster's newest snapshot."""
-    pipeline.snapshot(installation, "demo", installation.clock())
-    manifests = installation.archive.manifests(["demo"])
-    newest = manifests.slice(manifests.num_rows - 1)
-    (row,) = newest.to_pylist()
-    about = {key: row[key] for key in ("cluster", "snapshot_id", "observed_at")}
-    counts = ("leaders", "preferred_leaders", "leaders_not_preferred", "replicas", "bytes")
-    brokers = [
-        about
-        | {"broker_id": b, "rack": None, "is_fenced": False}
-        | dict(zip(counts, held[b], strict=True))
-        for b in held
-    ]
-    folder = f"results/{{}}/round={row['snapshot_id']}/part.parquet"
-    installation.archive.store.write_table(
-        folder.format("broker_balance"), pa.Table.from_pylist(brokers, BROKER_BALANCE)
-    )
-    installation.archive.store.write_table(
-        folder.format("topic_balance"), TOPIC_BALANCE.empty_table()
-    )
-    installation.results.finish_round(
-        row["snapshot_id"], installation.clock(), [row | {"previous_snapshot_id": None}]
-    )
 
 
 def proposed(installation: Installation) -> tuple[str, list[int]] | None:
@@ -122,57 +96,106 @@ def under(installation: Installation, proposals: str) -> None:
 def test_an_idle_broker_is_asked_about_once_however_many_rounds_find_it(
     installation: Installation,
 ) -> None:
-    analyse_by_hand(installation)
+    analyse_by_hand(installation, IDLE_BROKER)
     assert proposed(installation) == ("add-brokers", [3])
     asked_for(installation)
-    analyse_by_hand(installation)
+    analyse_by_hand(installation, IDLE_BROKER)
     assert proposed(installation) is None, "the question waits already"
     assert pipeline.unneeded_proposal(installation, "demo") is None
 
 
-@pytest.mark.parametrize(("proposals", "days"), [("{}", 7), ("{again_after: 2d}", 2)])
-def test_a_no_lasts_as_long_as_the_policy_says_and_only_for_the_same_brokers(
-    installation: Installation, proposals: str, days: int
+@pytest.mark.parametrize(("proposals", "hours"), [("{}", 24), ("{propose_again_after: 2d}", 48)])
+def test_after_a_no_nothing_is_proposed_for_as_long_as_the_policy_says(
+    installation: Installation, proposals: str, hours: int
 ) -> None:
     under(installation, proposals)
-    analyse_by_hand(installation)
+    analyse_by_hand(installation, IDLE_BROKER)
     decide(installation, asked_for(installation))
     assert proposed(installation) is None
-    after(installation, timedelta(days=days, hours=-1))
+    after(installation, timedelta(hours=hours - 1))
     assert proposed(installation) is None
     analyse_by_hand(installation, UNEVEN)
-    assert proposed(installation) == ("leaders", [])
+    assert proposed(installation) is None, "whatever is found"
     after(installation, timedelta(hours=2))
-    analyse_by_hand(installation)
+    assert proposed(installation) == ("leaders", [])
+    analyse_by_hand(installation, IDLE_BROKER)
     assert proposed(installation) == ("add-brokers", [3])
 
 
-def test_a_no_to_the_same_plan_of_somebody_counts_but_not_that_they_withdraw_it(
+def test_the_report_says_until_when_nothing_is_proposed_and_whose_no_it_was(
     installation: Installation,
 ) -> None:
-    analyse_by_hand(installation)
+    analyse_by_hand(installation, IDLE_BROKER)
+    run = asked_for(installation)
+    decide(installation, run)
+    run_id = run["run_id"]
+    until = installation.ledger.approvals_of(run_id)[-1].at + timedelta(days=1)
+    words = (
+        f"nothing is proposed before {format_moment(until)}: alice rejected run {run_id} (later)"
+    )
+    pipeline.report_balance(installation, "demo")
+    page = installation.archive.read_report("demo/leader-balance.html")
+    assert words[1:] in page and "A rebalance would help." in page
+    document = json.loads(installation.archive.read_report("demo/leader-balance.json"))
+    assert document["not_proposed"] == words
+    after(installation, timedelta(hours=25))
+    pipeline.report_balance(installation, "demo")
+    document = json.loads(installation.archive.read_report("demo/leader-balance.json"))
+    assert document["not_proposed"] is None
+
+
+def test_whoever_withdraws_a_plan_of_their_own_is_not_asked_at_once_either(
+    installation: Installation,
+) -> None:
+    analyse_by_hand(installation, IDLE_BROKER)
     decide(installation, asked_for(installation, by=BOB), by=BOB)
-    assert proposed(installation) == ("add-brokers", [3])
-    decide(installation, asked_for(installation, by=BOB), by=ALICE)
     assert proposed(installation) is None
 
 
-def test_a_no_to_a_run_that_had_halted_counts_when_it_was_settled_once_more(
-    installation: Installation,
+@pytest.mark.parametrize("control", [Control.CANCEL, Control.UNDO])
+def test_after_a_cancel_nothing_is_proposed_either(
+    installation: Installation, control: Control
 ) -> None:
-    analyse_by_hand(installation)
+    """The time counts from when the run has ended."""
+    analyse_by_hand(installation, IDLE_BROKER)
+    run = asked_for(installation)
+    decide(installation, run, Decision.GRANTED)
+    change_state(installation.ledger, run["run_id"], RunState.RUNNING)
+    make = {Control.CANCEL: controls.cancel, Control.UNDO: controls.undo}[control]
+    make(installation, run["run_id"], by=BOB, why="wrong night")
+    after(installation, timedelta(hours=30))
+    for state in (RunState.SETTLING, RunState.CANCELLED):
+        change_state(installation.ledger, run["run_id"], state)
+    after(installation, timedelta(hours=23))
+    assert proposed(installation) is None
+    after(installation, timedelta(hours=2))
+    assert proposed(installation) == ("add-brokers", [3])
+
+
+def test_a_run_that_halted_by_itself_is_nobodys_cancel(installation: Installation) -> None:
+    analyse_by_hand(installation, IDLE_BROKER)
     run = asked_for(installation)
     decide(installation, run, Decision.GRANTED)
     for state in (RunState.RUNNING, RunState.SETTLING, RunState.HALTED):
         change_state(installation.ledger, run["run_id"], state)
     assert proposed(installation) == ("add-brokers", [3])
+
+
+def test_a_no_to_a_run_that_had_halted_counts_when_it_was_settled_once_more(
+    installation: Installation,
+) -> None:
+    analyse_by_hand(installation, IDLE_BROKER)
+    run = asked_for(installation)
+    decide(installation, run, Decision.GRANTED)
+    for state in (RunState.RUNNING, RunState.SETTLING, RunState.HALTED):
+        change_state(installation.ledger, run["run_id"], state)
     decide(installation, run)
-    after(installation, timedelta(days=6))
+    after(installation, timedelta(hours=23))
     for state in (RunState.SETTLING, RunState.HALTED):
         change_state(installation.ledger, run["run_id"], state)
     assert proposed(installation) is None
-    after(installation, timedelta(days=2))
-    assert proposed(installation) == ("add-brokers", [3]), "the days count from the no"
+    after(installation, timedelta(hours=2))
+    assert proposed(installation) == ("add-brokers", [3]), "the time counts from the no"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +204,7 @@ def test_a_no_to_a_run_that_had_halted_counts_when_it_was_settled_once_more(
 def test_silence_and_a_withdrawal_are_nobodys_no(
     installation: Installation, decision: Decision, by: Person
 ) -> None:
-    analyse_by_hand(installation)
+    analyse_by_hand(installation, IDLE_BROKER)
     decide(installation, asked_for(installation), decision, by)
     assert proposed(installation) == ("add-brokers", [3])
 
@@ -309,7 +332,7 @@ def test_a_plan_of_the_analysis_that_waits_is_withdrawn_when_nothing_needs_it(
 def test_a_plan_that_its_checks_refused_is_not_made_again_at_once(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
-    analyse_by_hand(installation)
+    analyse_by_hand(installation, IDLE_BROKER)
     run = asked_for(installation)
     kafka.denied[REASSIGN] = "CLUSTER_AUTHORIZATION_FAILED"
     with pytest.raises(RefusedError, match="must not run"):
@@ -317,14 +340,14 @@ def test_a_plan_that_its_checks_refused_is_not_made_again_at_once(
     decide(installation, run, Decision.TIMED_OUT, Person("Dag run 1", "airflow-dag:x"))
     assert proposed(installation) is None
     after(installation, timedelta(days=8))
-    analyse_by_hand(installation)
+    analyse_by_hand(installation, IDLE_BROKER)
     assert proposed(installation) == ("add-brokers", [3])
 
 
 def test_an_older_question_of_the_analysis_does_not_silence_the_idle_broker(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
-    analyse_by_hand(installation)
+    analyse_by_hand(installation, IDLE_BROKER)
     other = pipeline.plan(
         installation, "demo", RebalanceRequest(Goal.LEADERS), pipeline.Origin(ANALYSIS)
     )
@@ -340,7 +363,7 @@ def test_an_older_question_of_the_analysis_does_not_silence_the_idle_broker(
 def test_the_analysis_waits_for_a_plan_that_somebody_asked_for(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
-    analyse_by_hand(installation)
+    analyse_by_hand(installation, IDLE_BROKER)
     leaders = RebalanceRequest(Goal.LEADERS)
     of_alice = pipeline.plan(installation, "demo", leaders, pipeline.Origin(Person("alice")))
     assert of_alice is not None

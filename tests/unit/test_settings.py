@@ -37,7 +37,7 @@ clusters:
       balance:
         excluded_topics: ["audit-*", payments]
         disk_limit_percent: 70
-      proposals: {uneven_snapshots: 3, uneven_percent: 40, again_after: 14d}
+      proposals: {uneven_snapshots: 3, uneven_percent: 40, propose_again_after: 14d}
       access:
         approve: [alice, bob]
       approval:
@@ -86,7 +86,7 @@ def test_a_good_file_is_read_and_what_is_absent_has_defaults() -> None:
         disk_limit_percent=70,
     )
     assert cluster.policy.proposals == ProposalPolicy(3, timedelta(days=14), uneven_percent=40)
-    assert ClusterPolicy().proposals == ProposalPolicy(1, timedelta(days=7))
+    assert ClusterPolicy().proposals == ProposalPolicy(1, timedelta(days=1))
 
 
 def test_everything_about_movement_is_read() -> None:

@@ -83,9 +83,9 @@ class ProposalPolicy(Section):
     uneven_snapshots: Annotated[int, whole(1, 100)] = 1
     """The newest snapshots that all have to show uneven leaders. Raise it where leaders are uneven
     for an hour and even again, as in rolling restarts."""
-    again_after: Duration = timedelta(days=7)
-    """How long after a rejected plan the same goal with the same brokers is not proposed again.
-    Raise it where the answer stays no."""
+    propose_again_after: Duration = timedelta(days=1)
+    """How long after a person's cancel, undo or no the analysis proposes nothing for the cluster.
+    Raise it where people need longer to look into it."""
     uneven_percent: Annotated[int, whole(1, 1000)] | None = None
     """A broker's replicas or bytes that are this far off its fair share ask for a rebalance. Set it
     where a rebalance is to be proposed, too, and not only leaders."""
@@ -168,7 +168,7 @@ class Action(StrEnum):
     VIEW = "view"  # runs, plans and reports
     PROPOSE = "propose"  # plans, undo plans
     APPROVE = "approve"  # or reject; a rate above the approved one
-    OPERATE = "operate"  # execute, pause, resume, rate, cancel, undo, settle, freeze, unfreeze
+    OPERATE = "operate"  # execute, pause, ..., settle, freeze, unfreeze, release
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +185,8 @@ class AccessPolicy(Section):
     approve: Annotated[tuple[PersonOrGroup, ...], NotEmpty()] = ()
     """Who may approve or reject. Set it before the first run in production."""
     operate: Annotated[tuple[PersonOrGroup, ...], NotEmpty()] = ()
-    """Who may execute, pause, resume, cancel, undo, settle, freeze, and change the rate. Set it
-    with `approve`."""
+    """Who may execute, pause, resume, cancel, undo, settle, freeze, release, and change the
+    rate. Set it with `approve`."""
 
 
 # What a rule has approved counts against its `copies_at_most` for so long.

@@ -3,24 +3,27 @@
 propose(installation, "orders-eu")
 unneeded_proposal(installation, "orders-eu")
 nothing_to_ask(installation, analysed)          # both at once, of what is known already
+why_nothing_is_proposed(installation, "orders-eu")      # who cancelled or rejected something lately
 """
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
 from counterpoise import analysis
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
+from counterpoise.kept_empty import is_of_whole_cluster, plan_for
 from counterpoise.model.approval import Decision
 from counterpoise.model.balance import WantedRebalance
-from counterpoise.model.control import find_active_requests
+from counterpoise.model.control import Control
 from counterpoise.model.person import Person
-from counterpoise.model.request import Goal, RebalanceRequest, Scope
-from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES, Run, RunState
+from counterpoise.model.request import Goal, RebalanceRequest
+from counterpoise.model.run import OPEN_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.cluster_analysis import ClusterAnalysis, cluster_analysis
-from counterpoise.planning import plan_from
 from counterpoise.rule_approvals import is_refused_by_validation
+from counterpoise.units import format_moment
 
 _LOGGER: Final = safe_logger(__name__)
 
@@ -30,8 +33,8 @@ def propose(installation: Installation, cluster: str) -> dict[str, Any] | None:
 
     None where the cluster is even enough or frozen, or was uneven in too few snapshots; where a run
     is under way or approved, where a plan that somebody asked for waits for an answer, and where
-    the same question waits already, or was answered with a no lately: a person is asked once,
-    however often it is found again.
+    the same question waits already: a person is asked once, however often it is found again; and
+    for a time after a person's cancel, undo or no.
     """
     return _proposal(installation, cluster_analysis(installation, cluster, with_load=False))
 
@@ -39,6 +42,9 @@ def propose(installation: Installation, cluster: str) -> dict[str, Any] | None:
 def _proposal(installation: Installation, analysed: ClusterAnalysis) -> dict[str, Any] | None:
     cluster = analysed.balance.cluster
     if not analysed.would_help or _is_frozen(installation, cluster):
+        return None
+    if why_not := why_nothing_is_proposed(installation, cluster):
+        _LOGGER.info("%s: %s", cluster, why_not)
         return None
     open_runs = installation.ledger.runs(cluster=cluster, states=OPEN_STATES)
     for wanted in analysed.would_help:
@@ -97,8 +103,42 @@ def _unneeded(
 
 
 def _is_frozen(installation: Installation, cluster: str) -> bool:
-    requests = installation.ledger.requests(cluster)
-    return find_active_requests(requests, installation.ledger.now()).frozen is not None
+    return installation.active_requests(cluster).frozen is not None
+
+
+def why_nothing_is_proposed(installation: Installation, cluster: str) -> str:
+    """Return until when the analysis proposes nothing for a cluster, since a person cancelled,
+    undid or rejected something there; "" where nobody did lately.
+    """
+    lasts = installation.cluster(cluster).policy.proposals.propose_again_after
+    since = installation.ledger.now() - lasts
+    acts = [
+        act
+        for run in _runs_closed_after(installation, cluster, since)
+        for act in _acts_against(installation, run)
+    ]
+    at, act = max(acts, default=(since, ""))
+    return f"nothing is proposed before {format_moment(at + lasts)}: {act}" if at > since else ""
+
+
+def _acts_against(installation: Installation, run: Run) -> Iterator[tuple[datetime, str]]:
+    """Yield when people rejected or cancelled a run, or took back another one with it, and who."""
+    for last in installation.ledger.approvals_of(run.run_id)[-1:]:
+        if last.decision is Decision.REJECTED and not last.person.is_dag:
+            yield last.at, f"{last.person.shown} rejected run {run.run_id} ({last.reason})"
+    for request in installation.ledger.requests(run.cluster, run.run_id):
+        if request.control in (Control.CANCEL, Control.UNDO):
+            words = f"{request.person.shown} cancelled run {run.run_id} ({request.why})"
+            yield request.done_at or request.at, words
+    if run.closed_at and installation.plan_of(run).undoes:
+        words = f"{run.requester.shown} took back an earlier run with run {run.run_id}"
+        yield run.closed_at, words
+
+
+def _runs_closed_after(installation: Installation, cluster: str, since: datetime) -> Iterator[Run]:
+    for run in installation.ledger.runs(cluster=cluster):
+        if run.closed_at is not None and run.closed_at > since:
+            yield run
 
 
 def _is_lasting(
@@ -119,10 +159,11 @@ def _is_lasting(
 def _can_be_asked_for(
     installation: Installation, analysed: ClusterAnalysis, wanted: WantedRebalance
 ) -> bool:
-    """Return whether nobody said no to it lately, and a plan would move something. Whether one for
-    idle brokers or for leaders does is found out by the task that makes it.
+    """Return whether no such plan was refused by its checks lately, and a plan would move
+    something. Whether one for idle brokers or for leaders does is found out by the task that makes
+    it.
     """
-    if _was_rejected_lately(installation, analysed.balance.cluster, wanted):
+    if _was_refused_lately(installation, analysed.balance.cluster, wanted):
         return False
     return wanted.goal is not Goal.REBALANCE or _moves_something(installation, analysed, wanted)
 
@@ -134,10 +175,10 @@ def _moves_something(
     may keep a cluster from being any more even.
     """
     cluster, snapshot_id = analysed.balance.cluster, analysed.balance.latest.snapshot_id
-    policy = installation.cluster(cluster).policy
     try:
         snapshot = installation.archive.read_snapshot(cluster, snapshot_id)
-        plan = plan_from(snapshot, RebalanceRequest(wanted.goal, wanted.broker_ids), policy.balance)
+        request = RebalanceRequest(wanted.goal, wanted.broker_ids)
+        plan = plan_for(installation, snapshot, request)
     except CounterpoiseError as error:
         _LOGGER.warning("%s: no plan is made of snapshot %s: %s", cluster, snapshot_id, error)
         return False
@@ -153,34 +194,13 @@ def _is_in_the_way(installation: Installation, run: Run, wanted: WantedRebalance
     return _is_about(installation, run, wanted)
 
 
-def _was_rejected_lately(installation: Installation, cluster: str, wanted: WantedRebalance) -> bool:
-    """Return whether somebody said no to what is wanted, or its plan must not run, within the time
-    that the policy gives.
-
-    A no of the requester only withdraws a plan, and silence is nobody's no.
-    """
-    since = installation.ledger.now() - installation.cluster(cluster).policy.proposals.again_after
+def _was_refused_lately(installation: Installation, cluster: str, wanted: WantedRebalance) -> bool:
+    """Return whether the checks refused a plan of what is wanted."""
+    lasts = installation.cluster(cluster).policy.proposals.propose_again_after
     return any(
-        run.closed_at is not None
-        and run.closed_at > since
-        and (_has_no_of_another(installation, run, since) or must_not_run(installation, run))
-        and _is_about(installation, run, wanted)
-        for run in installation.ledger.runs(cluster=cluster, states=LOOKED_AFTER_STATES)
+        must_not_run(installation, run) and _is_about(installation, run, wanted)
+        for run in _runs_closed_after(installation, cluster, installation.ledger.now() - lasts)
     )
-
-
-def _has_no_of_another(installation: Installation, run: Run, since: datetime) -> bool:
-    """Return whether the last word on a run was a no of somebody else than its requester.
-
-    A run that had halted before is halted again where something of it had to be settled since. What
-    `ledger prune` has deleted is no word any more.
-    """
-    approvals = installation.ledger.approvals_of(run.run_id)
-    if not approvals:
-        return False
-    last = approvals[-1]
-    is_own = installation.people.may_be_one(last.person, run.requester)
-    return last.decision is Decision.REJECTED and last.at > since and not is_own
 
 
 def must_not_run(installation: Installation, run: Run) -> bool:
@@ -190,5 +210,6 @@ def must_not_run(installation: Installation, run: Run) -> bool:
 
 def _is_about(installation: Installation, run: Run, wanted: WantedRebalance) -> bool:
     plan = installation.plan_of(run)
-    is_whole = plan.scope == Scope()
+    kept_empty = installation.active_requests(run.cluster).kept_empty
+    is_whole = is_of_whole_cluster(plan.scope, kept_empty)
     return is_whole and (plan.goal, plan.broker_ids) == (wanted.goal, wanted.broker_ids)

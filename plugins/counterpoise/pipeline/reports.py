@@ -14,6 +14,7 @@ from counterpoise import analysis, history, reporting
 from counterpoise.archive import balance_report_name, fleet_report_name
 from counterpoise.errors import CounterpoiseError, RefusedError, StoreError, list_complaints
 from counterpoise.installation import Installation
+from counterpoise.kept_empty import plan_for
 from counterpoise.model.balance import LeftOut, PlanSize
 from counterpoise.model.fleet_document import ClusterState, FleetEntry
 from counterpoise.model.movement import busiest_link_bytes
@@ -26,8 +27,7 @@ from counterpoise.pipeline.cluster_analysis import (
     cluster_analysis,
     with_both_periods,
 )
-from counterpoise.pipeline.proposing import nothing_to_ask
-from counterpoise.planning import plan_from
+from counterpoise.pipeline.proposing import nothing_to_ask, why_nothing_is_proposed
 from counterpoise.results import Results, StoredViews, results_of_many
 
 _LOGGER = safe_logger(__name__)
@@ -147,11 +147,13 @@ def _write_report(installation: Installation, analysed: ClusterAnalysis) -> str:
     cluster = analysed.balance.cluster
     plan_size = _plan_size(installation, analysed)
     left_out = analysed.known.results.left_out(cluster)
+    not_proposed = why_nothing_is_proposed(installation, cluster) if analysed.wanted else ""
 
     def render(renderer: Callable[..., str]) -> str:
         return renderer(
             analysed.balance,
             wanted=analysed.wanted,
+            not_proposed=not_proposed,
             load=analysed.load,
             plan_size=plan_size,
             left_out=left_out,
@@ -178,12 +180,11 @@ def _plan_size(installation: Installation, analysed: ClusterAnalysis) -> PlanSiz
     if analysed.wanted is None:
         return None
     cluster = analysed.balance.cluster
-    policy = installation.cluster(cluster).policy
     rebalance_request = RebalanceRequest(analysed.wanted.goal, analysed.wanted.broker_ids)
     snapshot_id = analysed.balance.latest.snapshot_id
     try:
         snapshot = installation.archive.read_snapshot(cluster, snapshot_id)
-        plan = plan_from(snapshot, rebalance_request, policy.balance)
+        plan = plan_for(installation, snapshot, rebalance_request)
     except CounterpoiseError as error:
         _LOGGER.warning(
             "the report of %s does not say what the rebalance costs, since no plan could be made "
@@ -193,7 +194,7 @@ def _plan_size(installation: Installation, analysed: ClusterAnalysis) -> PlanSiz
             error,
         )
         return None
-    rate = policy.movement.rate_bytes_per_second
+    rate = installation.cluster(cluster).policy.movement.rate_bytes_per_second
     return PlanSize(
         replicas_copied=plan.copied_replicas,
         bytes_copied=plan.copied_bytes,

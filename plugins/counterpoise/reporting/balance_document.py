@@ -39,6 +39,7 @@ def leader_balance_json(
     balance: LeaderBalance,
     *,
     wanted: WantedRebalance | None = None,
+    not_proposed: str = "",
     load: ClusterLoad | None = None,
     plan_size: PlanSize | None = None,
     left_out: Sequence[LeftOut] = (),
@@ -74,6 +75,7 @@ def leader_balance_json(
             "broker_ids": list(wanted.broker_ids),
             "reason": wanted.reason,
         },
+        "not_proposed": not_proposed or None,
         "plan_size": None if plan_size is None else _values(plan_size),
         "left_out": [_values(one) for one in left_out],
     }

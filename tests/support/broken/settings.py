@@ -147,7 +147,7 @@ def policies() -> Iterator[Broken]:
         ("movement", "dead_broker_patience", "9" * 5000 + "d", "dead_broker_patience"),
         ("proposals", "uneven_snapshots", "0", "whole number from 1 to 100"),
         ("proposals", "uneven_percent", "0", "whole number from 1 to 1000"),
-        ("proposals", "again_after", "0d", "is not a duration"),
+        ("proposals", "propose_again_after", "0d", "is not a duration"),
         ("access", "approve", "alice", "must be a list"),
         ("access", "approve", "[{}]", "must be text"),
         ("approval", "two_people_above", "5", "has no unit"),
