@@ -131,7 +131,7 @@ def make_fleet(folder: Path, clusters: int, snapshots: int, moves: int) -> Fleet
 
 def _propose(installation: Installation, plan: RebalancePlan) -> str:
     path = installation.archive.write_plan(plan)
-    return installation.ledger.propose(plan, path, requested_by="alice").run_id
+    return installation.ledger.propose(plan, path, requested_by="airflow:alice").run_id
 
 
 def plan_of(cluster: str, moves: int) -> RebalancePlan:

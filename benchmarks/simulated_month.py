@@ -59,7 +59,7 @@ _RUNS_AT: Final = timedelta(hours=12, minutes=40)
 _PARTITIONS_PER_TOPIC: Final = 100
 _HOUR_OF_RECORDS: Final = 1_000_000  # bytes of each partition
 _POLICY: Final = "{keep_all: 3d, keep_hourly: 7d, keep_daily: 14d, grace: 1h}"
-_ALICE, _BOB = Person("alice"), Person("bob")
+_ALICE, _BOB = Person.airflow("alice"), Person.airflow("bob")
 _STATUS: Final = Path("/proc/self/status")
 
 

@@ -1,73 +1,65 @@
 """Who may do what: the one place that says so, for pages, Dag tasks and the command line.
 
-    check_may(policy, people, person, Action.OPERATE)      # the person who counts, or RefusedError
-    check_may_propose(policy, people, person)              # the same, and somebody has to be known
-    check_requester(policy, people, approver, requester)   # four eyes
-    check_approvers(policy, people, approvals, requester)  # again, when the run starts
+    check_may(policy, person, Action.OPERATE)           # RefusedError, or nothing
+    check_may_propose(policy, person)                   # the same, and somebody has to be known
+    check_may_approve(policy, person, requester, ())    # four eyes
     check_rate(policy, 50_000_000)
 
-Where the policy names people, only verified accounts count: what somebody claims to be is not
-looked at. Where it names nobody, a claimed name is believed, and shown as claimed. Limits: Dags of
-Counterpoise may propose and nothing else; `docs/security.md` has the table.
+An entry of `access` is `alice` (the account of that name, in Airflow or of the system),
+`airflow:alice`, `system:alice` or, for `view`, `airflow-role:NAME`; groups are their members by
+now. Names have to match exactly. Limits: Dags of Counterpoise may propose and nothing else;
+`docs/security.md` has the table.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from counterpoise.errors import NotApprovedError, RefusedError
-from counterpoise.model.approval import Approval
-from counterpoise.model.person import DAG, People, Person, name_key
+from counterpoise.errors import RefusedError
+from counterpoise.model.person import (
+    AIRFLOW_ROLE,
+    KIND_NAMES,
+    Person,
+    accounts_of,
+    count_of_one_kind,
+)
 from counterpoise.model.policy import Action, ClusterPolicy
 from counterpoise.model.provider import profile_of
-from counterpoise.model.setting import AIRFLOW_ROLE
+from counterpoise.model.words import pluralize
 from counterpoise.units import format_rate
 
 
 def named_entries(policy: ClusterPolicy, action: Action) -> tuple[str, ...]:
-    """Return whom the policy names, as the file writes them; () is everybody."""
+    """Return whom the policy names, groups as their members; () is everybody."""
     entries: tuple[str, ...] = getattr(policy.access, action)
     return entries
 
 
-def named_people(policy: ClusterPolicy, people: People, action: Action) -> tuple[str, ...]:
-    """Return the names of all whom the policy names, those of its groups included."""
-    entries = named_entries(policy, action)
-    names = (
-        name
-        for entry in entries
-        for name in people.names_in(entry)
-        if not entry.startswith(AIRFLOW_ROLE)
-    )
-    return tuple(dict.fromkeys(names))
-
-
 def check_may(
-    policy: ClusterPolicy,
-    people: People,
-    person: Person,
-    action: Action,
-    *,
-    roles: Collection[str] = (),
-) -> Person:
-    """Return the person who counts: without the name that is only claimed, where people are named.
-
-    `roles` are those that Airflow gives the account. Raises RefusedError.
-    """
-    if is_own_dag(person):
-        if action is not Action.PROPOSE:
-            raise RefusedError(f"{person.shown} may only propose: to {action} is for people")
-        return person
-    if person.is_rule:
-        raise RefusedError(f"{person.shown} is nobody: to {action} is for people")
+    policy: ClusterPolicy, person: Person, action: Action, *, roles: Collection[str] = ()
+) -> None:
+    """Raise RefusedError for somebody who may not do this; `roles` are theirs in Airflow."""
+    is_propose = action is Action.PROPOSE
+    if person.is_own_dag and is_propose:
+        return
+    if person.is_own_dag or person.is_rule or not (person.is_human or is_propose):
+        raise RefusedError(f"{person.shown} may not {action}: that is for people")
     entries = named_entries(policy, action)
-    if not entries:
-        is_listed = person.account in people.accounts and not person.is_claimed
-        return people.verified(person) if is_listed else person
-    counting = people.verified(person)
-    names = named_people(policy, people, action)
+    accounts = (account for entry in entries for account in accounts_of(entry))
     has_role = any(f"{AIRFLOW_ROLE}{role}" in entries for role in roles)
-    if has_role or _is_named(people, counting, names):
-        return counting
-    raise RefusedError(_why_not(person, counting, action, entries))
+    if entries and not has_role and person not in accounts:
+        raise RefusedError(
+            f"{person.shown} may not {action} here; the policy names {', '.join(entries)}"
+        )
+
+
+def may(
+    policy: ClusterPolicy, person: Person, action: Action, *, roles: Collection[str] = ()
+) -> bool:
+    """Return whether `check_may` refuses nothing."""
+    try:
+        check_may(policy, person, action, roles=roles)
+    except RefusedError:
+        return False
+    return True
 
 
 def check_provider(policy: ClusterPolicy, cluster: str) -> None:
@@ -80,54 +72,94 @@ def check_provider(policy: ClusterPolicy, cluster: str) -> None:
         )
 
 
-def check_may_propose(policy: ClusterPolicy, people: People, person: Person) -> Person:
-    """Return the person who counts, as `check_may` does for PROPOSE.
-
-    Where the requester may not approve, somebody has to be known as the requester: whoever sends an
-    event over REST, and says it is somebody else's, may be an approver. Raises RefusedError.
+def check_may_propose(policy: ClusterPolicy, requester: Person) -> None:
+    """Raise RefusedError for somebody who may not propose, and for somebody unknown where the
+    requester may not approve: whoever sends an event over REST may be an approver.
     """
-    counting = check_may(policy, people, person, Action.PROPOSE)
-    is_unknown = counting.is_claimed and not counting.account
-    if is_unknown and not policy.requester_may_approve:
+    check_may(policy, requester, Action.PROPOSE)
+    _check_known(policy, requester)
+
+
+def _check_known(policy: ClusterPolicy, requester: Person) -> None:
+    is_known = requester.is_human or requester.is_own_dag
+    if not is_known and not policy.requester_may_approve:
         raise RefusedError(
-            f"nobody knows who requests this plan: Airflow does not say who sent the event of "
-            f"{counting.shown}, and the policy asks for another person's approval than the "
-            "requester's. Start kafka_rebalance by its form, or with `counterpoise propose`"
+            f"nobody knows who requests this plan: Airflow says no more than {requester.shown}, "
+            "and the policy asks for another person's approval than the requester's. Start "
+            "kafka_rebalance by its form, or with `counterpoise propose`"
         )
-    return counting
 
 
-def may(
-    policy: ClusterPolicy,
-    people: People,
-    person: Person,
-    action: Action,
-    *,
-    roles: Collection[str] = (),
-) -> bool:
-    """Return whether `check_may` refuses nothing."""
-    try:
-        check_may(policy, people, person, action, roles=roles)
-    except RefusedError:
-        return False
-    return True
+# -- who may still approve a plan
 
 
-def is_own_dag(person: Person) -> bool:
-    """Return whether this is a Dag of Counterpoise, by an event whose source Airflow knows."""
-    return person.account.startswith(f"{DAG}:") and not person.is_claimed
-
-
-def check_requester(
-    policy: ClusterPolicy, people: People, approver: Person, requester: Person
+def check_may_approve(
+    policy: ClusterPolicy, person: Person, requester: Person, approved_by: Iterable[Person] = ()
 ) -> None:
-    """Raise RefusedError where somebody approves what they requested, and the policy forbids it."""
-    if policy.requester_may_approve or not people.may_be_one(approver, requester):
-        return
+    """Raise RefusedError for somebody who may not approve, and for the requester, or one of those
+    whose approval stands, where the policy asks for another person.
+    """
+    check_may(policy, person, Action.APPROVE)
+    for other, what in _others(policy, requester, approved_by).items():
+        another = f"another {KIND_NAMES[other.kind]} has to approve it"
+        if person.is_same(other):
+            raise RefusedError(f"{person.shown} {what} this plan, so {another}")
+        if person.kind is not other.kind:
+            raise RefusedError(
+                f"{what} by {other.in_full}: {another}. Whether {person.in_full} is somebody else "
+                "is not known"
+            )
+
+
+def _others(
+    policy: ClusterPolicy, requester: Person, approved_by: Iterable[Person]
+) -> dict[Person, str]:
+    """Return whom the next approver has to differ from, and what each did."""
+    others = dict.fromkeys(approved_by, "approved")
+    if not policy.requester_may_approve:
+        _check_known(policy, requester)
+        others[requester] = "requested"
+    return {person: what for person, what in others.items() if person.is_human}
+
+
+def people_to_ask(
+    policy: ClusterPolicy, requester: Person, approved_by: Sequence[Person] = (), *, needed: int = 1
+) -> tuple[str, ...]:
+    """Return the entries of those who may still approve; () where everybody may.
+
+    Raises RefusedError where the policy names people, and fewer of them are left than have to.
+    """
+    entries = named_entries(policy, Action.APPROVE)
+    others = _others(policy, requester, approved_by)
+    if not entries:
+        return ()
+
+    def may_still(account: Person) -> bool:
+        try:
+            check_may_approve(policy, account, requester, approved_by)
+        except RefusedError:
+            return False
+        return True
+
+    left = tuple(entry for entry in entries if any(map(may_still, accounts_of(entry))))
+    missing = max(1, needed - len(approved_by))
+    if count_of_one_kind(left) >= missing:
+        return left
+    done = "".join(f"{what} by {person.in_full}: " for person, what in others.items())
+    whom = f"other {KIND_NAMES[next(iter(others)).kind]}" if others else "person"
     raise RefusedError(
-        f"{approver.shown} requested this plan, so another person has to approve it "
-        "(requester_may_approve is no, as is the default where the policy names who may approve)"
+        f"{done}it takes a yes of {pluralize(missing, whom)}, but the policy names nobody but "
+        f"{', '.join(entries)} to approve, of whom {', '.join(left) or 'nobody'} may; add an "
+        "approver to the policy"
     )
+
+
+def check_somebody_may_approve(policy: ClusterPolicy, requester: Person, *, needed: int) -> None:
+    """Raise RefusedError for a plan that nobody may approve, before it waits for that: neither as
+    many people as it needs, nor a rule of the policy.
+    """
+    if needed > 1 or not policy.approval.automatic:
+        people_to_ask(policy, requester, needed=needed)
 
 
 def highest_rate(policy: ClusterPolicy) -> int | None:
@@ -153,121 +185,3 @@ def check_rate(policy: ClusterPolicy, rate_bytes_per_second: int) -> None:
             f"rate {rate} is more than a broker's network carries: link_capacity of the policy is "
             f"{format_rate(capacity)}"
         )
-
-
-def check_approvers(
-    policy: ClusterPolicy,
-    people: People,
-    approvals: Sequence[Approval],
-    requester: Person,
-    *,
-    needed: int = 1,
-) -> None:
-    """Check, when a run starts, whose yes is in force: the policy may have changed since.
-
-    `approvals` are oldest first; the rate of the last one counts. Raises NotApprovedError where
-    that one may not be given any more, or where fewer than `needed` people are left.
-    """
-    *earlier, last = approvals
-    try:
-        approvers = [_approver_of(policy, people, last, requester)]
-        check_rate(policy, last.rate_bytes_per_second or 0)
-    except RefusedError as error:
-        raise NotApprovedError(
-            f"the approval by {last.person.shown} does not hold any more: {error}. Somebody who "
-            "may has to approve the plan, or reject it"
-        ) from None
-    for approval in earlier:
-        try:
-            approver = _approver_of(policy, people, approval, requester)
-        except RefusedError:
-            continue
-        if not any(people.may_be_one(approver, other) for other in approvers):
-            approvers.append(approver)
-    if len(approvers) < needed:
-        raise NotApprovedError(
-            f"{needed} different people have to approve this plan; of those who did, only "
-            f"{', '.join(approver.shown for approver in approvers)} may, so another person has to"
-        )
-
-
-def _approver_of(
-    policy: ClusterPolicy, people: People, approval: Approval, requester: Person
-) -> Person:
-    approver = check_may(policy, people, approval.person, Action.APPROVE)
-    check_requester(policy, people, approver, requester)
-    return approver
-
-
-def people_to_ask(
-    policy: ClusterPolicy, people: People, requester: Person, approved_by: Sequence[Person] = ()
-) -> tuple[str, ...]:
-    """Return the names of those who may still approve; () where everybody may.
-
-    Raises RefusedError when the policy names people and nobody of them is left.
-    """
-    names = named_people(policy, people, Action.APPROVE)
-    if not names:
-        return ()
-    excluded = list(approved_by) if policy.requester_may_approve else [*approved_by, requester]
-    others = tuple(
-        name
-        for name in names
-        if not any(people.may_be_one(Person(name), person) for person in excluded)
-    )
-    if others:
-        return others
-    shown = " and ".join(dict.fromkeys(person.shown for person in excluded))
-    raise RefusedError(
-        f"another person than {shown} has to approve this plan, but the policy names nobody but "
-        f"{', '.join(named_entries(policy, Action.APPROVE))}; add an approver to the policy"
-    )
-
-
-def check_can_be_approved(
-    policy: ClusterPolicy,
-    people: People,
-    requester: Person,
-    *,
-    needed: int,
-    approved_by: Sequence[Person] = (),
-) -> tuple[str, ...]:
-    """Return what `people_to_ask` does; raise RefusedError also where fewer people are left than
-    have to approve.
-    """
-    others = people_to_ask(policy, people, requester, approved_by)
-    if not others or len(others) + len(approved_by) >= needed:
-        return others
-    raise RefusedError(
-        f"{needed} different people have to approve this plan, but of those whom the policy names "
-        f"only {', '.join(others)} may; add an approver to the policy"
-    )
-
-
-def check_somebody_may_approve(
-    policy: ClusterPolicy, people: People, requester: Person, *, needed: int
-) -> None:
-    """Raise RefusedError for a plan that nobody may approve, before it waits for that: neither as
-    many people as it needs, nor a rule of the policy.
-    """
-    if needed > 1 or not policy.approval.by_rule:
-        check_can_be_approved(policy, people, requester, needed=needed)
-
-
-def _is_named(people: People, person: Person, names: Sequence[str]) -> bool:
-    """Return whether a person is among names: those of `people:` however they are spelt, while the
-    id of an account that is not listed has to match exactly.
-    """
-    if person.is_claimed:
-        return False
-    is_listed = not person.account or person.account in people.accounts
-    if is_listed:
-        return name_key(person.name) in map(name_key, names)
-    return person.name in names
-
-
-def _why_not(person: Person, counting: Person, action: Action, entries: Sequence[str]) -> str:
-    shown = counting.shown
-    if person.is_claimed:
-        shown = f"{person.shown} counts as {counting.name}, who"
-    return f"{shown} may not {action} here; the policy names {', '.join(entries)}"

@@ -11,12 +11,10 @@ from datetime import datetime
 
 from counterpoise import access
 from counterpoise.approval import (
-    approvals_in_force,
-    approvers_in_force,
-    counting_approvals,
-    granted_approval,
+    check_granted,
+    check_rule_still_holds,
     people_needed,
-    why_two_people,
+    standing_approvals,
 )
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
@@ -26,7 +24,6 @@ from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.run import Run, RunState, asked_since, events_since_halt
-from counterpoise.rule_approvals import check_still_holds
 
 
 def waits_for_answer(installation: Installation, run: Run) -> bool:
@@ -58,10 +55,12 @@ def answer_until(installation: Installation, run: Run) -> datetime | None:
 
 
 def approved_by(installation: Installation, run: Run, plan: RebalancePlan) -> tuple[Person, ...]:
-    """Return those whose yes to a plan is in force and has not expired."""
-    now, approvals = installation.ledger.now(), installation.ledger.approvals_of(run.run_id)
-    counting = counting_approvals(approvals, plan.fingerprint, now)
-    return approvers_in_force(counting, installation.people)
+    """Return those whose yes to a plan counts now."""
+    policy, ledger = installation.cluster(run.cluster).policy, installation.ledger
+    needed = people_needed(plan, policy.approval)
+    approvals = ledger.approvals_of(run.run_id)
+    standing = standing_approvals(policy, run, approvals, ledger.now(), needed=needed)
+    return tuple(approval.person for approval in standing)
 
 
 def check_approved(installation: Installation, run: Run, plan: RebalancePlan) -> None:
@@ -69,24 +68,11 @@ def check_approved(installation: Installation, run: Run, plan: RebalancePlan) ->
 
     Raises NotApprovedError.
     """
-    policy = installation.cluster(run.cluster).policy
-    now, needed = installation.ledger.now(), people_needed(plan, policy.approval)
-    because = why_two_people(plan, policy.approval)
-    approvals = installation.ledger.approvals_of(run.run_id)
-    granted_approval(
-        approvals,
-        plan.fingerprint,
-        now,
-        listed=installation.people,
-        people=needed,
-        because=because,
-    )
-    in_force = approvals_in_force(counting_approvals(approvals, plan.fingerprint, now))
-    if in_force[-1].person.is_rule:
-        check_still_holds(installation, run, in_force[-1])
-    else:
-        access.check_approvers(policy, installation.people, in_force, run.requester, needed=needed)
-    _check_requested_rate(installation, run, in_force[-1])
+    policy, ledger = installation.cluster(run.cluster).policy, installation.ledger
+    approval = check_granted(policy, run, plan, ledger.approvals_of(run.run_id), ledger.now())
+    if approval.person.is_rule:
+        check_rule_still_holds(installation, run, approval)
+    _check_requested_rate(installation, run, approval)
 
 
 def _check_requested_rate(installation: Installation, run: Run, approval: Approval) -> None:
@@ -100,7 +86,7 @@ def _check_requested_rate(installation: Installation, run: Run, approval: Approv
     try:
         access.check_rate(policy, rate)
         if rate > (approval.rate_bytes_per_second or 0):
-            access.check_may(policy, installation.people, active.rate.person, Action.APPROVE)
+            access.check_may(policy, active.rate.person, Action.APPROVE)
     except RefusedError as error:
         raise NotApprovedError(
             f"the rate that {active.rate.person.shown} requested does not hold any more: {error}. "

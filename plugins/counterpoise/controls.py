@@ -20,19 +20,17 @@ from datetime import datetime
 from counterpoise import access
 from counterpoise.answering import answer_until
 from counterpoise.approval import (
-    approvals_missing,
-    approvers_in_force,
-    counting_approvals,
-    default_rate,
-    find_rule,
+    check_rule_approves,
+    check_would_count,
     people_needed,
     rule_reason,
+    standing_approvals,
 )
 from counterpoise.errors import CounterpoiseError, RefusedError, StalePlanError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import Control, ControlRequest, find_active_requests
-from counterpoise.model.movement import max_moves_at_once, rate_warning
+from counterpoise.model.movement import default_rate, max_moves_at_once, rate_warning
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
@@ -40,16 +38,14 @@ from counterpoise.model.request import read_broker_ids
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import limited, required
 from counterpoise.model.words import join_ids, list_brokers, verb
-from counterpoise.rule_approvals import check_may_approve
 from counterpoise.units import format_moment, parse_rate, parse_until
 
 
-def check_may(installation: Installation, cluster: str, person: Person, action: Action) -> Person:
-    """Return the person who counts on a cluster, as `access.check_may` does. Raises RefusedError,
-    InputError for a cluster that the settings do not name.
+def check_may(installation: Installation, cluster: str, person: Person, action: Action) -> None:
+    """Raise RefusedError for somebody who may not do something with a cluster, InputError for a
+    cluster that the settings do not name.
     """
-    policy = installation.cluster(cluster).policy
-    return access.check_may(policy, installation.people, person, action)
+    access.check_may(installation.cluster(cluster).policy, person, action)
 
 
 def check_grant(
@@ -65,9 +61,8 @@ def check_grant(
     Raises InputError for an unusable one, RefusedError when `by` may not approve, requested the
     plan, or at a rate that the policy forbids or at which the copies never end.
     """
-    approver = check_may(installation, plan.cluster, by, Action.APPROVE)
     policy = installation.cluster(plan.cluster).policy
-    access.check_requester(policy, installation.people, approver, requester)
+    access.check_may_approve(policy, by, requester)
     return _usable_rate(installation, plan, rate or "")
 
 
@@ -99,7 +94,7 @@ def record_decision(
     """
     run = _run_of_plan(installation, run_id, fingerprint)
     try:
-        counting, reason, rate_bytes_per_second = _checked_decision(
+        reason, rate_bytes_per_second = _checked_decision(
             installation, run, decision, by, reason, rate
         )
     except CounterpoiseError as error:
@@ -110,8 +105,7 @@ def record_decision(
         run_id=run_id,
         fingerprint=fingerprint,
         decision=decision,
-        by=counting.name,
-        account=counting.recorded_account,
+        by=by.recorded,
         reason=reason,
         at=installation.ledger.now(),
         rate_bytes_per_second=rate_bytes_per_second,
@@ -119,34 +113,33 @@ def record_decision(
     if decision is not Decision.GRANTED:
         installation.ledger.record_decision(approval, seen=seen)
         return approval
-    policy, plan = installation.cluster(run.cluster).policy.approval, installation.plan_of(run)
-    approval = replace(approval, expires_at=approval.at + policy.expires_after)
+    policy, plan = installation.cluster(run.cluster).policy, installation.plan_of(run)
+    approval = replace(approval, expires_at=approval.at + policy.approval.expires_after)
+    needed = people_needed(plan, policy.approval)
 
     def is_enough(approvals: Sequence[Approval]) -> bool:
-        counting = counting_approvals(approvals, fingerprint, approval.at)
-        approvers = approvers_in_force(counting, installation.people)
-        return not approvals_missing(approvers, people_needed(plan, policy))
+        standing = standing_approvals(policy, run, approvals, approval.at, needed=needed)
+        return len(standing) >= needed
 
     installation.ledger.record_decision(approval, is_enough=is_enough)
     return approval
 
 
-def approve_by_rule(
-    installation: Installation, run_id: str, fingerprint: str, approver: Person
-) -> Approval:
-    """Record the yes of a rule of the policy, at the rate that people are offered.
+def approve_by_rule(installation: Installation, run_id: str, fingerprint: str) -> Approval:
+    """Record the yes of the policy's rule for the goal of a plan, at the rate that people are
+    offered.
 
-    Raises what `record_decision` raises.
+    Raises what `record_decision` raises; RefusedError where people decide.
     """
     run, plan = installation.run_and_plan(run_id, fingerprint)
-    rule = find_rule(installation.cluster(run.cluster).policy.approval, approver)
+    rule = check_rule_approves(installation, run)
     return record_decision(
         installation,
         run_id,
         fingerprint,
         decision=Decision.GRANTED,
-        by=approver,
-        reason=rule_reason(rule, plan) if rule else approver.shown,
+        by=Person.of_rule(rule.goal),
+        reason=rule_reason(rule, plan),
         rate=None,
     )
 
@@ -158,21 +151,22 @@ def _checked_decision(
     by: Person,
     reason: str,
     rate: str | None,
-) -> tuple[Person, str, int | None]:
-    """Return the person who counts, the reason, and the bytes per second of a yes."""
-    is_typed = decision is not Decision.TIMED_OUT and not (by.is_dag or by.is_rule)
+) -> tuple[str, int | None]:
+    """Return the reason, and the bytes per second of a yes."""
+    is_typed = decision is not Decision.TIMED_OUT and not (by.is_own_dag or by.is_rule)
     reason = check_reason(reason) if is_typed else reason.strip()
-    counting = _who_decides(installation, run, decision, by)
     if decision is not Decision.GRANTED:
-        return counting, reason, None
+        _check_may_end(installation, run, decision, by)
+        return reason, None
     _check_in_time(installation, run)
-    plan = installation.plan_of(run)
+    policy, plan = installation.cluster(run.cluster).policy, installation.plan_of(run)
     if by.is_rule:
-        check_may_approve(installation, run, by)
-        offered = default_rate(plan, installation.cluster(run.cluster).policy.movement)
-        return by, reason, _checked_rate(installation, plan, offered)
-    wanted = check_grant(installation, plan, by=by, requester=run.requester, rate=rate)
-    return counting, reason, wanted
+        check_rule_approves(installation, run)
+        return reason, _checked_rate(installation, plan, default_rate(plan, policy.movement))
+    approvals, now = installation.ledger.approvals_of(run.run_id), installation.ledger.now()
+    needed = people_needed(plan, policy.approval)
+    check_would_count(policy, run, approvals, now, needed=needed, by=by)
+    return reason, _usable_rate(installation, plan, rate or "")
 
 
 def _run_of_plan(installation: Installation, run_id: str, fingerprint: str) -> Run:
@@ -185,23 +179,18 @@ def _run_of_plan(installation: Installation, run_id: str, fingerprint: str) -> R
     return run
 
 
-def _who_decides(installation: Installation, run: Run, decision: Decision, by: Person) -> Person:
-    """Return the person who counts.
+def _check_may_end(installation: Installation, run: Run, decision: Decision, by: Person) -> None:
+    """Raise RefusedError for somebody who may not say no.
 
-    The requester may withdraw their plan with a no, and whoever may cancel a run may say no to one
-    that is approved and has not started. That nobody answered in time needs no permission. The yes
-    of a rule is checked with the plan.
+    The requester may withdraw their plan, and whoever may cancel a run may say no to one that is
+    approved and has not started. That nobody answered in time needs no permission.
     """
-    if decision is Decision.TIMED_OUT or (decision is Decision.GRANTED and by.is_rule):
-        return by
-    if decision is Decision.REJECTED:
-        if installation.people.may_be_one(by, run.requester) and not by.is_claimed:
-            return by
-        policy, people = installation.cluster(run.cluster).policy, installation.people
-        is_cancel = run.state in (RunState.APPROVED, RunState.HALTED)
-        if is_cancel and access.may(policy, people, by, Action.OPERATE):
-            return check_may(installation, run.cluster, by, Action.OPERATE)
-    return check_may(installation, run.cluster, by, Action.APPROVE)
+    if decision is Decision.TIMED_OUT or by.is_same(run.requester):
+        return
+    policy = installation.cluster(run.cluster).policy
+    is_cancel = run.state in (RunState.APPROVED, RunState.HALTED)
+    if not (is_cancel and access.may(policy, by, Action.OPERATE)):
+        access.check_may(policy, by, Action.APPROVE)
 
 
 def pause(installation: Installation, run_id: str, *, by: Person, why: str) -> ControlRequest:
@@ -360,13 +349,12 @@ def _request_of(
     broker_id: int | None = None,
 ) -> ControlRequest:
     """Record a request of somebody who may make it. Raises RefusedError, InputError."""
-    counting = check_may(installation, cluster, by, action)
+    check_may(installation, cluster, by, action)
     request = ControlRequest(
         cluster=cluster,
         run_id=run_id,
         control=control,
-        by=counting.name,
-        account=counting.recorded_account,
+        by=by.recorded,
         why=required(why, "why"),
         at=installation.ledger.now(),
         rate_bytes_per_second=rate_bytes_per_second,

@@ -23,7 +23,6 @@ from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.acl import OPERATOR_ACLS
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.control import ActiveRequests, find_active_requests
-from counterpoise.model.person import People
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.run import Run
@@ -104,11 +103,6 @@ class Installation:
         if new_at:
             _LOGGER.warning("a new ledger was made: %s (COUNTERPOISE_LEDGER is not set)", new_at)
         return ledger
-
-    @property
-    def people(self) -> People:
-        """Return who is behind which account, as the settings say."""
-        return self.settings.people
 
     def cluster(self, name: str) -> ClusterSettings:
         """Return the settings of a cluster. Raises InputError for a name that the file lacks."""

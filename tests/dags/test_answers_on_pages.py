@@ -22,6 +22,7 @@ from counterpoise.model.approval import Decision
 from counterpoise.model.run import Run, RunState
 from counterpoise.orchestration import handover
 from tests.simulated_kafka.cluster import SimulatedCluster
+from tests.support.decisions import ALICE, BOB
 from tests.support.questions import answered_by
 from tests.support.web import browser, token_on
 
@@ -89,9 +90,8 @@ def test_a_yes_on_the_page_lets_the_dag_run_go_on(
     (run,) = installation.ledger.runs()
     assert run.state is RunState.DONE
     (yes,) = installation.ledger.approvals_of(run.run_id)
-    assert (yes.decision, yes.by, yes.account, yes.rate_bytes_per_second, yes.reason) == (
+    assert (yes.decision, yes.by, yes.rate_bytes_per_second, yes.reason) == (
         Decision.GRANTED,
-        "alice",
         "airflow:alice",
         20_000_000,
         "broker 3 joined",
@@ -139,7 +139,7 @@ def test_the_second_yes_on_the_page_comes_from_another_person(
     assert rebalance(answer, {**one_replica, "broker_ids": []}) == "success"
     assert statuses == [("alice", 303), ("alice", 0), ("bob", 303)]
     (run,) = installation.ledger.runs()
-    assert [made.by for made in installation.ledger.approvals_of(run.run_id)] == ["alice", "bob"]
+    assert [made.person for made in installation.ledger.approvals_of(run.run_id)] == [ALICE, BOB]
 
 
 def test_undo_on_the_page_starts_the_dag_run_that_takes_everything_back(

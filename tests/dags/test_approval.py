@@ -36,7 +36,7 @@ from counterpoise.orchestration.approval import (
 )
 from tests.simulation.test_roles import PEOPLE, POLICY, rows
 from tests.support import hostile
-from tests.support.decisions import grant, reject
+from tests.support.decisions import ALICE, CAROL, grant, reject
 from tests.support.runs import change_state
 
 CLUSTERS = """\
@@ -52,7 +52,7 @@ ADD_3 = RebalanceRequest(Goal.ADD_BROKERS, (3,))
 LOWERING = RebalanceRequest(
     Goal.REPLICATION_FACTOR, scope=Scope(topics=("*",)), replication_factor=1
 )
-RULE = "by_rule: [{name: small, goals: [add-brokers], copies_at_most: 1GB}]"
+RULE = "automatic: [{goal: add-brokers, max_bytes_per_day: 1GB}]"
 NEWS = "the ledger has news"
 
 
@@ -112,7 +112,7 @@ def planned(
     rebalance_request: RebalanceRequest,
     *,
     is_validated: bool = True,
-    by: Person = Person("carol"),  # noqa: B008 - it is frozen
+    by: Person = CAROL,
     why: str = "",
 ) -> pipeline.PlannedRun:
     """What `plan` and `validate` leave behind."""
@@ -204,8 +204,8 @@ def test_airflow_shows_the_plan_in_short_and_where_to_answer(
 
 def test_names_make_no_markdown(installation: Installation, airflow: Airflow) -> None:
     why = f"[all is well](https://evil.example) <b> {hostile.HOSTILE}"
-    claimed = Person("[x](https://evil.example)", "system:mallory", is_claimed=True)
-    planned(installation, ADD_3, by=claimed, why=why)
+    odd = Person.system("[x](https://evil.example)")
+    planned(installation, ADD_3, by=odd, why=why)
     assert approve() is not None
     body = airflow.asked[-1]["body"]
     assert r"\[x\](https://evil.example)" in body and r"\[all is well\]" in body
@@ -268,7 +268,7 @@ def test_a_no_or_a_newer_plan_skips_what_follows(
             reject(installation, run, by="bob")
         else:
             leaders = RebalanceRequest(Goal.LEADERS)
-            pipeline.plan(installation, "demo", leaders, pipeline.Origin(Person("carol")))
+            pipeline.plan(installation, "demo", leaders, pipeline.Origin(CAROL))
 
     assert wait(monkeypatch, approve(), ended) == NEWS
     assert airflow.closed_with == [OPTION]
@@ -296,7 +296,7 @@ def test_silence_is_recorded_as_timed_out_by_nobody(
         while approve() is not None:
             pass
     (ended,) = installation.ledger.approvals_of(run["run_id"])
-    assert (ended.decision, ended.by) == (Decision.TIMED_OUT, NOBODY.name)
+    assert (ended.decision, ended.person) == (Decision.TIMED_OUT, NOBODY)
     assert state_of(installation, run) is RunState.REJECTED
 
 
@@ -343,7 +343,8 @@ def test_a_plan_that_needs_two_people_waits_on_after_the_first_yes(
     assert first is not None and second is not None and second.until > first.until
     body = airflow.asked[-1]["body"]
     assert "May answer: bob." in body and "approved by alice; 1 missing." in body
-    grant(installation, run, by="alice")
+    with pytest.raises(RefusedError, match="alice approved this plan, so another"):
+        grant(installation, run, by="alice")
     assert approve() is not None, "one person is no two"
     assert state_of(installation, run) is RunState.PROPOSED
     grant(installation, run, by="bob")
@@ -457,7 +458,7 @@ def test_where_a_rule_approves_nobody_is_asked(
     run = planned(installation, ADD_3)
     assert approve() is None and airflow.asked == []
     (yes,) = installation.ledger.approvals_of(run["run_id"])
-    assert (yes.by, yes.rate_bytes_per_second) == ("rule small", 20_000_000)
+    assert (yes.by, yes.rate_bytes_per_second) == ("policy-rule:add-brokers", 20_000_000)
     with open_installation() as worker:
         pipeline.open_run(worker, run["run_id"], run["fingerprint"])
 
@@ -467,14 +468,14 @@ def test_people_are_asked_where_the_cluster_was_frozen_meanwhile(
     installation: Installation, airflow: Airflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned(installation, ADD_3)
-    rule_that_approves = pipeline.rule_that_approves
+    is_for_a_rule = pipeline.is_for_a_rule
 
     def find_and_freeze(*arguments: Any) -> Any:
-        found = rule_that_approves(*arguments)
-        controls.freeze(installation, "demo", until="8h", by=Person("alice"), why="month end")
+        found = is_for_a_rule(*arguments)
+        controls.freeze(installation, "demo", until="8h", by=ALICE, why="month end")
         return found
 
-    monkeypatch.setattr(pipeline, "rule_that_approves", find_and_freeze)
+    monkeypatch.setattr(pipeline, "is_for_a_rule", find_and_freeze)
     assert approve() is not None
     assert len(airflow.asked) == 1
 
@@ -489,7 +490,7 @@ CELLS = {row.action: row.cells for row in rows()}
 def test_tasks_do_what_the_table_of_roles_says(installation: Installation, permission: str) -> None:
     header = "clusters:\n  demo:\n    connection: kafka_demo\n"
     installation.locations.config.write_text(f"{header}    policy: {{access: {{{POLICY}}}}}\n")
-    person = installation.people.airflow_user(PEOPLE[permission])
+    person = Person.airflow(PEOPLE[permission])
     may = CELLS["propose a plan, also an undo plan"][permission] == "yes"
     with nullcontext() if may else refused():
         pipeline.plan(installation, "demo", ADD_3, pipeline.Origin(person))

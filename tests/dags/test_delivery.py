@@ -69,7 +69,7 @@ def telling(installation: Installation, tmp_path: Path) -> Installation:
 def propose(
     installation: Installation,
     *,
-    by: Person = Person("alice"),  # noqa: B008 - it is frozen
+    by: Person = Person.airflow("alice"),  # noqa: B008 - it is frozen
 ) -> str:
     run = pipeline.plan(
         installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), pipeline.Origin(by)
@@ -271,11 +271,11 @@ def test_a_run_is_told_from_question_to_end(telling: Installation, hook: Webhook
     assert "broker 4 is dead" in hook.bodies[-1]["text"]
 
 
-def test_a_name_that_is_only_claimed_is_told_as_such(telling: Installation, hook: Webhook) -> None:
-    propose(telling, by=Person("alice", "system:mallory", is_claimed=True))
+def test_a_requester_who_typed_is_told_as_such(telling: Installation, hook: Webhook) -> None:
+    propose(telling, by=Person.system("mallory"))
     tell(telling, "demo")
     (body,) = hook.bodies
-    assert "Requested by alice (claimed by system user mallory)." in body["text"]
+    assert "Requested by mallory (system user)." in body["text"]
 
 
 def test_whoever_is_asked_is_told_the_requester_is_not_and_the_second_one_too(
@@ -283,7 +283,7 @@ def test_whoever_is_asked_is_told_the_requester_is_not_and_the_second_one_too(
 ) -> None:
     two = CLUSTERS.replace("wait_for: 2h", "critical: yes")
     (tmp_path / "clusters.yaml").write_text(two + NOTIFY)
-    run = telling.ledger.run(propose(telling, by=Person("carol", "system:carol")))
+    run = telling.ledger.run(propose(telling, by=Person.airflow("carol")))
     tell(telling, "demo")
     say_yes(telling, run, "alice")
     for _ in range(2):
@@ -302,14 +302,14 @@ def test_whoever_is_asked_is_told_the_requester_is_not_and_the_second_one_too(
 def test_a_requester_is_not_among_those_who_may_answer(
     telling: Installation, hook: Webhook
 ) -> None:
-    propose(telling, by=Person("bob", "system:bob"))
+    propose(telling, by=Person.airflow("bob"))
     tell(telling, "demo")
     assert "Who may answer: alice." in hook.bodies[0]["text"]
 
 
 def say_yes(installation: Installation, run: Run, name: str) -> None:
     installation.ledger.journal(run.run_id).event("validated", run.fingerprint)
-    grant(installation, run, by=Person(name, f"airflow:{name}"), reason="x", rate="5MB/s")
+    grant(installation, run, by=Person.airflow(name), reason="x", rate="5MB/s")
 
 
 def test_no_text_from_outside_makes_a_line_or_an_element(

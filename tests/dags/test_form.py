@@ -11,7 +11,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from counterpoise.errors import InputError
-from counterpoise.model.person import People, Person
+from counterpoise.model.person import Person
 from counterpoise.model.request import (
     GOALS_WITH_BROKERS,
     PLANNED_GOALS,
@@ -25,7 +25,6 @@ from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.handover import ANALYSIS, REPETITION, Wanted, wanted_rebalance
 
 ROOT = Path(__file__).parents[2]
-PEOPLE = People()
 RUN = SimpleNamespace(
     partition_key="demo", triggering_user_name="alice", run_type="manual", conf={}
 )
@@ -47,24 +46,24 @@ def test_the_form_offers_all_that_can_be_asked_for(form: Any) -> None:
 
 
 def test_a_form_that_nobody_touched_asks_for_a_rebalance_of_everything(form: Any) -> None:
-    assert wanted_rebalance(PEOPLE, RUN, form, []) == Wanted(
-        "demo", RebalanceRequest(Goal.REBALANCE), Person("alice", "airflow:alice")
+    assert wanted_rebalance(RUN, form, []) == Wanted(
+        "demo", RebalanceRequest(Goal.REBALANCE), Person.airflow("alice")
     )
 
 
 def test_a_run_to_undo_arrives_and_goes_with_nothing_else(form: Any) -> None:
-    wanted = wanted_rebalance(PEOPLE, RUN, dict(form) | {"undo_of": " demo-7 "}, [])
+    wanted = wanted_rebalance(RUN, dict(form) | {"undo_of": " demo-7 "}, [])
     assert (wanted.cluster, wanted.undo_of) == ("demo", "demo-7")
     for other in ({"goal": "leaders"}, {"max_bytes": "5GB"}, {"topics": ["a"]}):
         with pytest.raises(AirflowFailException, match="goes with no other field"):
-            wanted_rebalance(PEOPLE, RUN, dict(form) | {"undo_of": "demo-7"} | other, [])
+            wanted_rebalance(RUN, dict(form) | {"undo_of": "demo-7"} | other, [])
 
 
 def test_why_arrives_from_a_form_and_from_an_event(form: Any) -> None:
-    typed = wanted_rebalance(PEOPLE, RUN, dict(form) | {"reason": " broker 7\nis new "}, [])
+    typed = wanted_rebalance(RUN, dict(form) | {"reason": " broker 7\nis new "}, [])
     assert typed.why == "broker 7\nis new"
     sent = event(NOON, ANALYSIS, goal="leaders", reason="uneven\0" + "x" * 5_000)
-    why = wanted_rebalance(PEOPLE, RUN, form, [sent]).why
+    why = wanted_rebalance(RUN, form, [sent]).why
     assert why.startswith("uneven\N{REPLACEMENT CHARACTER}x") and len(why) == 1_000
     with pytest.raises(ParamValidationError):
         form.get_param("reason").resolve("x" * 1_001)
@@ -82,7 +81,7 @@ def test_what_a_person_fills_in_arrives(form: Any) -> None:
         scope=Scope(topics=("orders-*",), excluded_broker_ids=(3,)),
         budget=Budget(5 * 10**9),
     )
-    assert wanted_rebalance(PEOPLE, RUN, filled, []).rebalance_request == rebalance_request
+    assert wanted_rebalance(RUN, filled, []).rebalance_request == rebalance_request
 
 
 def event(at: datetime, source: tuple[str, str] | None, **extra: object) -> Any:
@@ -101,12 +100,12 @@ def test_the_newest_event_counts_and_may_name_goal_and_brokers_only(form: Any) -
         event(NOON, ANALYSIS, cluster="demo", goal="leaders", broker_ids=[], reason="x"),
         event(NOON + timedelta(hours=1), ANALYSIS, goal="add-brokers", broker_ids=[4]),
     ]
-    assert wanted_rebalance(PEOPLE, RUN, form, events) == Wanted(
+    assert wanted_rebalance(RUN, form, events) == Wanted(
         "demo",
         RebalanceRequest(Goal.ADD_BROKERS, (4,)),
-        Person("analysis", "airflow-dag:kafka_leader_balance"),
+        Person.of_analysis(),
     )
-    assert wanted_rebalance(PEOPLE, RUN, form, events[:1]).rebalance_request == RebalanceRequest(
+    assert wanted_rebalance(RUN, form, events[:1]).rebalance_request == RebalanceRequest(
         Goal.LEADERS
     )
 
@@ -114,30 +113,26 @@ def test_the_newest_event_counts_and_may_name_goal_and_brokers_only(form: Any) -
 @pytest.mark.parametrize(
     ("source", "requested_by"),
     [
-        (ANALYSIS, Person("analysis", "airflow-dag:kafka_leader_balance")),
-        (REPETITION, Person("Dag run scheduled__1", "airflow-dag:kafka_rebalance")),
-        (("a_dag", "propose"), Person("alice", "airflow-dag:a_dag", is_claimed=True)),
-        (
-            ("kafka_rebalance", "plan"),
-            Person("alice", "airflow-dag:kafka_rebalance", is_claimed=True),
-        ),
-        (None, Person("alice", is_claimed=True)),  # over REST
+        (ANALYSIS, Person.of_analysis()),
+        (REPETITION, Person.dag("kafka_rebalance")),
+        (("a_dag", "propose"), Person.dag("a_dag")),
+        (("kafka_rebalance", "plan"), Person.unknown()),
+        (None, Person.unknown()),  # over REST
     ],
 )
 def test_who_asks_is_where_the_event_comes_from_and_never_what_it_says(
     form: Any, source: tuple[str, str] | None, requested_by: Person
 ) -> None:
     forged = event(NOON, source, goal="leaders", requested_by="alice", from_rest_api=True)
-    assert wanted_rebalance(PEOPLE, RUN, form, [forged]).requested_by == requested_by
+    assert wanted_rebalance(RUN, form, [forged]).requested_by == requested_by
 
 
-def test_a_dag_that_triggers_this_one_only_claims_its_user(form: Any) -> None:
+def test_a_dag_that_triggers_this_one_is_no_user(form: Any) -> None:
     run = SimpleNamespace(
         partition_key="demo", triggering_user_name="alice", run_type="operator_triggered", conf={}
     )
-    requester = wanted_rebalance(PEOPLE, run, form, []).requested_by
-    assert requester == Person("alice", "airflow-dag:", is_claimed=True)
-    assert requester.shown == "alice (claimed by a Dag)"
+    requester = wanted_rebalance(run, form, []).requested_by
+    assert (requester.shown, requester.is_own_dag) == ("a Dag", False)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +140,7 @@ def test_a_dag_that_triggers_this_one_only_claims_its_user(form: Any) -> None:
 )
 def test_a_malformed_wish_fails_for_good(form: Any, changed: dict[str, Any]) -> None:
     with pytest.raises(AirflowFailException):
-        wanted_rebalance(PEOPLE, RUN, dict(form) | changed, [])
+        wanted_rebalance(RUN, dict(form) | changed, [])
 
 
 def started(partition_key: str | None = None, **conf: object) -> Any:
@@ -157,21 +152,21 @@ def started(partition_key: str | None = None, **conf: object) -> Any:
 
 def test_without_a_cluster_nothing_is_planned(form: Any) -> None:
     with pytest.raises(AirflowFailException, match='choose one in the field "Cluster"'):
-        wanted_rebalance(PEOPLE, started(), form, [])
+        wanted_rebalance(started(), form, [])
 
 
 def test_the_cluster_is_that_of_the_form_or_of_the_partition_key(form: Any) -> None:
     chosen = dict(form) | {"cluster": "demo"}
     for run in (started("demo"), started(cluster="demo"), started("demo", cluster="demo")):
-        assert wanted_rebalance(PEOPLE, run, chosen, []).cluster == "demo"
+        assert wanted_rebalance(run, chosen, []).cluster == "demo"
     # The form's own default is nobody's choice.
-    assert wanted_rebalance(PEOPLE, started("other"), chosen, []).cluster == "other"
+    assert wanted_rebalance(started("other"), chosen, []).cluster == "other"
 
 
 def test_a_form_and_a_partition_key_that_differ_are_refused_in_one_sentence(form: Any) -> None:
     chosen = dict(form) | {"cluster": "demo"}
     with pytest.raises(AirflowFailException) as refused:
-        wanted_rebalance(PEOPLE, started("other", cluster="demo"), chosen, [])
+        wanted_rebalance(started("other", cluster="demo"), chosen, [])
     assert str(refused.value) == (
         "the form names the cluster demo and the partition key other: leave the partition key "
         'empty, or choose other in the field "Cluster"'
@@ -181,12 +176,12 @@ def test_a_form_and_a_partition_key_that_differ_are_refused_in_one_sentence(form
 @pytest.mark.parametrize("goal", sorted(GOALS_WITH_BROKERS))
 def test_a_goal_without_its_brokers_is_refused_in_words_of_the_form(form: Any, goal: Goal) -> None:
     with pytest.raises(AirflowFailException, match=f'goal {goal} needs.*in the field "Brokers"'):
-        wanted_rebalance(PEOPLE, RUN, dict(form) | {"goal": goal}, [])
+        wanted_rebalance(RUN, dict(form) | {"goal": goal}, [])
 
 
 def test_brokers_may_be_typed_and_empty_lines_between_topics_do_not_matter(form: Any) -> None:
     filled = {"goal": "add-brokers", "broker_ids": "7, 8", "topics": ["orders-*", "", " pay "]}
-    wanted = wanted_rebalance(PEOPLE, RUN, dict(form) | filled, []).rebalance_request
+    wanted = wanted_rebalance(RUN, dict(form) | filled, []).rebalance_request
     assert wanted.broker_ids == (7, 8)
     assert wanted.scope.topics == ("orders-*", "pay")
 

@@ -20,7 +20,7 @@ from tests.support.decisions import grant
 from tests.support.runs import blame_trouble
 
 ROOT = Path(__file__).parents[2]
-ALICE = Person("alice")
+ALICE = Person.airflow("alice")
 UNREACHABLE = ClusterUnreachableError((("simulated", "no broker responds"),))
 
 

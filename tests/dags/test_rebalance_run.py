@@ -76,7 +76,7 @@ def answer_in_ledger(answer: Answer, user: str | None, second: str | None) -> No
                 run.run_id,
                 run.fingerprint,
                 decision=DECISIONS[option],
-                by=Person(by, f"airflow:{by}"),
+                by=Person.airflow(by),
                 reason=typed["reason"],
                 rate=typed["rate"],
             )
@@ -226,7 +226,7 @@ def test_a_lower_replication_factor_takes_a_yes_from_two_people(
     state, tasks = rebalance(YES, **ONE_REPLICA)
     assert (state, tasks) == ("success", ALL_WELL)
     (run,) = installation.ledger.runs()
-    assert [approval.by for approval in installation.ledger.approvals_of(run.run_id)] == [
+    assert [approval.person.shown for approval in installation.ledger.approvals_of(run.run_id)] == [
         "alice",
         "bob",
     ]
@@ -286,7 +286,7 @@ def test_a_run_that_a_person_cancels_is_skipped_settled_and_no_failure(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configs = dict(kafka.configs.dynamic)
-    step, bob = pipeline.execute_step, Person("bob", "airflow:bob")
+    step, bob = pipeline.execute_step, Person.airflow("bob")
 
     def cancel_once_it_moves(now: Installation, run_id: str, *more: Any) -> float | None:
         if kafka.list_reassignments() and not now.ledger.requests("demo", run_id):
@@ -324,7 +324,7 @@ def test_a_halted_run_goes_on_by_clearing_tasks_only_after_another_yes(
         with pytest.raises(NotApprovedError, match="or it is approved again"):
             pipeline.open_run(later, run.run_id, run.fingerprint)
         assert later.ledger.run(run.run_id).state is RunState.HALTED
-        alice = Person("alice", "airflow:alice")
+        alice = Person.airflow("alice")
         grant(later, run, by=alice, reason="the controller is back", rate="20MB/s")
         pipeline.open_run(later, run.run_id, run.fingerprint)
         assert later.ledger.run(run.run_id).state is RunState.RUNNING
@@ -463,8 +463,8 @@ def test_topics_that_come_to_a_broker_while_it_is_emptied_ask_for_the_next_remov
         (event,) = session.scalars(select(AssetEvent).where(AssetEvent.source_task_id == "repeat"))
     assert event.partition_key == "demo"
     dag_run = SimpleNamespace(partition_key="demo")
-    wanted = wanted_rebalance(installation.people, dag_run, {}, [event])
-    by = Person(f"Dag run {run.dag_run_id}", "airflow-dag:kafka_rebalance")
+    wanted = wanted_rebalance(dag_run, {}, [event])
+    by = Person.dag("kafka_rebalance")
     request = RebalanceRequest(Goal.REMOVE_BROKERS, (4,))
     why = "1 partition came while they were emptied, first new-0"
     assert wanted == Wanted("demo", request, requested_by=by, why=why)

@@ -50,7 +50,7 @@ def test_each_step_of_a_run_sends_its_figures(
         installation,
         "demo",
         request,
-        pipeline.Origin(Person("alice"), "kafka_rebalance", "manual__1"),
+        pipeline.Origin(Person.airflow("alice"), "kafka_rebalance", "manual__1"),
     )
     assert run is not None
     change_state(installation.ledger, run["run_id"], RunState.APPROVED)

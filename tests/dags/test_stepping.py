@@ -45,7 +45,7 @@ class Task:
 def run(installation: Installation) -> pipeline.PlannedRun:
     """A run under way of the Dag run manual__1."""
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-    origin = pipeline.Origin(Person("alice"), "kafka_rebalance", "manual__1")
+    origin = pipeline.Origin(Person.airflow("alice"), "kafka_rebalance", "manual__1")
     run = pipeline.plan(installation, "demo", request, origin)
     assert run is not None
     for state in (RunState.APPROVED, RunState.RUNNING):
@@ -124,7 +124,7 @@ def test_progress_is_logged_once_a_minute_and_when_what_is_waited_for_changes(
     now = datetime(2026, 11, 25, 12, tzinfo=UTC)
     installation.clock = lambda: now  # before the ledger is opened: the driver goes by the ledger's
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-    run = pipeline.plan(installation, "demo", request, pipeline.Origin(Person("alice")))
+    run = pipeline.plan(installation, "demo", request, pipeline.Origin(Person.airflow("alice")))
     assert run is not None
     grant(installation, run, by="bob", reason="x")
     pipeline.open_run(installation, run["run_id"], run["fingerprint"])

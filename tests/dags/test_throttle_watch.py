@@ -19,12 +19,11 @@ from counterpoise.model.kafka import (
     ConfigResource,
     ConfigResourceType,
 )
-from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import ENDED_STATES, TouchedKey
 from counterpoise.orchestration.installation import log_entries
 from tests.simulated_kafka.cluster import SimulatedCluster
-from tests.support.decisions import grant
+from tests.support.decisions import CAROL, grant
 
 ROOT = Path(__file__).parents[2]
 BROKER = ConfigResource(ConfigResourceType.BROKER, "3")
@@ -48,7 +47,7 @@ def silent(_text: str) -> None:
 
 def opened(installation: Installation, rebalance_request: RebalanceRequest) -> pipeline.PlannedRun:
     """A run that has been approved and opened."""
-    run = pipeline.plan(installation, "demo", rebalance_request, pipeline.Origin(Person("carol")))
+    run = pipeline.plan(installation, "demo", rebalance_request, pipeline.Origin(CAROL))
     assert run is not None
     grant(installation, run, reason="x", rate="20MB/s")
     pipeline.open_run(installation, run["run_id"], run["fingerprint"])

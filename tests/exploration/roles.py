@@ -107,7 +107,7 @@ def approved(
     installation: "Installation", stage: "Stage", plan: RebalancePlan, rate: str = "1MB/s"
 ) -> Executor:
     """Propose and approve a plan; return who executes it."""
-    run = pipeline.submit_plan(installation, plan, pipeline.Origin(Person("alice")))
+    run = pipeline.submit_plan(installation, plan, pipeline.Origin(Person.airflow("alice")))
     stage.history.add_run(run["run_id"], plan)
     grant(installation, run, by="bob", rate=rate)
     return Executor(run["run_id"], run["fingerprint"])

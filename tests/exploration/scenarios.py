@@ -36,7 +36,7 @@ orders-0: 1 2 3 size=1000000
 orders-1: 2 3 1 size=2500000
 other-0: 1 2 3 size=1000
 """
-BOB: Final = Person("bob")
+BOB: Final = Person.airflow("bob")
 
 
 def two_moves(snapshot: ClusterSnapshot) -> RebalancePlan:

@@ -47,7 +47,7 @@ def test_an_event_over_rest_asks_nobody_where_an_approver_could_have_sent_it(pla
     assert place.end_of(started.run_id) == "failed"
     log = place.alice.api.task_log(DAG, started.run_id, "plan")
     assert "nobody knows who requests this plan" in log
-    assert "bob (claimed by somebody unknown)" in log
+    assert "Airflow says no more than somebody unknown" in log
     assert place.installation.ledger.runs(cluster="other") == ()
 
 
@@ -152,7 +152,7 @@ def test_a_newer_plan_closes_the_question_of_the_one_before(place: Place) -> Non
     assert (states["approve"], states["execute"]) == ("skipped", "skipped")
 
     # Of the command line, say.
-    reject(place.installation, place.run_on_screen(question), by=Person("alice", "system:alice"))
+    reject(place.installation, place.run_on_screen(question), by=Person.system("alice"))
     assert place.end_of(newer) == "success"
     assert place.note_of(newer) == "rejected: not this week"
     assert place.alice.api.pending_approvals(DAG, newer) == []
@@ -167,7 +167,7 @@ def test_a_cancelled_run_ends_well_and_does_not_go_on_because_somebody_clears_a_
     run = place.run_on_screen(page)
     place.answer(page, "approve", rate="50kB/s")  # minutes, in which it can be cancelled
     place.until_state(run, RunState.RUNNING)
-    oscar = Person("oscar", "system:oscar")
+    oscar = Person.system("oscar")
     controls.cancel(place.installation, run.run_id, by=oscar, why="month end")
     assert place.end_of(asked) == "success"
     assert place.state_of(run) is RunState.CANCELLED

@@ -74,8 +74,7 @@ def test_an_answer_counts_while_triggerer_and_api_server_are_away(place: Place) 
     place.let_it_park(asked)
     place.airflow.kill("triggerer")
     place.airflow.kill("api-server")
-    # By the command line, say.
-    grant(place.installation, run, by=Person("alice", "system:alice"), rate="20MB/s")
+    grant(place.installation, run, by=Person.airflow("alice"), rate="20MB/s")
     place.airflow.supervise()
     wait_until(lambda: is_back(place), "the api-server", WAIT_SECONDS)
     assert place.end_of(asked) == "success"
@@ -99,7 +98,7 @@ def test_a_wait_outlives_a_ledger_that_does_not_answer_for_a_while(place: Place)
         other.execute("BEGIN EXCLUSIVE")
         time.sleep(45)  # four looks
         other.rollback()
-    reject(place.installation, run, by=Person("alice", "system:alice"))
+    reject(place.installation, run, by=Person.airflow("alice"))
     assert place.end_of(asked) == "success"
     assert place.state_of(run) is RunState.REJECTED
     log = place.alice.api.task_log(DAG, asked, "approve")

@@ -24,13 +24,13 @@ from counterpoise.model.kafka import (
     ConfigResource,
     ConfigResourceType,
 )
-from counterpoise.model.person import Person
 from counterpoise.model.run import Run, RunState
 from counterpoise.model.run_progress import RunProgress
 from dev.local_airflow import AirflowApi, LocalAirflow
 from dev.local_airflow.api import FINAL_RUN_STATES
 from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from dev.local_kafka.load import MB
+from tests.support.decisions import ALICE, BOB
 from tests.support.kafka_facts import (
     ON_A_SHARED_DISK,
     configs,
@@ -216,10 +216,8 @@ def moving(rebalance: Rebalance) -> Rebalance:
 
 def test_requests_are_done_at_the_next_observation(moving: Rebalance) -> None:
     watch = moving.api.trigger(WATCH)
-    controls.change_rate(
-        moving.installation, moving.run.run_id, SLOWER, by=Person("alice"), why="month end"
-    )
-    controls.pause(moving.installation, moving.run.run_id, by=Person("bob"), why="month end")
+    controls.change_rate(moving.installation, moving.run.run_id, SLOWER, by=ALICE, why="month end")
+    controls.pause(moving.installation, moving.run.run_id, by=BOB, why="month end")
     run_progress = moving.until_next_observation()
     assert run_progress.rate_bytes_per_second == 100_000
     moving.until(
@@ -227,7 +225,7 @@ def test_requests_are_done_at_the_next_observation(moving: Rebalance) -> None:
         lambda: "paused by bob: month end" in moving.run_progress.waits_for,
     )
     moving.until("the rate at the broker", lambda: moving.rate_in_force() == "100000")
-    controls.resume(moving.installation, moving.run.run_id, by=Person("bob"), why="it is over")
+    controls.resume(moving.installation, moving.run.run_id, by=BOB, why="it is over")
     assert moving.api.wait_for_run(WATCH, watch, END_TIMEOUT_SECONDS).state == "success"
     assert moving.run.state is RunState.RUNNING, "a watch leaves a run alone that somebody drives"
 
@@ -265,7 +263,11 @@ def test_a_run_marked_as_failed_restores_nothing_before_its_moves_end_and_comple
     assert rate == "100000"
     assert moving.state_of("verdict") is None, "nobody judges a run before its end"
     controls.change_rate(
-        moving.installation, moving.run.run_id, FAST, by=Person("alice"), why="to see the end of it"
+        moving.installation,
+        moving.run.run_id,
+        FAST,
+        by=ALICE,
+        why="to see the end of it",
     )
     moving.until_halted()
     assert moving.until_the_dag_run_ended() == "failed"

@@ -232,5 +232,9 @@ def test_status_lists_every_run_with_who_decided(kafka: LocalKafka, shell: Comma
     shell.type("plan", "--cluster", "demo", "--goal", "leaders", "--out", plan)
     shell.type("reject", plan, "--reason", "not today", user="alice")
     (run,) = json.loads(shell.type("status", "--json").out)
-    assert (run["state"], run["decided_by"], run["reason"]) == ("rejected", "alice", "not today")
+    assert (run["state"], run["decided_by"], run["reason"]) == (
+        "rejected",
+        "alice (system user)",
+        "not today",
+    )
     assert "rejected by alice" in shell.type("status", "--cluster", "demo").out

@@ -139,7 +139,7 @@ def check_cluster(demo: Demo, plan: RebalancePlan) -> None:
 def check_ledger(demo: Demo, plan: RebalancePlan) -> None:
     (run,) = demo.installation.ledger.runs(cluster=CLUSTER)
     (approval,) = demo.installation.ledger.approvals_of(run.run_id)
-    assert (approval.decision, approval.by, approval.fingerprint) == (
+    assert (approval.decision, approval.person.shown, approval.fingerprint) == (
         Decision.GRANTED,
         "alice",
         plan.fingerprint,

@@ -125,7 +125,7 @@ def test_whoever_is_asked_to_cancel_and_restore_freezes(
     run = approved(ground, "stopped", SLOW)
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
     with ground.installation() as installation:
-        controls.cancel(installation, run["run_id"], by=Person("alice"), why="test")
+        controls.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="test")
     freezer.points += [
         "alter_reassignments while cancelling",
         "alter_reassignments while restoring",
@@ -158,7 +158,7 @@ def test_a_broker_wakes_with_a_move_in_hand_after_the_run_has_ended(
     )
     (frozen,) = freezer.frozen
     with ground.installation() as installation:
-        controls.cancel(installation, run["run_id"], by=Person("alice"), why="test")
+        controls.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="test")
     ended = ground.finish(run)
     assert ended.state is RunState.CANCELLED, ground.diagnosis(run)
     kafka.thaw_broker(frozen)

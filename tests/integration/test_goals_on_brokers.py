@@ -24,6 +24,7 @@ from counterpoise.model.run import RunState
 from counterpoise.settings import Locations, parse_settings
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics, fill
 from dev.local_processes import wait_until
+from tests.support.decisions import ALICE
 from tests.support.faults import steps
 from tests.support.kafka_facts import (
     CLUSTER_TOOL,
@@ -109,7 +110,7 @@ def fresh_snapshot(installation: Installation) -> ClusterSnapshot:
 
 
 def planned(installation: Installation, rebalance_request: RebalanceRequest) -> pipeline.PlannedRun:
-    run = pipeline.plan(installation, "demo", rebalance_request, pipeline.Origin(Person("alice")))
+    run = pipeline.plan(installation, "demo", rebalance_request, pipeline.Origin(ALICE))
     assert run is not None
     pipeline.validate(installation, run["run_id"], run["fingerprint"])
     return run
@@ -122,7 +123,7 @@ def approve(installation: Installation, run: pipeline.PlannedRun, by: str = "ali
         run["run_id"],
         run["fingerprint"],
         decision=Decision.GRANTED,
-        by=Person(by),
+        by=Person.airflow(by),
         **words,
     )
 
@@ -190,7 +191,7 @@ def test_a_rebalance_within_a_scope_and_its_undo(
     undo = pipeline.plan_of_assignment(
         fresh_snapshot(installation), back, installation.cluster("demo").policy.balance
     )
-    run = pipeline.submit_plan(installation, undo, pipeline.Origin(Person("alice")))
+    run = pipeline.submit_plan(installation, undo, pipeline.Origin(ALICE))
     approve(installation, run)
     carry_out(kafka, installation, run)
     assert placement(kafka) == start

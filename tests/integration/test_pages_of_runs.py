@@ -138,7 +138,7 @@ def check_steering(
     assert too_fast.status_code == 409 and "may not approve" in too_fast.text
     assert request(alice, run, "rate", rate="20MB/s", reason="night").status_code == 303
     asked = place.installation.ledger.requests(run.cluster, run.run_id)
-    assert [(made.control, made.by) for made in asked] == [
+    assert [(made.control, made.person.shown) for made in asked] == [
         ("pause", "oscar"),
         ("resume", "oscar"),
         ("rate", "alice"),
@@ -163,7 +163,7 @@ def test_airflows_home_leads_to_the_plan_that_waits(place: Place) -> None:
     """In a browser, which runs the script that Airflow loads for it."""
     plan = plan_by_hand(cluster("payments-0: 1 2", racks="1=a 2=b", name="demo"), Goal.REBALANCE)
     path = place.installation.archive.write_plan(plan)
-    run = place.installation.ledger.propose(plan, path, requested_by="bob")
+    run = place.installation.ledger.propose(plan, path, requested_by="airflow:bob")
     with chromium() as browser:
         alice = Visitor.log_in(browser, place.airflow, "alice")
         alice.enter_from_airflow("demo: a plan waits for you")

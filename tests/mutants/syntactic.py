@@ -33,7 +33,7 @@ ROOMS: Final = (
     "plugins/counterpoise/ledger",
     "plugins/counterpoise/validation",
     "plugins/counterpoise/approval.py",
-    "plugins/counterpoise/rule_approvals.py",
+    "plugins/counterpoise/access.py",
 )
 _LEFT_OUT: Final = ("/migrations/", "/waits")  # tables, and words
 SEED: Final = 43

@@ -100,7 +100,7 @@ def test_whatever_is_killed_the_run_ends_and_moves_nothing_twice(place: Place) -
     until_it_is_observed(place, dag_run_id)
     (run, *_) = place.installation.ledger.runs(cluster=CLUSTER)
     controls.change_rate(
-        place.installation, run.run_id, FAST, by=Person("alice"), why="to see the end of it"
+        place.installation, run.run_id, FAST, by=Person.airflow("alice"), why="to see the end of it"
     )
     assert place.api.wait_for_run(REBALANCE, dag_run_id, WAIT_SECONDS).state == "success"
     assert place.installation.ledger.run(run.run_id).state is RunState.DONE

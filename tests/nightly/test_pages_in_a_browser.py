@@ -213,7 +213,7 @@ def steer(place: Place, run: Run, people: Mapping[str, Visitor]) -> None:
     oscar.press("Resume")
     oscar.page.wait_for_url(f"**{page}")
     requests = place.installation.ledger.requests(run.cluster, run.run_id)
-    assert [(str(one.control), one.by) for one in requests] == [
+    assert [(str(one.control), one.person.shown) for one in requests] == [
         ("pause", "oscar"),
         ("rate", "alice"),
         ("resume", "oscar"),
@@ -258,7 +258,7 @@ def cancel(place: Place, run: Run, oscar: Visitor) -> None:
 
 
 def moves_done(place: Place, run: Run) -> int:
-    oscar = queries.Viewer("oscar", "oscar", ("op",), True)
+    oscar = queries.Viewer("oscar", ("op",), True)
     found = running.run_details(place.installation, run, oscar).run_progress
     return found.progress.moves_done if found else 0
 

@@ -14,7 +14,7 @@ from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation import test_approval_by_rule as by_rule
-from tests.simulation.test_approval_by_rule import ALICE, SMALL, approve_by
+from tests.simulation.test_approval_by_rule import ALICE, approve_by
 from tests.support.installations import installation_over
 from tests.support.runs import change_state
 
@@ -24,7 +24,7 @@ kafka, under, ruled, run = by_rule.kafka, by_rule.under, by_rule.ruled, by_rule.
 @pytest.fixture
 def other(tmp_path: Path, kafka: SimulatedCluster, run: PlannedRun) -> Installation:
     """The same installation in another process: connections of its own."""
-    clusters = by_rule.POLICY.format(f"by_rule: [{by_rule.RULE}]")
+    clusters = by_rule.POLICY.format(f"automatic: [{by_rule.RULE}]")
     return installation_over(tmp_path, lambda _: kafka, clusters=clusters)
 
 
@@ -72,7 +72,7 @@ def test_a_rule_approves_nothing_that_a_person_has_decided_since_it_was_checked(
 
     monkeypatch.setattr(ruled.ledger, "record_decision", record_late)
     with pytest.raises(RefusedError):
-        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)
+        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
     approvals = ruled.ledger.approvals_of(run["run_id"])
     assert not any(approval.person.is_rule for approval in approvals)
     assert ruled.ledger.run(run["run_id"]).state is state

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from counterpoise import controls, pipeline
-from counterpoise.errors import CounterpoiseError, NotApprovedError, RefusedError
+from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
-from counterpoise.settings import parse_settings
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
 from tests.support.installations import installation_over, set_clock
@@ -29,11 +28,11 @@ clusters:
     connection: reader
     policy: {{movement: {{rate: 20MB/s}}, access: {{approve: [alice, bob]}}, approval: {{{0}}}}}
 """
-RULE = "{name: small, goals: [add-brokers], copies_at_most: 1GB}"
+RULE = "{goal: add-brokers, max_bytes_per_day: 1GB}"
 DAG_RUN = ("kafka_rebalance", "manual__1")
 ADD_3 = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-ALICE, BOB, CAROL = map(Person, ("alice", "bob", "carol"))
-SMALL = Person.of_rule("small")
+ALICE, BOB, CAROL = map(Person.airflow, ("alice", "bob", "carol"))
+SMALL = Person.of_rule("add-brokers")
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def under(tmp_path: Path, kafka: SimulatedCluster) -> Callable[[str], Installati
 
 @pytest.fixture
 def ruled(under: Callable[[str], Installation]) -> Installation:
-    return under(f"by_rule: [{{name: leaders, goals: [leaders]}}, {RULE}]")
+    return under(f"automatic: [{{goal: leaders}}, {RULE}]")
 
 
 @pytest.fixture
@@ -86,16 +85,15 @@ def approve_by(installation: Installation, run: PlannedRun, by: Person, **change
 
 def approve_by_rule(installation: Installation, run: PlannedRun) -> None:
     """What the task `approve` does where a rule applies."""
-    assert pipeline.rule_that_approves(installation, run["run_id"]) == SMALL
-    controls.approve_by_rule(installation, run["run_id"], run["fingerprint"], SMALL)
+    assert pipeline.is_for_a_rule(installation, run["run_id"])
+    controls.approve_by_rule(installation, run["run_id"], run["fingerprint"])
     assert pipeline.open_question(installation, run["run_id"]) is None, "nobody is asked"
 
 
 def check_people_decide(installation: Installation, run: PlannedRun, why: str) -> None:
-    """Check that no rule is found, and that a yes in its name is refused at the record, too."""
-    assert pipeline.rule_that_approves(installation, run["run_id"]) is None
+    """Check that a rule's yes is refused at the record."""
     with pytest.raises(RefusedError, match=why):
-        controls.approve_by_rule(installation, run["run_id"], run["fingerprint"], SMALL)
+        controls.approve_by_rule(installation, run["run_id"], run["fingerprint"])
     assert pipeline.open_question(installation, run["run_id"]) is not None
 
 
@@ -113,10 +111,10 @@ def test_the_ledger_says_which_rule_approved_why_and_at_which_rate(
 ) -> None:
     approve_by_rule(ruled, run)
     (approval,) = ruled.ledger.approvals_of(run["run_id"])
-    assert (approval.decision, approval.by) == (Decision.GRANTED, "rule small")
-    assert (approval.account, approval.person.shown) == ("policy-rule:small", "rule small (policy)")
+    assert (approval.decision, approval.by) == (Decision.GRANTED, "policy-rule:add-brokers")
+    assert approval.person.shown == "rule add-brokers (policy)"
     assert approval.rate_bytes_per_second == 20_000_000
-    assert approval.reason.startswith("approval: by_rule: small (goal add-brokers, copies 120")
+    assert approval.reason.startswith("approval: automatic (goal add-brokers, copies 120")
     assert approval.expires_at == approval.at + timedelta(hours=24)
     start(ruled, run)
     assert ruled.ledger.run(run["run_id"]).state is RunState.RUNNING
@@ -134,7 +132,7 @@ def test_report_pages_and_status_name_the_rule_that_approved(
         change_state(ruled.ledger, run["run_id"], state)
     report = pipeline.report_run(ruled, run["run_id"])
     shell = CommandLine.in_folder(tmp_path, capsys)
-    (tmp_path / "clusters.yaml").write_text(POLICY.format(f"by_rule: [{RULE}]"))
+    (tmp_path / "clusters.yaml").write_text(POLICY.format(f"automatic: [{RULE}]"))
     with browser(shell.environment, "alice") as pages:
         told = {
             "report": Path(report.removeprefix("file:")).read_text(),
@@ -144,22 +142,22 @@ def test_report_pages_and_status_name_the_rule_that_approved(
             "status --json": shell.type("status", run["run_id"], "--json").out,
         }
     for where, text in told.items():
-        assert "rule small" in text, where
+        assert "rule add-brokers" in text, where
         if "status" not in where:
-            assert "approval: by_rule: small (goal add-brokers" in text, where
+            assert "approval: automatic (goal add-brokers" in text, where
 
 
 @pytest.mark.parametrize(
     ("approval", "why"),
     [
-        ("wait_for: 2h", "has no rule small"),
-        ("by_rule: [{name: small, goals: [leaders]}]", "is not for the goal add-brokers"),
-        (f"by_rule: [{RULE.replace('1GB', '119MB')}]", "approves up to 119"),
+        ("wait_for: 2h", "no rule of the policy approves plans for add-brokers"),
+        ("automatic: [{goal: leaders}]", "no rule of the policy approves plans for add-brokers"),
+        (f"automatic: [{RULE.replace('1GB', '119MB')}]", "approves up to 119"),
         (
-            f"by_rule: [{RULE[:-1]}, windows: [{{starts: '0 0 29 2 *', lasts: 1m}}]}}]",
+            f"automatic: [{RULE[:-1]}, windows: [{{starts: '0 0 29 2 *', lasts: 1m}}]}}]",
             "approves again from 2028-02-29",
         ),
-        ("critical: yes", "has no rule small"),
+        ("critical: yes", "no rule of the policy approves plans for add-brokers"),
     ],
 )
 def test_a_policy_edited_before_or_after_the_approval_decides(
@@ -173,7 +171,7 @@ def test_a_policy_edited_before_or_after_the_approval_decides(
     edited = under(approval)
     check_people_decide(edited, run, why)
     approve_by_rule(ruled, run)
-    refused = "is for a critical cluster" if "critical" in approval else why
+    refused = "2 people have to approve" if "critical" in approval else why
     with pytest.raises(NotApprovedError, match=refused):
         start(edited, run)
     assert mutating_calls(kafka) == set()
@@ -190,13 +188,12 @@ def test_a_rule_counts_for_none_of_two_people(
     kafka: SimulatedCluster,
     approval: str,
 ) -> None:
-    with pytest.raises(CounterpoiseError, match="two people"):
-        parse_settings(POLICY.format(f"by_rule: [{RULE}], {approval}"), where="clusters.yaml")
+    check_people_decide(under(f"automatic: [{RULE}], two_people_above: 100MB"), run, "two people")
     approve_by_rule(ruled, run)
     edited = under(approval)
     question = pipeline.open_question(edited, run["run_id"])
     assert question is not None
-    assert "approved by rule small (policy); 2 missing" in question.plan.lines[-1]
+    assert question.plan.lines[-1].endswith("2 people have to approve it; 2 missing.")
     approve_by(edited, run, BOB)
     with pytest.raises(NotApprovedError, match="2 different people have to approve"):
         start(edited, run)
@@ -216,38 +213,33 @@ def test_what_was_not_validated_or_is_frozen_or_was_rejected_is_for_people(
     controls.unfreeze(ruled, "demo", by=ALICE, why="over")
     approve_by(ruled, run, BOB, decision=Decision.REJECTED, rate=None)
     with pytest.raises(RefusedError, match="waits for its first answer"):
-        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)
+        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
     plan = ruled.plan_of(ruled.ledger.run(run["run_id"]))
     again = pipeline.submit_plan(ruled, plan, pipeline.Origin(CAROL, *DAG_RUN))
     assert again["run_id"] != run["run_id"]
     with pytest.raises(RefusedError, match="was not validated"):
-        pipeline.rule_that_approves(ruled, again["run_id"])
+        pipeline.is_for_a_rule(ruled, again["run_id"])
     with pytest.raises(RefusedError, match="was not validated"):
-        controls.approve_by_rule(ruled, again["run_id"], run["fingerprint"], SMALL)
+        controls.approve_by_rule(ruled, again["run_id"], run["fingerprint"])
     ruled.ledger.journal(again["run_id"]).event("validated", run["fingerprint"])
     check_people_decide(ruled, again, "bob has rejected this plan")
 
 
-def test_a_rule_does_nothing_but_approve_and_nobody_can_claim_to_be_one(
+def test_a_rule_does_nothing_but_approve_and_nobody_else_is_one(
     ruled: Installation, run: PlannedRun
 ) -> None:
-    with pytest.raises(RefusedError, match="is for people"):
+    with pytest.raises(RefusedError, match="that is for people"):
         approve_by(ruled, run, SMALL, decision=Decision.REJECTED, rate=None)
-    with pytest.raises(RefusedError, match="is for people"):
+    with pytest.raises(RefusedError, match="that is for people"):
         controls.freeze(ruled, "demo", until="8h", by=SMALL, why="x")
     plan = ruled.plan_of(ruled.ledger.run(run["run_id"]))
-    with pytest.raises(RefusedError, match="is for people"):
+    with pytest.raises(RefusedError, match="that is for people"):
         pipeline.submit_plan(ruled, plan, pipeline.Origin(SMALL))
-    mallory = ruled.people.system_user("mallory")
-    for impostor in (
-        ruled.people.claimed_by(mallory, "rule small"),
-        ruled.people.claimed_by(mallory, "policy-rule:small"),
-        ruled.people.airflow_user("policy-rule:small", "rule small"),
-    ):
-        assert not impostor.is_rule
-        assert not Person.from_ledger(impostor.name, impostor.recorded_account).is_rule
-        with pytest.raises(RefusedError, match="may not approve"):
-            approve_by(ruled, run, impostor)
+    for name in ("rule add-brokers (policy)", "policy-rule:add-brokers"):
+        for impostor in (Person.system(name), Person.airflow(name)):
+            assert not Person.from_ledger(impostor.recorded).is_rule
+            with pytest.raises(RefusedError, match="may not approve"):
+                approve_by(ruled, run, impostor)
     assert ruled.ledger.run(run["run_id"]).state is RunState.PROPOSED
 
 
@@ -266,7 +258,7 @@ def test_a_superseded_plan_is_neither_approved_nor_started(
     pipeline.plan(ruled, "demo", RebalanceRequest(Goal.LEADERS), pipeline.Origin(ALICE))
     assert ruled.ledger.run(run["run_id"]).state is RunState.SUPERSEDED
     with pytest.raises(RefusedError):
-        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)
+        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
     with pytest.raises(RefusedError, match="superseded"):
         start(ruled, run)
     assert mutating_calls(kafka) == set()
@@ -279,7 +271,7 @@ def test_a_rule_starts_a_run_once(ruled: Installation, run: PlannedRun) -> None:
         change_state(ruled.ledger, run["run_id"], state, "a broker died")
     with pytest.raises(NotApprovedError, match="a rule starts a run once"):
         start(ruled, run)
-    assert pipeline.rule_that_approves(ruled, run["run_id"]) is None
+    assert not pipeline.is_for_a_rule(ruled, run["run_id"])
     assert pipeline.open_question(ruled, run["run_id"]) is not None
     approve_by(ruled, run, ALICE)
     start(ruled, run)
@@ -289,7 +281,7 @@ def test_a_rule_starts_a_run_once(ruled: Installation, run: PlannedRun) -> None:
 def test_plans_cut_into_slices_count_together_also_when_old_rows_are_deleted(
     under: Callable[[str], Installation], *, is_pruned: bool
 ) -> None:
-    ruled = under(f"expires_after: 1h, by_rule: [{RULE.replace('1GB', '200MB')}]")
+    ruled = under(f"expires_after: 1h, automatic: [{RULE.replace('1GB', '200MB')}]")
     run = planned(ruled)
     approve_by_rule(ruled, run)
     start(ruled, run)
@@ -300,7 +292,7 @@ def test_plans_cut_into_slices_count_together_also_when_old_rows_are_deleted(
     assert again["run_id"] != run["run_id"]
     check_people_decide(ruled, again, "approves up to 200")
     let_pass(ruled, timedelta(hours=2), is_pruned=is_pruned)
-    assert pipeline.rule_that_approves(ruled, again["run_id"]) == SMALL, "a day later it may again"
+    approve_by_rule(ruled, again)  # a day later it may again
 
 
 def let_pass(installation: Installation, time: timedelta, *, is_pruned: bool) -> None:
@@ -325,9 +317,9 @@ def test_a_plan_that_no_longer_validates_is_approved_by_nobody(
     with pytest.raises(RefusedError, match="may not set rates"):
         pipeline.validate(ruled, run["run_id"], run["fingerprint"])
     with pytest.raises(RefusedError, match="was not validated"):
-        pipeline.rule_that_approves(ruled, run["run_id"])
+        pipeline.is_for_a_rule(ruled, run["run_id"])
     with pytest.raises(RefusedError, match="was not validated"):
-        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"], SMALL)
+        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
     kafka.denied = {}
     pipeline.validate(ruled, run["run_id"], run["fingerprint"])
     approve_by_rule(ruled, run)

@@ -23,7 +23,7 @@ from tests.support.installations import installation_over
 from tests.support.runs import clock_of
 
 HOURS = [-1.0, 1.0]
-ALICE = Person("alice")
+ALICE = Person.airflow("alice")
 PATIENT = """
 clusters:
   demo:

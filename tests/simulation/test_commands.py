@@ -91,7 +91,7 @@ def test_nothing_runs_without_a_yes(shell: CommandLine, kafka: SimulatedCluster)
     assert shell.type("reject", path, "--reason", "second thoughts", user="bob").code == 0
     rejected = shell.type("execute", path)
     assert rejected.code == 1
-    assert "was rejected by bob on 20" in rejected.err
+    assert "was rejected by bob (system user) on 20" in rejected.err
     assert "(second thoughts): make a new plan, or approve this one again" in rejected.err
     assert placement(kafka) == before and own_configs(kafka) == {}
 

@@ -40,7 +40,7 @@ clusters:
     policy: {movement: {max_moves_in_flight: 2}}
 """
 PICTURE = "\n".join(f"orders-{number}: 1 2 size=30000000" for number in range(6))
-ALICE, BOB = Person("alice"), Person("bob")
+ALICE, BOB = Person.airflow("alice"), Person.airflow("bob")
 WORK = ("plan", "validate", "approve", "open_run", "execute", "verify")
 TASKS = (*WORK, "settle", "report")
 MAX_STEPS = 400
@@ -103,7 +103,7 @@ class DagRun:
         question = pipeline.open_question(self.installation, self.run_id)
         if question is not None:
             assert not question.time_left, "a scenario answers, or lets time pass"
-            decide(self.installation, self.run_id, Decision.TIMED_OUT, Person("nobody"))
+            decide(self.installation, self.run_id, Decision.TIMED_OUT, Person.unknown("nobody"))
         self._skip_where_ended()
 
     def _open_run(self) -> None:

@@ -51,8 +51,8 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
 
 
 def typed(shell: CommandLine, *words: str | Path, code: int | None = None) -> Typed:
-    """What a command says, checked as every terminal has to get it."""
-    said = shell.type(*words)
+    """What a command says to somebody with a hostile name, checked as every terminal gets it."""
+    said = shell.type(*words, user=NAME)
     assert "Traceback" not in said.err, said.err
     assert code is None or said.code == code, said.err or said.out
     hostile.check_terminal(said.out)
@@ -76,16 +76,16 @@ def planned(shell: CommandLine) -> Path:
 
 def story(shell: CommandLine) -> Path:
     """Everything that people type around one plan, each checked; the plan's file."""
-    back, why = shell.folder / "undo.json", ("--why", HOSTILE, "--by", NAME)
+    back, why = shell.folder / "undo.json", ("--why", HOSTILE)
     typed(shell, "snapshot", "--cluster", "demo", code=0)
     plan = planned(shell)
     for words in (("show", plan), ("show", plan, "--json"), ("preflight", plan)):
         typed(shell, *words)
-    typed(shell, "propose", plan, "--by", NAME)
-    said = typed(shell, "reject", plan, "--by", NAME, "--reason", HOSTILE)
+    typed(shell, "propose", plan)
+    said = typed(shell, "reject", plan, "--reason", HOSTILE)
     assert said.code == 0, said.err
     typed(shell, "execute", plan, code=1)
-    yes = ("--rate", "1MB/s", "--reason", HOSTILE, "--by", NAME)
+    yes = ("--rate", "1MB/s", "--reason", HOSTILE)
     typed(shell, "approve", plan, *yes, code=0)
     typed(shell, "freeze", "--cluster", "demo", "--for", "1h", *why)
     typed(shell, "status")
@@ -140,7 +140,7 @@ def test_no_page_and_no_document_lets_it_through(shell: CommandLine) -> None:
 
 def test_the_question_to_the_approver_lets_nothing_through(shell: CommandLine) -> None:
     plan = planned(shell)
-    typed(shell, "propose", plan, "--by", NAME, code=0)
+    typed(shell, "propose", plan, code=0)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in shell.environment.items():
             patch.setenv(name, value)
@@ -194,7 +194,7 @@ def test_a_terminal_in_colour_shows_no_markup_of_the_text(
 ) -> None:
     """Links and colours of rich are made of text in brackets; on a real terminal it must not."""
     plan = planned(shell)
-    yes = ("--rate", "1MB/s", "--reason", HOSTILE, "--by", NAME)
+    yes = ("--rate", "1MB/s", "--reason", HOSTILE)
     typed(shell, "approve", plan, *yes, code=0)
     monkeypatch.setattr(Console, "is_terminal", property(lambda _: True))
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -221,7 +221,7 @@ def test_a_terminal_in_colour_shows_no_markup_of_the_text(
 @pytest.mark.parametrize("text", ["\udcff", "\ud800", "a\x00b"])
 def test_what_is_no_text_is_refused_or_shown_as_a_mark(shell: CommandLine, text: str) -> None:
     plan = planned(shell)
-    yes = ("--rate", "1MB/s", "--reason", f"why {text}", "--by", f"who {text}")
+    yes = ("--rate", "1MB/s", "--reason", f"why {text}")
     typed(shell, "approve", plan, *yes)
     typed(shell, "status", plan)
     typed(shell, "status", f"run{text}")

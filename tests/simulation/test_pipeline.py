@@ -19,6 +19,7 @@ from counterpoise.model.run import RunState
 from counterpoise.settings import parse_settings
 from counterpoise.units import format_moment
 from tests.simulated_kafka.cluster import SimulatedCluster
+from tests.support.decisions import ALICE, BOB
 from tests.support.hand_analysis import Held, analyse_by_hand
 from tests.support.installations import DEMO, installation_over, set_clock
 from tests.support.pictures import ON_TWO_BROKERS, simulated
@@ -31,8 +32,7 @@ def kafka() -> SimulatedCluster:
     return simulated(ON_TWO_BROKERS, racks="1=a 2=b 3=c")
 
 
-ANALYSIS = Person("analysis", "airflow-dag:kafka_leader_balance")
-ALICE, BOB = Person("alice"), Person("bob")
+ANALYSIS = Person.of_analysis()
 IDLE_BROKER: Held = {1: (6, 6, 0, 6, 180), 2: (0, 0, 0, 6, 180), 3: (0, 0, 0, 0, 0)}
 UNEVEN: Held = {1: (6, 6, 0, 4, 120), 2: (0, 0, 0, 4, 120), 3: (0, 0, 0, 4, 120)}
 EVEN: Held = {1: (2, 2, 0, 4, 120), 2: (2, 2, 0, 4, 120), 3: (2, 2, 0, 4, 120)}
@@ -199,7 +199,8 @@ def test_a_no_to_a_run_that_had_halted_counts_when_it_was_settled_once_more(
 
 
 @pytest.mark.parametrize(
-    ("decision", "by"), [(Decision.TIMED_OUT, Person("nobody")), (Decision.REJECTED, ANALYSIS)]
+    ("decision", "by"),
+    [(Decision.TIMED_OUT, Person.unknown()), (Decision.REJECTED, ANALYSIS)],
 )
 def test_silence_and_a_withdrawal_are_nobodys_no(
     installation: Installation, decision: Decision, by: Person
@@ -337,7 +338,7 @@ def test_a_plan_that_its_checks_refused_is_not_made_again_at_once(
     kafka.denied[REASSIGN] = "CLUSTER_AUTHORIZATION_FAILED"
     with pytest.raises(RefusedError, match="must not run"):
         pipeline.validate(installation, run["run_id"], run["fingerprint"])
-    decide(installation, run, Decision.TIMED_OUT, Person("Dag run 1", "airflow-dag:x"))
+    decide(installation, run, Decision.TIMED_OUT, Person.dag("kafka_rebalance"))
     assert proposed(installation) is None
     after(installation, timedelta(days=8))
     analyse_by_hand(installation, IDLE_BROKER)
@@ -365,14 +366,16 @@ def test_the_analysis_waits_for_a_plan_that_somebody_asked_for(
 ) -> None:
     analyse_by_hand(installation, IDLE_BROKER)
     leaders = RebalanceRequest(Goal.LEADERS)
-    of_alice = pipeline.plan(installation, "demo", leaders, pipeline.Origin(Person("alice")))
+    of_alice = pipeline.plan(
+        installation, "demo", leaders, pipeline.Origin(Person.airflow("alice"))
+    )
     assert of_alice is not None
     assert pipeline.propose(installation, "demo") is None
     idle = RebalanceRequest(Goal.ADD_BROKERS, (3,))
     with pytest.raises(RefusedError, match="which alice asked for, is proposed"):  # asked before
         pipeline.plan(installation, "demo", idle, pipeline.Origin(ANALYSIS))
     assert installation.ledger.run(of_alice["run_id"]).state is RunState.PROPOSED
-    of_bob = pipeline.plan(installation, "demo", idle, pipeline.Origin(Person("bob")))
+    of_bob = pipeline.plan(installation, "demo", idle, pipeline.Origin(BOB))
     assert of_bob is not None
     assert installation.ledger.run(of_alice["run_id"]).state is RunState.SUPERSEDED
 
@@ -392,10 +395,15 @@ def test_the_end_of_a_run_is_waited_for_by_the_second_and_only_the_end(
         installation,
         "demo",
         RebalanceRequest(Goal.ADD_BROKERS, (3,)),
-        pipeline.Origin(Person("alice")),
+        pipeline.Origin(Person.airflow("alice")),
     )
     assert run is not None
-    yes = {"decision": Decision.GRANTED, "by": Person("alice"), "reason": "now", "rate": "2MB/s"}
+    yes = {
+        "decision": Decision.GRANTED,
+        "by": Person.airflow("alice"),
+        "reason": "now",
+        "rate": "2MB/s",
+    }
     controls.record_decision(installation, run["run_id"], run["fingerprint"], **yes)  # type: ignore[arg-type]
     pipeline.open_run(installation, run["run_id"], run["fingerprint"])
     while (

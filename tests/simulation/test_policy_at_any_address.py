@@ -66,7 +66,7 @@ def test_an_address_does_not_switch_the_approvers_and_the_limits_of_rates_off(
     configure(shell, BOB_APPROVES)
     path = plan_of(shell, "--cluster", "demo")
     words = ("approve", path, *AT, "--reason", "x")
-    fast = (*words, "--rate", "100GB/s", "--by", "somebody")
+    fast = (*words, "--rate", "100GB/s")
     refused(shell.type(*fast, user="mallory"), "may not approve here; the policy names bob")
     assert json.loads(shell.type("status", "--json").out) == []
     assert shell.type("propose", path, *AT, user="mallory").code == 0

@@ -168,9 +168,16 @@ class Promises(RuleBasedStateMachine):
 
     def _propose(self, plan: RebalancePlan) -> None:
         self.plan = plan
-        self.run_id = self.ledger.propose(plan, "plans/x.json", requested_by="alice").run_id
+        self.run_id = self.ledger.propose(plan, "plans/x.json", requested_by="airflow:alice").run_id
         yes = Approval(
-            self.run_id, plan.fingerprint, Decision.GRANTED, "bob", "test", self.clock(), RATE, None
+            self.run_id,
+            plan.fingerprint,
+            Decision.GRANTED,
+            "airflow:bob",
+            "test",
+            self.clock(),
+            RATE,
+            None,
         )
         self.ledger.record_decision(yes)
         self.watch.plans.append(plan)
@@ -357,7 +364,7 @@ class Promises(RuleBasedStateMachine):
 
     def _ask(self, control: Control, **more: Any) -> None:
         asked = ControlRequest(
-            self.plan.cluster, self.run_id, control, "carol", "because", self.clock()
+            self.plan.cluster, self.run_id, control, "airflow:carol", "because", self.clock()
         )
         self.ledger.record_request(replace(asked, **more))
 

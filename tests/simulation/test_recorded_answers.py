@@ -66,7 +66,7 @@ def test_silence_is_recorded_only_where_nobody_has_answered_since(
     approve_by(ruled, run, ALICE)
     silence = {"decision": Decision.TIMED_OUT, "rate": None, "seen": question.seen}
     with pytest.raises(RunConflictError):
-        approve_by(ruled, run, Person("nobody"), **silence)
+        approve_by(ruled, run, Person.unknown("nobody"), **silence)
     assert ruled.ledger.run(run["run_id"]).state is RunState.APPROVED
 
 

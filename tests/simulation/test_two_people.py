@@ -36,7 +36,7 @@ def test_a_run_starts_after_the_second_yes(
     assert shell.type(*yes, user="alice").code == 0
     refused = shell.type("execute", "p.json", user="alice")
     assert refused.code == 1 and because in refused.err
-    assert "until now alice did" in " ".join(refused.err.split())
+    assert "until now the system user alice did" in " ".join(refused.err.split())
     assert not {"alter_configs", "alter_reassignments"} & {call.name for call in kafka.calls}
     assert shell.type(*yes, user="bob").code == 0
     done = shell.type("execute", "p.json", user="bob")

@@ -10,7 +10,6 @@ from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import open_installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.person import Person
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import (
     CommandLine,
@@ -18,6 +17,7 @@ from tests.support.command_line import (
     interrupted_while_moving,
     let_commands_reach,
 )
+from tests.support.decisions import BOB
 from tests.support.pictures import ON_TWO_BROKERS, simulated
 from tests.support.runs import let_two_hours_pass
 
@@ -370,7 +370,12 @@ def test_undo_of_a_run_whose_rows_are_deleted_says_so_also_where_somebody_has_an
     assert typed.code == 0, typed.out + typed.err
     with shell._environment(), open_installation() as opened:
         (run,) = opened.ledger.runs()
-        answer = {"decision": Decision.GRANTED, "by": Person("bob"), "reason": "x", "rate": "1MB"}
+        answer = {
+            "decision": Decision.GRANTED,
+            "by": BOB,
+            "reason": "x",
+            "rate": "1MB",
+        }
         with pytest.raises(CounterpoiseError):
             controls.record_decision(opened, run.run_id, run.fingerprint, **answer)
         (event,) = opened.ledger.journal(run.run_id).events()

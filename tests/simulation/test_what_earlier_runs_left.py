@@ -75,7 +75,7 @@ def approved(
     installation: Installation, goal: Goal = Goal.ADD_BROKERS, broker_id: int = 3
 ) -> pipeline.PlannedRun:
     pipeline.snapshot(installation, "demo", installation.clock())
-    alice = Person("alice")
+    alice = Person.airflow("alice")
     request = RebalanceRequest(goal, (broker_id,))
     run = pipeline.plan(installation, "demo", request, pipeline.Origin(alice))
     assert run is not None
@@ -85,7 +85,7 @@ def approved(
 
 def halted(installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun) -> None:
     """Stop a run under way, which cancels what is in flight, and settle it."""
-    controls.cancel(installation, run["run_id"], by=Person("alice"), why="month end")
+    controls.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="month end")
     with pytest.raises(HaltedError):
         pipeline.execute_step(installation, *run_of(run), print)
     blame_trouble(installation.ledger, run["run_id"])
@@ -309,7 +309,7 @@ def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval
     run = halted_while_moving(installation, kafka)
     pipeline.snapshot(installation, "demo", installation.clock())
     request = RebalanceRequest(Goal.REBALANCE)
-    newer = pipeline.plan(installation, "demo", request, pipeline.Origin(Person("bob")))
+    newer = pipeline.plan(installation, "demo", request, pipeline.Origin(Person.airflow("bob")))
     assert newer is not None
     partition = late_move(installation, kafka, run).topic_partition
     report = pipeline.watch_throttles(installation, "demo", print)
@@ -555,7 +555,7 @@ def test_a_run_that_is_refused_has_restored_what_earlier_runs_left_and_changed_n
     change_late(kafka, [rate], ConfigOperation.SET)
     assert journal.pending_restores() and own_configs(kafka)
     newer = approved(installation)
-    controls.freeze(installation, "demo", by=Person("alice"), why="month end", until="2h")
+    controls.freeze(installation, "demo", by=Person.airflow("alice"), why="month end", until="2h")
     calls = len(kafka.calls)
     with pytest.raises(RefusedError, match="is frozen"):
         pipeline.open_run(installation, *run_of(newer))
@@ -691,7 +691,7 @@ def given_up(
     until_moving(installation, kafka, run)
     with monkeypatch.context() as patch:
         patch.setattr(kafka, "alter_reassignments", no_answer)
-        controls.cancel(installation, run["run_id"], by=Person("alice"), why="month end")
+        controls.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="month end")
         with pytest.raises(HaltedError):
             pipeline.execute_step(installation, *run_of(run), print)
         while pipeline.settle_step(installation, run["run_id"], print) is not None:

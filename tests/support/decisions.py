@@ -1,4 +1,4 @@
-"""What people decide about a plan, in the ledger.
+"""People, and what they decide about a plan, in the ledger.
 
 grant(installation, run, rate="1MB/s")
 reject(installation, run, by="bob", reason="not this week")
@@ -10,6 +10,8 @@ from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.run import Run
 from counterpoise.pipeline import PlannedRun
+
+ALICE, BOB, CAROL = map(Person.airflow, ("alice", "bob", "carol"))
 
 
 def grant(
@@ -47,7 +49,7 @@ def _decide(
         run.run_id if is_row else run["run_id"],
         run.fingerprint if is_row else run["fingerprint"],
         decision=decision,
-        by=by if isinstance(by, Person) else Person(by),
+        by=by if isinstance(by, Person) else Person.airflow(by),
         reason=reason,
         rate=rate,
     )

@@ -45,6 +45,7 @@ from counterpoise.pipeline import PlannedRun
 from counterpoise.settings import Locations, parse_settings
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics
 from dev.local_processes import wait_until
+from tests.support.decisions import ALICE
 from tests.support.fault_points import (
     CLUSTER_CALLS,
     Points,
@@ -187,7 +188,7 @@ class Ground:
                 assignment,
                 installation.cluster("demo").policy.balance,
             )
-            return pipeline.submit_plan(installation, made, pipeline.Origin(Person("alice")))
+            return pipeline.submit_plan(installation, made, pipeline.Origin(ALICE))
 
     def approved(self, wanted: Mapping[str, Sequence[int]], rate: str = SLOW) -> PlannedRun:
         run = self.planned(wanted)
@@ -198,13 +199,13 @@ class Ground:
         """An approved run for the way back from another one."""
         with self.installation() as installation:
             back = pipeline.undo_plan(installation, run["run_id"])
-            undo = pipeline.submit_plan(installation, back, pipeline.Origin(Person("alice")))
+            undo = pipeline.submit_plan(installation, back, pipeline.Origin(ALICE))
         self.decide(undo, Decision.GRANTED, rate=rate)
         return undo
 
     def cancel(self, run: PlannedRun) -> None:
         with self.installation() as installation:
-            controls.cancel(installation, run["run_id"], by=Person("alice"), why="test")
+            controls.cancel(installation, run["run_id"], by=ALICE, why="test")
 
     def decide(
         self,
@@ -221,7 +222,7 @@ class Ground:
                 run["run_id"],
                 run["fingerprint"],
                 decision=decision,
-                by=Person(by),
+                by=Person.airflow(by),
                 reason=reason,
                 rate=rate,
             )
@@ -252,7 +253,7 @@ class Ground:
 
     def change_rate(self, run: PlannedRun, rate: str = FAST) -> None:
         with self.installation() as installation:
-            controls.change_rate(installation, run["run_id"], rate, by=Person("alice"), why="test")
+            controls.change_rate(installation, run["run_id"], rate, by=ALICE, why="test")
 
     def advance(
         self,

@@ -47,12 +47,11 @@ ROWS: Final[Rows] = {
             "fingerprint": PLAN,
             "state": "halted",
             "reason": "cancelled by carol: the wrong night\n'quoted', 100 %",
-            "requested_by": "alice",
+            "requested_by": "airflow:alice",
             "opened_at": AT,
             "closed_at": HALTED_AT,
             "dag_id": "kafka_rebalance",
             "dag_run_id": "manual__2026-11-26T22:15:00+00:00",
-            "requester_account": "airflow:2",
         }
     ],
     "step_locks": [{"cluster": CLUSTER, "holder": "9e107d9d372bb682", "until": 4_102_444_800}],
@@ -72,12 +71,11 @@ ROWS: Final[Rows] = {
             "run_id": RUN,
             "fingerprint": PLAN,
             "decision": "granted",
-            "by": "bob",
+            "by": "airflow:bob",
             "reason": "broker 7 is empty",
             "at": AT + timedelta(seconds=40),
             "rate_bytes_per_second": 5_000_000_000,
             "expires_at": AT + timedelta(days=1),
-            "account": "airflow:3",
         }
     ],
     "touched_keys": [
@@ -177,7 +175,7 @@ ROWS: Final[Rows] = {
         }
     ],
     "events": [
-        {"id": 1001, "run_id": RUN, "at": AT, "kind": "proposed", "text": "by alice (airflow:2)"},
+        {"id": 1001, "run_id": RUN, "at": AT, "kind": "proposed", "text": "by alice"},
         {"id": 1002, "run_id": RUN, "at": HALTED_AT, "kind": "halted", "text": "cancelled\nby ☎"},
     ],
 }

@@ -83,7 +83,7 @@ class Pages:
         with self.installation() as installation:
             path = installation.archive.write_plan(plan)
             return installation.ledger.propose(
-                plan, path, requested_by=by, dag_id=dag_id, dag_run_id=dag_run_id
+                plan, path, requested_by=f"airflow:{by}", dag_id=dag_id, dag_run_id=dag_run_id
             )
 
     def keep_empty(self, broker_id: int, by: str) -> None:

@@ -78,7 +78,7 @@ class SimulatedRun:
         plan = plan or _made_plan(picture, racks, request or PlanRequest(Goal.ADD_BROKERS, (4,)))
         made = cls(simulated(picture, racks=racks), None, plan, limits=limits or MovementPolicy())  # type: ignore[arg-type]
         made.ledger = open_ledger(folder, made.clock)
-        made.run_id = made.ledger.propose(plan, "plans/x.json", requested_by="alice").run_id
+        made.run_id = made.ledger.propose(plan, "plans/x.json", requested_by="airflow:alice").run_id
         if approve:
             made.ledger.record_decision(made.approval())
         return made
@@ -106,7 +106,7 @@ class SimulatedRun:
             self.run_id,
             self.plan.fingerprint,
             decision,
-            "alice",
+            "airflow:alice",
             "test",
             now,
             self.rate,
@@ -147,14 +147,16 @@ class SimulatedRun:
     def go_on_with(self, plan: RebalancePlan) -> None:
         """Approve another plan of the same cluster: what is done now is done in a run of that."""
         self.plan = plan
-        self.run_id = self.ledger.propose(plan, "plans/y.json", requested_by="alice").run_id
+        self.run_id = self.ledger.propose(plan, "plans/y.json", requested_by="airflow:alice").run_id
         self.ledger.record_decision(self.approval())
 
     def ask(self, control: Control, *, why: str = "because", **more: Any) -> None:
         """Request something of the run; of its cluster when it is a freeze."""
         concerned = None if control in (Control.FREEZE, Control.UNFREEZE) else self.run_id
         self.ledger.record_request(
-            ControlRequest(self.plan.cluster, concerned, control, "bob", why, self.clock(), **more)
+            ControlRequest(
+                self.plan.cluster, concerned, control, "airflow:bob", why, self.clock(), **more
+            )
         )
 
     def run_progress(self) -> RunProgress:

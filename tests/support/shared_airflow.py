@@ -180,7 +180,7 @@ class Place:
 
     def decisions(self, run: Run) -> list[tuple[Decision, str, str]]:
         return [
-            (approval.decision, approval.by, approval.fingerprint)
+            (approval.decision, approval.person.shown, approval.fingerprint)
             for approval in self.installation.ledger.approvals_of(run.run_id)
         ]
 

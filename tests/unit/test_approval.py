@@ -2,28 +2,39 @@
 say until then.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from counterpoise.access import people_to_ask
 from counterpoise.approval import (
-    approvers_in_force,
-    granted_approval,
+    check_granted,
+    check_would_count,
     people_needed,
+    standing_approvals,
     why_two_people,
 )
 from counterpoise.errors import ConfigurationError, NotApprovedError, RefusedError
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.person import People, Person
+from counterpoise.model.person import Person
 from counterpoise.model.policy import AccessPolicy, ApprovalPolicy, ClusterPolicy
 from counterpoise.model.request import Goal
+from counterpoise.model.run import Run, RunState
 from counterpoise.settings import parse_settings
+from tests.support.decisions import ALICE, BOB, CAROL
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
-PLAN = "sha256:this"
+LOWERING = plan_by_hand(
+    cluster("orders-0: 1 2", racks="1 2"),
+    Goal.REPLICATION_FACTOR,
+    move("orders-0", "1 2", "1"),
+    replication_factor=1,
+)
+PLAN = LOWERING.fingerprint
+RUN = Run("run", "demo", PLAN, "p", RunState.APPROVED, "", NOW, None, "airflow:carol")
 
 
 def word(
@@ -35,7 +46,14 @@ def word(
     expires_at: datetime = NOW + timedelta(hours=1),
 ) -> Approval:
     return Approval(
-        "run", fingerprint, decision, by, "why", NOW - timedelta(hours=2), rate, expires_at
+        "run",
+        fingerprint,
+        decision,
+        f"airflow:{by}",
+        "why",
+        NOW - timedelta(hours=2),
+        rate,
+        expires_at,
     )
 
 
@@ -67,48 +85,84 @@ def test_a_policy_asks_for_two_people(policy: ApprovalPolicy, goal: Goal, becaus
     assert people_needed(plan) == 1
     if because:
         with pytest.raises(NotApprovedError, match=because):
-            granted_approval(
-                [word("alice")],
-                PLAN,
+            check_granted(
+                ClusterPolicy(approval=policy),
+                replace(RUN, fingerprint=plan.fingerprint),
+                plan,
+                [word("alice", fingerprint=plan.fingerprint)],
                 NOW,
-                listed=People(),
-                people=2,
-                because=why_two_people(plan, policy),
             )
 
 
 def test_the_later_of_two_yes_decides_the_rate() -> None:
     words = [word("alice", rate=1_000_000), word("bob", rate=5_000_000)]
-    assert granted_approval(words, PLAN, NOW, listed=People(), people=2) == words[1]
+    assert check_granted(ClusterPolicy(), RUN, LOWERING, words, NOW) == words[1]
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([word("alice")], "2 different people .* until now alice did"),
-        ([word("alice"), word("alice")], "until now alice did"),
-        ([word("alice", expires_at=NOW), word("bob")], "until now bob did"),
-        ([word("alice", fingerprint="sha256:other"), word("bob")], "until now bob did"),
-        ([word("alice"), word("bob", Decision.REJECTED), word("bob")], "until now bob did"),
+        ([word("alice")], "2 different people .* until now .* alice did"),
+        ([word("alice"), word("alice")], "until now .* alice did"),
+        ([word("alice", expires_at=NOW), word("bob")], "until now .* bob did"),
+        (
+            [word("alice", fingerprint="sha256:other"), word("bob")],
+            "until now .* bob did",
+        ),
+        (
+            [word("alice"), word("bob", Decision.REJECTED), word("bob")],
+            "until now .* bob did",
+        ),
         ([word("alice"), word("bob"), word("carol", Decision.REJECTED)], "was rejected by carol"),
     ],
     ids=["one", "the same twice", "one expired", "for another plan", "undone by a no", "a last no"],
 )
 def test_what_does_not_count_as_two_people(words: list[Approval], says: str) -> None:
     with pytest.raises(NotApprovedError, match=says):
-        granted_approval(words, PLAN, NOW, listed=People(), people=2)
+        check_granted(ClusterPolicy(), RUN, LOWERING, words, NOW)
 
 
 def test_whoever_said_yes_is_not_asked_again_and_somebody_has_to_be_left() -> None:
-    in_force = approvers_in_force([word("alice"), word("bob"), word("alice")], People())
-    assert in_force == (Person("alice"), Person("bob"))
-    carol, people = Person("carol"), People()
     policy = ClusterPolicy(access=AccessPolicy(approve=("alice", "bob")))
-    assert people_to_ask(policy, people, carol, [Person("alice")]) == ("bob",)
-    assert people_to_ask(ClusterPolicy(), people, carol, [Person("alice")]) == ()
+    assert people_to_ask(policy, CAROL, [ALICE], needed=2) == ("bob",)
+    assert people_to_ask(ClusterPolicy(), CAROL, [ALICE], needed=2) == ()
     alone = ClusterPolicy(access=AccessPolicy(approve=("alice",)))
     with pytest.raises(RefusedError, match="names nobody but alice"):
-        people_to_ask(alone, people, carol, [Person("alice")])
+        people_to_ask(alone, CAROL, [ALICE], needed=2)
+
+
+@pytest.mark.parametrize(
+    ("before", "by", "says"),
+    [
+        ("", ALICE, ""),
+        ("alice", ALICE, "alice approved this plan, so another Airflow user has to"),
+        ("alice", Person.airflow("ALICE"), "approved this plan, so another Airflow user has to"),
+        ("alice", Person.system("bob"), "approved by the Airflow user alice: another Airflow"),
+        ("alice", BOB, ""),
+        ("alice bob", ALICE, ""),
+        ("alice bob", Person.system("bob"), "approved by the Airflow user alice"),
+    ],
+)
+def test_what_is_taken_as_an_answer_counts_when_the_run_starts(
+    before: str, by: Person, says: str
+) -> None:
+    """Whoever may not answer is told when they answer, and not by `execute`."""
+    words = [word(name) for name in before.split()]
+    policy = ClusterPolicy()
+
+    def answer() -> None:
+        check_would_count(policy, RUN, words, NOW, needed=2, by=by)
+
+    if says:
+        with pytest.raises(RefusedError, match=says):
+            answer()
+        return
+    answer()
+    standing = standing_approvals(
+        policy, RUN, [*words, replace(word("x"), by=by.recorded)], NOW, needed=2
+    )
+    assert standing[-1].person == by
+    assert len(standing) == len({*before.split(), by.name})
 
 
 @pytest.mark.parametrize(
@@ -116,6 +170,8 @@ def test_whoever_said_yes_is_not_asked_again_and_somebody_has_to_be_left() -> No
     [
         ("{approve: [alice]}", "{critical: yes}", "critical asks for two people"),
         ("{approve: [alice, ALICE]}", "{critical: yes}", "critical asks for two people"),
+        ("{approve: ['airflow:a', 'system:b']}", "{critical: yes}", "critical asks for two people"),
+        ("{approve: ['airflow:a', b]}", "{critical: yes}", ""),
         ("{approve: ['group:one']}", "{two_people_above: 1TB}", "two_people_above asks for two"),
         ("{approve: [alice]}", "{critical: no}", ""),
         ("{approve: ['group:two']}", "{critical: yes}", ""),

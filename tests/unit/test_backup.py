@@ -23,7 +23,7 @@ def begun(tmp_path: Path, ledger: Ledger | None) -> SimulatedRun:
     if ledger is not None:
         run.ledger.close()
         run.ledger = ledger
-        run.run_id = ledger.propose(run.plan, "plans/x.json", requested_by="alice").run_id
+        run.run_id = ledger.propose(run.plan, "plans/x.json", requested_by="airflow:alice").run_id
     run.ledger.record_decision(run.approval())
     run.until_moving(run.driver())
     return run

@@ -94,10 +94,13 @@ def test_what_is_asked_of_a_run_under_way_is_kept_with_who_and_why(shell: Comman
         Control.RATE,
         Control.CANCEL,
     ]
-    assert {r.why for r in found} == {"month end"} and {r.by for r in found} == {"alice", "bob"}
+    assert {r.why for r in found} == {"month end"} and {r.by for r in found} == {
+        "system:alice",
+        "system:bob",
+    }
     assert found[2].rate_bytes_per_second == 30_000_000
     shown = shell.type("status", run_id).out
-    assert "rate 30.0 MB/s, requested by alice: month end" in shown
+    assert "rate 30.0 MB/s, requested by alice (system user): month end" in shown
     assert [
         r["control"] for r in json.loads(shell.type("status", run_id, "--json").out)["requests"]
     ][-1] == "cancel"
@@ -113,14 +116,12 @@ def test_what_is_asked_of_a_run_under_way_is_kept_with_who_and_why(shell: Comman
             "producers write 6.0 MB/s to the partitions that broker 4 receives at once",
         ),
         (
-            ["rate", "RUN", "30MB/s", "--by", "bob"],
+            ["rate", "RUN", "30MB/s"],
             1,
-            "bob (claimed by system user tester) counts as tester, who may not approve here; the "
-            "policy names alice",
+            "tester (system user) may not approve here; the policy names alice",
         ),
         (["resume", "RUN"], 1, "is not paused"),
         (["pause", "RUN", "--why", " "], 2, "why: must not be empty"),
-        (["pause", "RUN", "--by", ""], 2, "by: must not be empty"),
         (["cancel", "state.json"], 2, "not a plan"),
         (["freeze", "nope", "--until", "8h"], 2, "cluster 'nope' is not in"),
         (
@@ -143,7 +144,7 @@ def test_what_cannot_be_asked_gets_one_message_and_leaves_no_trace(
     _, run_id = in_state(shell, RunState.RUNNING)
     monkeypatch.chdir(shell.folder)
     defaults = [] if "--why" in words else ["--why", "x"]
-    user = "tester" if "--by" in words else "alice"
+    user = "tester" if "30MB/s" in words else "alice"
     before = sorted(shell.folder.iterdir())
     typed = shell.type(*(run_id if word == "RUN" else word for word in words), *defaults, user=user)
     assert typed.code == code, typed.err
@@ -221,7 +222,7 @@ def test_a_freeze_is_shown_until_it_is_over(shell: CommandLine) -> None:
     assert typed.code == 0
     assert f"frozen until {end:%Y-%m-%d %H:%M} UTC" in typed.out
     assert (
-        f"cluster demo is frozen until {end:%Y-%m-%d %H:%M} UTC by bob: month end"
+        f"cluster demo is frozen until {end:%Y-%m-%d %H:%M} UTC by bob (system user): month end"
         in shell.type("status").out
     )
     assert shell.type("unfreeze", "demo", *WHY).code == 0
@@ -233,7 +234,7 @@ def test_a_freeze_that_is_shorter_than_another_one_says_which_holds(shell: Comma
     for user, until in (("bob", "8h"), ("carol", "1h")):
         typed = shell.type("freeze", "demo", "--until", until, *WHY, user=user)
         assert typed.code == 0
-        assert "UTC by bob: month end" in typed.out
+        assert "UTC by bob (system user): month end" in typed.out
     assert shell.type("unfreeze", "demo", *WHY).code == 0
     assert "frozen" not in shell.type("status").out
 

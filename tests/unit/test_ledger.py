@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from counterpoise.approval import granted_approval
+from counterpoise.approval import check_granted
 from counterpoise.errors import (
     InputError,
     LedgerError,
@@ -30,8 +30,9 @@ from counterpoise.ledger.schema import metadata
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResourceType
-from counterpoise.model.person import People
+from counterpoise.model.person import Person
 from counterpoise.model.plan import LowerBound, RebalancePlan
+from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.run import TRANSITIONS, Run, RunState, Submission, TouchedKey
 from tests.support.runs import change_state
@@ -53,7 +54,7 @@ def approval(run_id: str, decision: Decision = Decision.GRANTED, **changes: obje
         run_id,
         PLAN.fingerprint,
         decision,
-        "alice",
+        "airflow:alice",
         "because",
         NOW,
         1_000_000,
@@ -89,8 +90,7 @@ def test_a_dag_run_finds_the_run_that_it_opened_last(ledger: Ledger) -> None:
         return ledger.propose(
             plan,
             "p",
-            requested_by="alice",
-            account="airflow:2",
+            requested_by="airflow:alice",
             dag_id="kafka_rebalance",
             dag_run_id=dag_run_id,
         )
@@ -100,7 +100,7 @@ def test_a_dag_run_finds_the_run_that_it_opened_last(ledger: Ledger) -> None:
     second = propose(PLAN, "manual-2")
     third = propose(replace(PLAN, cluster="other"), "manual-2")
     assert ledger.run(first.run_id).state is RunState.SUPERSEDED
-    assert (third.requested_by, third.requester_account) == ("alice", "airflow:2")
+    assert third.requester == Person.airflow("alice")
     assert ledger.run_of("kafka_rebalance", "manual-1") == ledger.run(first.run_id)
     assert ledger.run_of("kafka_rebalance", "manual-2") == max(
         second, third, key=lambda run: (run.opened_at, run.run_id)
@@ -128,9 +128,9 @@ def test_a_plan_that_needs_two_waits_until_both_have_said_yes(ledger: Ledger) ->
 def test_a_dag_withdraws_no_plan_that_somebody_has_approved(ledger: Ledger) -> None:
     run = ledger.propose(PLAN, "p", requested_by="alice")
     ledger.record_decision(approval(run.run_id, Decision.GRANTED), is_enough=lambda _: False)
-    of_dag = {"by": "kafka_leader_balance", "account": "airflow-dag:kafka_leader_balance"}
+    no = approval(run.run_id, Decision.REJECTED, by=Person.of_analysis().recorded)
     with pytest.raises(RunConflictError, match="somebody has approved"):
-        ledger.record_decision(replace(approval(run.run_id, Decision.REJECTED), **of_dag))
+        ledger.record_decision(no)
     assert ledger.run(run.run_id).state is RunState.PROPOSED
 
 
@@ -183,7 +183,7 @@ def test_a_rejection_closes_the_run_and_silence_on_a_superseded_one_is_only_note
 
 def test_only_the_last_granted_unexpired_word_on_this_very_plan_counts() -> None:
     yes = approval("r")
-    assert granted_approval([yes], PLAN.fingerprint, NOW, listed=People()) == yes
+    assert check(yes) == yes
     for given, says in [
         ([], "was not approved"),
         ([yes, approval("r", Decision.REJECTED)], "was rejected by alice"),
@@ -192,7 +192,12 @@ def test_only_the_last_granted_unexpired_word_on_this_very_plan_counts() -> None
         ([approval("r", expires_at=NOW)], "expired"),
     ]:
         with pytest.raises(NotApprovedError, match=says):
-            granted_approval(given, PLAN.fingerprint, NOW, listed=People())
+            check(*given)
+
+
+def check(*given: Approval) -> Approval:
+    run = Run("r", "demo", PLAN.fingerprint, "p", RunState.APPROVED, "", NOW, None)
+    return check_granted(ClusterPolicy(), run, PLAN, given, NOW)
 
 
 def test_another_cluster_under_the_same_name_is_refused(ledger: Ledger) -> None:

@@ -20,7 +20,7 @@ from counterpoise.model.run import Run, RunState
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PLAN = RebalancePlan("demo", "id", "s1", Goal.LEADERS, (), "digest", (), (), LowerBound(0, 0, 0))
-ALICE, RULE, ANALYSIS = Person("alice"), Person.of_rule("small"), Person.of_analysis()
+ALICE, RULE, ANALYSIS = Person.airflow("alice"), Person.of_rule("leaders"), Person.of_analysis()
 ROUNDS = range(8)
 
 
@@ -35,7 +35,7 @@ def ledgers(ledger_url: str) -> Iterator[tuple[Ledger, Ledger]]:
 
 def proposed(ledger: Ledger, number: int, by: Person = ALICE) -> Run:
     plan = replace(PLAN, snapshot_id=f"s{number}")
-    return ledger.propose(plan, "plans/x", requested_by=by.name, account=by.recorded_account)
+    return ledger.propose(plan, "plans/x", requested_by=by.recorded)
 
 
 def decision(run: Run, by: Person, decision: Decision = Decision.GRANTED) -> Approval:
@@ -43,12 +43,11 @@ def decision(run: Run, by: Person, decision: Decision = Decision.GRANTED) -> App
         run.run_id,
         run.fingerprint,
         decision,
-        by.name,
+        by.recorded,
         "because",
         NOW,
         1_000_000,
         NOW + timedelta(hours=1),
-        by.recorded_account,
     )
 
 

@@ -58,7 +58,7 @@ def write(shell: CommandLine) -> Write:
     def write_some(*notes: str, at: datetime = EARLY) -> None:
         plan = replace(PLAN, snapshot_id=f"{at}")
         with closing(Ledger.open(shell.environment["COUNTERPOISE_LEDGER"], lambda: at)) as ledger:
-            run = ledger.propose(plan, "p", requested_by="alice", account="airflow:2")
+            run = ledger.propose(plan, "p", requested_by="airflow:alice")
             for note in notes:
                 ledger.journal(run.run_id).event("note", note)
             change_state(ledger, run.run_id, RunState.REJECTED, "no")
@@ -154,12 +154,11 @@ class Written:
             self.run_id,
             PLAN.fingerprint,
             Decision.GRANTED,
-            "alice",
+            "airflow:alice",
             "why",
             self.now,
             10**6,
             self.now + HOUR,
-            "airflow:2",
         )
 
     def request(

@@ -75,7 +75,7 @@ def propose(ledger: Ledger) -> str:
     snapshot = cluster(SKEWED, racks=FOUR_BROKERS, name="demo")
     plan = make_plan(snapshot, PlanRequest(Goal.ADD_BROKERS, (4,)))
     ledger.pin_cluster("demo", "picture-id")
-    return ledger.propose(plan, "plans/x.json", requested_by="alice").run_id
+    return ledger.propose(plan, "plans/x.json", requested_by="airflow:alice").run_id
 
 
 def test_before_the_first_snapshot_nothing_is_known_but_that(

@@ -13,12 +13,12 @@ from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
-from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.pipeline import snapshots
 from counterpoise.validation import BadSnapshotError, DataCheck
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.contradictions import name_a_broker_twice
+from tests.support.decisions import ALICE
 from tests.support.installations import DEMO, installation_over
 from tests.support.pictures import simulated
 
@@ -206,7 +206,10 @@ def test_nothing_is_planned_on_a_bad_snapshot(
         pytest.raises(RefusedError, match="neither analysed nor planned on"),
     ):
         pipeline.plan(
-            installation, "demo", RebalanceRequest(Goal.REBALANCE), pipeline.Origin(Person("alice"))
+            installation,
+            "demo",
+            RebalanceRequest(Goal.REBALANCE),
+            pipeline.Origin(ALICE),
         )
     place.has(20)
     name_a_broker_twice(place.kafka, "topic00", monkeypatch)
@@ -216,7 +219,7 @@ def test_nothing_is_planned_on_a_bad_snapshot(
                 installation,
                 "demo",
                 RebalanceRequest(Goal.REBALANCE),
-                pipeline.Origin(Person("alice")),
+                pipeline.Origin(ALICE),
             )
         assert installation.ledger.runs() == ()
     assert not (place.folder / "store/plans").exists()

@@ -157,7 +157,13 @@ def run(topic: str = "orders", **changes: object) -> RunReport:
         ),
         "plan": moved,
         "approval": Approval(
-            "run-1", moved.fingerprint, Decision.GRANTED, "alice", BREAKOUT, NOON, 20_000_000
+            "run-1",
+            moved.fingerprint,
+            Decision.GRANTED,
+            "airflow:alice",
+            BREAKOUT,
+            NOON,
+            20_000_000,
         ),
         "before": tuple(
             BrokerLoad(f.broker_id, f.leaders_before, f.replicas_before, f.bytes_before)

@@ -144,7 +144,7 @@ def test_it_has_every_key_and_what_stands_in_comments_can_be_used() -> None:
     settings = parse_settings(used, where="x")
     (cluster,) = settings.clusters.values()
     assert cluster.policy.notify.webhooks
-    assert cluster.policy.approval.by_rule
+    assert cluster.policy.approval.automatic
     assert len(cluster.policy.balance.constraints.broker_sets) > 0
 
 
@@ -176,10 +176,10 @@ def test_a_value_that_cannot_be_used_hides_no_complaint_about_the_rest() -> None
 
 def test_a_wrong_key_in_one_rule_hides_no_wrong_goal_in_another() -> None:
     found = complaints(
-        "clusters:\n  a:\n    connection: x\n    policy:\n      approval:\n        by_rule:\n"
-        "          - {name: one, goals: [leadrs]}\n          - {name: two, goalz: [leaders]}\n"
+        "clusters:\n  a:\n    connection: x\n    policy:\n      approval:\n        automatic:\n"
+        "          - {goal: leadrs}\n          - {goalz: leaders}\n"
     )
-    assert found[0].startswith("line 7: goals: 'leadrs' is none of add-brokers, ")
+    assert found[0].startswith("line 7: goal: 'leadrs' is none of add-brokers, ")
     assert [complaint.split(":")[0] for complaint in found] == ["line 7", "line 8", "line 8"]
 
 

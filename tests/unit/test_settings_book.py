@@ -19,10 +19,8 @@ def test_each_key_has_a_row_with_how_it_is_written_its_default_and_when_to_chang
         row.startswith("| `movement.rate` | rate, like 20MB/s | 20.0 MB/s | What each broker may")
         for row in rows
     )
-    assert any(
-        "`approval.by_rule[].goals` | list: goal, like leaders | required" in row for row in rows
-    )
-    assert any("| `people.NAME.airflow` |" in row for row in rows)
+    assert any("`approval.automatic[].goal` | goal, like leaders | required" in row for row in rows)
+    assert any("| `groups` |" in row for row in rows)
     assert all(len(row.split(" | ")) == 4 for row in rows)
     keys = [row.split(" | ")[0] for row in rows]
     assert len(keys) == len(set(keys))

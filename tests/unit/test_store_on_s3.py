@@ -11,11 +11,11 @@ import pytest
 from counterpoise import pipeline
 from counterpoise.errors import StoreError
 from counterpoise.installation import Installation
-from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.settings import Locations
 from counterpoise.storage import Store
 from tests.support import s3_server
+from tests.support.decisions import ALICE
 from tests.support.installations import installation_over
 from tests.support.pictures import simulated
 from tests.support.s3_server import S3Server, Trouble
@@ -82,7 +82,7 @@ def test_snapshots_and_plans_come_through_a_store_that_throttles(
         server.trouble = every_third(s3_server.slow_down, 120)
         pipeline.snapshot(installation, "demo", installation.clock())
         request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-        planned = pipeline.plan(installation, "demo", request, pipeline.Origin(Person("alice")))
+        planned = pipeline.plan(installation, "demo", request, pipeline.Origin(ALICE))
         assert planned is not None
         plan = installation.archive.read_plan(planned["plan_uri"], planned["fingerprint"])
         assert plan.moves

@@ -213,7 +213,7 @@ def test_a_cluster_is_frozen_and_the_freeze_ended_from_its_page(pages: Pages) ->
         assert send(browser, "unfreeze", reason="done").status_code == 303
         assert "The cluster is frozen" not in browser.get("/clusters/demo").text
     written = requests_of(pages)
-    assert [(one.control, one.by, one.run_id) for one in written] == [
+    assert [(one.control, one.person.shown, one.run_id) for one in written] == [
         (Control.FREEZE, "oscar", None),
         (Control.UNFREEZE, "oscar", None),
     ]

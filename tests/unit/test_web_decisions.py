@@ -135,7 +135,7 @@ def test_who_may_not_answer_is_told_why(environment: dict[str, str], run_id: str
         assert refused.status_code == 403 and words in refused.json()["detail"], user
     assert approvals_of(environment, run_id) == ()
     with browser(environment, "rita") as rita:
-        assert "another person" in decide(rita, run_id, **YES).json()["detail"]
+        assert "another Airflow user" in decide(rita, run_id, **YES).json()["detail"]
         assert decide(rita, run_id, **NO).status_code == 200, "she may withdraw it"
 
 

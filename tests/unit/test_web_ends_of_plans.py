@@ -11,9 +11,8 @@ from fastapi.testclient import TestClient
 from counterpoise.installation import open_installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.request import Goal
-from counterpoise.model.run import RunState
+from counterpoise.model.run import MUST_NOT_RUN, NOT_VALIDATED, VALIDATED, RunState
 from counterpoise.queries import running
-from counterpoise.rule_approvals import MUST_NOT_RUN, NOT_VALIDATED, VALIDATED
 from tests.support import hostile
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
@@ -51,17 +50,8 @@ def approve(
 ) -> None:
     with open_installation(environment=environment) as installation:
         now, fingerprint = installation.clock(), installation.ledger.run(run_id).fingerprint
-        yes = Approval(
-            run_id,
-            fingerprint,
-            Decision.GRANTED,
-            by,
-            "ok",
-            now,
-            RATE,
-            now + timedelta(hours=1),
-            f"airflow:{by}",
-        )
+        given = (run_id, fingerprint, Decision.GRANTED, f"airflow:{by}", "ok")
+        yes = Approval(*given, now, RATE, now + timedelta(hours=1))
         installation.ledger.record_decision(yes, is_enough=lambda _: is_enough)
 
 
@@ -159,7 +149,8 @@ def test_a_plan_that_nobody_may_approve_says_so(environment: dict[str, str], run
     )
     with browser(environment, "rita") as rita:
         page = rita.get(f"/runs/{run_id}/plan").text
-    assert "Nobody can approve it:" in page and "another person than rita" in page
+    assert "Nobody can approve it:" in page
+    assert "requested by the Airflow user rita: it takes a yes of 1 other Airflow user" in page
     assert not has_approve_button(page) and ">Withdraw</button>" in page
 
 

@@ -24,7 +24,7 @@ from tests.support.series import Broker
 from tests.unit.test_fleet import balance, load
 
 SOON = timedelta(minutes=5)
-ALICE = Person("alice", "airflow:alice")
+ALICE = Person.airflow("alice")
 IDLE = balance(Broker(1), Broker(2), Broker(3, leaders=0, replicas=0, bytes=0))
 
 
@@ -174,7 +174,8 @@ def test_nobody_is_asked_about_a_plan_of_their_own(pages: Pages) -> None:
 
 def test_a_plan_that_needs_two_waits_for_another_person(pages: Pages) -> None:
     run = pages.propose("mine", by="bob")
-    yes = Approval(run.run_id, run.fingerprint, Decision.GRANTED, "alice", "fine", NOW - SOON)
+    given = (run.run_id, run.fingerprint, Decision.GRANTED, "airflow:alice", "fine")
+    yes = Approval(*given, NOW - SOON, 1_000_000, NOW + SOON)
     with pages.installation() as installation:
         installation.ledger.record_decision(yes, is_enough=lambda _: False)
     with pages.browser() as browser:

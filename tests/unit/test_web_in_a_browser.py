@@ -114,8 +114,7 @@ def pages(folder: Path, moving: SimulatedRun) -> Pages:
         installation.ledger.propose(
             plan,
             installation.archive.write_plan(plan),
-            requested_by="bob",
-            account="airflow:bob",
+            requested_by="airflow:bob",
             dag_id="kafka_rebalance",
             dag_run_id="manual__1",
         )
@@ -252,4 +251,6 @@ def write_hostile_text(pages: Pages) -> str:
     with pages.installation() as installation:
         write_audits(installation, pages.now, "other", 1, findings=8, words=hostile.HOSTILE)
         path = installation.archive.write_plan(plan)
-        return installation.ledger.propose(plan, path, requested_by=hostile.NAME).run_id
+        return installation.ledger.propose(
+            plan, path, requested_by=f"airflow:{hostile.NAME}"
+        ).run_id

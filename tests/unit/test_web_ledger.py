@@ -29,7 +29,7 @@ def pages(tmp_path: Path) -> Pages:
 
 def decide(pages: Pages, run: Run, by: str, reason: str = "no") -> None:
     decision = Approval(
-        run.run_id, run.fingerprint, Decision.REJECTED, by, reason, pages.now, account="airflow:2"
+        run.run_id, run.fingerprint, Decision.REJECTED, f"airflow:{by}", reason, pages.now
     )
     with pages.installation() as installation:
         installation.ledger.record_decision(decision)
@@ -37,7 +37,9 @@ def decide(pages: Pages, run: Run, by: str, reason: str = "no") -> None:
 
 def freeze(pages: Pages, cluster: str, by: str = "bob") -> None:
     until = pages.now + HOUR
-    request = ControlRequest(cluster, None, Control.FREEZE, by, "month end", pages.now, until=until)
+    request = ControlRequest(
+        cluster, None, Control.FREEZE, f"airflow:{by}", "month end", pages.now, until=until
+    )
     with pages.installation() as installation:
         installation.ledger.record_request(request)
 

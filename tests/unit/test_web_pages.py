@@ -182,7 +182,7 @@ def propose(environment: dict[str, str]) -> str:
     plan = plan_by_hand(before, Goal.REBALANCE, move("orders-0", "1 2", "3 2"))
     with open_installation(environment=environment) as installation:
         path = installation.archive.write_plan(plan)
-        return installation.ledger.propose(plan, path, requested_by="alice").run_id
+        return installation.ledger.propose(plan, path, requested_by="airflow:alice").run_id
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_the_reports_of_the_newest_runs_stand_first(
     before = cluster("orders-0: 1 2", racks="1=a 2=b 3=c")
     plan = plan_by_hand(before, Goal.REBALANCE, move("orders-0", "1 2", "3 2"))
     with open_installation(environment=environment) as installation:
-        run = installation.ledger.propose(plan, "plans/x.json", requested_by="alice")
+        run = installation.ledger.propose(plan, "plans/x.json", requested_by="airflow:alice")
         for state in (RunState.APPROVED, RunState.RUNNING, RunState.SETTLING, RunState.DONE):
             change_state(installation.ledger, run.run_id, state)
     name = f"picture/runs/{run.run_id}-run.html"

@@ -57,8 +57,7 @@ def propose(
         run_id = installation.ledger.propose(
             plan,
             path,
-            requested_by="rita",
-            account="airflow:rita",
+            requested_by="airflow:rita",
             dag_id="kafka_rebalance" if dag_run_id else None,
             dag_run_id=dag_run_id,
         ).run_id
@@ -115,7 +114,7 @@ def test_a_plan_says_why_it_was_requested(environment: dict[str, str]) -> None:
         plan = new_plan()
         path = installation.archive.write_plan(plan)
         why = f"broker 4 is idle {hostile.HOSTILE}"
-        run = installation.ledger.propose(plan, path, requested_by="rita", why=why)
+        run = installation.ledger.propose(plan, path, requested_by="airflow:rita", why=why)
     with browser(environment, "alice") as alice:
         page = alice.get(f"/runs/{run.run_id}/plan").text
     assert page.count("requested by rita: broker 4 is idle") == 1
@@ -210,7 +209,7 @@ def test_a_good_answer_is_recorded_at_once(environment: dict[str, str], run_id: 
     with open_installation(environment=environment) as installation:
         (yes,) = installation.ledger.approvals_of(run_id)
         assert installation.ledger.run(run_id).state is RunState.APPROVED
-    assert (yes.decision, yes.by, yes.account) == (Decision.GRANTED, "alice", "airflow:alice")
+    assert (yes.decision, yes.by) == (Decision.GRANTED, "airflow:alice")
     assert (yes.rate_bytes_per_second, yes.reason) == (20_000_000, "broker 4 joined")
 
 
@@ -308,7 +307,7 @@ def test_the_requester_may_withdraw_and_not_approve(
 ) -> None:
     with browser(environment, "rita") as rita:
         page = rita.get(f"/runs/{run_id}/plan").text
-        assert "another person has to approve it" in page and 'value="approve"' not in page
+        assert "another Airflow user has to approve it" in page and 'value="approve"' not in page
         sent = send(rita, run_id, answer="approve", rate="20MB/s", reason="mine")
         assert sent.status_code == 403
         assert send(rita, run_id, answer="reject", reason="mine").status_code == 303
@@ -346,10 +345,10 @@ def test_a_second_yes_comes_from_another_person(environment: dict[str, str]) -> 
     approve(environment, run_id, plan)
     with browser(environment, "alice") as alice:
         page = alice.get(f"/runs/{run_id}/plan").text
-        assert "waits for 1 more yes" in page and "has approved this plan already" in page
+        assert "waits for 1 more yes" in page and "alice approved this plan, so another" in page
     with browser(environment, "bob") as bob:
         assert send(bob, run_id, answer="approve", rate="20MB/s", reason="x").status_code == 303
-    assert [yes.by for yes in approvals_of(environment, run_id)] == ["alice", "bob"]
+    assert [yes.by for yes in approvals_of(environment, run_id)] == ["airflow:alice", "airflow:bob"]
 
 
 def approve(environment: dict[str, str], run_id: str, plan: RebalancePlan) -> None:
@@ -359,12 +358,11 @@ def approve(environment: dict[str, str], run_id: str, plan: RebalancePlan) -> No
             run_id,
             plan.fingerprint,
             Decision.GRANTED,
-            "alice",
+            "airflow:alice",
             "ok",
             now,
             10**7,
             now + timedelta(hours=1),
-            "airflow:alice",
         )
         installation.ledger.record_decision(yes, is_enough=lambda _: False)
 
@@ -405,7 +403,7 @@ def test_a_plan_of_the_command_line_is_rejected_here_and_approved_there(
         assert send(alice, run_id, answer="reject", reason="not now").status_code == 303
     with open_installation(environment=environment) as installation:
         (no,) = installation.ledger.approvals_of(run_id)
-    assert (no.decision, no.by, no.reason) == (Decision.REJECTED, "alice", "not now")
+    assert (no.decision, no.person.shown, no.reason) == (Decision.REJECTED, "alice", "not now")
 
 
 def test_nothing_but_a_form_that_is_sent_answers(environment: dict[str, str], run_id: str) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from counterpoise.cli.common import who
 from counterpoise.cli.main import main
 from counterpoise.installation import open_installation
 from counterpoise.model.control import Control
+from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
 from tests.support import hostile
 from tests.support.runs import SimulatedRun
@@ -166,17 +168,22 @@ def test_page_and_command_line_write_the_same_row(
     assert (answer.status_code, answer.headers["location"]) == (303, f"/runs/{moving.run_id}")
     if control == "undo":
         (of_page,) = requests_of(moving)
-        assert (of_page.control, of_page.why, of_page.by) == (Control.UNDO, "month end", "oscar")
+        assert (of_page.control, of_page.why, of_page.by) == (
+            Control.UNDO,
+            "month end",
+            "airflow:oscar",
+        )
         return
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     Path(environment["COUNTERPOISE_CONFIG"]).write_text("clusters: {picture: {connection: x}}\n")
-    arguments = [control, moving.run_id, "--why", "month end", "--by", "oscar"]
+    arguments = [control, moving.run_id, "--why", "month end"]
     assert main(arguments) == 0
     of_page, of_command = requests_of(moving)
-    for field in ("cluster", "run_id", "control", "why", "by", "rate_bytes_per_second", "until"):
+    for field in ("cluster", "run_id", "control", "why", "rate_bytes_per_second", "until"):
         assert getattr(of_page, field) == getattr(of_command, field), field
-    assert of_page.account == "airflow:oscar"
+    assert of_page.person == Person.airflow("oscar")
+    assert of_command.person == who()
 
 
 def test_a_pause_is_carried_out_and_can_be_ended(oscar: TestClient, moving: SimulatedRun) -> None:

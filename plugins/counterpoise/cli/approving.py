@@ -13,10 +13,10 @@ from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
     CLOSED_STATES,
     Commands,
-    add_by_argument,
     add_json_argument,
-    add_person_arguments,
     add_plan_command,
+    add_why_argument,
+    approve_line,
     console_for_people,
     installation_for,
     print_answer,
@@ -27,9 +27,7 @@ from counterpoise.cli.common import (
 from counterpoise.errors import ClusterError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import Action
 from counterpoise.model.run import RunState
 from counterpoise.units import format_rate
 
@@ -86,7 +84,6 @@ def _add_propose(commands: Commands) -> None:
         "policy asks for another person than the requester, somebody else approves it then "
         "(`counterpoise approve`); elsewhere `approve` alone is enough.",
     )
-    add_by_argument(parser)
     add_json_argument(parser)
 
 
@@ -94,10 +91,9 @@ def _propose(arguments: argparse.Namespace, console: Console) -> int:
     plan = _plan_with_moves(arguments.plan, "propose")
     installation, _ = installation_for(arguments, plan)
     with installation:
-        by = who(installation, arguments.by)
+        by = who()
         run_id = pipeline.submit_plan(installation, plan, pipeline.Origin(by))["run_id"]
         requester = queries.run_status(installation, run_id).run.requester
-    _print_who_counts(console_for_people(arguments, console), by, requester)
     value = {"run_id": run_id, "fingerprint": plan.fingerprint, "requested_by": requester.shown}
     line = f"proposed by {requester.shown}: run {run_id}\n{plan.fingerprint}"
     print_answer(arguments, console, value, line)
@@ -124,7 +120,7 @@ def _add_approve(commands: Commands) -> None:
         action="store_true",
         help="do not ask the cluster what the operator may do",
     )
-    add_person_arguments(parser, "--reason")
+    add_why_argument(parser, "--reason")
     add_json_argument(parser)
 
 
@@ -133,7 +129,7 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
     plan = _plan_with_moves(arguments.plan, "approve")
     installation, _ = installation_for(arguments, plan)
     with installation:
-        by = who(installation, arguments.by)
+        by = who()
         run = queries.latest_run_of(installation, plan.fingerprint)
         is_new = run is None or run.state in CLOSED_STATES
         # Before a run is opened for it. Whoever opens it here is the one who requests it.
@@ -159,7 +155,6 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
         )
         missing = queries.approvals_missing(installation, run_id, plan)
         because = queries.why_two_people(installation, plan)
-    _print_who_counts(people, by, approval.person)
     _print_approval(arguments, console, run_id, approval, missing, because)
     return 0
 
@@ -179,7 +174,9 @@ def _print_approval(
         f"until {approval.expires_at:%Y-%m-%d %H:%M} UTC: run {run_id}\n{approval.fingerprint}"
     ]
     if missing:
-        lines.append(f"the plan {because}: another person has to approve it too")
+        # Whoever types it may be in another folder.
+        again = approve_line(arguments, arguments.plan.resolve(), rate.replace(" ", ""))
+        lines.append(f"the plan {because}: another system user has to approve it too (`{again}`)")
     print_answer(arguments, console, value, *lines)
 
 
@@ -201,15 +198,6 @@ def _plan_with_moves(path: Path, what: str) -> RebalancePlan:
             f"{path}: nothing needs to move ({plan.reason}), so there is nothing to {what}"
         )
     return plan
-
-
-def _print_who_counts(console: Console, by: Person, counting: Person) -> None:
-    if by.is_claimed and not counting.is_claimed:
-        console.print(
-            f"{by.name} is only claimed, and the policy names people: recorded as {counting.shown}",
-            markup=False,
-            soft_wrap=True,
-        )
 
 
 def _check_rules(
@@ -274,7 +262,7 @@ def _add_reject(commands: Commands) -> None:
         "Records a rejection; the plan cannot run then. Another plan of the cluster that waits, or "
         "is approved, stays as it is.",
     )
-    add_person_arguments(parser, "--reason")
+    add_why_argument(parser, "--reason")
     add_json_argument(parser)
 
 
@@ -282,12 +270,10 @@ def _reject(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
     installation, _ = installation_for(arguments, plan)
     with installation:
-        by = who(installation, arguments.by)
+        by = who()
         run = queries.latest_run_of(installation, plan.fingerprint)
         controls.check_reason(arguments.reason)
         if run is None or run.state in CLOSED_STATES:
-            if by.is_claimed:  # whoever opens a run here may withdraw it, in their own name
-                controls.check_may(installation, plan.cluster, by, Action.APPROVE)
             origin = pipeline.Origin(by)
             planned = pipeline.submit_plan(installation, plan, origin, may_supersede=False)
             run_id = planned["run_id"]
@@ -302,7 +288,6 @@ def _reject(arguments: argparse.Namespace, console: Console) -> int:
             reason=arguments.reason,
             rate=None,
         )
-    _print_who_counts(console_for_people(arguments, console), by, decision.person)
     line = f"rejected by {decision.person.shown}: run {run_id}"
     print_answer(arguments, console, _decision_summary(run_id, decision), line)
     return 0

@@ -32,7 +32,7 @@ from counterpoise.model.document import from_document_text
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import Run, RunState
-from counterpoise.model.safe_text import for_json, without_control_characters
+from counterpoise.model.safe_text import for_json, shell_word, without_control_characters
 
 # A plan whose latest run is in one of these states needs a new run, or a new plan.
 CLOSED_STATES = (RunState.DONE, RunState.CANCELLED, RunState.REJECTED, RunState.SUPERSEDED)
@@ -128,27 +128,13 @@ def add_plan_command(
     return parser
 
 
-def add_person_arguments(parser: argparse.ArgumentParser, why: str = "--why") -> None:
+def add_why_argument(parser: argparse.ArgumentParser, why: str = "--why") -> None:
     parser.add_argument(why, required=True, metavar="TEXT", help="why; kept in the ledger")
-    add_by_argument(parser)
 
 
-def add_by_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--by",
-        metavar="NAME",
-        help="who requests it, where that is not you: recorded as claimed by you, and "
-        "worth nothing where the policy names people",
-    )
-
-
-def who(installation: Installation, by: str | None = None) -> Person:
-    """Return who types: the system's user, whatever $USER says, or a name that they claim.
-
-    Raises InputError for an empty name.
-    """
-    person = installation.people.system_user(system_user_name())
-    return person if by is None else installation.people.claimed_by(person, by)
+def who() -> Person:
+    """Return who types: the system's user, whatever $USER says."""
+    return Person.system(system_user_name())
 
 
 def system_user_name() -> str:
@@ -158,6 +144,20 @@ def system_user_name() -> str:
         return pwd.getpwuid(user_id).pw_name
     except KeyError:  # as in a container that knows only the number
         return f"uid-{user_id}"
+
+
+def command_line(arguments: argparse.Namespace, *words: str | Path) -> str:
+    """Return a command of ours to type in this shell: with the addresses of the cluster, where this
+    command was given them. What the environment says holds there already, and may be a secret.
+    """
+    bootstrap = getattr(arguments, "bootstrap", None)
+    connection = ("--bootstrap", bootstrap) if bootstrap else ()
+    return " ".join(shell_word(str(word)) for word in ("counterpoise", *words, *connection))
+
+
+def approve_line(arguments: argparse.Namespace, plan: Path, rate: str = "RATE") -> str:
+    """Return the command that approves a plan; whoever types it says why, and at which rate."""
+    return command_line(arguments, "approve", plan, "--rate", rate, "--reason", "TEXT")
 
 
 def console_for_people(arguments: argparse.Namespace, console: Console) -> Console:
@@ -203,17 +203,17 @@ def installation_for(
     return installation, name
 
 
-def find_run(installation: Installation, run_or_plan: str) -> Run:
+def find_run(installation: Installation, arguments: argparse.Namespace) -> Run:
     """Return a run by its id, or the latest run of a plan's file. Raises InputError."""
-    path = Path(run_or_plan)
+    path = Path(arguments.run_or_plan)
     if not _is_file(path):
-        return installation.ledger.run(run_or_plan)
+        return installation.ledger.run(arguments.run_or_plan)
     plan = read_plan(path)
     run = queries.latest_run_of(installation, plan.fingerprint)
     if run is None:
         raise InputError(
             f"{path}: no run of this plan is in the ledger; "
-            f"`counterpoise approve {path} --rate RATE --reason TEXT` opens one"
+            f"`{approve_line(arguments, path)}` opens one"
         )
     return run
 
@@ -229,7 +229,7 @@ def installation_for_run(arguments: argparse.Namespace) -> tuple[Installation, R
     """Return the installation where the run's cluster is known, and the run that RUN names."""
     installation = open_installation(may_make_ledger=False)
     try:
-        run = find_run(installation, arguments.run_or_plan)
+        run = find_run(installation, arguments)
     except CounterpoiseError:
         installation.close()
         raise

@@ -13,8 +13,8 @@ from counterpoise.cli import tables
 from counterpoise.cli.common import (
     Commands,
     add_json_argument,
-    add_person_arguments,
     add_run_arguments,
+    add_why_argument,
     installation_for_run,
     print_answer,
     who,
@@ -64,7 +64,7 @@ def _add_run_control(
 ) -> None:
     parser = commands.add_parser(name, help=summary, description=description)
     add_run_arguments(parser)
-    add_person_arguments(parser)
+    add_why_argument(parser)
     add_json_argument(parser)
     parser.set_defaults(run=_request_of_run, request=request)
 
@@ -72,7 +72,7 @@ def _add_run_control(
 def _request_of_run(arguments: argparse.Namespace, console: Console) -> int:
     installation, run = installation_for_run(arguments)
     with installation:
-        by = who(installation, arguments.by)
+        by = who()
         request = arguments.request(installation, run.run_id, by=by, why=arguments.why)
     line = (
         f"{request.control} of run {run.run_id} requested by {request.person.shown}: {_NEXT_STEP}"
@@ -89,7 +89,7 @@ def _add_rate(commands: Commands) -> None:
     )
     add_run_arguments(parser)
     parser.add_argument("rate", metavar="30MB/s", help="the new rate, with its unit")
-    add_person_arguments(parser)
+    add_why_argument(parser)
     add_json_argument(parser)
     parser.set_defaults(run=_rate)
 
@@ -97,7 +97,7 @@ def _add_rate(commands: Commands) -> None:
 def _rate(arguments: argparse.Namespace, console: Console) -> int:
     installation, run = installation_for_run(arguments)
     with installation:
-        by = who(installation, arguments.by)
+        by = who()
         request = controls.change_rate(
             installation, run.run_id, arguments.rate, by=by, why=arguments.why
         )
@@ -120,7 +120,7 @@ def _add_freeze(commands: Commands) -> None:
         metavar="WHEN",
         help="2026-12-01T06:00+01:00 (UTC without an offset), or from now: 8h, 3d",
     )
-    add_person_arguments(parser)
+    add_why_argument(parser)
     add_json_argument(parser)
     parser.set_defaults(run=_freeze)
 
@@ -131,7 +131,7 @@ def _freeze(arguments: argparse.Namespace, console: Console) -> int:
             installation,
             arguments.cluster,
             until=arguments.until,
-            by=who(installation, arguments.by),
+            by=who(),
             why=arguments.why,
         )
         # Somebody else's may last longer.
@@ -148,14 +148,14 @@ def _add_unfreeze(commands: Commands) -> None:
         description=CONTROL_EFFECTS[Control.UNFREEZE],
     )
     parser.add_argument("cluster", metavar="CLUSTER", help="a cluster of config/clusters.yaml")
-    add_person_arguments(parser)
+    add_why_argument(parser)
     add_json_argument(parser)
     parser.set_defaults(run=_unfreeze)
 
 
 def _unfreeze(arguments: argparse.Namespace, console: Console) -> int:
     with open_installation(may_make_ledger=False) as installation:
-        by = who(installation, arguments.by)
+        by = who()
         request = controls.unfreeze(installation, arguments.cluster, by=by, why=arguments.why)
     line = f"cluster {request.cluster} is no longer frozen"
     print_answer(arguments, console, tables.request_summary(request), line)
@@ -175,14 +175,14 @@ def _add_release(commands: Commands) -> None:
         metavar="7,8",
         help="`counterpoise status` lists those kept empty",
     )
-    add_person_arguments(parser)
+    add_why_argument(parser)
     add_json_argument(parser)
     parser.set_defaults(run=_release)
 
 
 def _release(arguments: argparse.Namespace, console: Console) -> int:
     with open_installation(may_make_ledger=False) as installation:
-        by = who(installation, arguments.by)
+        by = who()
         released = controls.release(
             installation, arguments.cluster, arguments.brokers, by=by, why=arguments.why
         )

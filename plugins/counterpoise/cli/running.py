@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
-from pathlib import Path
 
 from rich.console import Console
 
@@ -15,6 +14,8 @@ from counterpoise.cli.common import (
     Commands,
     add_json_argument,
     add_plan_command,
+    approve_line,
+    command_line,
     console_for_people,
     installation_for,
     print_answer,
@@ -71,18 +72,18 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
             access.check_provider(installation.cluster(name).policy, name)
             raise NotApprovedError(
                 f"plan {plan.fingerprint} was not approved; approve it first "
-                f"(`counterpoise approve {arguments.plan} --rate RATE --reason TEXT`)"
+                f"(`{approve_line(arguments, arguments.plan)}`)"
             )
-        controls.check_may(installation, run.cluster, who(installation), Action.OPERATE)
+        controls.check_may(installation, run.cluster, who(), Action.OPERATE)
         if run.state in CLOSED_STATES:
-            raise RefusedError(_why_closed(installation, run, arguments.plan))
+            raise RefusedError(_why_closed(installation, run, arguments))
         progress = console_for_people(arguments, console)
         try:
             _run_to_the_end(installation, run, progress)
         except (KeyboardInterrupt, BrokenPipeError) as ended_by:
             can_print = isinstance(ended_by, KeyboardInterrupt)
             (progress if can_print else stderr_console(arguments)).print(
-                _how_to_go_on(installation, run),
+                _how_to_go_on(installation, run, arguments),
                 markup=False,
                 soft_wrap=True,
             )
@@ -99,7 +100,7 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
     return 0 if is_done else 1
 
 
-def _how_to_go_on(installation: Installation, run: Run) -> str:
+def _how_to_go_on(installation: Installation, run: Run, arguments: argparse.Namespace) -> str:
     """Say what an interrupted process leaves; it may have waited to start the run."""
     with suppress(LedgerError):
         run = installation.ledger.run(run.run_id)
@@ -107,11 +108,11 @@ def _how_to_go_on(installation: Installation, run: Run) -> str:
         return f"run {run.run_id} is {run.state}: nothing of it is under way"
     return (
         f"run {run.run_id} is still under way: the same command goes on with it, "
-        "`counterpoise settle` ends it"
+        f"`{command_line(arguments, 'settle', run.run_id)}` ends it"
     )
 
 
-def _why_closed(installation: Installation, run: Run, path: Path) -> str:
+def _why_closed(installation: Installation, run: Run, arguments: argparse.Namespace) -> str:
     """Say why a run that has ended for good cannot be executed, and how to go on."""
     if run.state is RunState.DONE:
         return f"run {run.run_id} of this plan is done; a plan runs once. Make a new plan"
@@ -119,7 +120,7 @@ def _why_closed(installation: Installation, run: Run, path: Path) -> str:
     reason = indented(run.reason)
     if run.state is RunState.CANCELLED:
         return f"run {run.run_id} of this plan was cancelled{when} ({reason}): make a new plan"
-    again = f"approve this one again (`counterpoise approve {path} --rate RATE --reason TEXT`)"
+    again = f"approve this one again (`{approve_line(arguments, arguments.plan)}`)"
     if run.state is RunState.SUPERSEDED:
         return (
             f"run {run.run_id} of this plan was {reason}{when}: execute that newer plan "

@@ -61,7 +61,7 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
                 return _follow_as_json(installation, run, stderr_console(arguments))
             return follow(installation, run, console)
         if arguments.run_or_plan:
-            run = find_run(installation, arguments.run_or_plan)
+            run = find_run(installation, arguments)
             _print_run(queries.run_status(installation, run.run_id), arguments, console)
             return 0
         statuses = queries.runs(installation, cluster=arguments.cluster)
@@ -140,7 +140,7 @@ def _follow_as_json(installation: Installation, run: Run, log: Console) -> int:
 
 def _run_to_follow(installation: Installation, arguments: argparse.Namespace) -> Run:
     if arguments.run_or_plan:
-        return find_run(installation, arguments.run_or_plan)
+        return find_run(installation, arguments)
     found = queries.runs_under_way(installation, arguments.cluster)
     if not found:
         raise RefusedError("no run is under way; `counterpoise status` lists the runs")

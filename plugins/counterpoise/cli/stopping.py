@@ -13,8 +13,10 @@ from counterpoise.cli.common import (
     Commands,
     add_cluster_arguments,
     add_json_argument,
-    add_person_arguments,
     add_run_arguments,
+    add_why_argument,
+    approve_line,
+    command_line,
     console_for_people,
     installation_for,
     installation_for_run,
@@ -62,7 +64,7 @@ def _add_undo(commands: Commands) -> None:
     parser.add_argument(
         "--out", type=path_argument, required=True, metavar="UNDO.json", help="write the plan here"
     )
-    add_person_arguments(parser)
+    add_why_argument(parser)
     add_json_argument(parser)
     parser.set_defaults(run=_undo)
 
@@ -71,7 +73,7 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
     installation, run = installation_for_run(arguments)
     with installation:
         if run.state in UNDER_WAY_STATES:
-            by = who(installation, arguments.by)
+            by = who()
             request = controls.undo(installation, run.run_id, by=by, why=arguments.why)
             line = (
                 f"run {run.run_id} is {run.state}: it was asked to cancel what is in flight and to "
@@ -87,10 +89,9 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
         print_json({"plan": plans.plan_summary(view), "request": None})
         return 0
     plans.print_plan(console, view, written_to=arguments.out)
-    approve = f"counterpoise approve {arguments.out} --rate RATE --reason TEXT"
-    console.print(
-        f"approve it (`{approve}`), then `counterpoise execute {arguments.out}`", markup=False
-    )
+    approve = approve_line(arguments, arguments.out)
+    execute = command_line(arguments, "execute", arguments.out)
+    console.print(f"approve it (`{approve}`), then `{execute}`", markup=False, soft_wrap=True)
     return 0
 
 
@@ -120,7 +121,7 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
             line = f"run {run.run_id} is {run.state}: there is nothing to settle"
             print_answer(arguments, console, tables.status_summary(status), line)
             return 0
-        controls.check_may(installation, run.cluster, who(installation), Action.OPERATE)
+        controls.check_may(installation, run.cluster, who(), Action.OPERATE)
         _settle_to_the_end(installation, run, console_for_people(arguments, console))
         report = pipeline.report_run(installation, run.run_id)
         status = queries.run_status(installation, run.run_id)

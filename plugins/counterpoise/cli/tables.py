@@ -88,7 +88,7 @@ def status_summary(status: RunStatus) -> dict[str, Any]:
         "moves_submitted": status.moves_submitted,
         "moves_done": status.moves_done,
         "decision": str(approval.decision) if approval else None,
-        "decided_by": approval.by if approval else None,
+        "decided_by": approval.person.shown if approval else None,
         "rate_bytes_per_second": approval.rate_bytes_per_second if approval else None,
         "config_keys_owed": [
             f"{key.resource.type} {key.resource.name}: {key.key}" for key in status.pending_restores
@@ -135,7 +135,7 @@ def request_summary(request: ControlRequest) -> dict[str, Any]:
         "run_id": request.run_id,
         "control": str(request.control),
         "concerns": "run" if request.run_id else "cluster",
-        "by": request.by,
+        "by": request.person.shown,
         "why": request.why,
         "at": request.at.isoformat(),
         "rate_bytes_per_second": request.rate_bytes_per_second,

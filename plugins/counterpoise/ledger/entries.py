@@ -25,7 +25,7 @@ from counterpoise.model.ledger_entry import EntryFilter, EntryTable, LedgerEntry
 
 _TABLES: Final = (events, approvals, requests)
 _NOBODY: Final = sa.literal("")
-# By table: the column with the kind, the text, who, and the account.
+# By table: the column with the kind, the text, and who.
 _KINDS: Final[dict[str, sa.ColumnElement[Any]]] = {
     events.name: events.c.kind,
     approvals.name: approvals.c.decision,
@@ -118,7 +118,6 @@ def _selected(table: sa.Table, wanted: EntryFilter) -> sa.Select[Any]:
             _KINDS[table.name].label("kind"),
             _TEXTS[table.name].label("text"),
             (table.c.by if has_person else _NOBODY).label("by"),
-            (table.c.account if has_person else sa.null().cast(sa.Text)).label("account"),
         )
         .select_from(_with_cluster(table))
         .where(*_conditions(table, wanted))
@@ -132,8 +131,8 @@ def _conditions(table: sa.Table, wanted: EntryFilter) -> Iterator[sa.ColumnEleme
     if wanted.kind and wanted.kind != table.name:
         yield _KINDS[table.name] == wanted.kind
     if wanted.person:
-        where = (table.c.by, table.c.account) if "by" in table.c else (_TEXTS[table.name],)
-        yield sa.or_(*(column.icontains(wanted.person, autoescape=True) for column in where))
+        where = table.c.by if "by" in table.c else _TEXTS[table.name]
+        yield where.icontains(wanted.person, autoescape=True)
     if wanted.since is not None:
         yield table.c.at >= wanted.since
     if wanted.until is not None:
@@ -155,5 +154,4 @@ def _entry(row: sa.Row[Any]) -> LedgerEntry:
         kind=row.kind,
         text=row.text,
         by=row.by,
-        account=row.account,
     )

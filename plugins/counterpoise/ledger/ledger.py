@@ -141,7 +141,6 @@ class Ledger:
         plan_uri: str,
         *,
         requested_by: str,
-        account: str | None = None,
         dag_id: str | None = None,
         dag_run_id: str | None = None,
         supersedes: Collection[RunState] = WAITING_STATES,
@@ -153,7 +152,7 @@ class Ledger:
         run proposes it. Raises RunConflictError while another run is under way on this cluster,
         and RefusedError where the requester may not supersede the one that waits.
         """
-        requester = Person.from_ledger(requested_by, account)
+        requester = Person.from_ledger(requested_by)
         dag_run = (dag_id, dag_run_id)
         with self._transactions.for_cluster(plan.cluster) as connection:
             now = self._transactions.now(connection)
@@ -175,7 +174,6 @@ class Ledger:
                     state=RunState.PROPOSED,
                     reason="",
                     requested_by=requested_by,
-                    requester_account=account,
                     dag_id=dag_id,
                     dag_run_id=dag_run_id,
                     opened_at=opened_at,

@@ -31,7 +31,7 @@ from counterpoise.ledger.schema import (
 )
 from counterpoise.model.approval import Approval
 from counterpoise.model.control import Control, ControlRequest, find_active_requests
-from counterpoise.model.policy import RULE_APPROVALS_COUNT_FOR
+from counterpoise.model.policy import AUTOMATIC_APPROVALS_COUNT_FOR
 from counterpoise.model.run import LOOKED_AFTER_STATES, OPEN_STATES, RunState
 
 _ABOUT_CLUSTERS: Final = (
@@ -110,7 +110,7 @@ def _approvals_that_count(
 
 
 def _counts_against_its_rule(approval: Approval, now: datetime) -> bool:
-    return approval.person.is_rule and approval.at >= now - RULE_APPROVALS_COUNT_FOR
+    return approval.person.is_rule and approval.at >= now - AUTOMATIC_APPROVALS_COUNT_FOR
 
 
 def _requests_in_force(connection: sa.Connection, cluster: str, now: datetime) -> frozenset[int]:

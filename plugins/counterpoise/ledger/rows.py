@@ -23,7 +23,6 @@ def read_run(row: sa.Row[Any]) -> Run:
         opened_at=row.opened_at,
         closed_at=row.closed_at,
         requested_by=row.requested_by,
-        requester_account=row.requester_account,
         dag_id=row.dag_id,
         dag_run_id=row.dag_run_id,
     )
@@ -39,7 +38,6 @@ def read_approval(row: sa.Row[Any]) -> Approval:
         at=row.at,
         rate_bytes_per_second=row.rate_bytes_per_second,
         expires_at=row.expires_at,
-        account=row.account,
     )
 
 
@@ -55,6 +53,5 @@ def read_request(row: sa.Row[Any]) -> ControlRequest:
         until=row.until,
         done_at=row.obeyed_at,
         request_id=row.id,
-        account=row.account,
         broker_id=row.broker_id,
     )

@@ -88,7 +88,6 @@ def add_request(connection: sa.Connection, request: ControlRequest) -> None:
             at=request.at,
             rate_bytes_per_second=request.rate_bytes_per_second,
             until=request.until,
-            account=request.account,
             broker_id=request.broker_id,
         )
     )
@@ -156,9 +155,9 @@ def check_may_withdraw(approval: Approval, state: str | None, earlier: Sequence[
     somebody has approved, `earlier`: that is for people to stop.
     """
     by, run_id = approval.person, approval.run_id
-    if by.is_dag and state != RunState.PROPOSED:
+    if by.is_own_dag and state != RunState.PROPOSED:
         raise RunConflictError(f"run {run_id} is {state}, so {by.shown} does not withdraw its plan")
-    if by.is_dag and any(one.decision is Decision.GRANTED for one in earlier):
+    if by.is_own_dag and any(one.decision is Decision.GRANTED for one in earlier):
         raise RunConflictError(
             f"somebody has approved the plan of run {run_id}, so {by.shown} does not withdraw it"
         )
@@ -216,7 +215,7 @@ def check_may_supersede(run: Run, requester: Person, supersedes: Collection[RunS
             "new plan of theirs cannot supersede it. Wait for its end, or somebody who may operate "
             "ends it first (`counterpoise reject`)"
         )
-    if requester.is_dag and not run.requester.is_dag:
+    if requester.is_own_dag and not run.requester.is_own_dag:
         raise RefusedError(
             f"{at}: the plan of run {run.run_id}, which {run.requester.shown} asked for, is "
             f"{run.state}, and a plan that nobody asked for does not supersede it. The analysis "

@@ -64,13 +64,12 @@ runs = sa.Table(
     sa.Column("fingerprint", sa.Text, sa.ForeignKey("plans.fingerprint"), nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False, default=""),
-    sa.Column("requested_by", sa.Text, nullable=False),
+    sa.Column("requested_by", sa.Text, nullable=False),  # like airflow:alice
     # After that of each earlier run of the cluster (`opening_time`).
     sa.Column("opened_at", UtcDateTime, nullable=False),
     sa.Column("closed_at", UtcDateTime),
     sa.Column("dag_id", sa.Text),  # null: not proposed by a Dag run
     sa.Column("dag_run_id", sa.Text),
-    sa.Column("requester_account", sa.Text),
     sa.Index("ix_runs_dag_run", "dag_id", "dag_run_id"),
     # A late move is settled also while a newer plan waits for its approval.
     _one_per_cluster("one_waiting_run_per_cluster", WAITING_STATES),
@@ -106,12 +105,11 @@ approvals = sa.Table(
     sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), nullable=False),
     sa.Column("fingerprint", sa.Text, nullable=False),
     sa.Column("decision", sa.Text, nullable=False),
-    sa.Column("by", sa.Text, nullable=False),
+    sa.Column("by", sa.Text, nullable=False),  # like airflow:alice
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("rate_bytes_per_second", sa.BigInteger),
     sa.Column("expires_at", UtcDateTime),
-    sa.Column("account", sa.Text),  # verified, like airflow:2
     sqlite_autoincrement=True,  # no row takes the id of one that was deleted
 )
 
@@ -178,7 +176,6 @@ requests = sa.Table(
     sa.Column("rate_bytes_per_second", sa.BigInteger),
     sa.Column("until", UtcDateTime),
     sa.Column("obeyed_at", UtcDateTime),
-    sa.Column("account", sa.Text),
     sa.Column("broker_id", sa.Integer),  # that is kept empty, or released
     sa.Index("ix_requests_cluster", "cluster"),
     sqlite_autoincrement=True,  # no row takes the id of one that was deleted

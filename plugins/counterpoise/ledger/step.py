@@ -164,7 +164,6 @@ class Step:
                     by=row.requested_by,
                     why=f"run {self.run_id} {what} it",
                     at=self.now(),
-                    account=row.requester_account,
                     broker_id=broker_id,
                 )
                 add_request(connection, request)

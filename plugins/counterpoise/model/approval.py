@@ -1,6 +1,6 @@
 """The approval of a plan: **how** it may run, and **who** said so and why.
 
-    Approval(fingerprint=plan.fingerprint, decision=Decision.GRANTED, by="alice", ...)
+    Approval(fingerprint=plan.fingerprint, decision=Decision.GRANTED, by="airflow:alice", ...)
 
 It is bound to the fingerprint of one plan, and it expires.
 """
@@ -23,14 +23,13 @@ class Approval:
     run_id: str
     fingerprint: str
     decision: Decision
-    by: str  # a person's name; "nobody" where the request timed out
+    by: str  # as `Person.recorded`
     reason: str
     at: datetime  # UTC
     rate_bytes_per_second: int | None = None  # granted ones have it
     expires_at: datetime | None = None  # granted ones have it
-    account: str | None = None  # as `Person.recorded_account`; None: the name alone is known
 
     @property
     def person(self) -> Person:
         """Return who decided."""
-        return Person.from_ledger(self.by, self.account)
+        return Person.from_ledger(self.by)

@@ -62,14 +62,13 @@ class ControlRequest:
     cluster: str
     run_id: str | None
     control: Control
-    by: str
+    by: str  # as `Person.recorded`
     why: str
     at: datetime  # UTC
     rate_bytes_per_second: int | None = None  # of RATE
     until: datetime | None = None  # of FREEZE
     done_at: datetime | None = None
     request_id: int = 0  # assigned by the ledger
-    account: str | None = None  # as `Person.recorded_account`; None: the name alone is known
     broker_id: int | None = None  # of KEEP_EMPTY and RELEASE
 
     def __str__(self) -> str:
@@ -78,7 +77,7 @@ class ControlRequest:
     @property
     def person(self) -> Person:
         """Return who requests it."""
-        return Person.from_ledger(self.by, self.account)
+        return Person.from_ledger(self.by)
 
     @property
     def broker_in_words(self) -> str:

@@ -28,13 +28,12 @@ class LedgerEntry:
     at: datetime  # UTC
     kind: str  # of an event its kind, of a decision or request what it is
     text: str
-    by: str = ""  # "" where the row names nobody
-    account: str | None = None  # as `Person.recorded_account`
+    by: str = ""  # as `Person.recorded`; "" where the row names nobody
 
     @property
     def who(self) -> str:
-        """Return for example `alice (airflow:2)`; "" where the row names nobody."""
-        return Person.from_ledger(self.by, self.account).shown if self.by else ""
+        """Return for example `alice (system user)`; "" where the row names nobody."""
+        return Person.from_ledger(self.by).shown if self.by else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,6 @@ class EntryFilter:
     clusters: tuple[str, ...]
     run_id: str = ""
     kind: str = ""  # a table, or a kind
-    person: str = ""  # part of a name or an account, in any case
+    person: str = ""  # part of a name, or of `airflow:alice`, in any case
     since: datetime | None = None
     until: datetime | None = None  # and not later

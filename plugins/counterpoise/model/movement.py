@@ -222,5 +222,24 @@ def rate_with_room(
     return max(math.floor(room / step) * step, needed, MIN_RATE_BYTES_PER_SECOND)
 
 
+def suggested_rate(plan: RebalancePlan, policy: MovementPolicy) -> int | None:
+    """Return the bytes per second that leave room for clients on every link.
+
+    None without a link capacity in the policy, or where the plan knows no rates of clients.
+    """
+    capacity = policy.link_capacity_bytes_per_second
+    return None if capacity is None else rate_with_room(plan, capacity, max_moves_at_once(policy))
+
+
+def default_rate(plan: RebalancePlan, policy: MovementPolicy) -> int:
+    """Return the bytes per second that an approver is offered: the policy's rate, or less where the
+    links have less room.
+    """
+    suggested = suggested_rate(plan, policy)
+    capacity = policy.link_capacity_bytes_per_second
+    rates = (policy.rate_bytes_per_second, suggested, capacity)
+    return min(rate for rate in rates if rate)
+
+
 def _step_of_two_digits(rate: float) -> int:
     return int(10 ** max(0, math.floor(math.log10(max(1.0, rate))) - 1))

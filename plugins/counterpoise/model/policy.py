@@ -20,6 +20,7 @@ from counterpoise.model.json_values import Range
 from counterpoise.model.notification import Channel, NotificationEvent, Target
 from counterpoise.model.provider import Provider
 from counterpoise.model.setting import (
+    AccountOrGroup,
     Bytes,
     ConnectionId,
     ControllerId,
@@ -28,9 +29,7 @@ from counterpoise.model.setting import (
     GoalName,
     NotEmpty,
     Percent,
-    PersonOrGroup,
     Rate,
-    RuleName,
     Section,
     Text,
     Threshold,
@@ -175,45 +174,42 @@ class Action(StrEnum):
 class AccessPolicy(Section):
     """Who may do what; () is everybody whom Airflow, or the file system, lets in.
 
-    Each entry is a person, "group:NAME", or, for `view`, "airflow-role:NAME". `access.py` checks.
+    Each entry is a login name, "airflow:NAME", "system:NAME", or, for `view`, "airflow-role:NAME";
+    the file may name groups, too. `access.py` checks.
     """
 
     view: Annotated[tuple[Viewer, ...], NotEmpty()] = ()
     """Who sees runs, plans and reports. Set it where names of topics are not for everybody."""
-    propose: Annotated[tuple[PersonOrGroup, ...], NotEmpty()] = ()
+    propose: Annotated[tuple[AccountOrGroup, ...], NotEmpty()] = ()
     """Who may ask for plans. Set it where not everybody in Airflow belongs to the team."""
-    approve: Annotated[tuple[PersonOrGroup, ...], NotEmpty()] = ()
+    approve: Annotated[tuple[AccountOrGroup, ...], NotEmpty()] = ()
     """Who may approve or reject. Set it before the first run in production."""
-    operate: Annotated[tuple[PersonOrGroup, ...], NotEmpty()] = ()
+    operate: Annotated[tuple[AccountOrGroup, ...], NotEmpty()] = ()
     """Who may execute, pause, resume, cancel, undo, settle, freeze, release, and change the
     rate. Set it with `approve`."""
 
 
-# What a rule has approved counts against its `copies_at_most` for so long.
-RULE_APPROVALS_COUNT_FOR: Final = timedelta(days=1)
+# What a rule has approved counts against its `max_bytes_per_day` for so long.
+AUTOMATIC_APPROVALS_COUNT_FOR: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalRule(Section):
-    """Plans that no person has to approve: all that the rule says holds for them.
+class AutomaticApproval(Section):
+    """Plans for a goal that no person has to approve.
 
-    It never approves what two people have to approve, or what somebody has rejected.
+    Never what two people have to approve, or what somebody has rejected.
     """
 
-    name: RuleName
-    """Name of the rule, which the ledger keeps with what it approves."""
-    goals: Annotated[
-        tuple[GoalName, ...], NotEmpty("names no goal, so the rule would approve nothing")
-    ]
-    """Goals that it approves, such as `leaders`."""
-    copies_at_most_bytes: Bytes = 0
-    """Bytes that all plans it approves within 24 h may copy; without it, only plans that copy no
+    goal: GoalName
+    """The goal of the plans, such as `leaders`."""
+    max_bytes_per_day: Bytes = 0
+    """Bytes that all plans approved so within 24 h may copy; without it, only plans that copy no
     replica."""
     windows: Annotated[
         tuple[MaintenanceWindow, ...],
-        NotEmpty("is empty; leave the key out for a rule at any time"),
+        NotEmpty("is empty; leave the key out for any time"),
     ] = ()
-    """When it approves, and runs start; without windows always."""
+    """When plans are approved so, and their runs start; without windows always."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +230,7 @@ class ApprovalPolicy(Section):
     always do. Set it where a large plan is a large risk."""
     critical: bool = False
     """Whether every plan of this cluster takes two people."""
-    by_rule: tuple[ApprovalRule, ...] = ()
+    automatic: tuple[AutomaticApproval, ...] = ()
     """Plans that no person has to approve. Set it once you have approved such plans often
     enough."""
 

@@ -77,6 +77,12 @@ TAKEN_BACK: Final = "restored, not read back yet"
 STEP_LOCK_SECONDS: Final = 30
 
 
+# The events of a plan that nothing speaks against, and of one that must not run; the last counts.
+VALIDATED: Final = "validated"
+NOT_VALIDATED: Final = "not validated"
+MUST_NOT_RUN: Final = "must not run"  # follows NOT_VALIDATED, and says why
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     run_id: str
@@ -87,14 +93,13 @@ class Run:
     reason: str  # why it halted, was cancelled, rejected or superseded; "" otherwise
     opened_at: datetime  # UTC
     closed_at: datetime | None
-    requested_by: str = ""
-    requester_account: str | None = None  # as `Person.recorded_account`
+    requested_by: str = ""  # as `Person.recorded`
     dag_id: str | None = None  # of the Dag run that proposed it
     dag_run_id: str | None = None
 
     @property
     def requester(self) -> Person:
-        return Person.from_ledger(self.requested_by, self.requester_account)
+        return Person.from_ledger(self.requested_by)
 
     @property
     def in_words(self) -> str:
@@ -312,3 +317,23 @@ def asked_since(events: Sequence[Event]) -> datetime | None:
 def why_requested(events: Iterable[Event]) -> str:
     """Return why the plan of a run was requested; "" where nobody said so."""
     return next((event.text for event in events if event.kind == WHY_REQUESTED), "")
+
+
+def validated_at(run: Run, events: Sequence[Event]) -> datetime | None:
+    """Return when rules and data were last checked; None where that was never, or the last check
+    found that the plan must not run.
+    """
+    last = _last_check(run, events)
+    return last.at if last is not None and last.kind == VALIDATED else None
+
+
+def is_refused_by_validation(run: Run, events: Sequence[Event]) -> bool:
+    """Return whether the last check of rules and data found that the plan must not run."""
+    last = _last_check(run, events)
+    return last is not None and last.kind == NOT_VALIDATED
+
+
+def _last_check(run: Run, events: Sequence[Event]) -> Event | None:
+    kinds = (VALIDATED, NOT_VALIDATED)
+    checks = [event for event in events if event.kind in kinds and event.text == run.fingerprint]
+    return checks[-1] if checks else None

@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Final, get_args, get_origin, get_ty
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from counterpoise.errors import InputError
-from counterpoise.model.person import GROUP, normalized_name
+from counterpoise.model.person import AIRFLOW_ROLE, GROUP, AccountKind, readable_name
 from counterpoise.units import (
     format_bytes,
     format_moment,
@@ -33,12 +33,9 @@ from counterpoise.units import (
     parse_rate,
 )
 
-AIRFLOW_ROLE: Final = "airflow-role:"
 TOPIC_PATTERN: Final = r"[A-Za-z0-9._*?-]+"
 _PATTERN: Final = re.compile(TOPIC_PATTERN)
-_MISSPELT_PREFIX: Final = re.compile(r"(groups?|airflow[-_ ]?roles?|roles?) *:", re.IGNORECASE)
 _TIME_OF_DAY: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
-_RULE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 _MAX_DIGITS: Final = 20  # Python refuses to read numbers of thousands
 _CRON_FIELDS: Final = 5
 
@@ -242,15 +239,6 @@ def _connection_id(text: str) -> str:
     return text
 
 
-def _rule_name(text: str) -> str:
-    if not _RULE_NAME.fullmatch(text):
-        raise InputError(
-            f"{text!r} is no name of a rule; write up to 60 letters, digits, dots, dashes "
-            "and underscores, like small-moves"
-        )
-    return text
-
-
 def _filled(text: str) -> str:
     if not text.strip():
         raise InputError("is empty")
@@ -263,35 +251,25 @@ def _controller_id(text: str) -> int:
     return int(text)
 
 
-def _person_name(text: str) -> str:
-    name = normalized_name(text, where="")
-    if _MISSPELT_PREFIX.match(name):
-        raise InputError(f"{name!r} is no person; write the person's name")
-    return name
+_ACCOUNTS: Final = (f"{AccountKind.AIRFLOW}:", f"{AccountKind.SYSTEM}:")
 
 
-def _account_id(text: str) -> str:
-    if normalized_name(text, where="") != text:
-        raise InputError(f"{text!r} has blanks that no account has")
-    return text
-
-
-def _policy_entry(text: str, *, with_roles: bool) -> str:
-    """Return a person, a group, or a role of Airflow, as a policy names them."""
-    entry = normalized_name(text, where="")
-    for prefix in (GROUP, AIRFLOW_ROLE):
-        if entry.startswith(prefix):
-            if prefix == AIRFLOW_ROLE and not with_roles:
-                raise InputError(
-                    f"{entry!r}: only pages can see the roles of Airflow, tasks and the "
-                    "command line cannot, so only view may name them; name people or a group here"
-                )
-            return prefix + normalized_name(entry.removeprefix(prefix), where=prefix)
-    if _MISSPELT_PREFIX.match(entry):
+def _entry(text: str, *prefixes: str) -> str:
+    """Return an entry of `access` or of a group: a login name, or a prefix and a name."""
+    entry = readable_name(text.strip(), where="")
+    prefix, colon, name = entry.partition(":")
+    if not colon:
+        return entry
+    prefix += colon
+    if prefix == AIRFLOW_ROLE and prefix not in prefixes:
         raise InputError(
-            f'{entry!r} is unknown; write a name, "{GROUP}NAME", or for view "{AIRFLOW_ROLE}NAME"'
+            f"{entry!r}: only pages can see the roles of Airflow, tasks and the "
+            "command line cannot, so only view may name them; name people or a group here"
         )
-    return entry
+    if prefix not in prefixes:
+        known = ", ".join(f"{prefix}NAME" for prefix in prefixes)
+        raise InputError(f"{entry!r} is unknown; write a login name, or one of {known}")
+    return prefix + readable_name(name.strip(), where=prefix)
 
 
 Rate = Annotated[int, Written("rate, like 20MB/s", partial(parse_rate, where=""), format_rate)]
@@ -315,13 +293,15 @@ Threshold = Annotated[int, replace(whole(0, 10**15), form="whole number")]
 GoalName = Annotated[str, Written("goal, like leaders", _goal)]
 ControllerId = Annotated[int, Written("node id of a controller", _controller_id)]
 ConnectionId = Annotated[str, Written("id of an Airflow connection", _connection_id)]
-RuleName = Annotated[str, Written("name, like small-moves", _rule_name)]
-PersonName = Annotated[str, Written("name of a person", _person_name)]
-AccountId = Annotated[str, Written("id of an account", _account_id)]
-PersonOrGroup = Annotated[
-    str, Written("person or group:NAME", partial(_policy_entry, with_roles=False))
+Account = Annotated[str, Written("login name, like alice", lambda text: _entry(text, *_ACCOUNTS))]
+AccountOrGroup = Annotated[
+    str,
+    Written("login name or group:NAME", lambda text: _entry(text, *_ACCOUNTS, GROUP)),
 ]
 Viewer = Annotated[
     str,
-    Written("person, group:NAME or airflow-role:NAME", partial(_policy_entry, with_roles=True)),
+    Written(
+        "login name, group:NAME or airflow-role:NAME",
+        lambda text: _entry(text, *_ACCOUNTS, GROUP, AIRFLOW_ROLE),
+    ),
 ]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from counterpoise.pipeline import PlannedRun, Question
 
 OPTION: Final = "Answered on the plan's page"
-NOBODY: Final = Person("nobody")  # who decided where nobody answered in time
+NOBODY: Final = Person.unknown("nobody")  # who decided where nobody answered in time
 POLL_SECONDS: Final = 10.0
 # After the end of the time, for a triggerer that is restarted meanwhile.
 _TRIGGER_GRACE: Final = timedelta(minutes=10)
@@ -124,13 +124,12 @@ def _approve_by_rule(installation: "Installation", run: "PlannedRun") -> None:
     """Record the yes of a rule of the policy, where one approves the plan."""
     from counterpoise import controls, pipeline
 
-    rule = pipeline.rule_that_approves(installation, run["run_id"])
-    if rule is None:
+    if not pipeline.is_for_a_rule(installation, run["run_id"]):
         return
     try:
-        approval = controls.approve_by_rule(installation, run["run_id"], run["fingerprint"], rule)
-    except RefusedError as error:  # since it was found: an answer, a freeze
-        _LOGGER.info("%s does not approve: %s", rule.shown, error)
+        approval = controls.approve_by_rule(installation, run["run_id"], run["fingerprint"])
+    except RefusedError as error:
+        _LOGGER.info("people decide: %s", error)
         return
     _LOGGER.info("approved by %s: %s", approval.person.shown, approval.reason)
 

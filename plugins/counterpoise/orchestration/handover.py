@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from counterpoise.errors import CounterpoiseError, InputError, RunConflictError
 from counterpoise.model.approval import Decision
-from counterpoise.model.person import ANALYSIS_DAG, DAG, People, Person, normalized_name
+from counterpoise.model.person import ANALYSIS_DAG, Person
 from counterpoise.model.request import (
     CLUSTER_FIELD,
     CLUSTER_TITLE,
@@ -52,7 +52,6 @@ ANALYSIS: Final = (ANALYSIS_DAG, "propose")
 REPETITION: Final = ("kafka_rebalance", "repeat")
 STARTED_BY_A_PERSON: Final = "manual"
 STARTED_BY_A_DAG: Final = "operator_triggered"
-_SOME_DAG: Final = f"{DAG}:"  # Airflow does not say which
 # `from_rest_api` is Airflow's mark of an event that somebody made over REST.
 # The cluster stands beside the request, in the form as in an event.
 _NOT_OF_THE_REQUEST: Final = (CLUSTER_FIELD, REASON_FIELD, "requested_by", "from_rest_api")
@@ -87,7 +86,7 @@ def plan_wanted(
 
     all_events = [event for of_asset in events.values() for event in of_asset]
     with airflow_installation() as installation, failing_in_form_words():
-        wanted = wanted_rebalance(installation.people, dag_run, params, all_events)
+        wanted = wanted_rebalance(dag_run, params, all_events)
         pipeline.check_plans_first(installation, ti.dag_id, ti.run_id)
         show_cluster(ti, wanted.cluster)
         planned = _planned(installation, wanted, ti)
@@ -192,9 +191,7 @@ def open_run(ti: Any) -> None:
         pipeline.open_run(installation, run_id, fingerprint, was_cleared=was_cleared)
 
 
-def wanted_rebalance(
-    people: People, dag_run: Any, params: Mapping[str, Any], events: Sequence[Any]
-) -> Wanted:
+def wanted_rebalance(dag_run: Any, params: Mapping[str, Any], events: Sequence[Any]) -> Wanted:
     """Return what this Dag run is to do: by the newest event that triggered it, or else by the form
     that a person filled in.
 
@@ -206,7 +203,7 @@ def wanted_rebalance(
             fields, requested_by = event.extra, _source_of(event)
             cluster = dag_run.partition_key
         else:
-            fields, requested_by = params, _who_triggered(people, dag_run)
+            fields, requested_by = params, _who_triggered(dag_run)
             cluster = _cluster_of_form(dag_run, params)
         if not cluster:
             raise InputError(_NO_CLUSTER)
@@ -273,36 +270,28 @@ def failing_in_form_words() -> Iterator[None]:
         raise
 
 
-def _who_triggered(people: People, dag_run: Any) -> Person:
-    """Return the user whom Airflow has recorded.
-
-    A Dag that triggers this one hands its own user on: that name is only claimed.
+def _who_triggered(dag_run: Any) -> Person:
+    """Return the user whom Airflow has recorded. A Dag that triggers this one hands its own user
+    on, and Airflow does not say which Dag it is.
     """
-    user_name = getattr(dag_run, "triggering_user_name", None)
     run_type = getattr(dag_run, "run_type", None)
-    account = _SOME_DAG if run_type == STARTED_BY_A_DAG else ""
-    if not user_name:
-        return Person("unknown", account, is_claimed=True)
-    if run_type != STARTED_BY_A_PERSON:
-        return Person(normalized_name(user_name, where="Airflow user"), account, is_claimed=True)
-    return people.airflow_user(user_name)
+    user_name = getattr(dag_run, "triggering_user_name", None)
+    if run_type == STARTED_BY_A_DAG:
+        return Person.dag("")
+    if run_type != STARTED_BY_A_PERSON or not user_name:
+        return Person.unknown()
+    return Person.airflow(user_name)
 
 
 def _source_of(event: Any) -> Person:
-    """Return who sent an event, as Airflow recorded it.
-
-    What an event says of itself is only claimed: any Dag, and whoever may write assets over REST,
-    can send one.
+    """Return who sent an event, as Airflow recorded it. What an event says of itself counts for
+    nothing: any Dag, and whoever may write assets over REST, can send one.
     """
     source = (event.source_dag_id, event.source_task_id)
-    own_dag = f"{DAG}:{event.source_dag_id}"
-    if source == ANALYSIS:
-        return Person.of_analysis()
-    if source == REPETITION:
-        return Person(f"Dag run {event.source_run_id}", own_dag)
-    claimed = str(event.extra.get("requested_by") or "unknown")
-    name = normalized_name(claimed, where="requested_by of the asset event")
-    return Person(name, own_dag if event.source_dag_id else "", is_claimed=True)
+    is_of_own_dag = Person.dag(event.source_dag_id or "").is_own_dag
+    if not event.source_dag_id or (is_of_own_dag and source not in (ANALYSIS, REPETITION)):
+        return Person.unknown()
+    return Person.dag(event.source_dag_id)
 
 
 def withdraw_unneeded(installation: "Installation", cluster: str) -> None:
@@ -367,9 +356,8 @@ def end_refused(installation: "Installation", ti: Any, run_id: str) -> None:
     run = installation.ledger.run(run_id)
     if run.state is not RunState.PROPOSED or not pipeline.must_not_run(installation, run):
         return
-    by = Person(f"Dag run {ti.run_id}", f"{DAG}:{ti.dag_id}")
     reason = "nobody could answer: its plan must not run"
-    _end_waiting_plan(installation, run, Decision.TIMED_OUT, by, reason)
+    _end_waiting_plan(installation, run, Decision.TIMED_OUT, Person.dag(ti.dag_id), reason)
 
 
 def request_rebalance(

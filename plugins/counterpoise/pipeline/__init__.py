@@ -27,8 +27,8 @@ from counterpoise.pipeline.dag_runs import (
     Question,
     check_plans_first,
     ended_by_people,
+    is_for_a_rule,
     open_question,
-    rule_that_approves,
     run_of_dag_run,
 )
 from counterpoise.pipeline.diagnosing import Examination, examine, try_connection
@@ -116,6 +116,7 @@ __all__ = [
     "fresh_snapshot",
     "in_execution_of_dag_run",
     "in_present_execution",
+    "is_for_a_rule",
     "moved_cluster",
     "must_not_run",
     "next_removal",
@@ -135,7 +136,6 @@ __all__ = [
     "report_balances",
     "report_fleet",
     "report_run",
-    "rule_that_approves",
     "run_of_dag_run",
     "self_check",
     "settle_step",

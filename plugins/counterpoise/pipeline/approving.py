@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from counterpoise import access, reporting
-from counterpoise.approval import approvals_missing, default_rate, join_people
 from counterpoise.archive import plan_docs_folder, plan_report_name
 from counterpoise.errors import ClusterError, InputError, RefusedError, StoreError, list_complaints
 from counterpoise.history import HistoryError
@@ -19,20 +18,21 @@ from counterpoise.installation import Installation
 from counterpoise.kept_empty import check_kept_empty
 from counterpoise.model.acl import SET_LISTS, SET_RATE
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
-from counterpoise.model.movement import max_moves_at_once
+from counterpoise.model.movement import default_rate, max_moves_at_once
 from counterpoise.model.person import Person
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.run import Run, why_requested
-from counterpoise.model.safe_text import for_markdown, one_line, safe_logger
-from counterpoise.model.words import pluralize
-from counterpoise.pipeline.snapshots import checked_snapshot
-from counterpoise.rule_approvals import (
+from counterpoise.model.run import (
     MUST_NOT_RUN,
     NOT_VALIDATED,
     VALIDATED,
+    Run,
+    why_requested,
 )
+from counterpoise.model.safe_text import for_markdown, one_line, safe_logger
+from counterpoise.model.words import pluralize
+from counterpoise.pipeline.snapshots import checked_snapshot
 from counterpoise.validation import (
     OVERRIDABLE_RULES,
     RULES_OF_ONE_SNAPSHOT,
@@ -181,17 +181,18 @@ def plan_in_short(
 ) -> PlanInShort:
     """Return what a plan does, who asked for it, and whose yes is missing."""
     view = _plan_view(installation, plan)
-    policy, people = installation.cluster(run.cluster).policy, installation.people
+    policy = installation.cluster(run.cluster).policy
     why = why_requested(installation.ledger.journal(run.run_id).events())
     requested = f"Requested by {for_markdown(run.requester.shown)}"
     try:
-        names = access.people_to_ask(policy, people, run.requester, approved_by)
+        names = access.people_to_ask(policy, run.requester, approved_by, needed=needed)
         who = f"May answer: {for_markdown(', '.join(names) or 'everybody whom Airflow lets')}."
     except RefusedError as error:
         who = f"Nobody can approve it: {for_markdown(one_line(str(error)))}."
     if needed > 1:
-        missing = approvals_missing(approved_by, needed)
-        given = f", approved by {for_markdown(join_people(approved_by))}" if approved_by else ""
+        missing = max(0, needed - len(approved_by))
+        names_given = " and ".join(person.shown for person in approved_by)
+        given = f", approved by {for_markdown(names_given)}" if approved_by else ""
         who += f" {needed} people have to approve it{given}; {missing} missing."
     return PlanInShort(
         sentence=view.sentence,

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from counterpoise.answering import answer_until, approved_by, waits_for_answer
-from counterpoise.approval import people_needed
+from counterpoise.approval import check_validated, people_needed
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
-from counterpoise.model.person import Person
 from counterpoise.model.run import ASKED, ENDED_BY_PEOPLE, Run, RunState, asked_since
 from counterpoise.pipeline.approving import PlanInShort, check_plan_rules, plan_in_short
 from counterpoise.pipeline.planning import PlannedRun
-from counterpoise.rule_approvals import applying_rule, check_validated
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +82,17 @@ def _check_approvable(installation: Installation, run: Run) -> None:
     check_plan_rules(installation, installation.run_and_plan(run.run_id, run.fingerprint)[1])
 
 
-def rule_that_approves(installation: Installation, run_id: str) -> Person | None:
-    """Return as whom a rule of the policy approves the plan of a run; None where people do.
+def is_for_a_rule(installation: Installation, run_id: str) -> bool:
+    """Return whether a rule of the policy may approve the plan of a run, which waits.
 
     Raises RefusedError for a plan that nobody may approve.
     """
     run = installation.ledger.run(run_id)
     policy = installation.cluster(run.cluster).policy
-    if run.state is not RunState.PROPOSED or not policy.approval.by_rule:
-        return None
+    if run.state is not RunState.PROPOSED or not policy.approval.automatic:
+        return False
     _check_approvable(installation, run)
-    return applying_rule(installation, run)
+    return True
 
 
 def check_plans_first(installation: Installation, dag_id: str, dag_run_id: str) -> None:

@@ -11,14 +11,14 @@ from typing import Final
 
 from counterpoise import access
 from counterpoise.answering import check_approved
-from counterpoise.approval import granted_approval, people_needed
+from counterpoise.approval import check_granted
 from counterpoise.errors import NotApprovedError, RefusedError, UnknownOutcomeError
 from counterpoise.execution import Driver, ExecutionOptions
 from counterpoise.execution.back_off import LOWEST_RATE
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.kafka import ResourceKey
-from counterpoise.model.policy import Action
+from counterpoise.model.policy import Action, ClusterPolicy
 from counterpoise.model.provider import profile_of
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey, events_since_halt
 from counterpoise.model.run_progress import RunProgress
@@ -269,13 +269,8 @@ def execution(
         if approval.decision is Decision.GRANTED
     ]
     if not settles:
-        granted_approval(
-            granted,
-            plan.fingerprint,
-            granted[-1].at if granted else installation.ledger.now(),
-            listed=installation.people,
-            people=people_needed(plan),
-        )
+        when = granted[-1].at if granted else installation.ledger.now()
+        check_granted(ClusterPolicy(), run, plan, granted, when)
     approval = granted[-1] if granted else None
     policy = installation.cluster(run.cluster).policy
     rate = approval.rate_bytes_per_second if approval else None

@@ -115,11 +115,12 @@ def _facts(installation: Installation, cluster: str) -> NotificationFacts:
 
 def _who_may_answer(installation: Installation, run: Run) -> str:
     """Return who may still answer, in words; "" where everybody may."""
-    people = installation.settings.people
-    approvals = installation.ledger.approvals_of(run.run_id)
-    approved_by = approval.approvers_in_force(approvals, people)
-    policy = installation.cluster(run.cluster).policy
+    policy, ledger = installation.cluster(run.cluster).policy, installation.ledger
+    approvals = ledger.approvals_of(run.run_id)
+    needed = 2 if approvals else 1  # it waits although one has approved
+    standing = approval.standing_approvals(policy, run, approvals, ledger.now(), needed=needed)
+    approved_by = [one.person for one in standing]
     try:
-        return ", ".join(access.people_to_ask(policy, people, run.requester, approved_by))
+        return ", ".join(access.people_to_ask(policy, run.requester, approved_by))
     except RefusedError as error:
         return f"nobody, since {error}"

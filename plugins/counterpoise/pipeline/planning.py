@@ -95,7 +95,7 @@ def plan_or_reason(
     `submit_plan` raise.
     """
     settings = installation.cluster(cluster)
-    access.check_may_propose(settings.policy, installation.people, origin.requested_by)
+    access.check_may_propose(settings.policy, origin.requested_by)
     new_plan = plan_for(installation, snapshot_to_plan_on(installation, cluster), rebalance_request)
     return _submitted_or_reason(installation, new_plan, origin)
 
@@ -119,10 +119,9 @@ def _check_can_be_approved(
     installation: Installation, new_plan: RebalancePlan, requested_by: Person
 ) -> None:
     """Raise RefusedError for a plan that nobody may approve."""
-    policy, people = installation.cluster(new_plan.cluster).policy, installation.people
-    requester = access.check_may_propose(policy, people, requested_by)
+    policy = installation.cluster(new_plan.cluster).policy
     needed = people_needed(new_plan, policy.approval)
-    access.check_somebody_may_approve(policy, people, requester, needed=needed)
+    access.check_somebody_may_approve(policy, requested_by, needed=needed)
 
 
 def snapshot_to_plan_on(installation: Installation, cluster: str) -> ClusterSnapshot:
@@ -194,20 +193,19 @@ def submit_plan(
     not say its cluster, and for one that sends something to a broker that is kept empty.
     """
     check_says_cluster(plan)
-    policy, people = installation.cluster(plan.cluster).policy, installation.people
-    requester = access.check_may_propose(policy, people, origin.requested_by)
+    policy = installation.cluster(plan.cluster).policy
+    access.check_may_propose(policy, origin.requested_by)
     access.check_provider(policy, plan.cluster)
     installation.check_name(plan)
     check_kept_empty(installation, plan)
     supersedes = {RunState.PROPOSED} if may_supersede else set()
-    if may_supersede and access.may(policy, people, origin.requested_by, Action.OPERATE):
+    if may_supersede and access.may(policy, origin.requested_by, Action.OPERATE):
         supersedes.add(RunState.APPROVED)
     plan_uri = installation.archive.write_plan(plan)
     run = installation.ledger.propose(
         plan,
         plan_uri,
-        requested_by=requester.name,
-        account=requester.recorded_account,
+        requested_by=origin.requested_by.recorded,
         dag_id=origin.dag_id,
         dag_run_id=origin.dag_run_id,
         supersedes=supersedes,
@@ -253,7 +251,7 @@ def undo_or_reason(
     if undone.cluster != cluster:
         raise InputError(f"run {run_id} is of cluster {undone.cluster}, not of {cluster}")
     settings = installation.cluster(cluster)
-    access.check_may_propose(settings.policy, installation.people, origin.requested_by)
+    access.check_may_propose(settings.policy, origin.requested_by)
     new_plan = _undo_plan(installation, run_id, snapshot_to_plan_on, rebase=False)
     return _submitted_or_reason(installation, new_plan, origin)
 

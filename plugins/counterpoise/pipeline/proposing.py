@@ -19,10 +19,9 @@ from counterpoise.model.balance import WantedRebalance
 from counterpoise.model.control import Control
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
-from counterpoise.model.run import OPEN_STATES, Run, RunState
+from counterpoise.model.run import OPEN_STATES, Run, RunState, is_refused_by_validation
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.pipeline.cluster_analysis import ClusterAnalysis, cluster_analysis
-from counterpoise.rule_approvals import is_refused_by_validation
 from counterpoise.units import format_moment
 
 _LOGGER: Final = safe_logger(__name__)
@@ -124,7 +123,7 @@ def why_nothing_is_proposed(installation: Installation, cluster: str) -> str:
 def _acts_against(installation: Installation, run: Run) -> Iterator[tuple[datetime, str]]:
     """Yield when people rejected or cancelled a run, or took back another one with it, and who."""
     for last in installation.ledger.approvals_of(run.run_id)[-1:]:
-        if last.decision is Decision.REJECTED and not last.person.is_dag:
+        if last.decision is Decision.REJECTED and last.person.is_human:
             yield last.at, f"{last.person.shown} rejected run {run.run_id} ({last.reason})"
     for request in installation.ledger.requests(run.cluster, run.run_id):
         if request.control in (Control.CANCEL, Control.UNDO):
@@ -189,7 +188,7 @@ def _is_in_the_way(installation: Installation, run: Run, wanted: WantedRebalance
     """Return whether an open run is approved or under way, or was asked for by somebody, or is
     about what is wanted now.
     """
-    if run.state is not RunState.PROPOSED or not run.requester.is_dag:
+    if run.state is not RunState.PROPOSED or not run.requester.is_own_dag:
         return True
     return _is_about(installation, run, wanted)
 

@@ -12,10 +12,12 @@ from counterpoise import access, approval
 from counterpoise.archive import audit_report_name
 from counterpoise.errors import InputError
 from counterpoise.installation import Installation, settings_in
+from counterpoise.model import movement
 from counterpoise.model.approval import Approval
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
 from counterpoise.model.grouping import grouped
+from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action, ClusterPolicy
 from counterpoise.model.report import BrokerLoad
@@ -125,10 +127,11 @@ def latest_run_of(installation: Installation, fingerprint: str) -> Run | None:
 
 def approvals_missing(installation: Installation, run_id: str, plan: RebalancePlan) -> int:
     """Return how many more people have to say yes before the run may start."""
-    approvals = installation.ledger.approvals_of(run_id)
-    approved_by = approval.approvers_in_force(approvals, installation.people)
-    policy = installation.cluster(plan.cluster).policy.approval
-    return approval.approvals_missing(approved_by, approval.people_needed(plan, policy))
+    policy, ledger = installation.cluster(plan.cluster).policy, installation.ledger
+    run, approvals = ledger.run(run_id), ledger.approvals_of(run_id)
+    needed = approval.people_needed(plan, policy.approval)
+    standing = approval.standing_approvals(policy, run, approvals, ledger.now(), needed=needed)
+    return max(0, needed - len(standing))
 
 
 def why_two_people(installation: Installation, plan: RebalancePlan) -> str:
@@ -177,8 +180,7 @@ def suggested_rate(installation: Installation, plan: RebalancePlan) -> int | Non
 
     Raises InputError for a cluster that the settings do not name.
     """
-    movement = installation.cluster(plan.cluster).policy.movement
-    return approval.suggested_rate(plan, movement)
+    return movement.suggested_rate(plan, installation.cluster(plan.cluster).policy.movement)
 
 
 def broker_loads(snapshot: ClusterSnapshot) -> tuple[BrokerLoad, ...]:
@@ -199,10 +201,13 @@ def plan_picture(plan: RebalancePlan, *, width: int) -> str:
 class Viewer:
     """A user of Airflow who asks for a page."""
 
-    user_id: str
-    user_name: str = ""
+    user_name: str
     roles: tuple[str, ...] = ()
     may_change: bool = True  # Airflow lets the account change runs, not only read them
+
+    @property
+    def person(self) -> Person:
+        return Person.airflow(self.user_name)
 
 
 def settings_of_pages(installation: Installation) -> Settings:
@@ -228,12 +233,11 @@ def may_view(installation: Installation, report_name: str, viewer: Viewer) -> bo
     about several clusters, or about none that the settings name, that of each.
     """
     settings = settings_of_pages(installation)
-    person = settings.people.airflow_user(viewer.user_id, viewer.user_name)
     folder, *rest = report_name.split("/")
     of_cluster = None if ".." in rest else settings.clusters.get(folder)
     concerned = [of_cluster] if of_cluster else settings.clusters.values()
     return all(
-        access.may(cluster.policy, settings.people, person, Action.VIEW, roles=viewer.roles)
+        access.may(cluster.policy, viewer.person, Action.VIEW, roles=viewer.roles)
         for cluster in concerned
     )
 

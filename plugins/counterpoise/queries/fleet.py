@@ -31,7 +31,7 @@ from counterpoise.model.severity import Severity
 from counterpoise.queries import freezes
 from counterpoise.queries.audits import newest_points
 from counterpoise.queries.file_cache import FileCache
-from counterpoise.queries.running import people_asked, why_not_approve
+from counterpoise.queries.running import people_asked, standing_approvals, why_not_approve
 from counterpoise.queries.viewing import Viewing
 
 _LOGGER = safe_logger(__name__)
@@ -164,8 +164,10 @@ def waiting_runs(
 def _waiting(installation: Installation, viewing: Viewing, run: Run, now: datetime) -> WaitingRun:
     settings = viewing.settings
     approvals = installation.ledger.approvals_of(run.run_id)
-    asked = people_asked(settings, run, approvals)
-    may_answer = not why_not_approve(settings, run, viewing.person, approvals)
+    needed = 2 if approvals else 1  # it waits although one has approved
+    standing = standing_approvals(settings, run, approvals, now, needed)
+    asked = people_asked(settings, run, standing, needed)
+    may_answer = not why_not_approve(settings, run, viewing.person, approvals, now, needed)
     is_mine = viewing.viewer.may_change and may_answer
     waited_for = max(now - run.opened_at, timedelta(0))
     return WaitingRun(run, waited_for, is_mine, asked.names, asked.why_nobody)

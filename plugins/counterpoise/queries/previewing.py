@@ -12,12 +12,11 @@ from datetime import datetime
 from threading import Lock
 from typing import Final
 
-from counterpoise import approval
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.kept_empty import plan_for
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.movement import max_moves_at_once
+from counterpoise.model.movement import default_rate, max_moves_at_once
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import MovementPolicy
@@ -60,7 +59,7 @@ def preview(
 
 def _view(plan: RebalancePlan, movement: MovementPolicy) -> PlanView:
     """Return a plan with the rate that approvers will be offered."""
-    rate = approval.default_rate(plan, movement)
+    rate = default_rate(plan, movement)
     return PlanView(plan, rate, max_moves=max_moves_at_once(movement))
 
 

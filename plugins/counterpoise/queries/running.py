@@ -31,7 +31,7 @@ from counterpoise.execution.waits_for_cluster import IN_SYNC_AGAIN, is_catching_
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval
 from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
-from counterpoise.model.movement import max_moves_at_once
+from counterpoise.model.movement import default_rate, max_moves_at_once
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.plan_view import PlanView
@@ -39,6 +39,8 @@ from counterpoise.model.policy import Action, MovementPolicy
 from counterpoise.model.run import (
     ENDED_BY_PEOPLE,
     ENDED_STATES,
+    MUST_NOT_RUN,
+    NOT_VALIDATED,
     UNDER_WAY_STATES,
     WAITING_STATES,
     Event,
@@ -46,17 +48,13 @@ from counterpoise.model.run import (
     RunState,
     TouchedKey,
     asked_since,
+    is_refused_by_validation,
+    validated_at,
     why_requested,
 )
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.queries import Viewer, may_view, settings_of_pages
 from counterpoise.queries.viewing import MAY_NOT_VIEW, MayNotViewError, policy_refusal, who_may
-from counterpoise.rule_approvals import (
-    MUST_NOT_RUN,
-    NOT_VALIDATED,
-    is_refused_by_validation,
-    validated_at,
-)
 from counterpoise.settings import Settings
 from counterpoise.storage import Store
 
@@ -86,7 +84,7 @@ class RunDetails:
     waits_for_answer: bool  # of people, where they were asked
     waits: tuple[Waiting, ...]
     approvals: tuple[Approval, ...]  # oldest first
-    approved_by: tuple[Person, ...]  # whose yes no later rejection has undone
+    approved_by: tuple[Person, ...]  # whose yes counts now
     requests: tuple[ControlRequest, ...]
     active: ActiveRequests
     touched: tuple[TouchedKey, ...]
@@ -123,7 +121,7 @@ class RunDetails:
     @property
     def yes_missing(self) -> int:
         """Return how many more people have to say yes before the run may start."""
-        missing = approval.approvals_missing(self.approved_by, self.people_needed)
+        missing = max(0, self.people_needed - len(self.approved_by))
         return max(missing, int(self.waits_for_answer))  # one that was given may hold no more
 
     @property
@@ -170,7 +168,7 @@ class RunDetails:
     @property
     def in_force(self) -> tuple[Approval, ...]:
         """Return the approvals that no later rejection has undone."""
-        return approval.approvals_in_force(self.approvals)
+        return approval.approvals_since_a_no(self.approvals)
 
 
 def run_to_view(installation: Installation, run_id: str, viewer: Viewer) -> Run:
@@ -196,9 +194,9 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
     cluster = settings.clusters.get(run.cluster)
     limits = cluster.policy.movement if cluster else MovementPolicy()
     rules = cluster.policy.approval if cluster else None
-    person = settings.people.airflow_user(viewer.user_id, viewer.user_name)
     people_needed = approval.people_needed(plan, rules) if plan else 1
-    asked = people_asked(settings, run, approvals, people_needed)
+    standing = standing_approvals(settings, run, approvals, now, people_needed)
+    asked = people_asked(settings, run, standing, people_needed)
     return RunDetails(
         run=run,
         plan=plan,
@@ -206,7 +204,7 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         waits_for_answer=_waits_for_answer(installation, run, plan, events),
         waits=_waits(run, run_progress, limits, active.frozen),
         approvals=approvals,
-        approved_by=approval.approvers_in_force(approvals, settings.people),
+        approved_by=tuple(one.person for one in standing),
         requests=requests,
         active=active,
         touched=journal.touched(),
@@ -214,17 +212,19 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         reports=_reports(installation, run),
         people_needed=people_needed,
         why_two_people=approval.why_two_people(plan, rules) if plan else "",
-        refusals=MappingProxyType(_refusals(settings, run.cluster, person)),
+        refusals=MappingProxyType(_refusals(settings, run.cluster, viewer.person)),
         who_may=MappingProxyType(_who_may(settings, run.cluster)),
-        why_not_approve=why_not_approve(settings, run, person, approvals),
-        may_reject=_may_reject(settings, run, person),
-        is_requester=settings.people.may_be_one(person, run.requester),
+        why_not_approve=why_not_approve(
+            settings, run, viewer.person, approvals, now, people_needed
+        ),
+        may_reject=_may_reject(settings, run, viewer.person),
+        is_requester=viewer.person.is_same(run.requester),
         why_nobody=asked.why_nobody,
         may_approve=asked.names,
         has_moved=journal.has_submissions(),
         is_requester_excluded=cluster is not None and not cluster.policy.requester_may_approve,
         superseded_by=_superseded_by(installation, run),
-        person=person,
+        person=viewer.person,
         now=now,
     )
 
@@ -247,7 +247,7 @@ def plan_to_approve(installation: Installation, run: Run, rate: int | None = Non
     plan = _kept_plan(installation, run)
     cluster = settings_of_pages(installation).clusters.get(run.cluster)
     movement = cluster.policy.movement if cluster else MovementPolicy()
-    shown_rate = approval.default_rate(plan, movement) if rate is None else rate
+    shown_rate = default_rate(plan, movement) if rate is None else rate
     return _kept_view(
         (installation.locations.store, run.plan_uri, run.fingerprint),
         shown_rate,
@@ -293,21 +293,32 @@ def _who_may(settings: Settings, cluster: str) -> dict[Action, str]:
 
 
 def why_not_approve(
-    settings: Settings, run: Run, person: Person, approvals: Sequence[Approval]
+    settings: Settings,
+    run: Run,
+    person: Person,
+    approvals: Sequence[Approval],
+    now: datetime,
+    needed: int,
 ) -> str:
     """Return why somebody's yes to a run would not count; "" where it would."""
     if run.cluster not in settings.clusters:
         return f"the settings do not name cluster {run.cluster} any more"
-    policy, people = settings.clusters[run.cluster].policy, settings.people
+    policy = settings.clusters[run.cluster].policy
     try:
-        counting = access.check_may(policy, people, person, Action.APPROVE)
-        access.check_requester(policy, people, counting, run.requester)
+        approval.check_would_count(policy, run, approvals, now, needed=needed, by=person)
     except RefusedError as error:
         return str(error)
-    approvers = approval.approvers_in_force(approvals, people)
-    if any(people.may_be_one(counting, other) for other in approvers):
-        return f"{counting.shown} has approved this plan already; another person has to, too"
     return ""
+
+
+def standing_approvals(
+    settings: Settings, run: Run, approvals: Sequence[Approval], now: datetime, needed: int
+) -> tuple[Approval, ...]:
+    """Return the approvals that count now; none where the settings do not name the cluster."""
+    if run.cluster not in settings.clusters:
+        return ()
+    policy = settings.clusters[run.cluster].policy
+    return approval.standing_approvals(policy, run, approvals, now, needed=needed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,17 +330,15 @@ class PeopleAsked:
 
 
 def people_asked(
-    settings: Settings, run: Run, approvals: Sequence[Approval], needed: int = 1
+    settings: Settings, run: Run, standing: Sequence[Approval], needed: int
 ) -> PeopleAsked:
     """Return whom the policy names for the yes that is missing, of as many as are needed."""
     if run.cluster not in settings.clusters:
         return PeopleAsked()
     policy = settings.clusters[run.cluster].policy
-    approved_by = approval.approvers_in_force(approvals, settings.people)
+    approved_by = [one.person for one in standing]
     try:
-        names = access.check_can_be_approved(
-            policy, settings.people, run.requester, needed=needed, approved_by=approved_by
-        )
+        names = access.people_to_ask(policy, run.requester, approved_by, needed=needed)
     except RefusedError as error:
         return PeopleAsked(why_nobody=str(error))
     return PeopleAsked(names)
@@ -338,12 +347,12 @@ def people_asked(
 def _may_reject(settings: Settings, run: Run, person: Person) -> bool:
     if run.cluster not in settings.clusters:
         return False
-    policy, people = settings.clusters[run.cluster].policy, settings.people
+    policy = settings.clusters[run.cluster].policy
     is_cancel = run.state is RunState.APPROVED
     return (
-        access.may(policy, people, person, Action.APPROVE)
-        or (is_cancel and access.may(policy, people, person, Action.OPERATE))
-        or (people.may_be_one(person, run.requester) and not person.is_claimed)
+        access.may(policy, person, Action.APPROVE)
+        or (is_cancel and access.may(policy, person, Action.OPERATE))
+        or person.is_same(run.requester)
     )
 
 

@@ -47,4 +47,4 @@ def _check_undo_can_be_approved(
     )
     policy = cluster.policy
     needed = 2 if gives_up_replicas or policy.approval.critical else 1
-    access.check_somebody_may_approve(policy, settings.people, details.person, needed=needed)
+    access.check_somebody_may_approve(policy, details.person, needed=needed)

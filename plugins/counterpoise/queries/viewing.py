@@ -25,7 +25,7 @@ EVERYBODY: Final = "everybody whom Airflow lets change runs of kafka_rebalance"
 def who_may(settings: Settings, cluster: str, action: Action) -> str:
     """Return who may do something with a cluster of the settings, in words."""
     policy = settings.clusters[cluster].policy
-    return join_names(access.named_people(policy, settings.people, action)) or EVERYBODY
+    return join_names(access.named_entries(policy, action)) or EVERYBODY
 
 
 def airflow_refusal(who: str, what: str) -> str:
@@ -38,7 +38,7 @@ def policy_refusal(settings: Settings, cluster: str, person: Person, action: Act
     it does.
     """
     try:
-        access.check_may(settings.clusters[cluster].policy, settings.people, person, action)
+        access.check_may(settings.clusters[cluster].policy, person, action)
     except RefusedError as error:
         return str(error)
     return ""
@@ -69,13 +69,12 @@ class Viewing:
         read.
         """
         settings = settings_of_pages(installation)
-        person = settings.people.airflow_user(viewer.user_id, viewer.user_name)
         may_view = (
             name
             for name, cluster in settings.clusters.items()
-            if access.may(cluster.policy, settings.people, person, Action.VIEW, roles=viewer.roles)
+            if access.may(cluster.policy, viewer.person, Action.VIEW, roles=viewer.roles)
         )
-        return cls(settings, viewer, person, tuple(sorted(may_view)))
+        return cls(settings, viewer, viewer.person, tuple(sorted(may_view)))
 
     def may(self, cluster: str, action: Action) -> bool:
         """Return whether the viewer may do something with a cluster that they may view.
@@ -85,9 +84,7 @@ class Viewing:
         if action is not Action.VIEW and not self.viewer.may_change:
             return False
         policy = self.settings.clusters[cluster].policy
-        return access.may(
-            policy, self.settings.people, self.person, action, roles=self.viewer.roles
-        )
+        return access.may(policy, self.person, action, roles=self.viewer.roles)
 
     def refusal(self, cluster: str, action: Action) -> str:
         """Return why the viewer may not do something with a cluster that they may view, and who
@@ -112,7 +109,7 @@ class Viewing:
         """
         policy = self.settings.clusters[cluster].policy
         needed = 2 if policy.approval.critical else 1
-        access.check_somebody_may_approve(policy, self.settings.people, self.person, needed=needed)
+        access.check_somebody_may_approve(policy, self.person, needed=needed)
 
     def with_removed(self, clusters: Iterable[str]) -> tuple[str, ...]:
         """Return what of these the viewer may view: also clusters that the settings do not name

@@ -1,10 +1,9 @@
 """`config/clusters.yaml`: its sections, what it comes to, and what has to hold between its values.
 
-    people: {alice: {airflow: ["2", alice], command_line: [asmith]}}
     groups: {sre: [alice, bob]}
     clusters: {orders-eu: {connection: kafka_eu, policy: {access: {approve: ["group:sre"]}}}}
 
-    read_settings(path).cluster("orders-eu").policy.access.approve      # ("group:sre",)
+    read_settings(path).cluster("orders-eu").policy.access.approve      # ("alice", "bob")
 
 What a single value has to look like is said by its type, in `model/policy.py` and here.
 """
@@ -12,7 +11,7 @@ What a single value has to look like is said by its type, in `model/policy.py` a
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,28 +20,28 @@ from typing import Annotated, Final
 from counterpoise.errors import ConfigurationError, InputError, UnknownNameError
 from counterpoise.input_files import CLUSTERS, read_input_text
 from counterpoise.model.constraints import Constraints
-from counterpoise.model.person import AIRFLOW, GROUP, SYSTEM, People, name_key
+from counterpoise.model.person import GROUP, count_of_one_kind
 from counterpoise.model.policy import (
+    AccessPolicy,
     Action,
     ApprovalPolicy,
-    ApprovalRule,
     ClusterPolicy,
     HistoryPolicy,
     NotifyPolicy,
 )
 from counterpoise.model.request import Goal
 from counterpoise.model.setting import (
-    AccountId,
+    Account,
     NotEmpty,
-    PersonName,
     Section,
     Text,
     Written,
 )
 from counterpoise.settings.yaml_document import YamlDocument
-from counterpoise.units import format_bytes, format_seconds
+from counterpoise.units import format_seconds
 
 Complaint = tuple[tuple[str | int, ...], str]  # the path in the file, and what is wrong
+Groups = Mapping[str, tuple[str, ...]]
 Identity = tuple[str, int, int, int, int]  # of a file: what changes with its content
 
 _CLUSTER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -61,17 +60,6 @@ def _cluster_name(text: str) -> str:
 
 
 ClusterName = Annotated[str, Written("name, like orders-eu", _cluster_name)]
-_Listed = NotEmpty("the list is empty; leave the key out")
-
-
-@dataclass(frozen=True, slots=True)
-class Accounts(Section):
-    """The accounts of one person."""
-
-    airflow: Annotated[tuple[AccountId, ...], _Listed] = ()
-    """Ids and user names in Airflow."""
-    command_line: Annotated[tuple[AccountId, ...], _Listed] = ()
-    """User names of the operating system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +78,7 @@ class ClusterSection(Section):
 @dataclass(frozen=True, slots=True)
 class ClustersFile(Section):
     clusters: Mapping[ClusterName, ClusterSection]
-    people: Mapping[PersonName, Accounts] = field(default_factory=dict)
-    """Who is behind which account. List people whose names in Airflow and on the command line
-    differ."""
-    groups: Mapping[Text, Annotated[tuple[PersonName, ...], NotEmpty("names nobody")]] = field(
+    groups: Mapping[Text, Annotated[tuple[Account, ...], NotEmpty("names nobody")]] = field(
         default_factory=dict
     )
     """People by group, which a policy names as `group:NAME`."""
@@ -117,7 +102,6 @@ class ClusterSettings:
 class Settings:
     where: str
     clusters: Mapping[str, ClusterSettings]
-    people: People = field(default_factory=People)
 
     def named(
         self, cluster_id: str, pinned_by_ledger: Mapping[str, str] | None = None
@@ -183,17 +167,17 @@ def parse_settings(content: str, *, where: str) -> Settings:
         raise ConfigurationError(where, ('line 1: the file is empty; it needs "clusters"',))
     file = document.read(ClustersFile)
     if file is not None:
-        for path, message in (*_of_people(file), *_of_clusters(file)):
+        for path, message in _of_clusters(file):
             document.complain(path, message)
     document.finish()
     assert file is not None, "what cannot be read was complained of"
-    return Settings(where, _clusters(file, document), people_in(file))
+    return Settings(where, _clusters(file, document))
 
 
 def _clusters(file: ClustersFile, document: YamlDocument) -> dict[str, ClusterSettings]:
     clusters = {}
     for name, cluster in file.clusters.items():
-        policy = cluster.policy
+        policy = replace(cluster.policy, access=_with_members(cluster.policy.access, file.groups))
         if "notify" not in document.content["clusters"][name].get("policy", {}):
             policy = replace(policy, notify=file.notify)
         operator = cluster.operator_connection or cluster.connection
@@ -203,45 +187,23 @@ def _clusters(file: ClustersFile, document: YamlDocument) -> dict[str, ClusterSe
     return clusters
 
 
+def _members(entries: Iterable[str], groups: Groups) -> tuple[str, ...]:
+    """Return the entries, and in place of each group its members."""
+    names: list[str] = []
+    for entry in entries:
+        is_group = entry.startswith(GROUP)
+        names += groups.get(entry.removeprefix(GROUP), ()) if is_group else (entry,)
+    return tuple(dict.fromkeys(names))
+
+
+def _with_members(access: AccessPolicy, groups: Groups) -> AccessPolicy:
+    return AccessPolicy(*(_members(getattr(access, action), groups) for action in Action))
+
+
 # -- what has to hold between its values
 
 
-def people_in(file: ClustersFile) -> People:
-    accounts = {f"{kind}:{account_id}": name for name, kind, account_id in _accounts(file)}
-    return People(accounts, dict(file.groups))
-
-
-def _accounts(file: ClustersFile) -> Iterator[tuple[str, str, str]]:
-    """Yield person, kind of account, and its id."""
-    for name, accounts in file.people.items():
-        yield from ((name, AIRFLOW, account_id) for account_id in accounts.airflow)
-        yield from ((name, SYSTEM, account_id) for account_id in accounts.command_line)
-
-
-def _of_people(file: ClustersFile) -> Iterator[Complaint]:
-    spellings: dict[str, str] = {}
-    for name in file.people:
-        earlier = spellings.setdefault(name_key(name), name)
-        if earlier != name:
-            complaint = f"people: {name!r} and {earlier!r} are the same name; list it once"
-            yield ("people", name), complaint
-    owners: dict[tuple[str, str], str] = {}
-    for name, kind, account_id in _accounts(file):
-        owner = owners.setdefault((kind, account_id), name)
-        if owner != name:
-            key = "airflow" if kind == AIRFLOW else "command_line"
-            yield (
-                ("people", name, key),
-                f"people: {key} {account_id!r} belongs to {owner} and to {name}; "
-                "an account is one person",
-            )
-    for name, accounts in file.people.items():
-        if not accounts.airflow and not accounts.command_line:
-            yield ("people", name), f"people: {name} has no account; list airflow or command_line"
-
-
 def _of_clusters(file: ClustersFile) -> Iterator[Complaint]:
-    people = people_in(file)
     names: dict[str, str] = {}
     for name, cluster in file.clusters.items():
         first = names.setdefault(cluster.cluster_id or name, name)
@@ -252,14 +214,14 @@ def _of_clusters(file: ClustersFile) -> Iterator[Complaint]:
                 f"clusters {first} and {name} have the same cluster_id: one Kafka cluster has one "
                 "name",
             )
-        for path, message in _of_policy(cluster.policy, people):
+        for path, message in _of_policy(cluster.policy, file.groups):
             yield ("clusters", name, "policy", *path), message
 
 
-def _of_policy(policy: ClusterPolicy, people: People) -> Iterator[Complaint]:
-    yield from _of_access(policy, people)
-    yield from _of_two_people(policy, people)
-    yield from _of_rules(policy.approval)
+def _of_policy(policy: ClusterPolicy, groups: Groups) -> Iterator[Complaint]:
+    yield from _of_access(policy, groups)
+    yield from _of_two_people(policy, groups)
+    yield from _of_automatic(policy.approval)
     for path, message in _of_broker_sets(policy.balance.constraints):
         yield ("balance", "constraints", *path), message
     for path, message in _of_history(policy.history):
@@ -272,32 +234,31 @@ def _of_policy(policy: ClusterPolicy, people: People) -> Iterator[Complaint]:
         )
 
 
-def _of_access(policy: ClusterPolicy, people: People) -> Iterator[Complaint]:
+def _of_access(policy: ClusterPolicy, groups: Groups) -> Iterator[Complaint]:
     """Yield complaints of unknown groups, and of groups without their prefix."""
     for action in Action:
         path = ("access", str(action))
         for entry in getattr(policy.access, action):
             group = entry.removeprefix(GROUP)
-            if entry.startswith(GROUP) and group not in people.groups:
-                known = ", ".join(sorted(people.groups)) or "none"
+            if entry.startswith(GROUP) and group not in groups:
+                known = ", ".join(sorted(groups)) or "none"
                 yield path, f"{action}: there is no group {group!r}; there are: {known}"
-            elif entry in people.groups and entry not in people.accounts.values():
+            elif entry in groups:
                 yield path, f'{action}: {entry!r} is a group; write "{GROUP}{entry}"'
 
 
-def _of_two_people(policy: ClusterPolicy, people: People) -> Iterator[Complaint]:
+def _of_two_people(policy: ClusterPolicy, groups: Groups) -> Iterator[Complaint]:
     """Yield a complaint where two people have to approve, and the policy names one."""
     approvers = policy.access.approve
     if not policy.approval.may_need_two_people or not approvers:
         return
-    names = {name_key(name) for entry in approvers for name in people.names_in(entry)}
-    if len(names) < 2:
+    if count_of_one_kind(_members(approvers, groups)) < 2:
         key = "critical" if policy.approval.critical else "two_people_above"
         yield (
             ("approval", key),
             f"{key} asks for two people, but the policy names nobody but "
-            f"{', '.join(approvers)} to approve, so such a plan could never be approved; "
-            "name another person",
+            f"{', '.join(approvers)} to approve, and two users of Airflow, or of the system, have "
+            "to; name another",
         )
 
 
@@ -328,39 +289,22 @@ def _of_history(history: HistoryPolicy) -> Iterator[Complaint]:
             )
 
 
-# -- rules that approve without a person
-
-
-def _of_rules(policy: ApprovalPolicy) -> Iterator[Complaint]:
-    """Yield complaints of rules with one name, and of those that could approve no plan."""
-    if policy.by_rule and policy.critical:
+def _of_automatic(policy: ApprovalPolicy) -> Iterator[Complaint]:
+    """Yield complaints of two entries for one goal, and of those that could approve no plan."""
+    if policy.automatic and policy.critical:
         yield (
-            ("approval", "by_rule"),
-            "two people approve every plan of a critical cluster, so no rule could ever approve "
-            "one; leave out by_rule or critical",
+            ("approval", "automatic"),
+            "two people approve every plan of a critical cluster, so no plan would ever be "
+            "approved automatically; leave out automatic or critical",
         )
-    names = [rule.name for rule in policy.by_rule]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        yield ("approval", "by_rule"), f"two rules are called {name}; the ledger names them"
-    for number, rule in enumerate(policy.by_rule):
-        for key, complaint in _of_rule(rule, policy):
-            yield ("approval", "by_rule", number, key), f"rule {rule.name}: {complaint}"
-
-
-def _of_rule(rule: ApprovalRule, policy: ApprovalPolicy) -> Iterator[tuple[str, str]]:
-    """Yield the key and what is wrong with it."""
-    max_bytes = rule.copies_at_most_bytes
-    for goal in rule.goals:
-        if not max_bytes and goal in _COPYING_GOALS:
+    goals = [rule.goal for rule in policy.automatic]
+    for number, rule in enumerate(policy.automatic):
+        path = ("approval", "automatic", number, "goal")
+        if rule.goal in goals[:number]:
+            yield path, f"there are two entries for {rule.goal}; write one"
+        if not rule.max_bytes_per_day and rule.goal in _COPYING_GOALS:
             yield (
-                "goals",
-                f"without copies_at_most it approves only what copies no replica, and no plan for "
-                f"{goal} is such; give copies_at_most or leave out {goal}",
+                path,
+                f"each plan for {rule.goal} copies replicas, so without max_bytes_per_day none is "
+                "approved; give it",
             )
-    two_people_above = policy.two_people_above_bytes
-    if two_people_above is not None and max_bytes > two_people_above:
-        yield (
-            "copies_at_most",
-            f"two people approve what copies more than {format_bytes(two_people_above)} "
-            "(two_people_above); write at most that",
-        )

@@ -76,7 +76,7 @@ def api_routes(open_installation: OpenInstallation) -> APIRouter:
             page=found.page,
             has_more=found.has_more,
             entries=[
-                asdict(entry) | {"at": iso_time(entry.at), "who": entry.who}
+                asdict(entry) | {"at": iso_time(entry.at), "by": entry.who, "who": entry.who}
                 for entry in found.entries
             ],
         )

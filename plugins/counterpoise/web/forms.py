@@ -28,7 +28,7 @@ _MAX_AGE_SECONDS: Final = 8 * 3600
 
 def form_token(viewer: Viewer) -> str:
     """Return the value of the hidden field `form_token`."""
-    return _signer().dumps(viewer.user_id)
+    return _signer().dumps(viewer.user_name)
 
 
 def token_of_form(request: Request, form_token: Annotated[str, Form()] = "") -> str:
@@ -58,10 +58,10 @@ def _token_in_header(request: Request) -> str:
 
 def _check_token(viewer: Viewer, token: str) -> None:
     try:
-        user_id = _signer().loads(token, max_age=_MAX_AGE_SECONDS)
+        user_name = _signer().loads(token, max_age=_MAX_AGE_SECONDS)
     except (BadSignature, UnicodeError):
-        user_id = None
-    if user_id != viewer.user_id:
+        user_name = None
+    if user_name != viewer.user_name:
         raise RefusedError(
             "this form is too old, or it came from elsewhere; nothing was changed: open the page "
             f"again and send it from there. A program sends `Authorization: Bearer`, or the page's "

@@ -63,7 +63,7 @@ def _viewer(user: Annotated[Any, Depends(get_user)], may_change: MayChange) -> V
     """Return who asks: the SimpleAuthManager's users have one role, those of FAB several."""
     found = getattr(user, "roles", None) or [getattr(user, "role", None)]
     roles = tuple(str(getattr(role, "name", role)) for role in found if role)
-    return Viewer(str(user.get_id()), str(user.get_name()), roles, may_change)
+    return Viewer(str(user.get_name()), roles, may_change)
 
 
 CurrentViewer = Annotated[Viewer, Depends(_viewer)]
@@ -75,7 +75,7 @@ def check_may_change(viewer: CurrentViewer, may_change: MayChange) -> None:
     """
     if not may_change:
         raise RefusedError(
-            f"Airflow lets {viewer.user_name or viewer.user_id} read runs of {DAG_ID}, and not "
+            f"Airflow lets {viewer.user_name} read runs of {DAG_ID}, and not "
             "change them, so nothing was changed; ask an administrator of Airflow for another role"
         )
 
@@ -86,7 +86,7 @@ def check_may_answer(viewer: CurrentViewer, may_answer: MayAnswer) -> None:
     """
     if not may_answer:
         raise RefusedError(
-            f"Airflow does not let {viewer.user_name or viewer.user_id} answer questions of "
+            f"Airflow does not let {viewer.user_name} answer questions of "
             f"{DAG_ID} (required actions), so nothing was recorded; ask an administrator of "
             "Airflow for a role that may"
         )

@@ -103,7 +103,7 @@ def amounts() -> Iterator[Broken]:
         "1d ago",
         HOSTILE,
     ):
-        words = ("freeze", "demo", "--until", time, "--why", "x", "--by", "a")
+        words = ("freeze", "demo", "--until", time, "--why", "x")
         yield Broken(f"until {time[:20]!a}", words, ("until",), _CLUSTERS)
     words = ("report", "--cluster", "demo", "--until", "never")
     yield Broken("report until never", words, ("--until", "is not a time"), _CLUSTERS)
@@ -149,7 +149,7 @@ def names() -> Iterator[Broken]:
             ("clusters.yaml",) if name else ("is not in",),
             _CLUSTERS,
         )
-        words = ("pause", f"run-{name}", "--why", "x", "--by", "a")
+        words = ("pause", f"run-{name}", "--why", "x")
         yield Broken(f"run {shown}", words, ("is not in the ledger",), _CLUSTERS)
     yield Broken(
         "an unknown severity",

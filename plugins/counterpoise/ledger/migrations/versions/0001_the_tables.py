@@ -42,7 +42,6 @@ def upgrade() -> None:
     sa.Column('closed_at', sa.DateTime(), nullable=True),
     sa.Column('dag_id', sa.Text(), nullable=True),
     sa.Column('dag_run_id', sa.Text(), nullable=True),
-    sa.Column('requester_account', sa.Text(), nullable=True),
     sa.ForeignKeyConstraint(['fingerprint'], ['plans.fingerprint'], name=op.f('fk_runs_fingerprint')),
     sa.PrimaryKeyConstraint('run_id', name=op.f('pk_runs'))
     )
@@ -61,7 +60,6 @@ def upgrade() -> None:
     sa.Column('at', sa.DateTime(), nullable=False),
     sa.Column('rate_bytes_per_second', sa.BigInteger(), nullable=True),
     sa.Column('expires_at', sa.DateTime(), nullable=True),
-    sa.Column('account', sa.Text(), nullable=True),
     sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_approvals_run_id')),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_approvals')),
     sqlite_autoincrement=True
@@ -132,7 +130,6 @@ def upgrade() -> None:
     sa.Column('rate_bytes_per_second', sa.BigInteger(), nullable=True),
     sa.Column('until', sa.DateTime(), nullable=True),
     sa.Column('obeyed_at', sa.DateTime(), nullable=True),
-    sa.Column('account', sa.Text(), nullable=True),
     sa.Column('broker_id', sa.Integer(), nullable=True),
     sa.ForeignKeyConstraint(['run_id'], ['runs.run_id'], name=op.f('fk_requests_run_id')),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_requests')),
