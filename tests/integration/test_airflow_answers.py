@@ -2,10 +2,8 @@
 while parts of Airflow are away; the ledger alone decides, and the Dag run says the same.
 """
 
-import sqlite3
-import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -17,7 +15,7 @@ from dev.local_airflow.api import AirflowApiError
 from dev.local_kafka import TopicSpec
 from dev.local_kafka.load import MB
 from dev.local_processes import wait_until
-from tests.support.decisions import grant, reject
+from tests.support.decisions import grant
 from tests.support.shared_airflow import DAG, WAIT_SECONDS, Place
 
 pytestmark = pytest.mark.timeout(2400)
@@ -86,20 +84,3 @@ def is_back(place: Place) -> bool:
     with suppress(httpx.TransportError):
         return place.alice.client.get("/api/v2/version").is_success
     return False
-
-
-def test_a_wait_outlives_a_ledger_that_does_not_answer_for_a_while(place: Place) -> None:
-    asked = place.bob.api.trigger(DAG, conf=DEMOTE, partition_key="demo")
-    run = place.run_on_screen(place.question(asked))
-    place.let_it_park(asked)
-    path = place.installation.locations.ledger.removeprefix("sqlite:///")
-    with closing(sqlite3.connect(path, timeout=60)) as other:
-        other.execute("PRAGMA locking_mode=EXCLUSIVE")
-        other.execute("BEGIN EXCLUSIVE")
-        time.sleep(45)  # four looks
-        other.rollback()
-    reject(place.installation, run, by=Person.airflow("alice"))
-    assert place.end_of(asked) == "success"
-    assert place.state_of(run) is RunState.REJECTED
-    log = place.alice.api.task_log(DAG, asked, "approve")
-    assert "Traceback" not in log
