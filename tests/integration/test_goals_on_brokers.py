@@ -83,6 +83,13 @@ def installation(
         yield installation
 
 
+@pytest.fixture(autouse=True)
+def nothing_kept_empty(installation: Installation) -> None:
+    """The undo and the removal of a test before have emptied broker 4."""
+    for broker_id in installation.active_requests("demo").kept_empty:
+        controls.release(installation, "demo", str(broker_id), by=Person("alice"), why="test")
+
+
 def own_configs(kafka: LocalKafka) -> dict[str, dict[str, str]]:
     """Every key that is set at a topic or, while it is running, at a live broker itself."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_string})
@@ -292,6 +299,10 @@ def test_a_broker_is_removed_but_no_controller(
     assert (
         verdict.lines()[0] == "broker 4: safe to stop (0 replicas, 0 voters, in two observations)"
     )
+    with pytest.raises(
+        RefusedError, match=r"broker 4 is kept empty .* before somebody releases it"
+    ):
+        planned(installation, RebalanceRequest(Goal.ADD_BROKERS, (4,)))
 
 
 def test_what_an_unregistered_broker_held_is_repaired(
