@@ -42,7 +42,7 @@ DAGS: Final = (
     "kafka_throttle_watch",
     "kafka_leader_balance",
     "kafka_rebalance",
-    "history_compaction",
+    "kafka_history_compaction",
 )
 _HEAD: Final = (
     *("Dag", "parse, CPU s", "serialized kB", "whole Dag", "task", "tasks", "median s"),

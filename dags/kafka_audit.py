@@ -27,12 +27,15 @@ CRON = os.environ.get("COUNTERPOISE_AUDIT_SCHEDULE")
 
 
 @dag(
+    dag_display_name="Kafka audit",
+    description="Audits every cluster for what can fail in production",
     schedule=[FLEET_SNAPSHOT] if not CRON else None if CRON == "manual" else CRON,
     catchup=False,
     max_active_runs=1,
     params=snapshot_form(),
     doc_md=__doc__,
     tags=["counterpoise"],
+    default_args={"owner": "counterpoise"},
 )
 def kafka_audit() -> None:
     @task(retries=1, retry_delay=timedelta(seconds=20))

@@ -34,11 +34,14 @@ NOTHING_TO_ASK = "nothing to ask"  # an XCom of `report_balance`
 
 
 @dag(
+    dag_display_name="Kafka leader balance",
+    description="Reports how even clusters are; asks for a rebalance where one helps",
     schedule=[FLEET_SNAPSHOT],
     catchup=False,
     max_active_runs=1,
     doc_md=__doc__,
     tags=["counterpoise"],
+    default_args={"owner": "counterpoise"},
 )
 def kafka_leader_balance() -> None:
     @task(retries=1, retry_delay=timedelta(seconds=20), execution_timeout=timedelta(hours=2))

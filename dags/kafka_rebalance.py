@@ -41,6 +41,8 @@ STEP_RETRIES = {"retries": 10, "retry_delay": timedelta(seconds=30), "pool": poo
 
 
 @dag(
+    dag_display_name="Kafka rebalance",
+    description="One rebalance of one cluster: plan, approval, throttled moves, verification",
     schedule=PartitionedAssetTimetable(assets=REBALANCE_WANTED),
     catchup=False,
     # One per cluster that waits for a person: an open question must not hold up the others.
@@ -48,6 +50,7 @@ STEP_RETRIES = {"retries": 10, "retry_delay": timedelta(seconds=30), "pool": poo
     params=rebalance_form(),
     doc_md=__doc__,
     tags=["counterpoise"],
+    default_args={"owner": "counterpoise"},
 )
 def kafka_rebalance() -> None:
     @task(**RETRIES)

@@ -24,12 +24,15 @@ SCHEDULE = os.environ.get("COUNTERPOISE_SNAPSHOT_SCHEDULE") or "0 * * * *"
 
 
 @dag(
+    dag_display_name="Kafka snapshot",
+    description="Takes a snapshot of every cluster, or of the named ones",
     schedule=None if SCHEDULE == "manual" else SCHEDULE,
     catchup=False,
     max_active_runs=1,
     params=snapshot_form(),
     doc_md=__doc__,
     tags=["counterpoise"],
+    default_args={"owner": "counterpoise"},
 )
 def kafka_snapshot() -> None:
     @task

@@ -29,11 +29,14 @@ SCHEDULE = os.environ.get("COUNTERPOISE_WATCH_SCHEDULE") or "*/10 * * * *"
 
 
 @dag(
+    dag_display_name="Kafka throttle watch",
+    description="Settles runs that nobody drives, and restores config keys that they left",
     schedule=None if SCHEDULE == "manual" else SCHEDULE,
     catchup=False,
     max_active_runs=1,
     doc_md=__doc__,
     tags=["counterpoise"],
+    default_args={"owner": "counterpoise"},
 )
 def kafka_throttle_watch() -> None:
     @task(retries=1, retry_delay=timedelta(seconds=20))

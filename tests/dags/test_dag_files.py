@@ -13,10 +13,12 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.providers.standard.operators.hitl import HITLOperator
 
+from counterpoise.orchestration import assets
+
 ROOT = Path(__file__).parents[2]
 DAG_IDS = {
-    "history_compaction",
     "kafka_audit",
+    "kafka_history_compaction",
     "kafka_leader_balance",
     "kafka_rebalance",
     "kafka_snapshot",
@@ -138,13 +140,29 @@ def test_a_watch_never_overlaps_another_and_one_dead_cluster_hides_no_other(bag:
 
 
 def test_a_compaction_never_overlaps_another_and_is_gone_on_with(bag: DagBag) -> None:
-    dag = bag.dags["history_compaction"]
+    dag = bag.dags["kafka_history_compaction"]
     assert (dag.max_active_runs, dag.catchup) == (1, False)
     assert dag.get_task("compact").retries >= 1
 
 
 def test_every_dag_says_what_it_is_for_and_never_catches_up(bag: DagBag) -> None:
     assert [dag_id for dag_id, dag in bag.dags.items() if not dag.doc_md or dag.catchup] == []
+
+
+def test_every_dag_stands_in_airflows_list_with_a_name_of_ours_and_one_sentence(
+    bag: DagBag,
+) -> None:
+    """The list is searched by the shown name: what is typed as the Dag's id has to find it."""
+    for dag_id, dag in bag.dags.items():
+        assert dag_id.startswith("kafka_")
+        assert dag.dag_display_name == dag_id.replace("_", " ").capitalize()
+        assert 20 < len(dag.description or "") < 100
+        assert dag.owner == "counterpoise"
+
+
+def test_what_all_dags_of_an_airflow_share_has_our_name() -> None:
+    found = (assets.CLUSTER_SNAPSHOT, assets.FLEET_SNAPSHOT, assets.REBALANCE_WANTED)
+    assert {asset.name.partition("_")[0] for asset in found} == {"counterpoise"}
 
 
 def test_an_open_question_does_not_hold_up_other_clusters(rebalance: Any) -> None:

@@ -122,15 +122,15 @@ def test_each_cluster_has_a_deadline_and_its_purpose_a_pool(
     dag_id: str, task_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for purpose in ("SNAPSHOT", "AUDIT", "WATCH"):
-        monkeypatch.setenv(f"COUNTERPOISE_{purpose}_POOL", f"kafka_{purpose.lower()}")
+        monkeypatch.setenv(f"COUNTERPOISE_{purpose}_POOL", f"counterpoise_{purpose.lower()}")
     task = DagBag(dag_folder=ROOT / "dags").dags[dag_id].get_task(task_id)
     assert task.is_mapped
-    assert task.pool == f"kafka_{task_id}"
+    assert task.pool == f"counterpoise_{task_id}"
     assert timedelta(0) < task.execution_timeout <= timedelta(minutes=30)
 
 
 def test_a_run_has_a_pool_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COUNTERPOISE_RUN_POOL", "kafka_runs")
+    monkeypatch.setenv("COUNTERPOISE_RUN_POOL", "counterpoise_runs")
     dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"]
-    assert {dag.get_task(name).pool for name in ("execute", "settle")} == {"kafka_runs"}
+    assert {dag.get_task(name).pool for name in ("execute", "settle")} == {"counterpoise_runs"}
     assert pool_for("AUDIT") == "default_pool"

@@ -52,7 +52,7 @@ def test_an_event_over_rest_asks_nobody_where_an_approver_could_have_sent_it(pla
 
 
 def forged_event(place: Place, requested_by: str) -> dict[str, Any]:
-    (asset,) = place.alice.get("assets", name_pattern="rebalance_wanted")["assets"]
+    (asset,) = place.alice.get("assets", name_pattern="counterpoise_rebalance_wanted")["assets"]
     extra = {**REMOVE_FROM_OTHER, "cluster": "other", "requested_by": requested_by}
     return {"asset_id": asset["id"], "extra": extra, "partition_key": "other"}
 

@@ -1,7 +1,8 @@
 """The assets that the Dags produce and wait for.
 
 @dag(schedule=[FLEET_SNAPSHOT])
-@dag(schedule=[Asset("fleet_snapshot", uri="counterpoise://snapshot/fleet")])    # the same
+
+Their names have ours in front: all Dags of an Airflow share one list of assets.
 """
 
 from typing import Final
@@ -14,6 +15,6 @@ from counterpoise.orchestration.asset_uris import (
     REBALANCE_WANTED_URI,
 )
 
-CLUSTER_SNAPSHOT: Final = Asset("cluster_snapshot", uri=CLUSTER_SNAPSHOT_URI)
-FLEET_SNAPSHOT: Final = Asset("fleet_snapshot", uri=FLEET_SNAPSHOT_URI)
-REBALANCE_WANTED: Final = Asset("rebalance_wanted", uri=REBALANCE_WANTED_URI)
+CLUSTER_SNAPSHOT: Final = Asset("counterpoise_cluster_snapshot", uri=CLUSTER_SNAPSHOT_URI)
+FLEET_SNAPSHOT: Final = Asset("counterpoise_fleet_snapshot", uri=FLEET_SNAPSHOT_URI)
+REBALANCE_WANTED: Final = Asset("counterpoise_rebalance_wanted", uri=REBALANCE_WANTED_URI)

@@ -19,13 +19,16 @@ SCHEDULE = os.environ.get("COUNTERPOISE_COMPACTION_SCHEDULE") or "30 3 * * *"
 
 
 @dag(
+    dag_display_name="Kafka history compaction",
+    description="Deletes old snapshots as each policy says, and merges files of the others",
     schedule=None if SCHEDULE == "manual" else SCHEDULE,
     catchup=False,
     max_active_runs=1,
     doc_md=__doc__,
     tags=["counterpoise"],
+    default_args={"owner": "counterpoise"},
 )
-def history_compaction() -> None:
+def kafka_history_compaction() -> None:
     @task(retries=1, retry_delay=timedelta(minutes=5))
     def compact() -> list[str]:
         from counterpoise import pipeline
@@ -41,4 +44,4 @@ def history_compaction() -> None:
     compact()
 
 
-history_compaction()
+kafka_history_compaction()
