@@ -1,5 +1,6 @@
 """What a person's form or an asset event asks for arrives as the same request, checked again."""
 
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from counterpoise.errors import InputError
 from counterpoise.model.person import Person
 from counterpoise.model.request import (
+    COMMAND_LINE_OPTIONS,
     GOALS_WITH_BROKERS,
     PLANNED_GOALS,
     Budget,
@@ -37,10 +39,9 @@ def form() -> Any:
     return DagBag(dag_folder=ROOT / "dags").dags["kafka_rebalance"].params
 
 
-def test_the_form_offers_all_that_can_be_asked_for(form: Any) -> None:
-    fields = [name for name in form if name not in ("cluster", "reason", "undo_of")]
-    with pytest.raises(InputError, match=f"there are: {', '.join(fields)}"):
-        read_rebalance_request({"nothing": 1})
+def test_the_form_has_the_few_fields_that_people_use(form: Any) -> None:
+    of_request = ["goal", "broker_ids", "topics", "replication_factor", "max_bytes"]
+    assert list(form) == ["cluster", *of_request, "reason", "undo_of"]
     assert form.get_param("goal").schema["enum"] == list(PLANNED_GOALS)
     assert set(form.get_param("goal").schema["values_display"]) == set(PLANNED_GOALS)
 
@@ -74,14 +75,44 @@ def test_what_a_person_fills_in_arrives(form: Any) -> None:
         "goal": "leaders",
         "topics": ["orders-*"],
         "max_bytes": "5GB",
-        "excluded_broker_ids": [3],
     }
     rebalance_request = RebalanceRequest(
-        Goal.LEADERS,
-        scope=Scope(topics=("orders-*",), excluded_broker_ids=(3,)),
-        budget=Budget(5 * 10**9),
+        Goal.LEADERS, scope=Scope(topics=("orders-*",)), budget=Budget(5 * 10**9)
     )
     assert wanted_rebalance(RUN, filled, []).rebalance_request == rebalance_request
+
+
+# What a Dag run's configuration may have beside the form's fields, and what is refused of it.
+MORE = {
+    "excluded_topics": ["audit-*"],
+    "only_broker_ids": "1,2,3",
+    "excluded_broker_ids": [3],
+    "bytes_tolerance_percent": 20,
+    "broker_sets": "pay-*=1,2,3;*=4,5,6",
+    "max_replicas_per_broker": 4000,
+    "no_new_replicas_on": [4],
+}
+WRONG = {"bytes_tolerance_percent": 101, "broker_sets": "pay-*", "only_broker_ids": "7;8"}
+
+
+def configured(form: Any, configuration: dict[str, Any]) -> Any:
+    """What Airflow makes of a configuration: its values replace and extend the form's."""
+    params = deepcopy(form)
+    params.update(configuration)
+    params.validate()
+    return wanted_rebalance(RUN, params, []).rebalance_request
+
+
+def test_the_configuration_of_a_dag_run_may_ask_for_all_that_a_request_has(form: Any) -> None:
+    assert {*MORE, *form} == {*COMMAND_LINE_OPTIONS, "cluster", "reason", "undo_of"}
+    wanted = {"goal": "leaders", **MORE}
+    assert configured(form, wanted) == read_rebalance_request(wanted)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_in_a_configuration_is_said_by_its_name(form: Any, name: str) -> None:
+    with pytest.raises(AirflowFailException, match=name):
+        configured(form, {name: WRONG[name]})
 
 
 def event(at: datetime, source: tuple[str, str] | None, **extra: object) -> Any:
@@ -246,16 +277,12 @@ GOOD = {
     "topics": (["orders-*", ""], None),
     "replication_factor": (3,),
     "max_bytes": ("500GB", "1.5 TiB"),
-    "bytes_tolerance_percent": (100,),
-    "broker_sets": ("pay-*=1,2,3;*=4,5,6",),
 }
 BAD = {
     "broker_ids": ([-1], ["7"], "7;8", [2**31]),
     "topics": (["a b"], "orders"),
     "replication_factor": (0, 32_768, "3"),
     "max_bytes": ("5", "5MB/s", "many"),
-    "bytes_tolerance_percent": (0, 101),
-    "broker_sets": ("pay-*",),
     "goal": ("", "imported", None),
 }
 

@@ -99,7 +99,6 @@ def test_an_untouched_form_can_be_sent(forms: Forms) -> None:
         {"cluster": "nope"},
         {"cluster": "demo", "goal": "no-goal"},
         {"cluster": "demo", "max_bytes": "500"},
-        {"cluster": "demo", "bytes_tolerance_percent": 101},
         {"cluster": "demo", "broker_ids": "7;8"},
     ],
 )

@@ -99,7 +99,7 @@ class PlanRequest:
 
 
 # -- What people call the fields of a rebalance request: options of the command line, or titles in
-# the form of the Dag `kafka_rebalance`.
+# the form of the Dag `kafka_rebalance` and on our page; what has no title there has its name.
 #
 #     in_form_words("name them, like --brokers 7")    # 'name them in the field "Brokers", like 7'
 #
@@ -132,16 +132,12 @@ FORM_TITLES: Final[Mapping[str, str]] = {
     "broker_ids": "Brokers",
     "topics": "Only these topics",
     "excluded_topics": "Not these topics",
-    "only_broker_ids": "Only these brokers",
-    "excluded_broker_ids": "Not these brokers",
     "replication_factor": "Replication factor",
     "max_bytes": "At most so many bytes",
-    "bytes_tolerance_percent": "Bytes tolerance in percent",
-    "broker_sets": "Broker sets",
-    "max_replicas_per_broker": "Replicas per broker",
-    "no_new_replicas_on": "No new replicas on",
 }
-_TITLES: Final = {option: FORM_TITLES[name] for name, option in COMMAND_LINE_OPTIONS.items()}
+_TITLES: Final = {
+    option: FORM_TITLES.get(name, name) for name, option in COMMAND_LINE_OPTIONS.items()
+}
 _OPTION: Final = "|".join(sorted(map(re.escape, _TITLES), key=len, reverse=True))
 _EXAMPLE: Final = re.compile(rf", like ({_OPTION})(?![\w-]) ")
 _NAMED: Final = re.compile(rf"(?:{_OPTION})(?![\w-])")

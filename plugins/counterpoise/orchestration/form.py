@@ -1,10 +1,11 @@
-"""The form with which a person starts `kafka_rebalance`: the cluster, and a field for each part of
-a request.
+"""The form with which a person starts `kafka_rebalance`: the cluster, and the few fields of a
+request that people use.
 
     @dag(params=rebalance_form())
 
-The fields are those of `model/request.py`, which checks them again when the run starts.
-An empty field leaves the choice to the cluster's policy, or means everything.
+`model/request.py` checks them again when the run starts, and knows more fields: those may be in the
+configuration of the Dag run, as over REST. An empty field means everything, or that the cluster's
+policy chooses.
 
 Airflow's page marks a field as required, and refuses an empty one, where its schema does not allow
 null; so all that may be left empty allows it. Airflow checks each field by itself before a run is
@@ -20,13 +21,11 @@ from typing import Any, Final
 from airflow.sdk import Param
 
 from counterpoise.errors import CounterpoiseError
-from counterpoise.model.policy import PERCENT
 from counterpoise.model.request import (
     CLUSTER_FIELD,
     CLUSTER_TITLE,
     FORM_TITLES,
     GOAL_TEXTS,
-    MAX_REPLICAS_PER_BROKER,
     MAX_REPLICATION_FACTOR,
     MAX_WHY,
     PLANNED_GOALS,
@@ -57,37 +56,37 @@ def rebalance_form() -> dict[str, Any]:
             values_display={str(goal): f"{goal}: {GOAL_TEXTS[goal]}" for goal in PLANNED_GOALS},
             title=FORM_TITLES["goal"],
         ),
-        "broker_ids": _broker_ids(
-            "broker_ids", "to add, to remove or to demote; empty for all other goals"
+        "broker_ids": Param(  # `7, 8` as text, and [7, 8] by REST
+            None,
+            type=["null", "array", "string"],
+            items={"type": "integer", "minimum": 0, "maximum": _MAX_BROKER_ID},
+            pattern=_BROKER_IDS,
+            title=FORM_TITLES["broker_ids"],
+            description="to add, to remove or to demote, like 7, 8; empty for all other goals",
         ),
-        "topics": _topics("topics", "all if empty"),
-        "excluded_topics": _topics(
-            "excluded_topics", "they stay as they are, as do those that the policy excludes"
+        "topics": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "pattern": rf"^\s*({TOPIC_PATTERN}\s*)?$"},
+            title=FORM_TITLES["topics"],
+            description="all if empty: names or patterns like orders-*; one a line",
         ),
-        "only_broker_ids": _broker_ids(
-            "only_broker_ids",
-            "send and receive replicas and change what they lead; all if empty",
+        "replication_factor": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            maximum=MAX_REPLICATION_FACTOR,
+            title=FORM_TITLES["replication_factor"],
+            description="for the goal of that name: how many replicas each partition shall have",
         ),
-        "excluded_broker_ids": _broker_ids("excluded_broker_ids", "they stay as they are"),
-        "replication_factor": _integer(
-            "replication_factor",
-            "for the goal of that name: how many replicas each partition shall have",
-            MAX_REPLICATION_FACTOR,
+        "max_bytes": Param(
+            None,
+            type=["null", "string"],
+            pattern=_BYTES,
+            title=FORM_TITLES["max_bytes"],
+            description="copied, with the unit: 500GB. The plan holds the moves that help most; "
+            "the others are only counted",
         ),
-        "max_bytes": _text(
-            "max_bytes",
-            "copied, with the unit: 500GB. The plan holds the moves that help most; the others "
-            "are only counted",
-            _BYTES,
-        ),
-        **_evenness(),
-        **_constraints(),
-        **_about_the_run(),
-    }
-
-
-def _about_the_run() -> dict[str, Param]:
-    return {
         REASON_FIELD: Param(
             None,
             type=["null", "string"],
@@ -140,71 +139,3 @@ def _cluster() -> Param:
         title=CLUSTER_TITLE,
         description=description,
     )
-
-
-def _broker_ids(name: str, description: str) -> Param:
-    """Return a field that takes `7, 8` as text, and [7, 8] by REST."""
-    return Param(
-        None,
-        type=["null", "array", "string"],
-        items={"type": "integer", "minimum": 0, "maximum": _MAX_BROKER_ID},
-        pattern=_BROKER_IDS,
-        title=FORM_TITLES[name],
-        description=f"{description}; like 7, 8",
-    )
-
-
-def _topics(name: str, description: str) -> Param:
-    return Param(
-        None,
-        type=["null", "array"],
-        items={"type": "string", "pattern": rf"^\s*({TOPIC_PATTERN}\s*)?$"},
-        title=FORM_TITLES[name],
-        description=f"{description}: names or patterns like orders-*; one a line",
-    )
-
-
-def _integer(name: str, description: str, maximum: int) -> Param:
-    return Param(
-        None,
-        type=["null", "integer"],
-        minimum=1,
-        maximum=maximum,
-        title=FORM_TITLES[name],
-        description=description,
-    )
-
-
-def _text(name: str, description: str, pattern: str) -> Param:
-    return Param(
-        None,
-        type=["null", "string"],
-        pattern=pattern,
-        title=FORM_TITLES[name],
-        description=description,
-    )
-
-
-def _evenness() -> dict[str, Any]:
-    return {
-        "bytes_tolerance_percent": _integer(
-            "bytes_tolerance_percent",
-            "how far from its fair share of bytes a broker may be; empty: as the policy says",
-            PERCENT.highest,
-        ),
-    }
-
-
-def _constraints() -> dict[str, Any]:
-    """Return what a plan keeps to beside the constraints of the policy."""
-    return {
-        "broker_sets": _text(
-            "broker_sets", "topics that stand on some brokers only, like pay-*=1,2,3;*=4,5,6", "="
-        ),
-        "max_replicas_per_broker": _integer(
-            "max_replicas_per_broker", "no broker gets more", MAX_REPLICAS_PER_BROKER
-        ),
-        "no_new_replicas_on": _broker_ids(
-            "no_new_replicas_on", "brokers that get no replica they do not have"
-        ),
-    }

@@ -38,7 +38,7 @@ from counterpoise.web.started import to_started
 from counterpoise.web.viewers import DAG_ID, CurrentViewer, OpenInstallation, check_may_change
 
 _LOGGER = safe_logger(__name__)
-# In the order of the form. Whoever wants more has all options in Airflow's own form.
+# In the order of the form. The command line has more, and so has a Dag run's configuration.
 _FIELDS: Final = (
     "goal",
     "broker_ids",
