@@ -9,13 +9,24 @@ import subprocess
 import sys
 from pathlib import Path
 
+import airflow
+import jsonschema
 import pytest
 from airflow.api_fastapi.core_api.datamodels.plugins import (
     ExternalViewResponse,
     ReactAppResponse,
 )
 
+from counterpoise import reporting
 from counterpoise.entry_points.plugin import CounterpoisePlugin, home_entry, menu_entries
+from counterpoise.entry_points.provider import provider_info
+from counterpoise.kafka_admin.connection import (
+    KNOWN,
+    SASL_MECHANISMS,
+    SECURITY_PROTOCOLS,
+    ConnectionSettings,
+)
+from counterpoise.orchestration.installation import AirflowConnections
 
 
 def test_pages_open_outside_the_frame_of_airflow() -> None:
@@ -98,3 +109,42 @@ def test_the_form_is_that_of_the_kafka_provider_where_there_is_one(
     assert ("connection-types" in info) is not is_installed
     assert info["notifications"]
     assert info["asset-uris"]
+
+
+def test_airflow_takes_what_we_say_of_ourselves() -> None:
+    """What a package may tell at runtime, and the rest by the schema of `provider.yaml`."""
+    info = provider_info()
+    folder = Path(airflow.__file__).parent
+    jsonschema.validate(info, json.loads((folder / "provider_info.schema.json").read_text()))
+    of_yaml = json.loads((folder / "provider.yaml.schema.json").read_text())["properties"]
+    for name in ("integrations", "asset-uris", "connection-types", "notifications"):
+        jsonschema.validate(info[name], of_yaml[name])
+
+
+def test_the_form_of_a_connection_has_addresses_and_security_only() -> None:
+    ((connection),) = provider_info()["connection-types"]
+    fields = connection["conn-fields"]
+    assert list(fields) == [name for name in KNOWN if name in fields], "in librdkafka's names"
+    assert {name.partition(".")[0] for name in fields} == {"bootstrap", "security", "sasl", "ssl"}
+    assert fields["security.protocol"]["schema"]["enum"] == list(SECURITY_PROTOCOLS)
+    assert fields["sasl.mechanism"]["schema"]["enum"] == list(SASL_MECHANISMS)
+    secret = {name for name in fields if fields[name]["schema"].get("format") == "password"}
+    assert secret == {"sasl.password", "ssl.key.password"}
+
+
+def test_fields_that_were_left_empty_in_the_form_are_not_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Airflow's page writes null for each of them."""
+    (connection,) = provider_info()["connection-types"]
+    extra = dict.fromkeys(connection["conn-fields"]) | {"bootstrap.servers": "a:9092"}
+    saved = json.dumps({"conn_type": "kafka", "extra": extra})
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_TYPED", saved)
+    settings = AirflowConnections().settings_for("kafka_typed")
+    assert ConnectionSettings.parse(settings).bootstrap_servers == ("a:9092",)
+
+
+def test_menu_entries_have_the_icon_of_our_pages() -> None:
+    template = Path(reporting.__file__).parent / "templates" / "base.html"
+    icons = {entry["icon"] for entry in menu_entries("")}
+    assert len(icons) == 1 and f'<link rel="icon" href="{icons.pop()}">' in template.read_text()

@@ -66,7 +66,8 @@ class AirflowConnections:
                 f"the extra of Airflow's connection {connection_id!r} must be a JSON object of "
                 "librdkafka settings"
             )
-        return extra
+        # Airflow's form writes null for each field that was left empty.
+        return {name: value for name, value in extra.items() if value is not None}
 
 
 @contextmanager
