@@ -4,6 +4,7 @@ say; and a message that fails fails nothing.
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from email.message import Message
@@ -121,6 +122,28 @@ def test_everybody_is_notified_once_however_often_tasks_run(
     assert hook.paths == [f"/{SECRET}"]
     assert hook.bodies[0]["text"].endswith(f"/counterpoise/runs/{run_id}/plan")
     assert recorded(telling, run_id) == ""
+
+
+def test_a_question_has_goal_bytes_time_who_may_answer_and_the_link(
+    telling: Installation, hook: Webhook
+) -> None:
+    run_id = propose(telling, by=Person("carol", "system:carol"))
+    tell(telling, "demo")
+    title, what, requested, who, link = hook.bodies[0]["text"].splitlines()
+    assert title == "*demo: a plan waits for a yes or a no*"
+    assert re.fullmatch(r"add-brokers 3: Moves \S+ MB to broker 3 in about \S+ s\.", what)
+    assert requested.startswith("Requested by carol")
+    assert who == "Who may answer: alice, bob."
+    assert link.endswith(f"/counterpoise/runs/{run_id}/plan")
+
+
+def test_a_question_whose_plan_cannot_be_read_is_told_all_the_same(
+    telling: Installation, hook: Webhook, tmp_path: Path
+) -> None:
+    run_id = propose(telling)
+    (tmp_path / "store" / telling.ledger.run(run_id).plan_uri).unlink()
+    tell(telling, "demo")
+    assert titles(hook) == ["demo: a plan waits for a yes or a no"]
 
 
 def test_mail_goes_by_the_connection_of_the_policy_and_makes_no_header_or_element(

@@ -66,6 +66,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "counterpoise audit --bootstrap kafka-1:9092 --out audit",
     ),
     "self-check": ("counterpoise self-check", "counterpoise self-check --json --timeout 30s"),
+    "notify": ("counterpoise notify --test", "counterpoise notify --test --cluster orders-eu"),
     "completion": (
         "counterpoise completion bash >/etc/bash_completion.d/counterpoise",
         "counterpoise completion zsh >~/.zsh/completions/_counterpoise",

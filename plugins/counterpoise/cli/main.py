@@ -27,6 +27,7 @@ from counterpoise.cli import (
     controlling,
     doctor,
     ledger,
+    notifying,
     planning,
     report,
     running,
@@ -64,6 +65,7 @@ _MODULES = (
     audit,
     ledger,
     self_check,
+    notifying,
     completion,
 )
 _WIDTH_WITHOUT_TERMINAL = 200

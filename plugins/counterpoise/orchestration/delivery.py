@@ -54,8 +54,12 @@ def tell_about_run(installation: "Installation", run_id: str) -> None:
 
 def send(target: Target, notification: Notification) -> None:
     """Send one message to a target. Raises DeliveryError."""
-    link = f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/{notification.page}"
-    post(target, notification.title, notification.lines, link)
+    post(target, notification.title, notification.lines, link_to(notification.page))
+
+
+def link_to(page: str) -> str:
+    """Return the address of a page below Airflow's."""
+    return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/{page}"
 
 
 def post(target: Target, title: str, lines: Iterable[str], link: str = "") -> None:
@@ -68,33 +72,33 @@ def post(target: Target, title: str, lines: Iterable[str], link: str = "") -> No
             _post(target.connection_id, title, lines, link)
         else:
             _mail(target, title, lines, link)
-    except DeliveryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - of any library, with a text that may show an address
-        raise DeliveryError(type(error).__name__) from None
+    except Exception as error:  # noqa: BLE001 - of any library
+        raise DeliveryError(_why(error, target.connection_id)) from None
+
+
+def _why(error: Exception, connection_id: str) -> str:
+    """Return why a message was not sent, without the text of an error: it may show an address."""
+    cause = error.__context__ or error  # the provider smtp raises errors of its own
+    if isinstance(cause, AirflowNotFoundException):
+        return f"Airflow has no connection {connection_id!r}"
+    if isinstance(cause, ImportError):
+        return "mail needs Airflow's provider smtp"
+    if isinstance(cause, urllib.error.HTTPError):
+        return f"connection {connection_id} answered {cause.code}"
+    return f"connection {connection_id}: {type(cause).__name__}"
 
 
 # -- webhooks
 
 
 def _post(webhook: str, title: str, lines: Iterable[str], link: str) -> None:
-    from counterpoise.pipeline import DeliveryError
-
-    try:
-        request = urllib.request.Request(
-            _address(Connection.get(webhook)),
-            data=json.dumps({"text": message_text(title, lines, link)}).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with _OPENER.open(request, timeout=_TIMEOUT_SECONDS) as response:
-            response.read(1)
-    except AirflowNotFoundException:
-        raise DeliveryError(f"Airflow has no connection {webhook!r}") from None
-    except urllib.error.HTTPError as error:
-        raise DeliveryError(f"connection {webhook} answered {error.code}") from None
-    except (OSError, ValueError) as error:  # the text may show the address
-        reason = type(getattr(error, "reason", error)).__name__
-        raise DeliveryError(f"connection {webhook}: {reason}") from None
+    request = urllib.request.Request(
+        _address(Connection.get(webhook)),
+        data=json.dumps({"text": message_text(title, lines, link)}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with _OPENER.open(request, timeout=_TIMEOUT_SECONDS) as response:
+        response.read(1)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -130,12 +134,7 @@ def message_text(title: str, lines: Iterable[str], link: str) -> str:
 
 
 def _mail(target: Target, title: str, lines: Iterable[str], link: str) -> None:
-    from counterpoise.pipeline import DeliveryError
-
-    try:
-        from airflow.providers.smtp.hooks.smtp import SmtpHook
-    except ImportError:
-        raise DeliveryError("mail needs Airflow's provider smtp") from None
+    from airflow.providers.smtp.hooks.smtp import SmtpHook
 
     subject = one_line(" ".join(title.split()))
     shown = [html.escape(one_line(line)) for line in lines]

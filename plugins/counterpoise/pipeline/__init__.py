@@ -43,7 +43,7 @@ from counterpoise.pipeline.executing import (
     opened_run,
     settle_step,
 )
-from counterpoise.pipeline.notifying import DeliveryError, notify
+from counterpoise.pipeline.notifying import DeliveryError, notify, notify_targets, send_test
 from counterpoise.pipeline.planning import (
     MAX_NEW_BROKERS,
     NothingToMove,
@@ -121,6 +121,7 @@ __all__ = [
     "must_not_run",
     "next_removal",
     "notify",
+    "notify_targets",
     "open_question",
     "open_run",
     "opened_run",
@@ -138,6 +139,7 @@ __all__ = [
     "report_run",
     "run_of_dag_run",
     "self_check",
+    "send_test",
     "settle_step",
     "snapshot",
     "snapshot_to_plan_on",

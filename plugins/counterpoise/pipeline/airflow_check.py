@@ -5,17 +5,12 @@
 Airflow is asked by a process of its own (`orchestration/self_check.py`), in this environment.
 """
 
-import importlib.util
-import json
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from counterpoise.model.self_check import CheckResult, failed, left_out, passed
+from counterpoise.pipeline.airflow_process import answer_of_airflow, why_no_airflow
 from counterpoise.shipped_files import shipped_folder
 
 _MODULE: Final = "counterpoise.orchestration.self_check"
@@ -36,50 +31,11 @@ def check_airflow(timeout_seconds: float) -> Iterable[CheckResult]:
     """Return what this environment's Airflow says."""
     if reason := why_no_airflow():
         return [left_out("airflow", f"{reason}; the command line needs none")]
-    found = _facts(timeout_seconds)
+    found = answer_of_airflow(_MODULE, timeout_seconds)
     if found is None:
         remedy = "run `airflow version` and `airflow dags list` to see why"
         return [failed("airflow", f"cannot be asked within {timeout_seconds:g} s", remedy)]
     return [*_version(found), *_plugin(found), *_dags(found), *_components(found)]
-
-
-def why_no_airflow() -> str:
-    """Return why there is no Airflow to check in this environment; "" where there is one."""
-    if importlib.util.find_spec("airflow") is None:
-        return "not installed here"
-    return "" if _is_configured() else "no Airflow is configured here (AIRFLOW_HOME)"
-
-
-def _is_configured() -> bool:
-    """Return whether somebody has set Airflow up: it would make a home of its own otherwise."""
-    home = os.environ.get("AIRFLOW_HOME")
-    folder = Path(home) if home else Path("~/airflow").expanduser()
-    return (folder / "airflow.cfg").exists() or any(
-        name.startswith("AIRFLOW__") for name in os.environ
-    )
-
-
-def _facts(timeout_seconds: float) -> Mapping[str, Any] | None:
-    package = str(Path(__file__).resolve().parents[2])
-    paths = filter(None, (package, os.environ.get("PYTHONPATH")))
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    with tempfile.TemporaryDirectory(prefix="counterpoise-self-check-") as folder:
-        answer = Path(folder) / "facts.json"
-        try:
-            subprocess.run(
-                [sys.executable, "-m", _MODULE, str(answer)],
-                env=variables,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # may show the address of a database
-                timeout=timeout_seconds,
-                check=False,
-            )
-            facts: Mapping[str, Any] = json.loads(answer.read_text())
-        except (subprocess.TimeoutExpired, OSError, ValueError):
-            return None
-    return facts
 
 
 def _unreadable(what: str, part: str, found: Mapping[str, Any]) -> Iterable[CheckResult]:

@@ -152,7 +152,7 @@ def _write_plan_report(
 ) -> None:
     docs_folder_name = plan_docs_folder(plan.cluster, run_id).rpartition("/")[2]
     page = reporting.plan_report(
-        _plan_view(installation, plan),
+        plan_view(installation, plan),
         violations=tuple(
             f"{violation.rule}: {violation.subject}: {violation.message}"
             for violation in violations
@@ -164,7 +164,7 @@ def _write_plan_report(
     installation.archive.write_report(plan_report_name(plan.cluster, run_id), page)
 
 
-def _plan_view(installation: Installation, plan: RebalancePlan) -> PlanView:
+def plan_view(installation: Installation, plan: RebalancePlan) -> PlanView:
     """Return the plan as it is shown before anybody chose a rate."""
     movement = installation.cluster(plan.cluster).policy.movement
     rate = default_rate(plan, movement)
@@ -180,7 +180,7 @@ def plan_in_short(
     needed: int,
 ) -> PlanInShort:
     """Return what a plan does, who asked for it, and whose yes is missing."""
-    view = _plan_view(installation, plan)
+    view = plan_view(installation, plan)
     policy = installation.cluster(run.cluster).policy
     why = why_requested(installation.ledger.journal(run.run_id).events())
     requested = f"Requested by {for_markdown(run.requester.shown)}"

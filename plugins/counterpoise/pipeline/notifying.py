@@ -1,6 +1,7 @@
 """Notifies people of what is new about a cluster: plans that wait, runs, findings, restores.
 
     notify(installation, "orders-eu", send)     # send(target, notification), or a DeliveryError
+    send_test(notify_targets(installation))     # {Target(...): "" or why it was not sent}
 
 The ledger has on record what people are notified of before it is sent, so nobody is notified twice,
 whoever calls this. When a message reaches nobody, that is on record too, and the next task tries
@@ -11,17 +12,20 @@ Limits: a message that reaches one of several targets is not sent again to the o
 process dies between the record and the sending is lost.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from counterpoise import access, approval, notifications
-from counterpoise.errors import CounterpoiseError, RefusedError
+from counterpoise.errors import CounterpoiseError, InputError, RefusedError
 from counterpoise.installation import Installation
-from counterpoise.model.notification import Notification, Target
+from counterpoise.model.notification import Notification, NotificationEvent, Target
 from counterpoise.model.run import Run, RunState, why_requested
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.notifications import NotificationFacts
+from counterpoise.pipeline.airflow_process import answer_of_airflow, why_no_airflow
+from counterpoise.pipeline.approving import plan_view
 
 _LOGGER = safe_logger(__name__)
 
@@ -30,8 +34,61 @@ _SOON: Final = timedelta(days=1)  # an audit may be scheduled a little ahead of 
 Send = Callable[[Target, Notification], None]
 
 
+_TEST_MODULE: Final = "counterpoise.orchestration.send_test"
+_NOT_IN_TIME: Final = "Airflow did not send it in time"
+
+
 class DeliveryError(CounterpoiseError):
     """A message could not be sent; the text says why, without an address or a token."""
+
+
+def notify_targets(
+    installation: Installation, cluster: str | None = None
+) -> dict[Target, tuple[str, ...]]:
+    """Return whom the policies name, each with the clusters that they are notified about.
+
+    Raises InputError where nobody is named.
+    """
+    settings = installation.settings
+    names = sorted(settings.clusters) if cluster is None else [cluster]
+    found: dict[Target, tuple[str, ...]] = {}
+    for name in names:
+        for target in installation.cluster(name).policy.notify.targets:
+            found[target] = (*found.get(target, ()), name)
+    if not found:
+        raise InputError(
+            f"{settings.where} names nobody to notify{f' about {cluster}' if cluster else ''}: "
+            "write `notify: {webhooks: [ID]}`, ID being an Airflow connection of type http, or "
+            "`notify: {email: [ADDRESS]}` (docs/api.md, Webhooks)"
+        )
+    return found
+
+
+def send_test(
+    targets: Mapping[Target, Collection[str]], by: str, *, timeout_seconds: float
+) -> dict[Target, str]:
+    """Send a message to each target, by Airflow's connections; return why it was not sent, "" where
+    it was.
+
+    Raises DeliveryError where there is no Airflow.
+    """
+    if reason := why_no_airflow():
+        raise DeliveryError(
+            f"messages go by Airflow's connections, and there is no Airflow here ({reason}). Type "
+            "this where tasks run, with their environment, as for `counterpoise self-check`"
+        )
+    asked = [
+        {
+            "channel": target.channel,
+            "name": target.name,
+            "connection_id": target.connection_id,
+            "lines": [f"Messages about {', '.join(names)} come here.", f"Sent by {by}."],
+        }
+        for target, names in targets.items()
+    ]
+    answers = answer_of_airflow(_TEST_MODULE, timeout_seconds, asked) or []
+    reasons = (*answers, *[_NOT_IN_TIME] * len(asked))
+    return dict(zip(targets, reasons, strict=False))
 
 
 def notify(installation: Installation, cluster: str, send: Send) -> int:
@@ -48,12 +105,26 @@ def notify(installation: Installation, cluster: str, send: Send) -> int:
     for notification in notifications.due(facts):
         is_wanted = not policy.events or notification.event in policy.events
         if is_wanted and _begin(installation, notification, facts):
+            if notification.event is NotificationEvent.QUESTION:
+                notification = _with_plan(installation, notification)
             failures = [_send(target, notification, send) for target in targets]
             reasons = [reason for reason in failures if reason]
             if len(reasons) == len(targets):
                 _take_back(installation, notification, facts, "; ".join(reasons))
             count += len(targets) - len(reasons)
     return count
+
+
+def _with_plan(installation: Installation, notification: Notification) -> Notification:
+    """Return a question that says what its plan does, before who asks and who may answer."""
+    try:
+        _, plan = installation.run_and_plan(str(notification.run_id))
+        view = plan_view(installation, plan)
+    except CounterpoiseError as error:
+        _LOGGER.warning("the plan of run %s cannot be read: %s", notification.run_id, error)
+        return notification
+    what = f"{view.goal}: {view.sentence}."
+    return replace(notification, lines=(what, *notification.lines))
 
 
 def _begin(

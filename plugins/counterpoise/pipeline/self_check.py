@@ -26,7 +26,8 @@ from counterpoise.model.provider import profile_of
 from counterpoise.model.self_check import CheckResult, failed, left_out, passed
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
-from counterpoise.pipeline.airflow_check import check_airflow, why_no_airflow
+from counterpoise.pipeline.airflow_check import check_airflow
+from counterpoise.pipeline.airflow_process import why_no_airflow
 from counterpoise.pipeline.approving import refused_to_operator
 from counterpoise.pipeline.diagnosing import Examination, examine
 from counterpoise.settings.locations import Address
