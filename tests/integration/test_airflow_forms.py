@@ -2,6 +2,7 @@
 tasks, the log, and what follows a run. On a real Airflow below a prefix, and on real brokers.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -115,6 +116,8 @@ def test_what_is_out_of_range_makes_no_run(forms: Forms, conf: dict[str, Any]) -
         ("other", {}, "cluster 'other' is not in"),
         (None, {"goal": "add-brokers"}, 'write their ids in the field "Brokers", like 7, 8'),
         (None, {"topics": ["no-such-*"]}, "\"Only these topics\" 'no-such-*': no topic"),
+        # No field of the form; Airflow takes it all the same.
+        (None, {"bytes_tolerance_percent": 101}, "bytes_tolerance_percent: 101 must be a whole"),
     ],
 )
 def test_what_depends_on_two_fields_is_said_by_the_first_task_at_once(
@@ -126,6 +129,21 @@ def test_what_depends_on_two_fields_is_said_by_the_first_task_at_once(
     assert sentence in log
     with pytest.raises(AirflowApiError):  # it was tried once
         forms.api.task_log(DAG, dag_run_id, "plan", try_number=2)
+
+
+def test_the_form_of_a_connection_has_addresses_and_security_and_its_button_works(
+    forms: Forms,
+) -> None:
+    hooks = forms.client.get("/ui/connections/hook_meta").raise_for_status().json()
+    (hook,) = (hook for hook in hooks if hook["connection_type"] == "kafka")
+    fields = list(hook["extra_fields"])
+    assert fields[:3] == ["bootstrap.servers", "security.protocol", "sasl.mechanism"]
+    assert all(hook["standard_fields"][name]["hidden"] for name in ("host", "login", "password"))
+    # What the page sends when all other fields are left as they are.
+    extra = dict.fromkeys(fields) | {"bootstrap.servers": forms.place.kafka.bootstrap_string}
+    body = {"connection_id": "kafka_typed", "conn_type": "kafka", "extra": json.dumps(extra)}
+    tested = forms.client.post("/api/v2/connections/test", json=body).raise_for_status().json()
+    assert tested["status"] is True, tested
 
 
 def test_a_run_is_linked_told_and_followed_by_a_snapshot(forms: Forms) -> None:

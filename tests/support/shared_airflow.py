@@ -253,6 +253,7 @@ def configure(folder: Path, **clusters: LocalKafka) -> dict[str, str]:
         for name, kafka in clusters.items()
     }
     return connections | {
+        "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
         "COUNTERPOISE_CONFIG": str(folder / "clusters.yaml"),
         "COUNTERPOISE_STORE": str(folder / "store"),
         "COUNTERPOISE_LEDGER": f"sqlite:///{folder / 'ledger.db'}",
