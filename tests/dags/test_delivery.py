@@ -16,10 +16,11 @@ from airflow.dag_processing.dagbag import DagBag
 
 from counterpoise import pipeline
 from counterpoise.installation import Installation
+from counterpoise.model.notification import Channel, Target
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import Run, RunState
-from counterpoise.orchestration.delivery import tell
+from counterpoise.orchestration.delivery import post, tell
 from counterpoise.orchestration.notifier import ClusterNotifier
 from tests.dags.test_approval import CLUSTERS
 from tests.support import hostile
@@ -83,19 +84,26 @@ def titles(hook: Webhook) -> list[str]:
     return [body["text"].split("\n")[0].strip("*") for body in hook.bodies]
 
 
+NO_ADDRESS = "connection kafka_ops: its host is no address, like https://hooks.example.org"
+
+
 @pytest.mark.parametrize(
-    "connection",
+    ("connection", "why"),
     [
-        None,
-        {"conn_type": "http", "host": "http://127.0.0.1:1", "password": SECRET},
-        {"conn_type": "http", "host": f"file:///{SECRET}"},
-        {"conn_type": "http", "host": f"http://{SECRET} blank.example"},
-        {"conn_type": "http"},
+        (None, "Airflow has no connection 'kafka_ops'"),
+        (
+            {"conn_type": "http", "host": "http://127.0.0.1:1", "password": SECRET},
+            "connection kafka_ops: ConnectionRefusedError",
+        ),
+        ({"conn_type": "http", "host": f"file:///{SECRET}"}, NO_ADDRESS),
+        ({"conn_type": "http", "host": f"http://{SECRET} blank.example"}, NO_ADDRESS),
+        ({"conn_type": "http"}, NO_ADDRESS),
     ],
 )
 def test_a_connection_that_cannot_be_used_fails_nothing_and_is_named(
     telling: Installation,
     connection: dict[str, Any] | None,
+    why: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -103,7 +111,7 @@ def test_a_connection_that_cannot_be_used_fails_nothing_and_is_named(
         monkeypatch.setenv("AIRFLOW_CONN_KAFKA_OPS", json.dumps(connection))
     run_id = propose(telling)
     tell(telling, "demo")
-    assert "question (demo) was not sent to webhook kafka_ops: " in caplog.text
+    assert f"question (demo) was not sent to webhook kafka_ops: {why}" in caplog.text
     assert SECRET not in caplog.text + recorded(telling, run_id)
 
 
@@ -169,6 +177,18 @@ def html_of(message: Message) -> str:
     body = part.get_payload(decode=True)
     assert isinstance(body, bytes)
     return body.decode()
+
+
+def test_what_a_mail_connection_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Target(Channel.EMAIL, "ops@example.org", "smtp_default")
+    with pytest.raises(pipeline.DeliveryError, match="Airflow has no connection 'smtp_default'"):
+        post(target, "t", ())
+    with MailServer() as mail:
+        extra = {"disable_ssl": True, "disable_tls": True, "retry_limit": 1}
+        connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": mail.port, "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(connection))
+        with pytest.raises(pipeline.DeliveryError, match="smtp_default: You should provide `from"):
+            post(target, "t", ())
 
 
 def test_a_mail_server_that_is_away_keeps_no_webhook_from_being_told(

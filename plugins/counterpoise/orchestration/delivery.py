@@ -14,11 +14,12 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
+from http.client import InvalidURL
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Connection
 from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from counterpoise.model.notification import Channel, Notification, Target
 from counterpoise.model.safe_text import one_line, safe_logger, without_secrets
@@ -85,6 +86,10 @@ def _why(error: Exception, connection_id: str) -> str:
         return "mail needs Airflow's provider smtp"
     if isinstance(cause, urllib.error.HTTPError):
         return f"connection {connection_id} answered {cause.code}"
+    if isinstance(cause, ValueError | InvalidURL | urllib.error.URLError):
+        return f"connection {connection_id}: its host is no address, like https://hooks.example.org"
+    if isinstance(cause, AirflowException):  # what the provider smtp misses in its connection
+        return f"connection {connection_id}: {without_secrets(one_line(str(cause)))}"
     return f"connection {connection_id}: {type(cause).__name__}"
 
 
