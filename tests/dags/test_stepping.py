@@ -203,10 +203,10 @@ def test_a_task_says_only_when_it_has_to_that_it_has_not_begun(
         begin=lambda _installation, run: begun.append(run["run_id"]),
     )
     without_begin = StepUntilDone(task_id="execute", step=lambda *_: 12.0)
-    assert kwargs_after(without_begin, None) == {"failed_looks": 1}
+    assert "has_begun" not in kwargs_after(without_begin, None)
     not_begun = kwargs_after(operator, None)
-    assert not_begun == {"failed_looks": 1, "has_begun": False}
-    assert kwargs_after(operator, FIRED, **not_begun) == {"failed_looks": 2, "has_begun": False}
+    assert not_begun["has_begun"] is False
+    assert kwargs_after(operator, FIRED, **not_begun)["has_begun"] is False
     ledger_fails.undo()
     assert kwargs_after(operator, FIRED, **not_begun) == {"failed_looks": 0}
     assert kwargs_after(operator, FIRED, failed_looks=0) == {"failed_looks": 0}
@@ -234,3 +234,26 @@ def test_a_warning_about_a_connection_is_logged_when_it_begins_and_when_it_ends(
             kwargs = parked.value.kwargs or {}
     about = [record.getMessage() for record in caplog.records if dead in record.getMessage()]
     assert about == [dead, f"no longer so: {dead}"]
+
+
+@pytest.mark.usefixtures("run")
+def test_of_steps_that_fail_the_first_is_a_warning_and_the_next_good_one_says_that_it_is_over(
+    caplog: pytest.LogCaptureFixture, ledger_fails: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    dead = "bootstrap address kafka-1:9092 does not answer"
+
+    def do_step(*_: object) -> float:
+        logging.getLogger("counterpoise.installation").warning("%s", dead)
+        return 12.0
+
+    operator = StepUntilDone(task_id="execute", step=do_step)
+    kwargs: dict[str, Any] = {"warned_of": [dead]}
+    for _ in range(40):
+        kwargs = kwargs_after(operator, FIRED, **kwargs)
+    ledger_fails.undo()
+    assert kwargs["failed_looks"] == 40
+    assert kwargs_after(operator, FIRED, **kwargs)["warned_of"] == [dead]
+    failed, over = (text for text in caplog.messages if "answer" in text)
+    assert failed.startswith("this step failed and is repeated; after 61 in a row")
+    assert over == f"no longer so: {failed}"

@@ -40,8 +40,14 @@ MAX_SHORT_WAITS: Final = 60
 # In a row, some ten minutes; then the try fails, and Airflow notifies.
 MAX_FAILED_STEPS: Final = 60
 
-# Its warnings are about a connection, which each step makes anew.
-_CONNECTING: Final = logging.getLogger("counterpoise.installation")
+# What may warn of the same at each step: the connection, which is made anew, the gauges, and a step
+# that fails.
+_REPEATING: Final = tuple(
+    map(
+        logging.getLogger,
+        ("counterpoise.installation", "counterpoise.orchestration.statsd", __name__),
+    )
+)
 _MAX_WARNINGS_KEPT: Final = 20
 
 Step = Callable[[Any, "PlannedRun", Callable[[str], None]], float | None]
@@ -84,28 +90,27 @@ class StepUntilDone(BaseOperator):
 
         `event` is the time at which the trigger fired; `failed_looks` counts the failed steps in a
         row before this one. `has_begun` is False where the try has been deferred before `begin`
-        succeeded. `warned_of` are the warnings of the steps before about their connections.
+        succeeded. `warned_of` are the warnings of the steps before.
         """
         self._has_begun = event is not None and has_begun
-        now_warned_of = list(warned_of)
         wait_seconds: float | None
         failed_steps = failed_looks
-        try:
-            with only_new_warnings(warned_of) as now_warned_of:
+        with only_new_warnings(warned_of) as now_warned_of:
+            try:
                 wait_seconds = self._do_steps(context["ti"], was_deferred=event is not None)
-            failed_steps = 0
-        except CounterpoiseError as error:
-            failed_steps += 1
-            if not error.retryable or failed_steps > MAX_FAILED_STEPS:
-                raise
-            _LOGGER.warning(
-                "This step failed (%d in a row; after %d the task fails) and is repeated: %s",
-                failed_steps,
-                MAX_FAILED_STEPS + 1,
-                error,
-            )
-            wait_seconds = self.min_wait_seconds
-            now_warned_of = list(dict.fromkeys((*warned_of, *now_warned_of)))
+                failed_steps = 0
+            except CounterpoiseError as error:
+                failed_steps += 1
+                if not error.retryable or failed_steps > MAX_FAILED_STEPS:
+                    raise
+                _LOGGER.warning(
+                    "this step failed and is repeated; after %d in a row the task fails: %s",
+                    MAX_FAILED_STEPS + 1,
+                    error,
+                )
+                wait_seconds = self.min_wait_seconds
+                # A step that failed says nothing of the others.
+                now_warned_of += [text for text in warned_of if text not in now_warned_of]
         if wait_seconds is None:
             return
         kwargs: dict[str, Any] = {"failed_looks": failed_steps}
@@ -138,8 +143,8 @@ class StepUntilDone(BaseOperator):
 
 @contextmanager
 def only_new_warnings(known: Collection[str]) -> Iterator[list[str]]:
-    """Log a warning about a connection when it begins, and a line when it has ended; `known` are
-    those of the steps before. Yields the list of those that hold now.
+    """Log a warning when it begins, and a line when it has ended; `known` are those of the steps
+    before. Yields the list of those that hold now.
     """
     now: list[str] = []
 
@@ -150,11 +155,13 @@ def only_new_warnings(known: Collection[str]) -> Iterator[list[str]]:
             now.append(text)
         return not is_repeated
 
-    _CONNECTING.addFilter(is_new)
+    for logger in _REPEATING:
+        logger.addFilter(is_new)
     try:
         yield now
     finally:
-        _CONNECTING.removeFilter(is_new)
+        for logger in _REPEATING:
+            logger.removeFilter(is_new)
     for text in known:
         if text not in now:
             _LOGGER.info("no longer so: %s", text)
