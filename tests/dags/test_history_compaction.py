@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 def run() -> str:
     """Run the Dag once, without another try; return its state."""
-    dag = DagBag(dag_folder=ROOT / "dags").dags["history_compaction"]
+    dag = DagBag(dag_folder=ROOT / "dags").dags["kafka_history_compaction"]
     dag.get_task("compact").retries = 0
     state: str = dag.test().state
     return state
