@@ -11,7 +11,6 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
-from counterpoise.errors import InputError
 from counterpoise.model.person import Person
 from counterpoise.model.request import (
     COMMAND_LINE_OPTIONS,

@@ -1,4 +1,4 @@
-"""history_compaction: a damaged view of one cluster is named, and all others are compacted."""
+"""What is compacted where a view is damaged: all clusters but that one, which is named."""
 
 from datetime import timedelta
 from pathlib import Path
