@@ -135,7 +135,7 @@ def test_everybody_is_notified_once_however_often_tasks_run(
 def test_a_question_has_goal_bytes_time_who_may_answer_and_the_link(
     telling: Installation, hook: Webhook
 ) -> None:
-    run_id = propose(telling, by=Person("carol", "system:carol"))
+    run_id = propose(telling, by=Person.airflow("carol"))
     tell(telling, "demo")
     title, what, requested, who, link = hook.bodies[0]["text"].splitlines()
     assert title == "*demo: a plan waits for a yes or a no*"
