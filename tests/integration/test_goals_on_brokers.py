@@ -87,7 +87,9 @@ def installation(
 def nothing_kept_empty(installation: Installation) -> None:
     """The undo and the removal of a test before have emptied broker 4."""
     for broker_id in installation.active_requests("demo").kept_empty:
-        controls.release(installation, "demo", str(broker_id), by=Person("alice"), why="test")
+        controls.release(
+            installation, "demo", str(broker_id), by=Person.airflow("alice"), why="test"
+        )
 
 
 def own_configs(kafka: LocalKafka) -> dict[str, dict[str, str]]:

@@ -30,8 +30,8 @@ REMOVE_4 = ("--goal", "remove-brokers", "--brokers", "4")
 ADD_4 = ("--goal", "add-brokers", "--brokers", "4")
 RELEASE = ("release", "demo", "--brokers", "4", "--why", "it has its new disks")
 REFUSED = (
-    "requested by tester). Nothing is moved there before somebody releases it: `counterpoise "
-    "release demo --brokers 4 --why TEXT`, or Release on the cluster's page"
+    "requested by tester (system user)). Nothing is moved there before somebody releases it: "
+    "`counterpoise release demo --brokers 4 --why TEXT`, or Release on the cluster's page"
 )
 
 
@@ -93,7 +93,7 @@ def test_nothing_is_proposed_onto_a_drained_broker_until_somebody_releases_it(
     assert proposed(shell, kafka) is None, "the others are even"
     shown = shell.type("status").out
     assert "demo: broker 4 is kept empty since 20" in shown
-    assert "emptied it, requested by tester)" in shown
+    assert "emptied it, requested by tester (system user))" in shown
     released = shell.type(*RELEASE, user="bob")
     assert (released.code, released.out) == (
         0,
@@ -222,7 +222,7 @@ def test_a_broker_that_the_undo_of_an_addition_empties_is_kept_empty(
     with analysing(shell) as installation:
         words = why_nothing_is_proposed(installation, "demo")
     assert words.startswith("nothing is proposed before 20")
-    assert "tester took back an earlier run with run demo-" in words
+    assert "tester (system user) took back an earlier run with run demo-" in words
 
 
 def test_a_cancelled_removal_keeps_nothing_empty(

@@ -323,7 +323,9 @@ def test_a_plan_of_the_analysis_that_waits_is_withdrawn_when_nothing_needs_it(
     decide(installation, run, Decision.GRANTED)
     assert pipeline.unneeded_proposal(installation, "demo") is None
     assert proposed(installation) is None, "no plan of the analysis supersedes an approved one"
-    with pytest.raises(RunConflictError, match="is approved, so analysis"):  # found before the yes
+    with pytest.raises(
+        RunConflictError, match="is approved, so kafka_leader_balance"
+    ):  # found before the yes
         decide(installation, run, by=ANALYSIS)
     assert installation.ledger.run(run["run_id"]).state is RunState.APPROVED
     asked_for(installation, by=ALICE)

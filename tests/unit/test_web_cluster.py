@@ -257,7 +257,7 @@ def test_brokers_that_are_kept_empty_are_shown_and_released_from_its_page(pages:
             assert answer.status_code == status and "Nothing was changed." in answer.text
     *_, released = requests_of(pages)
     assert (released.control, released.broker_id) == (Control.RELEASE, 8)
-    assert (released.by, released.why) == ("oscar", "new disks")
+    assert (released.by, released.why) == ("airflow:oscar", "new disks")
     with pages.browser("oscar") as browser:
         ledger = browser.get("/ledger").text
     assert "broker 8: new disks" in ledger and "broker 7: run demo-7 emptied it" in ledger
