@@ -121,8 +121,8 @@ def test_what_cannot_be_used_comes_back(pages: Pages, typed: dict[str, str], wor
 @pytest.mark.parametrize(
     ("cluster", "words"),
     [
-        ("sole", "nother person than alice has to approve this plan"),
-        ("grave", "2 different people have to approve this plan"),
+        ("sole", "it takes a yes of 1 other Airflow user, but"),
+        ("grave", "it takes a yes of 2 other Airflow users, but"),
     ],
 )
 def test_what_nobody_could_approve_is_told_before_it_starts(
