@@ -19,7 +19,6 @@ from counterpoise.approval import (
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.control import find_active_requests
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
@@ -77,8 +76,7 @@ def check_approved(installation: Installation, run: Run, plan: RebalancePlan) ->
 
 def _check_requested_rate(installation: Installation, run: Run, approval: Approval) -> None:
     """Check the rate that somebody requested since the approval: it goes on to hold."""
-    requests = installation.ledger.requests(run.cluster, run.run_id)
-    active = find_active_requests(requests, installation.ledger.now())
+    active = installation.active_requests(run.cluster, run.run_id)
     if active.rate is None:
         return
     policy = installation.cluster(run.cluster).policy

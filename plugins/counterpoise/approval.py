@@ -20,7 +20,6 @@ from counterpoise.errors import CounterpoiseError, NotApprovedError, RefusedErro
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.calendar import opens_at
-from counterpoise.model.control import find_active_requests
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import (
@@ -207,8 +206,7 @@ def check_rule_approves(installation: Installation, run: Run) -> AutomaticApprov
     """
     if run.state is not RunState.PROPOSED or installation.ledger.approvals_of(run.run_id):
         raise RefusedError("a rule approves only what waits for its first answer")
-    requests = installation.ledger.requests(run.cluster)
-    if find_active_requests(requests, installation.ledger.now()).frozen:
+    if installation.active_requests(run.cluster).frozen:
         raise RefusedError(f"a rule approves nothing while {run.cluster} is frozen")
     return _rule_that_holds(installation, run)
 

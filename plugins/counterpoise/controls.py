@@ -29,7 +29,7 @@ from counterpoise.approval import (
 from counterpoise.errors import CounterpoiseError, RefusedError, StalePlanError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
-from counterpoise.model.control import Control, ControlRequest, find_active_requests
+from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.movement import default_rate, max_moves_at_once, rate_warning
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
@@ -94,7 +94,7 @@ def record_decision(
     """
     run = _run_of_plan(installation, run_id, fingerprint)
     try:
-        reason, rate_bytes_per_second = _checked_decision(
+        reason, rate_bytes_per_second, needed = _checked_decision(
             installation, run, decision, by, reason, rate
         )
     except CounterpoiseError as error:
@@ -113,9 +113,8 @@ def record_decision(
     if decision is not Decision.GRANTED:
         installation.ledger.record_decision(approval, seen=seen)
         return approval
-    policy, plan = installation.cluster(run.cluster).policy, installation.plan_of(run)
+    policy = installation.cluster(run.cluster).policy
     approval = replace(approval, expires_at=approval.at + policy.approval.expires_after)
-    needed = people_needed(plan, policy.approval)
 
     def is_enough(approvals: Sequence[Approval]) -> bool:
         standing = standing_approvals(policy, run, approvals, approval.at, needed=needed)
@@ -151,22 +150,25 @@ def _checked_decision(
     by: Person,
     reason: str,
     rate: str | None,
-) -> tuple[str, int | None]:
-    """Return the reason, and the bytes per second of a yes."""
+) -> tuple[str, int | None, int]:
+    """Return the reason, the bytes per second of a yes, and how many people have to say yes (0 for
+    a no, which reads no plan).
+    """
     is_typed = decision is not Decision.TIMED_OUT and not (by.is_own_dag or by.is_rule)
     reason = check_reason(reason) if is_typed else reason.strip()
     if decision is not Decision.GRANTED:
         _check_may_end(installation, run, decision, by)
-        return reason, None
+        return reason, None, 0
     _check_in_time(installation, run)
     policy, plan = installation.cluster(run.cluster).policy, installation.plan_of(run)
+    needed = people_needed(plan, policy.approval)
     if by.is_rule:
         check_rule_approves(installation, run)
-        return reason, _checked_rate(installation, plan, default_rate(plan, policy.movement))
+        offered = default_rate(plan, policy.movement)
+        return reason, _checked_rate(installation, plan, offered), needed
     approvals, now = installation.ledger.approvals_of(run.run_id), installation.ledger.now()
-    needed = people_needed(plan, policy.approval)
     check_would_count(policy, run, approvals, now, needed=needed, by=by)
-    return reason, _usable_rate(installation, plan, rate or "")
+    return reason, _usable_rate(installation, plan, rate or ""), needed
 
 
 def _run_of_plan(installation: Installation, run_id: str, fingerprint: str) -> Run:
@@ -209,8 +211,7 @@ def pause(installation: Installation, run_id: str, *, by: Person, why: str) -> C
 def resume(installation: Installation, run_id: str, *, by: Person, why: str) -> ControlRequest:
     """Ask a paused run to go on. Raises InputError, RefusedError; also where it is not paused."""
     run = _run_under_way(installation, run_id, Control.RESUME)
-    requests = installation.ledger.requests(run.cluster, run_id)
-    if find_active_requests(requests, installation.ledger.now()).paused is None:
+    if installation.active_requests(run.cluster, run_id).paused is None:
         raise RefusedError(
             f"run {run_id} is not paused; `counterpoise status {run_id}` says what it waits for"
         )

@@ -108,9 +108,9 @@ class Installation:
         """Return the settings of a cluster. Raises InputError for a name that the file lacks."""
         return self.settings.cluster(name)
 
-    def active_requests(self, cluster: str) -> ActiveRequests:
-        """Return what people request of a cluster now, whatever runs there."""
-        return find_active_requests(self.ledger.requests(cluster), self.ledger.now())
+    def active_requests(self, cluster: str, run_id: str | None = None) -> ActiveRequests:
+        """Return what people request of a cluster now, and of one run there if given."""
+        return find_active_requests(self.ledger.requests(cluster, run_id), self.ledger.now())
 
     def check_name(self, plan: RebalancePlan) -> None:
         """Raise RefusedError for a plan of a cluster that the settings know by another name: what

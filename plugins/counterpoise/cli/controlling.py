@@ -50,9 +50,21 @@ def add_commands(commands: Commands) -> None:
         CONTROL_EFFECTS[Control.CANCEL],
     )
     _add_rate(commands)
-    _add_freeze(commands)
-    _add_unfreeze(commands)
-    _add_release(commands)
+    _add_cluster_control(
+        commands,
+        Control.FREEZE,
+        _freeze,
+        "nothing new moves on a cluster until a time",
+        ("--until", "WHEN", "2026-12-01T06:00+01:00 (UTC without an offset), or from now: 8h, 3d"),
+    )
+    _add_cluster_control(commands, Control.UNFREEZE, _unfreeze, "ends a freeze before its time")
+    _add_cluster_control(
+        commands,
+        Control.RELEASE,
+        _release,
+        "plans may fill brokers again that a run emptied",
+        ("--brokers", "7,8", "`counterpoise status` lists those kept empty"),
+    )
 
 
 def _add_run_control(
@@ -107,22 +119,24 @@ def _rate(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _add_freeze(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "freeze",
-        help="nothing new moves on a cluster until a time",
-        description=CONTROL_EFFECTS[Control.FREEZE],
-    )
+def _add_cluster_control(
+    commands: Commands,
+    control: Control,
+    run: Callable[[argparse.Namespace, Console], int],
+    summary: str,
+    option: tuple[str, str, str] | None = None,
+) -> None:
+    """Add the command of a request about a cluster; `option` is the name, metavar and help of what
+    it needs besides.
+    """
+    parser = commands.add_parser(control, help=summary, description=CONTROL_EFFECTS[control])
     parser.add_argument("cluster", metavar="CLUSTER", help="a cluster of config/clusters.yaml")
-    parser.add_argument(
-        "--until",
-        required=True,
-        metavar="WHEN",
-        help="2026-12-01T06:00+01:00 (UTC without an offset), or from now: 8h, 3d",
-    )
+    if option:
+        name, metavar, text = option
+        parser.add_argument(name, required=True, metavar=metavar, help=text)
     add_why_argument(parser)
     add_json_argument(parser)
-    parser.set_defaults(run=_freeze)
+    parser.set_defaults(run=run)
 
 
 def _freeze(arguments: argparse.Namespace, console: Console) -> int:
@@ -141,18 +155,6 @@ def _freeze(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _add_unfreeze(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "unfreeze",
-        help="ends a freeze before its time",
-        description=CONTROL_EFFECTS[Control.UNFREEZE],
-    )
-    parser.add_argument("cluster", metavar="CLUSTER", help="a cluster of config/clusters.yaml")
-    add_why_argument(parser)
-    add_json_argument(parser)
-    parser.set_defaults(run=_unfreeze)
-
-
 def _unfreeze(arguments: argparse.Namespace, console: Console) -> int:
     with open_installation(may_make_ledger=False) as installation:
         by = who()
@@ -160,24 +162,6 @@ def _unfreeze(arguments: argparse.Namespace, console: Console) -> int:
     line = f"cluster {request.cluster} is no longer frozen"
     print_answer(arguments, console, tables.request_summary(request), line)
     return 0
-
-
-def _add_release(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "release",
-        help="plans may fill brokers again that a run emptied",
-        description=CONTROL_EFFECTS[Control.RELEASE],
-    )
-    parser.add_argument("cluster", metavar="CLUSTER", help="a cluster of config/clusters.yaml")
-    parser.add_argument(
-        "--brokers",
-        required=True,
-        metavar="7,8",
-        help="`counterpoise status` lists those kept empty",
-    )
-    add_why_argument(parser)
-    add_json_argument(parser)
-    parser.set_defaults(run=_release)
 
 
 def _release(arguments: argparse.Namespace, console: Console) -> int:
