@@ -116,8 +116,10 @@ def reports(
     names = sorted({spec.cluster for spec in specs})
     lines = "".join(f"  {name}: {{connection: none}}\n" for name in names)
     known = parse_settings(f"clusters:\n{lines}", where="clusters.yaml")
-    store = tmp_path_factory.mktemp("odd").as_uri()
-    environment = {"COUNTERPOISE_STORE": store, "COUNTERPOISE_LEDGER": "sqlite://"}
+    environment = {
+        "COUNTERPOISE_STORE": tmp_path_factory.mktemp("odd").as_uri(),
+        "COUNTERPOISE_LEDGER": f"sqlite:///{tmp_path_factory.mktemp('ledger')}/ledger.db",
+    }
     end = NOON + timedelta(hours=HOURS)
     with (
         pytest.MonkeyPatch.context() as patch,

@@ -195,7 +195,10 @@ def installation(
 
     store = Store(str(tmp_path_factory.mktemp("year")))
     locations = Locations.from_environment(
-        {"COUNTERPOISE_STORE": store.root_uri, "COUNTERPOISE_LEDGER": "sqlite://"}
+        {
+            "COUNTERPOISE_STORE": store.root_uri,
+            "COUNTERPOISE_LEDGER": f"sqlite:///{tmp_path_factory.mktemp('ledger')}/ledger.db",
+        }
     )
     known = parse_settings("clusters: {demo: {connection: none}}", where="clusters.yaml")
     connections = FileConnections(Path("none"), {})

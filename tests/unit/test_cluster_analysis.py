@@ -1,5 +1,6 @@
 """What is told of a period and the one before, of a cluster whose snapshots have long gaps."""
 
+import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -33,12 +34,22 @@ def analysed_of(
     topic_rate: Callable[[datetime], int] | None = None,
 ) -> ClusterAnalysis:
     """`topic_rate` is that of the topic in a snapshot."""
-    locations = Locations.from_environment(
-        {
-            "COUNTERPOISE_STORE": f"memory://{uuid.uuid4().hex}",
-            "COUNTERPOISE_LEDGER": "sqlite://",
-        }
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        locations = Locations.from_environment(
+            {
+                "COUNTERPOISE_STORE": f"memory://{uuid.uuid4().hex}",
+                "COUNTERPOISE_LEDGER": f"sqlite:///{folder}/ledger.db",
+            }
+        )
+        return _analysed_at(locations, times, period, topic_rate)
+
+
+def _analysed_at(
+    locations: Locations,
+    times: Sequence[datetime],
+    period: timedelta,
+    topic_rate: Callable[[datetime], int] | None,
+) -> ClusterAnalysis:
     settings = parse_settings("clusters:\n  demo: {connection: none}\n", where="the test")
     connections = FileConnections(Path("none"), {})
     with Installation(

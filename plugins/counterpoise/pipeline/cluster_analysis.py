@@ -55,11 +55,7 @@ class KnownOfCluster:
     cluster: str
     series: pa.Table
     results: Results
-
-    @property
-    def kept_empty(self) -> frozenset[int]:
-        """Return the brokers that are kept empty."""
-        return frozenset(self.installation.active_requests(self.cluster).kept_empty)
+    kept_empty: frozenset[int]  # brokers
 
     @property
     def closed(self) -> frozenset[int]:
@@ -91,7 +87,10 @@ def cluster_analysis(
         )
     newest_at: datetime = series["observed_at"][-1].as_py()
     end = until or newest_at
-    known = KnownOfCluster(installation, cluster, series, results or installation.results)
+    kept_empty = frozenset(installation.active_requests(cluster).kept_empty)
+    known = KnownOfCluster(
+        installation, cluster, series, results or installation.results, kept_empty
+    )
     begin = end - period
     balance = _balance(known, begin, until)
     if balance is None:
