@@ -129,7 +129,7 @@ def check_who_may_answer(run: Run, people: Mapping[str, Visitor]) -> None:
     for user, words in (
         ("bob", "You cannot approve this plan"),
         ("oscar", "You cannot answer"),
-        ("victor", "Airflow lets you read runs, and not change them"),
+        ("victor", "Airflow lets you read runs, and not answer questions about them"),
     ):
         visitor = people[user]
         visitor.open(plan)

@@ -148,7 +148,6 @@ ROWS: Final[Rows] = {
             "rate_bytes_per_second": 8_000_000_000,
             "until": AT + timedelta(days=3),
             "obeyed_at": HALTED_AT,
-            "account": "system:carol",
             "broker_id": None,
         },
         {
@@ -162,7 +161,6 @@ ROWS: Final[Rows] = {
             "rate_bytes_per_second": None,
             "until": AT + timedelta(days=3),
             "obeyed_at": None,
-            "account": None,
             "broker_id": 2_147_483_647,
         },
     ],

@@ -202,7 +202,7 @@ def test_a_viewer_sees_no_buttons(
             assert set(buttons) <= {"Search"}, path
             assert victor.page.locator("form[method=post]").count() == 0, path
             assert victor.page.locator(f"a{FORMS}").count() == 0, path
-        victor.shows("Airflow lets you read runs, and not change them")
+        victor.shows("Airflow lets you read runs, and not answer questions about them")
         for form in (f"{run}/requests/pause", "/clusters/payments/start/snapshot"):
             assert victor.page.request.get(f"{address}{form}").status == 403, form
         victor.check_no_problem()

@@ -122,10 +122,10 @@ def test_nobody_else_undoes_and_everybody_is_told_who_may(
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ("approve: [oscar]}", "nother person than oscar has to approve this plan"),
+        ("approve: [oscar]}", "nobody but oscar to approve, of whom nobody may"),
         (
             "approve: [oscar, alice]}, approval: {critical: yes}",
-            "2 different people have to approve this plan",
+            "nobody but oscar, alice to approve, of whom alice may",
         ),
     ],
     ids=["nobody else", "one of two"],
