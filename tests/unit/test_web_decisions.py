@@ -80,7 +80,7 @@ def test_a_no_is_recorded_and_the_same_again_changes_nothing(
         (YES | {"fingerprint": 7}, 422, "fingerprint: has to be a text"),
         (YES | {"fingerprint": "sha256:0"}, 409, "read that plan, and answer again"),
         (YES | {"decision": "maybe"}, 422, "one of approve, reject"),
-        (YES | {"decision": ["approve"]}, 422, "one of approve, reject"),
+        (YES | {"decision": ["approve"]}, 422, "decision: has to be a text"),
         (YES | {"rate": "20"}, 422, "no unit"),
         (YES | {"rate": 20}, 422, "rate: has to be a text"),
         (YES | {"rate": "1GB/s"}, 409, "max_rate is 50.0 MB/s"),

@@ -13,6 +13,7 @@ would wait without a word.
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
@@ -50,7 +51,7 @@ def start_in_airflow(
     configuration: Mapping[str, object],
     note: str,
     *,
-    form_token: str,
+    form_token: str | None,
 ) -> str:
     """Start a Dag run as this user and return its id; the same form starts one alone.
 
@@ -84,14 +85,15 @@ def start_in_airflow(
 
 
 def _id_of_form(
-    form_token: str, dag_id: str, configuration: Mapping[str, object], note: str
+    form_token: str | None, dag_id: str, configuration: Mapping[str, object], note: str
 ) -> str:
     """Return the id of the Dag run that a form starts, like Airflow's own: the time is that of the
-    page.
+    page. Without one each request starts its own.
     """
+    at = time_of_form(form_token) if form_token else datetime.now(UTC)
     sent = json.dumps([form_token, dag_id, configuration, note], sort_keys=True)
     digest = hashlib.sha256(sent.encode()).hexdigest()[:16]
-    return f"manual__{time_of_form(form_token).isoformat()}_{digest}"
+    return f"manual__{at.isoformat()}_{digest}"
 
 
 def _is_there(session: Any, dag_id: str, dag_run_id: str) -> bool:

@@ -9,12 +9,11 @@ one sentence and all that was typed, or as JSON; nothing was written then. The s
 the same person, changes nothing and is no error.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from counterpoise import controls
 from counterpoise.errors import InputError, RefusedError, StalePlanError
@@ -26,7 +25,7 @@ from counterpoise.queries import Viewer, running
 from counterpoise.queries.running import RunDetails
 from counterpoise.units import parse_rate
 from counterpoise.web.api import answer as api_answer
-from counterpoise.web.forms import JsonBody, check_form, check_program
+from counterpoise.web.forms import Sent, SentValues, check_form
 from counterpoise.web.plans import Shown, TypedAnswer, plan_response, why_not_here
 from counterpoise.web.requests_of_people import back_to
 from counterpoise.web.responses import error_page, status_of
@@ -43,31 +42,26 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
     @router.post(
         "/runs/{run_id}/answer", dependencies=[Depends(check_form), Depends(check_may_answer)]
     )
-    def take(
-        request: Request,
-        run_id: str,
-        viewer: CurrentViewer,
-        answer: Annotated[str, Form()] = "check",
-        rate: Annotated[str, Form()] = "",
-        reason: Annotated[str, Form()] = "",
-        plan: Annotated[str, Form()] = "",
-    ) -> Response:
-        typed = TypedAnswer(rate, reason, plan)
+    def take(request: Request, run_id: str, viewer: CurrentViewer, sent: SentValues) -> Response:
+        typed = TypedAnswer(**sent.texts("rate", "reason", "plan"))
+        decision = _DECISIONS.get(sent.text("answer"))
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
-            shown = _answered(installation, run, viewer, _DECISIONS.get(answer), typed)
+            shown = _answered(installation, run, viewer, decision, typed)
             if shown is not None:
                 return plan_response(request, installation, run, viewer, shown, may_answer=True)
         return back_to(request, f"/runs/{quote(run.run_id)}/plan#answer")
 
     @router.post(
         "/api/runs/{run_id}/decision",
-        dependencies=[Depends(check_program), Depends(check_may_answer)],
+        dependencies=[Depends(check_form), Depends(check_may_answer)],
     )
-    def take_json(request: Request, run_id: str, viewer: CurrentViewer, body: JsonBody) -> Response:
+    def take_json(
+        request: Request, run_id: str, viewer: CurrentViewer, sent: SentValues
+    ) -> Response:
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
-            decision, typed = _read(body)
+            decision, typed = _read(sent)
             details = running.run_details(installation, run, viewer)
             approval = _same_answer(details, decision, typed)
             if approval is None:
@@ -91,24 +85,17 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
     return router
 
 
-def _read(body: Mapping[str, Any]) -> tuple[Decision, TypedAnswer]:
+def _read(sent: Sent) -> tuple[Decision, TypedAnswer]:
     """Return the decision of a JSON body, and what goes with it. Raises InputError."""
-    decision = body.get("decision")
-    if not isinstance(decision, str) or decision not in _DECISIONS:
+    typed = sent.texts("decision", *_FIELDS)
+    decision = typed["decision"]
+    if decision not in _DECISIONS:
         raise InputError(f"decision: has to be one of {', '.join(_DECISIONS)}")
-    for name in _FIELDS:
-        if not isinstance(body.get(name) or "", str):
-            raise InputError(f"{name}: has to be a text")
-    if unknown := sorted(set(body) - {"decision", *_FIELDS}):
-        raise InputError(
-            f"{unknown[0]}: there is no such key; there are decision, {', '.join(_FIELDS)}"
-        )
-    if not body.get("fingerprint"):
+    if not typed["fingerprint"]:
         raise InputError(
             "fingerprint: has to be that of the plan which you have read "
             "(`fingerprint` of GET /counterpoise/api/runs/RUN)"
         )
-    typed = {name: str(body.get(name) or "") for name in _FIELDS}
     return _DECISIONS[decision], TypedAnswer(typed["rate"], typed["reason"], typed["fingerprint"])
 
 

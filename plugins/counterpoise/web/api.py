@@ -2,8 +2,9 @@
 
     GET /api/fleet, /api/open-runs, /api/clusters/{name}, /api/clusters/{name}/audit, /api/ledger
 
-The same accounts, the same policies: a token of Airflow in place of its cookie. Reads only. An
-error is `{"detail": ...}`.
+The same accounts, the same policies: a token of Airflow in place of its cookie. These read; what
+programs may do has the paths of the pages' forms, below /api (`forms.act`). An error is
+`{"detail": ...}`.
 """
 
 import json
@@ -113,8 +114,8 @@ def cluster_api_routes(open_installation: OpenInstallation) -> APIRouter:
     return router
 
 
-def answer(**values: Any) -> Response:
-    return json_response({"format": FORMAT} | values)
+def answer(status: int = 200, /, **values: Any) -> Response:
+    return json_response({"format": FORMAT} | values, status=status)
 
 
 def _cluster(found: ClusterNow) -> dict[str, Any]:
@@ -154,6 +155,19 @@ def _kept_empty(request: ControlRequest) -> dict[str, Any]:
         "by": request.person.shown,
         "why": request.why,
         "since": iso_time(request.at),
+    }
+
+
+def request_document(request: ControlRequest) -> dict[str, Any]:
+    return {
+        "at": iso_time(request.at),
+        "control": str(request.control),
+        "by": request.person.shown,
+        "why": request.why,
+        "rate_bytes_per_second": request.rate_bytes_per_second,
+        "broker_id": request.broker_id,
+        "until": iso_time(request.until) if request.until else None,
+        "done_at": iso_time(request.done_at) if request.done_at else None,
     }
 
 

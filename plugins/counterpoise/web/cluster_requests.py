@@ -2,28 +2,29 @@
 brokers that are kept empty.
 
     GET, POST /clusters/{name}/requests/{control}
+    POST /api/clusters/{name}/requests/{control}
 
 The forms and rows are those of `requests_of_people.py`; these need no run.
 """
 
-from typing import Annotated, Final
+from typing import Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.model.control import Control
 from counterpoise.model.policy import Action
 from counterpoise.queries.viewing import Viewing
-from counterpoise.web.forms import check_form
+from counterpoise.web.forms import SentValues, act
 from counterpoise.web.requests_of_people import (
     TypedRequest,
-    back_to,
     record_of_cluster,
+    recorded_response,
     request_form,
 )
 from counterpoise.web.responses import status_of
-from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_change
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 _CONTROLS: Final = (Control.FREEZE, Control.UNFREEZE, Control.RELEASE)
 
@@ -43,27 +44,19 @@ def cluster_request_routes(open_installation: OpenInstallation) -> APIRouter:
         why_not = viewing.refusal(name, Action.OPERATE)
         return request_form(request, viewer, wanted, typed, cluster=name, why_not=why_not)
 
-    @router.post(
-        "/clusters/{name}/requests/{control}",
-        dependencies=[Depends(check_form), Depends(check_may_change)],
-    )
+    @act(router, "/clusters/{name}/requests/{control}")
     def record(
-        request: Request,
-        name: str,
-        control: str,
-        viewer: CurrentViewer,
-        reason: Annotated[str, Form()] = "",
-        until: Annotated[str, Form()] = "",
-        brokers: Annotated[str, Form()] = "",
+        request: Request, name: str, control: str, viewer: CurrentViewer, sent: SentValues
     ) -> Response:
-        wanted, typed = _control(control), TypedRequest(reason, until=until, brokers=brokers)
+        wanted = _control(control)
+        typed = TypedRequest.of(sent, wanted)
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
             viewing.check(name)
             if why_not := viewing.refusal(name, Action.OPERATE):
                 raise RefusedError(why_not)
             try:
-                record_of_cluster(installation, name, wanted, typed, by=viewing.person)
+                recorded = record_of_cluster(installation, name, wanted, typed, by=viewing.person)
             except (InputError, RefusedError) as error:
                 return request_form(
                     request,
@@ -74,7 +67,7 @@ def cluster_request_routes(open_installation: OpenInstallation) -> APIRouter:
                     status=status_of(error),
                     problem=str(error),
                 )
-        return back_to(request, f"/clusters/{quote(name)}")
+        return recorded_response(request, recorded, f"/clusters/{quote(name)}")
 
     return router
 

@@ -1,21 +1,22 @@
 """A snapshot or an audit of one cluster, now: the Dag that makes it, started as whoever asks.
 
 GET, POST /clusters/{name}/start/{what}      # snapshot, audit
+POST /api/clusters/{name}/start/{what}
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.model.policy import Action
 from counterpoise.model.safe_text import limited
 from counterpoise.queries.viewing import Viewing
 from counterpoise.web.airflow_runs import StartInAirflow
-from counterpoise.web.forms import check_form
+from counterpoise.web.forms import SentValues, act
 from counterpoise.web.started import start_form, to_started
-from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_change
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 _TEMPLATE: Final = "cluster_start.html"
 _DAGS: Final[Mapping[str, str]] = {"snapshot": "kafka_snapshot", "audit": "kafka_audit"}
@@ -41,19 +42,17 @@ def cluster_start_routes(open_installation: OpenInstallation) -> APIRouter:
         about = _about(name, what)
         return start_form(request, viewer, _TEMPLATE, about, status=status, why_not=why_not)
 
-    @router.post(
-        "/clusters/{name}/start/{what}",
-        dependencies=[Depends(check_form), Depends(check_may_change)],
-    )
+    @act(router, "/clusters/{name}/start/{what}")
     def start(
         request: Request,
         name: str,
         what: str,
         viewer: CurrentViewer,
         start_dag_run: StartInAirflow,
-        reason: Annotated[str, Form()] = "",
+        sent: SentValues,
     ) -> Response:
         _check_known(what)
+        reason = sent.texts("reason")["reason"]
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
             viewing.check(name)

@@ -1,62 +1,97 @@
-"""Forms that only our own pages can send: a token in each, checked before anything is done.
+"""What people send by forms of our pages, and programs as JSON: one route for both.
 
-    page(request, "pause.html", form_token=form_token(viewer))
-    @router.post("/runs/{run_id}/pause", dependencies=[Depends(check_form)])
+    form_page(request, viewer, "pause.html", reason=reason, problem=problem)
+    @act(router, "/runs/{run_id}/pause")        # and /api/runs/{run_id}/pause, for programs
+    def pause(run_id: str, viewer: CurrentViewer, sent: SentValues) -> Response:
+        reason = sent.texts("reason")["reason"]
 
-Airflow's login is a cookie, which a browser adds to any form that is sent to it. The token is
-signed with Airflow's own secret (`[api] secret_key`), names the account, and holds for some hours;
-source: OWASP's CSRF prevention cheat sheet, "signed double-submit" bound to the account.
+Airflow's login is a cookie, which a browser adds to any form that is sent to it. So each form has a
+token, checked before anything is done. It is signed with Airflow's own secret (`[api] secret_key`),
+names the account, and holds for some hours; source: OWASP's CSRF prevention cheat sheet, "signed
+double-submit" bound to the account. Who sends a token of Airflow needs none: no browser adds that
+by itself, and Airflow ignores its cookie then.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from airflow.configuration import conf
-from fastapi import Depends, Form, Request
+from fastapi import APIRouter, Depends, Request, Response
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.queries import Viewer
-from counterpoise.web.viewers import CurrentViewer
+from counterpoise.web.responses import error_page, is_api, page
+from counterpoise.web.viewers import CurrentViewer, check_may_change
 
 _SALT: Final = "counterpoise form"
+TOKEN_FIELD: Final = "form_token"
 TOKEN_HEADER: Final = "X-Counterpoise-Token"
 _MAX_AGE_SECONDS: Final = 8 * 3600
+_Route = TypeVar("_Route", bound=Callable[..., Response])
 
 
-def form_token(viewer: Viewer) -> str:
-    """Return the value of the hidden field `form_token`."""
-    return _signer().dumps(viewer.user_name)
-
-
-def token_of_form(request: Request, form_token: Annotated[str, Form()] = "") -> str:
-    """Return the token that came as a field of the form, or as a header."""
-    return form_token or _token_in_header(request)
-
-
-FormToken = Annotated[str, Depends(token_of_form)]
-
-
-def check_form(viewer: CurrentViewer, form_token: FormToken) -> None:
-    """Raise RefusedError for a form that no page of ours gave to this account lately."""
-    _check_token(viewer, form_token)
-
-
-def check_program(request: Request, viewer: CurrentViewer) -> None:
-    """Do what `check_form` does for a body of JSON, with the token in the header. Who sends a token
-    of Airflow needs none: no browser adds that by itself, and Airflow ignores its cookie then.
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The fields of a form, or the values of a JSON object, which has no others than were asked
+    for.
     """
-    if not request.headers.get("authorization", "").casefold().startswith("bearer "):
-        _check_token(viewer, _token_in_header(request))
+
+    values: Mapping[str, Any]
+    is_json: bool
+
+    def texts(self, *names: str) -> dict[str, str]:
+        """Return the texts of these names; "" where there is none. Raises InputError."""
+        if self.is_json and (unknown := sorted(set(self.values) - set(names))):
+            raise InputError(f"{unknown[0]}: there is no such key; there are {', '.join(names)}")
+        return {name: self.text(name) for name in names}
+
+    def text(self, name: str) -> str:
+        """Return one text; "" where there is none. Raises InputError."""
+        value = self.values.get(name) or ""
+        if not isinstance(value, str):
+            raise InputError(f"{name}: has to be a text")
+        return value
 
 
-def _token_in_header(request: Request) -> str:
-    return str(request.headers.get(TOKEN_HEADER, ""))
+async def sent_values(request: Request) -> Sent:
+    """Return the values that came. Raises InputError where a program sent no JSON object."""
+    if not is_api(request):
+        async with request.form() as form:
+            return Sent(dict(form), is_json=False)
+    try:
+        body: object = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise InputError('the body has to be a JSON object, like {"reason": "month end"}')
+    return Sent(body, is_json=True)
 
 
-def _check_token(viewer: Viewer, token: str) -> None:
+SentValues = Annotated[Sent, Depends(sent_values)]
+
+
+def token_sent(request: Request, sent: SentValues) -> str | None:
+    """Return the token that came as a field of the form, or as a header; None where none is asked
+    for.
+    """
+    authorization = request.headers.get("authorization", "").casefold()
+    if sent.is_json and authorization.startswith("bearer "):
+        return None
+    field = None if sent.is_json else sent.values.get(TOKEN_FIELD)
+    return str(field or request.headers.get(TOKEN_HEADER, ""))
+
+
+FormToken = Annotated[str | None, Depends(token_sent)]
+
+
+def check_form(viewer: CurrentViewer, token: FormToken) -> None:
+    """Raise RefusedError for a form that no page of ours gave to this account lately."""
+    if token is None:
+        return
     try:
         user_name = _signer().loads(token, max_age=_MAX_AGE_SECONDS)
     except (BadSignature, UnicodeError):
@@ -69,18 +104,40 @@ def _check_token(viewer: Viewer, token: str) -> None:
         )
 
 
-async def json_body(request: Request) -> Mapping[str, Any]:
-    """Return the body of a request. Raises InputError where it is no JSON object."""
-    try:
-        body: object = json.loads(await request.body())
-    except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
-        raise InputError('the body has to be a JSON object, like {"decision": "approve"}')
-    return body
+def act(router: APIRouter, path: str) -> Callable[[_Route], _Route]:
+    """Return a decorator for what takes the form of a page, and the same of a program below /api:
+    of an account that Airflow lets change runs.
+    """
+
+    def add(route: _Route) -> _Route:
+        for prefix in ("", "/api"):
+            router.post(
+                f"{prefix}{path}", dependencies=[Depends(check_form), Depends(check_may_change)]
+            )(route)
+        return route
+
+    return add
 
 
-JsonBody = Annotated[Mapping[str, Any], Depends(json_body)]
+def form_page(
+    request: Request,
+    viewer: Viewer,
+    template: str,
+    *,
+    status: int = 200,
+    problem: str = "",
+    **values: object,
+) -> Response:
+    """Return the page of a form; a program is told the problem alone."""
+    if is_api(request):
+        return error_page(request, status, problem)
+    token = form_token(viewer)
+    return page(request, template, status=status, problem=problem, form_token=token, **values)
+
+
+def form_token(viewer: Viewer) -> str:
+    """Return the value of the hidden field `form_token`."""
+    return _signer().dumps(viewer.user_name)
 
 
 def time_of_form(form_token: str) -> datetime:

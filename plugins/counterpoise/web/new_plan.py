@@ -1,14 +1,15 @@
 """A form that makes a plan, shown before anybody is asked.
 
     GET, POST /clusters/{name}/plan      # do=show|start
+    POST /api/clusters/{name}/plan       # starts it, with any field of the Dag's form
 
 Shown is a plan of the newest snapshot. `start` starts `kafka_rebalance` with the same values, as
 the person who asks: its plan is made of a snapshot of its own, and then people are asked about it.
 """
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from counterpoise import access, controls
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError
@@ -19,6 +20,7 @@ from counterpoise.model.request import (
     FORM_TITLES,
     GOAL_TEXTS,
     PLANNED_GOALS,
+    REASON_FIELD,
     RebalanceRequest,
     check_brokers_given,
     form_title,
@@ -31,11 +33,11 @@ from counterpoise.queries.previewing import Preview, preview
 from counterpoise.queries.viewing import Viewing
 from counterpoise.settings import ClusterSettings
 from counterpoise.web.airflow_runs import StartInAirflow
-from counterpoise.web.forms import check_form, form_token
+from counterpoise.web.forms import Sent, SentValues, act, form_page
 from counterpoise.web.plans import values_of_plan
-from counterpoise.web.responses import page, status_of
+from counterpoise.web.responses import status_of
 from counterpoise.web.started import to_started
-from counterpoise.web.viewers import DAG_ID, CurrentViewer, OpenInstallation, check_may_change
+from counterpoise.web.viewers import DAG_ID, CurrentViewer, OpenInstallation
 
 _LOGGER = safe_logger(__name__)
 # In the order of the form. The command line has more, and so has a Dag run's configuration.
@@ -64,17 +66,15 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
         status = 403 if why_not else 200
         return _form(request, viewer, name, typed, profile, status=status, why_not=why_not)
 
-    @router.post(
-        "/clusters/{name}/plan", dependencies=[Depends(check_form), Depends(check_may_change)]
-    )
+    @act(router, "/clusters/{name}/plan")
     def make(
         request: Request,
         name: str,
         viewer: CurrentViewer,
         start_dag_run: StartInAirflow,
-        typed: Annotated[dict[str, str], Depends(_typed)],
-        do: Annotated[str, Form()] = "show",
+        sent: SentValues,
     ) -> Response:
+        typed = {} if sent.is_json else sent.texts(*_FIELDS, REASON_FIELD, "do")
         shown: Preview | None = None
         with open_installation() as installation:
             viewing = Viewing.of(installation, viewer)
@@ -83,11 +83,12 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
                 raise RefusedError(why_not)
             profile = profile_of(settings.policy.provider)
             try:
-                wanted = _given(typed)
-                rebalance_request = read_rebalance_request(wanted, word=form_title)
-                if do == "start":
+                wanted = _given_as_json(sent) if sent.is_json else _given(typed)
+                word = str if sent.is_json else form_title
+                rebalance_request = read_rebalance_request(wanted, word=word)
+                if sent.is_json or typed["do"] == "start":
                     access.check_provider(settings.policy, name)
-                    why = controls.check_reason(typed["reason"])
+                    why = controls.check_reason(sent.text(REASON_FIELD))
                     check_brokers_given(rebalance_request.goal, rebalance_request.broker_ids)
                     viewing.check_can_be_approved(name)
                     started = start_dag_run(DAG_ID, {CLUSTER_FIELD: name, **wanted}, why)
@@ -119,27 +120,6 @@ def _preview(
         ) from None
 
 
-def _typed(
-    goal: Annotated[str, Form()] = "",
-    broker_ids: Annotated[str, Form()] = "",
-    topics: Annotated[str, Form()] = "",
-    excluded_topics: Annotated[str, Form()] = "",
-    replication_factor: Annotated[str, Form()] = "",
-    max_bytes: Annotated[str, Form()] = "",
-    reason: Annotated[str, Form()] = "",
-) -> dict[str, str]:
-    """Return what somebody typed, by field."""
-    return {
-        "goal": goal,
-        "broker_ids": broker_ids,
-        "topics": topics,
-        "excluded_topics": excluded_topics,
-        "replication_factor": replication_factor,
-        "max_bytes": max_bytes,
-        "reason": reason,
-    }
-
-
 def _given(typed: dict[str, str]) -> dict[str, Any]:
     """Return what was filled in, by the names of the Dag's form. Raises InputError."""
     given: dict[str, Any] = {}
@@ -152,6 +132,14 @@ def _given(typed: dict[str, str]) -> dict[str, Any]:
     if factor.isascii() and factor.isdigit():
         given["replication_factor"] = int(factor)  # as the Dag's form has it
     return given
+
+
+def _given_as_json(sent: Sent) -> dict[str, Any]:
+    """Return what a program sent, by the names of the Dag's form. Raises InputError."""
+    given = {name: value for name, value in sent.values.items() if value is not None}
+    for name, value in given.items():
+        limited(str(value), name)
+    return {name: value for name, value in given.items() if name != REASON_FIELD}
 
 
 def _parts(text: str) -> list[str]:
@@ -170,8 +158,9 @@ def _form(
     why_not: str = "",
     shown: Preview | None = None,
 ) -> Response:
-    return page(
+    return form_page(
         request,
+        viewer,
         "new_plan.html",
         status=status,
         name=name,
@@ -182,6 +171,5 @@ def _form(
         why_not=why_not,
         profile=profile,
         shown=shown,
-        form_token=form_token(viewer),
         **(values_of_plan(shown.view) if shown else {}),
     )

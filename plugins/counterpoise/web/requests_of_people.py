@@ -2,6 +2,7 @@
 why, and the row of the ledger that it writes.
 
     GET, POST /runs/{run_id}/requests/{control}
+    POST /api/runs/{run_id}/requests/{control}
 
 An answer that cannot be used comes back on the same page, with what was typed and one sentence;
 then nothing was written. Who may not request it gets 403.
@@ -9,15 +10,15 @@ then nothing was written. Who may not request it gets 403.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from counterpoise import controls
 from counterpoise.errors import InputError, RefusedError, UnknownNameError
-from counterpoise.model.control import CONTROL_EFFECTS, Control
+from counterpoise.model.control import CONTROL_EFFECTS, Control, ControlRequest
 from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
 from counterpoise.model.run import Run, RunState
@@ -25,9 +26,10 @@ from counterpoise.model.safe_text import limited
 from counterpoise.queries import Viewer, running
 from counterpoise.queries.running import RunDetails
 from counterpoise.queries.viewing import airflow_refusal
-from counterpoise.web.forms import check_form, form_token
-from counterpoise.web.responses import base_of, page, status_of
-from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation, check_may_change
+from counterpoise.web.api import answer, request_document
+from counterpoise.web.forms import Sent, SentValues, act, form_page
+from counterpoise.web.responses import base_of, is_api, status_of
+from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation
 
 REQUEST_TITLES: Final[Mapping[Control, str]] = {
     Control.PAUSE: "Pause",
@@ -39,7 +41,9 @@ REQUEST_TITLES: Final[Mapping[Control, str]] = {
     Control.UNFREEZE: "End the freeze",
     Control.RELEASE: "Release brokers",
 }
-_OF_RUN: Final[Mapping[Control, Callable[..., Any]]] = {
+# Beside the reason.
+_FIELD: Final = {Control.RATE: "rate", Control.FREEZE: "until", Control.RELEASE: "brokers"}
+_OF_RUN: Final[Mapping[Control, Callable[..., ControlRequest]]] = {
     Control.PAUSE: controls.pause,
     Control.RESUME: controls.resume,
     Control.CANCEL: controls.cancel,
@@ -66,6 +70,12 @@ class TypedRequest:
     until: str = ""
     brokers: str = ""
 
+    @classmethod
+    def of(cls, sent: Sent, control: Control) -> "TypedRequest":
+        """Return what was sent for a request. Raises InputError."""
+        of_control = [_FIELD[control]] if control in _FIELD else []
+        return cls(**sent.texts("reason", *of_control))
+
 
 def request_routes(open_installation: OpenInstallation) -> APIRouter:
     """Return the routes of the requests of people."""
@@ -82,35 +92,36 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
         why_not = refusal(details, wanted, may_change=may_change)
         return _form(request, viewer, details, wanted, TypedRequest(), why_not=why_not)
 
-    @router.post(
-        "/runs/{run_id}/requests/{control}",
-        dependencies=[Depends(check_form), Depends(check_may_change)],
-    )
+    @act(router, "/runs/{run_id}/requests/{control}")
     def record(
-        request: Request,
-        run_id: str,
-        control: str,
-        viewer: CurrentViewer,
-        reason: Annotated[str, Form()] = "",
-        rate: Annotated[str, Form()] = "",
-        until: Annotated[str, Form()] = "",
+        request: Request, run_id: str, control: str, viewer: CurrentViewer, sent: SentValues
     ) -> Response:
-        wanted, typed = _control(control), TypedRequest(reason, rate, until)
+        wanted = _control(control)
+        typed = TypedRequest.of(sent, wanted)
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
             details = running.run_details(installation, run, viewer)
             if why_not := refusal(details, wanted, may_change=True):
                 raise RefusedError(why_not)
             try:
-                _record(installation, details, wanted, typed)
+                recorded = _record(installation, details, wanted, typed)
             except (InputError, RefusedError) as error:
                 status, problem = status_of(error), str(error)
                 return _form(
                     request, viewer, details, wanted, typed, status=status, problem=problem
                 )
-        return back_to(request, f"/runs/{quote(run.run_id)}")
+        return recorded_response(request, recorded, f"/runs/{quote(run.run_id)}")
 
     return router
+
+
+def recorded_response(request: Request, recorded: tuple[ControlRequest, ...], path: str) -> Response:
+    """Return the answer to whoever has requested something: the page at `path`, or JSON."""
+    if not is_api(request):
+        return back_to(request, path)
+    first = recorded[0]
+    documents = list(map(request_document, recorded))
+    return answer(cluster=first.cluster, run_id=first.run_id, requests=documents)
 
 
 def offered_requests(details: RunDetails, *, may_change: bool) -> list[OfferedRequest]:
@@ -170,32 +181,32 @@ def _is_of_use(details: RunDetails, control: Control) -> bool:
             return False
 
 
-def _record(installation: Any, details: RunDetails, control: Control, typed: TypedRequest) -> None:
+def _record(
+    installation: Any, details: RunDetails, control: Control, typed: TypedRequest
+) -> tuple[ControlRequest, ...]:
     """Write the request. Raises InputError, RefusedError: nothing was written then."""
     run, by = details.run, details.person
     why = limited(typed.reason, "reason")
     if control in _OF_RUN:
-        _OF_RUN[control](installation, run.run_id, by=by, why=why)
-    elif control is Control.RATE:
-        controls.change_rate(installation, run.run_id, typed.rate, by=by, why=why)
-    else:
-        record_of_cluster(installation, run.cluster, control, typed, by=by)
+        return (_OF_RUN[control](installation, run.run_id, by=by, why=why),)
+    if control is Control.RATE:
+        return (controls.change_rate(installation, run.run_id, typed.rate, by=by, why=why),)
+    return record_of_cluster(installation, run.cluster, control, typed, by=by)
 
 
 def record_of_cluster(
     installation: Any, cluster: str, control: Control, typed: TypedRequest, *, by: Person
-) -> None:
+) -> tuple[ControlRequest, ...]:
     """Freeze a cluster, end its freeze, or release brokers. Raises InputError, RefusedError:
     nothing was written then.
     """
     why = limited(typed.reason, "reason")
     if control is Control.FREEZE:
         until = limited(typed.until, "until")
-        controls.freeze(installation, cluster, until=until, by=by, why=why)
-    elif control is Control.RELEASE:
-        controls.release(installation, cluster, typed.brokers, by=by, why=why)
-    else:
-        controls.unfreeze(installation, cluster, by=by, why=why)
+        return (controls.freeze(installation, cluster, until=until, by=by, why=why),)
+    if control is Control.RELEASE:
+        return controls.release(installation, cluster, typed.brokers, by=by, why=why)
+    return (controls.unfreeze(installation, cluster, by=by, why=why),)
 
 
 def _form(
@@ -238,8 +249,9 @@ def request_form(
 ) -> Response:
     """Return the page that asks why, of a run or of a cluster."""
     about = f"/runs/{quote(run.run_id)}" if run else f"/clusters/{quote(cluster)}"
-    return page(
+    return form_page(
         request,
+        viewer,
         "request.html",
         status=403 if why_not else status,
         cluster=cluster,
@@ -252,5 +264,4 @@ def request_form(
         typed=typed,
         problem=problem,
         why_not=why_not,
-        form_token=form_token(viewer),
     )

@@ -96,7 +96,7 @@ def compile_templates() -> None:
 
 def error_page(request: Request, status: int, sentence: str) -> Response:
     """Return a page, or JSON, that says in one sentence what cannot be shown or done, and why."""
-    if _is_api(request):
+    if is_api(request):
         return json_response({"detail": sentence}, status=status)
     return page(request, "error.html", status=status, sentence=sentence)
 
@@ -107,7 +107,7 @@ def json_response(document: Mapping[str, object], *, status: int = 200) -> Respo
     return Response(text, status_code=status, media_type="application/json")
 
 
-def _is_api(request: Request) -> bool:
+def is_api(request: Request) -> bool:
     return _path_of(request).startswith("/api/")
 
 
@@ -117,7 +117,7 @@ def _path_of(request: Request) -> str:
 
 
 def _unknown_cluster(request: Request, known: tuple[str, ...]) -> Response:
-    if _is_api(request):
+    if is_api(request):
         sentence = "There is no such cluster. You may view those in `known`."
         return json_response({"detail": sentence, "known": known}, status=404)
     return page(request, "unknown_cluster.html", status=404, known=known)
@@ -179,7 +179,7 @@ async def unroutable_response(request: Request, error: Exception) -> Response:
     if error.status_code == 401 and _is_opened_in_a_browser(request):
         return RedirectResponse(_login_of(request), status_code=303)
     sentence = _SENTENCES.get(error.status_code)
-    if error.status_code == 405 and _is_api(request):
+    if error.status_code == 405 and is_api(request):
         allowed = (error.headers or {}).get("Allow", "GET")
         sentence = f"This address takes {allowed} alone, and nothing was changed."
     if sentence is None:
@@ -191,7 +191,7 @@ async def unroutable_response(request: Request, error: Exception) -> Response:
 
 def _is_opened_in_a_browser(request: Request) -> bool:
     """Return whether somebody opens a page, and no program asks for what is on it."""
-    is_page = request.method == "GET" and not _is_api(request)
+    is_page = request.method == "GET" and not is_api(request)
     return is_page and "text/html" in request.headers.get("accept", "")
 
 

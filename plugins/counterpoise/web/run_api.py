@@ -12,12 +12,11 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from counterpoise.model.approval import Approval
-from counterpoise.model.control import ControlRequest
 from counterpoise.model.json_values import iso_time
 from counterpoise.model.run import TouchedKey
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.queries import running
-from counterpoise.web.api import answer, run_document
+from counterpoise.web.api import answer, request_document, run_document
 from counterpoise.web.runs import EVENTS_SHOWN
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
@@ -45,7 +44,7 @@ def run_api_routes(open_installation: OpenInstallation) -> APIRouter:
             ],
             approvals=list(map(_approval, found.approvals)),
             people_needed=found.people_needed,
-            requests=list(map(_request, found.requests)),
+            requests=list(map(request_document, found.requests)),
             keys=list(map(_key, found.touched)),
             events=[
                 {"at": iso_time(event.at), "kind": event.kind, "text": event.text}
@@ -86,18 +85,6 @@ def _approval(found: Approval) -> dict[str, Any]:
         "reason": found.reason,
         "rate_bytes_per_second": found.rate_bytes_per_second,
         "expires_at": _time(found.expires_at),
-    }
-
-
-def _request(found: ControlRequest) -> dict[str, Any]:
-    return {
-        "at": iso_time(found.at),
-        "control": str(found.control),
-        "by": found.person.shown,
-        "why": found.why,
-        "rate_bytes_per_second": found.rate_bytes_per_second,
-        "until": _time(found.until),
-        "done_at": _time(found.done_at),
     }
 
 

@@ -19,9 +19,10 @@ from counterpoise.queries import Viewer
 from counterpoise.queries.viewing import Viewing
 from counterpoise.web.airflow_links import dag_run_path
 from counterpoise.web.airflow_runs import StateInAirflow, has_ended
-from counterpoise.web.forms import form_token
+from counterpoise.web.api import answer
+from counterpoise.web.forms import form_page
 from counterpoise.web.requests_of_people import back_to
-from counterpoise.web.responses import airflow_of, page, status_of
+from counterpoise.web.responses import airflow_of, is_api, page, status_of
 from counterpoise.web.viewers import DAG_ID, CurrentViewer, OpenInstallation
 
 _DAGS: Final = (DAG_ID, "kafka_snapshot", "kafka_audit")
@@ -87,19 +88,21 @@ def start_form(
 
     `why_not` is why there is no form; after an `error` the form comes back with the reason typed.
     """
-    return page(
+    return form_page(
         request,
+        viewer,
         template,
         status=status_of(error) if error else status,
         reason=reason,
         problem=str(error or ""),
         why_not=why_not,
-        form_token=form_token(viewer),
         **about,
     )
 
 
 def to_started(request: Request, cluster: str, dag_id: str, dag_run_id: str) -> Response:
-    """Return the answer to a form that has started a Dag run."""
+    """Return the answer to whoever has started a Dag run."""
+    if is_api(request):
+        return answer(202, cluster=cluster, dag_id=dag_id, dag_run_id=dag_run_id)
     query = urlencode({"dag_run_id": dag_run_id})
     return back_to(request, f"/clusters/{quote(cluster)}/started/{dag_id}?{query}")

@@ -2,15 +2,16 @@
 it moved, as the person who asks for it.
 
     GET, POST /runs/{run_id}/undo
+    POST /api/runs/{run_id}/undo
 
 That plan is approved like any other. A run under way is cancelled first, as
 `requests_of_people.py` has it.
 """
 
-from typing import Annotated, Final
+from typing import Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from counterpoise import controls
 from counterpoise.errors import InputError, RefusedError
@@ -22,14 +23,13 @@ from counterpoise.queries.running import RunDetails
 from counterpoise.queries.undo import why_not_undo
 from counterpoise.queries.viewing import airflow_refusal
 from counterpoise.web.airflow_runs import StartInAirflow
-from counterpoise.web.forms import check_form
+from counterpoise.web.forms import SentValues, act
 from counterpoise.web.started import start_form, to_started
 from counterpoise.web.viewers import (
     DAG_ID,
     CurrentViewer,
     MayChange,
     OpenInstallation,
-    check_may_change,
 )
 
 _TEMPLATE: Final = "undo.html"
@@ -52,16 +52,15 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
         why_not = refusal or cannot
         return start_form(request, viewer, _TEMPLATE, _about(run), status=status, why_not=why_not)
 
-    @router.post(
-        "/runs/{run_id}/undo", dependencies=[Depends(check_form), Depends(check_may_change)]
-    )
+    @act(router, "/runs/{run_id}/undo")
     def start(
         request: Request,
         run_id: str,
         viewer: CurrentViewer,
         start_dag_run: StartInAirflow,
-        reason: Annotated[str, Form()] = "",
+        sent: SentValues,
     ) -> Response:
+        reason = sent.texts("reason")["reason"]
         with open_installation() as installation:
             run = running.run_to_view(installation, run_id, viewer)
             details = running.run_details(installation, run, viewer)
