@@ -152,7 +152,8 @@ class SimulatedRun:
 
     def ask(self, control: Control, *, why: str = "because", **more: Any) -> None:
         """Request something of the run; of its cluster when it is a freeze."""
-        concerned = None if control in (Control.FREEZE, Control.UNFREEZE) else self.run_id
+        of_cluster = (Control.FREEZE, Control.UNFREEZE, Control.KEEP_EMPTY)
+        concerned = None if control in of_cluster else self.run_id
         self.ledger.record_request(
             ControlRequest(
                 self.plan.cluster, concerned, control, "airflow:bob", why, self.clock(), **more

@@ -50,6 +50,11 @@ ACTS = (
         "/clusters/picture/requests/unfreeze",
         before=lambda made: made.ask(Control.FREEZE, until=datetime(2036, 1, 31, tzinfo=UTC)),
     ),
+    Act(
+        "/clusters/picture/requests/release",
+        {"brokers": "4"},
+        before=lambda made: made.ask(Control.KEEP_EMPTY, broker_id=4),
+    ),
     Act("/runs/RUN/undo", starts=(REBALANCE, {"undo_of": "RUN"}), before=end),
     Act(
         "/clusters/picture/plan",
@@ -110,7 +115,7 @@ def send(client: TestClient, act: Act, made: SimulatedRun, user: str, **more: st
 
 
 def token_of(user: str) -> str:
-    return form_token(Viewer(user, user, (), True))
+    return form_token(Viewer(user))
 
 
 def written(made: SimulatedRun) -> list[Any]:
@@ -141,7 +146,9 @@ def test_what_a_program_asks_for_is_done(
         assert (told["cluster"], told["run_id"]) == ("picture", run_id)
         row = made.ledger.requests("picture", made.run_id)[-1]
         assert (row.control, row.by, row.why) == (act.path.split("/")[-1], "oscar", "month end")
-        assert (told["request"]["control"], told["request"]["by"]) == (row.control, "oscar")
+        (request,) = told["requests"]
+        assert (request["control"], request["by"]) == (row.control, "oscar")
+        assert request["broker_id"] == row.broker_id
         assert len(written(made)) > len(before) and not started
 
 

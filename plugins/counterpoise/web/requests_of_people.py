@@ -115,7 +115,9 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
     return router
 
 
-def recorded_response(request: Request, recorded: tuple[ControlRequest, ...], path: str) -> Response:
+def recorded_response(
+    request: Request, recorded: tuple[ControlRequest, ...], path: str
+) -> Response:
     """Return the answer to whoever has requested something: the page at `path`, or JSON."""
     if not is_api(request):
         return back_to(request, path)
