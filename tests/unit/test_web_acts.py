@@ -145,9 +145,10 @@ def test_what_a_program_asks_for_is_done(
         run_id = made.run_id if act.path.startswith("/runs") else None
         assert (told["cluster"], told["run_id"]) == ("picture", run_id)
         row = made.ledger.requests("picture", made.run_id)[-1]
-        assert (row.control, row.by, row.why) == (act.path.split("/")[-1], "oscar", "month end")
+        assert (row.control, row.why) == (act.path.split("/")[-1], "month end")
+        assert row.by == "airflow:oscar"
         (request,) = told["requests"]
-        assert (request["control"], request["by"]) == (row.control, "oscar")
+        assert (request["control"], request["by"]) == (row.control, row.person.shown)
         assert request["broker_id"] == row.broker_id
         assert len(written(made)) > len(before) and not started
 
