@@ -134,10 +134,10 @@ lint: setup  ## style, types, and the import contracts of the house
 	@$(VENV)/bin/lint-imports
 
 docs-audit: setup  ## docs/audit-rules.md anew, from the rules themselves
-	@$(VENV)/bin/python -m counterpoise.pipeline.rule_book docs/audit-rules.md
+	@$(VENV)/bin/python -m dev.rule_book docs/audit-rules.md
 
 docs-settings: setup  ## docs/settings.md anew, from the types of the settings
-	@$(VENV)/bin/python -m counterpoise.pipeline.settings_book docs/settings.md
+	@$(VENV)/bin/python -m dev.settings_book docs/settings.md
 
 requirements: setup  ## compile the pinned lists, with the hash of every file, anew from the .in files, each package as new as they allow
 	$(COMPILE) requirements/product.in -o requirements.txt

@@ -28,7 +28,7 @@ from benchmarks.standalone import CONF, QUICK, standalone_cluster
 from benchmarks.tables import table
 from benchmarks.targets import Check
 from counterpoise.model.tables import RESULT_TABLES
-from counterpoise.pipeline.analysing import spark_conf
+from counterpoise.services.analyses import spark_conf
 from counterpoise.spark_submit import run_job
 
 ROOT: Final = Path(__file__).resolve().parents[1]

@@ -27,13 +27,14 @@ import pyarrow.parquet as pq
 
 from benchmarks.made_results import daily_table, results_table, view_table
 from benchmarks.store_requests import NOW, CountingStore, kept_times, period_of_round
-from counterpoise import history, pipeline
+from counterpoise import history
 from counterpoise.archive import Archive
 from counterpoise.daily_copies import copy_days
 from counterpoise.installation import Installation
 from counterpoise.model.grouping import grouped
 from counterpoise.model.tables import DAILY_TABLES, RESULT_TABLES, VIEWS
 from counterpoise.round_index import index_rounds
+from counterpoise.services import proposals, reports
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.storage import PACKED
 
@@ -149,20 +150,20 @@ def main(argv: Sequence[str]) -> int:
             for table in DAILY_TABLES:
                 copy_days(store, table, cluster)
         print(f"{len(clusters)} clusters, {arguments.days} days of history:")
-        for task in (pipeline.report_balance, pipeline.propose):
+        for task in (reports.report_balance, proposals.propose):
             counted(store, task.__name__, partial(task, installation, clusters[0]))
         half = clusters[: len(clusters) // 2]
         few, many = (
             counted(
                 store,
                 f"reports of {len(chunk)} in a task",
-                lambda chunk=chunk: pipeline.report_balances(installation, chunk).check(),
+                lambda chunk=chunk: reports.report_balances(installation, chunk).check(),
             )
             for chunk in (half, clusters)
         )
         each = (many - few) / (len(clusters) - len(half))
         print(f"  {each:7,.1f}  for each cluster, {few - each * len(half):,.1f} for each task")
-        total = counted(store, "fleet", partial(pipeline.report_fleet, installation))
+        total = counted(store, "fleet", partial(reports.report_fleet, installation))
         print(f"  {total / len(clusters):7,.1f}  fleet, a cluster")
     return 0
 

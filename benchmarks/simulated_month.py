@@ -38,6 +38,14 @@ from counterpoise.model.files import StoredFile
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
+from counterpoise.services import (
+    analyses,
+    audits,
+    history_compaction,
+    proposals,
+    reports,
+    snapshots,
+)
 from counterpoise.settings import Locations, parse_settings
 from counterpoise.storage import Store
 from counterpoise.storage.opening import files_below
@@ -229,7 +237,7 @@ class Month:
             self.clock.set(midnight + timedelta(hours=21))
             with self._timed("audit"):
                 for name in self.fleet.names:
-                    pipeline.audit(self.installation, name, self.clock())
+                    audits.audit(self.installation, name, self.clock())
             self.events.append(Event(Kind.AUDIT, self.clock()))
         if (number + 1) % self.fleet.analysed_every_days == 0:
             self.clock.set(midnight + timedelta(hours=22))
@@ -244,7 +252,7 @@ class Month:
             for partition in cluster.partitions.values():
                 partition.size_bytes += grown
             with self._timed("snapshot"):
-                pipeline.snapshot(self.installation, name, at)
+                snapshots.make(self.installation, name, at)
             self._note_snapshot(name, at)
 
     def _note_snapshot(self, name: str, at: datetime) -> None:
@@ -258,16 +266,16 @@ class Month:
 
     def _analyse(self, round_id: str) -> None:
         with self._timed("analyse"):
-            found = pipeline.analyse(self.installation, round_id, _ignore)
+            found = analyses.analyse(self.installation, round_id, _ignore)
         assert found == sorted(self.fleet.names)
         self.events.append(Event(Kind.ANALYSIS, self.clock()))
         with self._timed("report"):
             for name in self.fleet.names[: self.fleet.large]:
-                pipeline.report_balance(self.installation, name)
-            pipeline.report_fleet(self.installation)
+                reports.report_balance(self.installation, name)
+            reports.report_fleet(self.installation)
         with self._timed("propose"):
             for name in found:
-                pipeline.propose(self.installation, name)
+                proposals.propose(self.installation, name)
 
     def _runs(self, number: int, at: datetime) -> None:
         count = self.fleet.runs_a_day
@@ -326,7 +334,7 @@ class Month:
     def _compact(self, at: datetime) -> None:
         self.clock.set(at)
         with self._timed("compact"):
-            report = pipeline.compact(self.installation, _ignore)
+            report = history_compaction.compact(self.installation, _ignore)
         assert not report.problems, report.problems
         self.events.append(Event(Kind.COMPACTION, at))
 

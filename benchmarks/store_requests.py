@@ -33,7 +33,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from benchmarks.made_results import made_up_job
-from counterpoise import history, pipeline
+from counterpoise import history
 from counterpoise.archive import Archive
 from counterpoise.installation import Installation
 from counterpoise.manifest_index import INDEX, index_path
@@ -42,7 +42,7 @@ from counterpoise.model.document import from_document_text
 from counterpoise.model.files import StoredFile
 from counterpoise.model.grouping import grouped
 from counterpoise.model.tables import SCHEMA_VERSION, SNAPSHOT_TABLES, VIEWS
-from counterpoise.pipeline import analysing
+from counterpoise.services import analyses
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.storage import Store
 
@@ -255,19 +255,19 @@ def one_round(
     store.requests.clear()
     spark_seconds: list[float] = []
     own_cpu, jobs_cpu = _cpu_seconds()
-    run_job = analysing.run_job
+    run_job = analyses.run_job
 
     def timed(*arguments: Any, **named: Any) -> None:
         began = time.monotonic()
         job(*arguments, **named)
         spark_seconds.append(time.monotonic() - began)
 
-    analysing.run_job = timed  # type: ignore[attr-defined]
+    analyses.run_job = timed  # type: ignore[attr-defined]
     begin = time.monotonic()
     try:
-        found = pipeline.analyse(installation, "now", print)
+        found = analyses.analyse(installation, "now", print)
     finally:
-        analysing.run_job = run_job  # type: ignore[attr-defined]
+        analyses.run_job = run_job  # type: ignore[attr-defined]
     assert found == sorted(clusters)
     for name, count in sorted(store.requests.items()):
         print(f"  {count:7,d}  {name}")
@@ -304,7 +304,7 @@ def main(argv: Sequence[str]) -> int:
         "--without-spark", action="store_true", help="results are made up: only requests count"
     )
     arguments = parser.parse_args(argv)
-    job = made_up_job if arguments.without_spark else analysing.run_job
+    job = made_up_job if arguments.without_spark else analyses.run_job
     clusters = [
         f"{'large' if number < arguments.large else 'cluster'}-{number:03d}"
         for number in range(arguments.clusters)

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.throttled import CLUSTER, CONNECTION, GOAL, NEW_BROKER, Contest, Timed, last_byte_at
-from counterpoise import queries
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.run import Run, RunState
@@ -132,7 +131,7 @@ def _check_plan(installation: Installation, run: Run, contest: Contest) -> None:
     """The Dag plans by itself; figures compare only for the same moves."""
     made = {
         m.topic_partition: (m.replicas_before, m.replicas_after)
-        for m in queries.plan_of(installation, run.run_id).moves
+        for m in installation.run_and_plan(run.run_id)[1].moves
     }
     wanted = {m.topic_partition: (m.replicas_before, m.replicas_after) for m in contest.plan.moves}
     if made != wanted:

@@ -40,11 +40,11 @@ CRON = os.environ.get("COUNTERPOISE_AUDIT_SCHEDULE")
 def kafka_audit() -> None:
     @task(retries=1, retry_delay=timedelta(seconds=20))
     def due_clusters(params: Any = None, triggering_asset_events: Any = None) -> list[str]:
-        from counterpoise import pipeline
+        from counterpoise.services import snapshots
 
         only = clusters_of_round(params, triggering_asset_events)
         with airflow_installation() as installation:
-            return pipeline.due_clusters(installation, only=only)
+            return snapshots.due_clusters(installation, only=only)
 
     @task(
         map_index_template="{{ cluster }}",
@@ -55,17 +55,14 @@ def kafka_audit() -> None:
         pool=pool_for("AUDIT"),
     )
     def audit(cluster: str, ti: Any = None, dag_run: Any = None) -> dict[str, str]:
-        from counterpoise import pipeline
-        from counterpoise.queries import metrics
+        from counterpoise.services import audits, metrics
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         # The scheduled time and not the clock: a retry replaces what it wrote.
         with failing_at_deadline(), airflow_installation() as installation:
-            report = pipeline.audit(
-                installation, cluster, dag_run.logical_date or dag_run.run_after
-            )
+            report = audits.audit(installation, cluster, dag_run.logical_date or dag_run.run_after)
             page = show_audit(ti, cluster)
-            failure = pipeline.failure_of(installation, report)
+            failure = audits.failure_of(installation, report)
             tell(installation, cluster)
             send_gauges(lambda: metrics.audit_samples(installation, [cluster]))
         if failure:

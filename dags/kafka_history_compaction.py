@@ -31,10 +31,10 @@ SCHEDULE = os.environ.get("COUNTERPOISE_COMPACTION_SCHEDULE") or "30 3 * * *"
 def kafka_history_compaction() -> None:
     @task(retries=1, retry_delay=timedelta(minutes=5))
     def compact() -> list[str]:
-        from counterpoise import pipeline
+        from counterpoise.services import history_compaction
 
         with airflow_installation() as installation:
-            report = pipeline.compact(installation)
+            report = history_compaction.compact(installation)
         for line in report.in_words:
             LOGGER.info("%s", line)
         if report.problems:

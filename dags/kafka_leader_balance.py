@@ -46,19 +46,19 @@ NOTHING_TO_ASK = "nothing to ask"  # an XCom of `report_balance`
 def kafka_leader_balance() -> None:
     @task(retries=1, retry_delay=timedelta(seconds=20), execution_timeout=timedelta(hours=2))
     def analyse(run_id: Any = None) -> list[list[str]]:
-        from counterpoise import pipeline
+        from counterpoise.services import analyses
 
         with airflow_installation() as installation:
-            return in_chunks(pipeline.analyse(installation, run_id))
+            return in_chunks(analyses.analyse(installation, run_id))
 
     @task(map_index_template="{{ chunk }}")
     def report_balance(clusters: list[str], ti: Any = None) -> None:
-        from counterpoise import pipeline
+        from counterpoise.services import reports
 
         get_current_context()["chunk"] = name_of(clusters)  # type: ignore[literal-required]
         show_balances(ti, clusters)
         with airflow_installation() as installation:
-            reported = pipeline.report_balances(
+            reported = reports.report_balances(
                 installation, clusters, lambda: at_most(minutes=MINUTES_OF_A_REPORT)
             )
             # Before the check: the others are asked about although a report failed.
@@ -72,24 +72,23 @@ def kafka_leader_balance() -> None:
 
     @task(outlets=[REBALANCE_WANTED], map_index_template="{{ cluster }}")
     def propose(cluster: str, outlet_events: Any = None) -> dict[str, Any]:
-        from counterpoise import pipeline
+        from counterpoise.services import proposals
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         with airflow_installation() as installation:
             withdraw_unneeded(installation, cluster)
-            wanted = pipeline.propose(installation, cluster)
+            wanted = proposals.propose(installation, cluster)
         return request_rebalance(
             outlet_events[REBALANCE_WANTED], wanted, f"{cluster} needs no rebalance now"
         )
 
     @task(trigger_rule="all_done")
     def report_fleet(ti: Any = None) -> str:
-        from counterpoise import pipeline
-        from counterpoise.queries import metrics
+        from counterpoise.services import metrics, reports
 
         show_fleet(ti)
         with airflow_installation() as installation:
-            fleet = pipeline.report_fleet(installation)
+            fleet = reports.report_fleet(installation)
             send_gauges(
                 lambda: metrics.balance_samples(installation, installation.settings.clusters)
             )

@@ -37,10 +37,10 @@ SCHEDULE = os.environ.get("COUNTERPOISE_SNAPSHOT_SCHEDULE") or "0 * * * *"
 def kafka_snapshot() -> None:
     @task
     def due_clusters(params: Any = None) -> list[str]:
-        from counterpoise import pipeline
+        from counterpoise.services import snapshots
 
         with airflow_installation() as installation:
-            return pipeline.due_clusters(installation, only=clusters_of_form(params))
+            return snapshots.due_clusters(installation, only=clusters_of_form(params))
 
     @task(
         outlets=[CLUSTER_SNAPSHOT],
@@ -52,12 +52,12 @@ def kafka_snapshot() -> None:
         pool=pool_for("SNAPSHOT"),
     )
     def snapshot(cluster: str, dag_run: Any = None, outlet_events: Any = None) -> dict[str, str]:
-        from counterpoise import pipeline
+        from counterpoise.services import snapshots
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         # The scheduled time and not the clock: a retry writes the same names again.
         with failing_at_deadline(), airflow_installation() as installation:
-            written = pipeline.snapshot(
+            written = snapshots.make(
                 installation, cluster, dag_run.logical_date or dag_run.run_after
             )
         outlet_events[CLUSTER_SNAPSHOT].add_partitions(cluster)
@@ -73,13 +73,13 @@ def kafka_snapshot() -> None:
 
     @task(trigger_rule="all_done")
     def check_data(snapshots: Any) -> None:
-        from counterpoise import pipeline
+        from counterpoise.services import snapshots
 
         clusters = clusters_with_snapshots(snapshots)
         # Great Expectations is imported here alone, once for all clusters; nothing waits for it.
         # Bad snapshots were quarantined by `snapshot`.
         with airflow_installation() as installation:
-            pipeline.write_data_docs(installation, clusters)
+            snapshots.write_data_docs(installation, clusters)
 
     snapshots = snapshot.expand(cluster=due_clusters())
     fleet_snapshot(snapshots)

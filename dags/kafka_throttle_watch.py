@@ -41,10 +41,10 @@ SCHEDULE = os.environ.get("COUNTERPOISE_WATCH_SCHEDULE") or "*/10 * * * *"
 def kafka_throttle_watch() -> None:
     @task(retries=1, retry_delay=timedelta(seconds=20))
     def due_clusters() -> list[str]:
-        from counterpoise import pipeline
+        from counterpoise.services import snapshots
 
         with airflow_installation() as installation:
-            return pipeline.due_clusters(installation)
+            return snapshots.due_clusters(installation)
 
     @task(
         map_index_template="{{ cluster }}",

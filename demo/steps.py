@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from counterpoise import queries
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.plan import RebalancePlan
@@ -208,7 +207,7 @@ class Demo:
             5, "Moving with a throttle, electing leaders, verifying, restoring every config"
         )
         run = self._newest_run()
-        plan = queries.plan_of(self.installation, run.run_id)
+        plan = self.installation.run_and_plan(run.run_id)[1]
         self._watch(approval, plan)
         ended = self.api.dag_run(approval.dag_id, approval.run_id)
         if ended.state != "success":
@@ -287,7 +286,7 @@ class Demo:
             f"ongoing reassignments: {result.ongoing_reassignments}; "
             f"records that the producer could not write: {result.lost_records}"
         )
-        for name in queries.list_reports(self.installation):
+        for name in self.installation.archive.report_names():
             self.terminal.note(f"report: {self.place.reports / name}")
 
     def _failure_of(self, dag_id: str, run_id: str) -> str:

@@ -22,6 +22,7 @@ from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import Run, RunState
 from counterpoise.orchestration.delivery import post, tell
 from counterpoise.orchestration.notifier import ClusterNotifier
+from counterpoise.services import notifications
 from tests.dags.test_approval import CLUSTERS
 from tests.support import hostile
 from tests.support.decisions import grant
@@ -181,13 +182,17 @@ def html_of(message: Message) -> str:
 
 def test_what_a_mail_connection_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     target = Target(Channel.EMAIL, "ops@example.org", "smtp_default")
-    with pytest.raises(pipeline.DeliveryError, match="Airflow has no connection 'smtp_default'"):
+    with pytest.raises(
+        notifications.DeliveryError, match="Airflow has no connection 'smtp_default'"
+    ):
         post(target, "t", ())
     with MailServer() as mail:
         extra = {"disable_ssl": True, "disable_tls": True, "retry_limit": 1}
         connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": mail.port, "extra": extra}
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(connection))
-        with pytest.raises(pipeline.DeliveryError, match="smtp_default: You should provide `from"):
+        with pytest.raises(
+            notifications.DeliveryError, match="smtp_default: You should provide `from"
+        ):
             post(target, "t", ())
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from counterpoise import queries
 from counterpoise.installation import Installation
+from counterpoise.services import audits
 from tests.simulated_kafka.cluster import SimulatedCluster
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def test_findings_are_kept_and_shown_and_fail_nothing_by_themselves(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
     assert audit() == ("success", {"due_clusters": "success", "audit0": "success"})
-    page = queries.audit_report(installation, "demo")
+    page = audits.audit_report(installation, "demo")
     assert "A broker that holds nothing" in page
     assert (
         len(
@@ -58,7 +58,7 @@ def test_findings_as_bad_as_the_policy_says_fail_the_task_with_their_titles(
     add_to_policy(tmp_path / "clusters.yaml", "fails_at: warning")
     assert audit() == ("failed", {"due_clusters": "success", "audit0": "failed"})
     assert "warning: A broker that holds nothing (broker 3)" in capfd.readouterr().out
-    assert queries.audit_report(installation, "demo"), "the report is there all the same"
+    assert audits.audit_report(installation, "demo"), "the report is there all the same"
 
 
 @pytest.mark.usefixtures("dead_cluster")
@@ -67,7 +67,7 @@ def test_a_dead_cluster_fails_its_own_task_and_no_other(installation: Installati
         "failed",
         {"due_clusters": "success", "audit0": "failed", "audit1": "success"},
     )
-    assert queries.audit_report(installation, "demo")
+    assert audits.audit_report(installation, "demo")
 
 
 def test_an_audit_never_overlaps_another_and_follows_the_snapshots() -> None:

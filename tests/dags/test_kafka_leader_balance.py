@@ -12,11 +12,12 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from benchmarks.made_results import results_table
-from counterpoise import history, pipeline
+from counterpoise import history
 from counterpoise.installation import Installation
 from counterpoise.model.tables import RESULT_TABLES
 from counterpoise.orchestration.chunks import at_most, in_chunks, name_of
-from counterpoise.pipeline.analysing import view_of
+from counterpoise.services import analyses
+from counterpoise.services.analyses import view_of
 from counterpoise.storage import PACKED
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ def analysed(
         for name in CLUSTERS
     ]
     installation.results.finish_round("r", at, snapshots, packed_tables=[*RESULT_TABLES])
-    monkeypatch.setattr(pipeline, "analyse", lambda *_: CLUSTERS)
+    monkeypatch.setattr(analyses, "analyse", lambda *_: CLUSTERS)
     return installation
 
 
@@ -106,7 +107,7 @@ def test_only_clusters_that_may_need_something_have_a_task_that_proposes(
 def test_without_new_snapshots_there_is_only_the_fleet(
     analysed: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "analyse", lambda *_: [])
+    monkeypatch.setattr(analyses, "analyse", lambda *_: [])
     state, tasks = run()
     assert state == "success"
     assert (tasks["report_balance"], tasks["propose"]) == (["skipped"], ["skipped"])
@@ -119,7 +120,7 @@ def test_an_analysis_that_fails_fails_the_run_and_nothing_is_asked(
     def fail(*_: Any) -> NoReturn:
         raise ValueError("no analysis")
 
-    monkeypatch.setattr(pipeline, "analyse", fail)
+    monkeypatch.setattr(analyses, "analyse", fail)
     state, tasks = run()
     assert state == "failed"
     assert (tasks["report_balance"], tasks["propose"]) == (["upstream_failed"], ["skipped"])

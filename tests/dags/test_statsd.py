@@ -17,7 +17,7 @@ from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.statsd import send_gauges, stat_name
 from counterpoise.orchestration.stepping import StepUntilDone
-from counterpoise.queries import metrics
+from counterpoise.services import metrics
 from tests.dags.test_stepping import Task
 from tests.support.runs import change_state
 

@@ -14,6 +14,7 @@ from counterpoise.model.kafka import FOLLOWER_REPLICAS, LEADER_RATE, ConfigChang
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal
+from counterpoise.services import snapshots
 from tests.exploration.actors import OVER, Actor
 from tests.exploration.paths import Scenario
 from tests.exploration.promises import History
@@ -74,7 +75,7 @@ def _begin(
 ) -> Executor:
     stage.history = History.of(stage.cluster, {}, RATE)
     installation = stage.installation()
-    plan = make_plan(pipeline.fresh_snapshot(installation, CLUSTER, stage.now))
+    plan = make_plan(snapshots.fresh_snapshot(installation, CLUSTER, stage.now))
     return approved(installation, stage, plan)
 
 
@@ -205,7 +206,7 @@ def _begin_with_pending_restores(stage: Stage) -> ClusterSnapshot:
     """
     stage.history = History.of(stage.cluster, {}, RATE)
     installation = stage.installation()
-    snapshot = pipeline.fresh_snapshot(installation, CLUSTER, stage.now)
+    snapshot = snapshots.fresh_snapshot(installation, CLUSTER, stage.now)
     first_move = two_moves(snapshot).moves[:1]
     earlier = approved(installation, stage, plan_by_hand(snapshot, Goal.REBALANCE, *first_move))
     pipeline.open_run(installation, earlier.run_id, earlier.fingerprint)

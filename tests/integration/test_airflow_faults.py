@@ -280,7 +280,7 @@ def test_a_run_marked_as_failed_restores_nothing_before_its_moves_end_and_comple
 def check_the_end(ended: Rebalance) -> None:
     assert ended.run.state is RunState.DONE
     now = placement(ended.kafka)
-    for move in queries.plan_of(ended.installation, ended.run.run_id).moves:
+    for move in ended.installation.run_and_plan(ended.run.run_id)[1].moves:
         assert now[str(move.topic_partition)] == (move.replicas_after, move.replicas_after[0])
     assert ongoing_reassignments(ended.kafka) == ""
     assert throttles(configs(ended.kafka)) == ended.throttles_before

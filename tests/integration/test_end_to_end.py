@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from counterpoise import queries
 from counterpoise.model.approval import Decision
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import RunState
+from counterpoise.services import audits
 from demo import steps
 from demo.place import CLUSTER, ROOT, Place
 from demo.steps import NEW_BROKER, Demo
@@ -114,7 +114,7 @@ def check_that_nothing_happens_before_the_approval(
     assert replicas_per_broker(demo.kafka)[NEW_BROKER] == 0
     assert throttle_lines(demo.kafka) == []
     assert not ongoing_reassignments(demo.kafka)
-    return queries.plan_of(demo.installation, run.run_id)
+    return demo.installation.run_and_plan(run.run_id)[1]
 
 
 def check_cluster(demo: Demo, plan: RebalancePlan) -> None:
@@ -192,7 +192,7 @@ def wait_for_the_round_after_the_run(demo: Demo) -> None:
 
         run_id = demo.api.wait_for(third, f"the third run of {dag_id}", SECONDS)
         assert demo.api.wait_for_run(dag_id, run_id, SECONDS).state == "success"
-    audit = json.loads(queries.audit_report(demo.installation, CLUSTER, suffix="json"))
+    audit = json.loads(audits.audit_report(demo.installation, CLUSTER, suffix="json"))
     rules = {finding["rule"] for finding in audit["findings"]}
     assert not {rule for rule in rules if "idle" in rule}
     snapshot = demo.api.dag_runs("kafka_snapshot")[0].run_id

@@ -21,6 +21,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
 from counterpoise.model.request import Goal, RebalanceRequest, Scope
 from counterpoise.model.run import RunState
+from counterpoise.services import snapshots
 from counterpoise.settings import Locations, parse_settings
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics, fill
 from dev.local_processes import wait_until
@@ -115,7 +116,7 @@ def own_configs(kafka: LocalKafka) -> dict[str, dict[str, str]]:
 
 
 def fresh_snapshot(installation: Installation) -> ClusterSnapshot:
-    return pipeline.fresh_snapshot(installation, "demo", installation.clock())
+    return snapshots.fresh_snapshot(installation, "demo", installation.clock())
 
 
 def planned(installation: Installation, rebalance_request: RebalanceRequest) -> pipeline.PlannedRun:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from counterpoise import pipeline
 from counterpoise.installation import Installation
-from counterpoise.pipeline.snapshots import keep
+from counterpoise.services import analyses, reports, snapshots
+from counterpoise.services.snapshots import keep
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.snapshot import take_snapshot
 from dev import local_kafka
@@ -67,7 +67,7 @@ class Moment:
         cls, installation: Installation, scheduled_at: datetime, producer: SteadyProducer
     ) -> "Moment":
         acknowledged = producer.acknowledged
-        snapshot = pipeline.fresh_snapshot(installation, "local", scheduled_at)
+        snapshot = snapshots.fresh_snapshot(installation, "local", scheduled_at)
         sent = producer.sent
         keep(installation, snapshot)
         assert snapshot.observed_at is not None
@@ -102,7 +102,7 @@ def test_bytes_in_are_those_of_a_producer_of_known_rate(
         )
         last = Moment.of_snapshot(installation, begin + timedelta(minutes=1), producer)
     assert not producer.failed, producer.last_error
-    assert pipeline.analyse(installation, "round", lambda _: None) == ["local"]
+    assert analyses.analyse(installation, "round", lambda _: None) == ["local"]
     newest = max(installation.results.of_cluster("local"))
     least, most = last.bytes_per_second_since(first)
     (orders,) = (
@@ -208,13 +208,13 @@ def test_bytes_in_of_logs_that_lose_records_are_right_or_marked_as_lower_bounds(
 
     wait_until(is_compacted, "the log cleaner and retention", 240)
     begin, records = installation.clock(), producers.records
-    first = pipeline.snapshot(installation, "local", begin)
+    first = snapshots.make(installation, "local", begin)
     producers.write(20)
-    last = pipeline.snapshot(installation, "local", begin + timedelta(minutes=1))
+    last = snapshots.make(installation, "local", begin + timedelta(minutes=1))
     seconds = observed_at(installation, last) - observed_at(installation, first)
     expected = (producers.records - records) * RECORD_BYTES / seconds.total_seconds()
 
-    assert pipeline.analyse(installation, "round", lambda _: None) == ["local"]
+    assert analyses.analyse(installation, "round", lambda _: None) == ["local"]
     newest = max(installation.results.of_cluster("local"))
     load = installation.results.table("topic_load", {newest}).to_pylist()
     rates = {row["topic"]: row["bytes_in_per_second"] for row in load if row["topic"] in LOGS}
@@ -227,6 +227,6 @@ def test_bytes_in_of_logs_that_lose_records_are_right_or_marked_as_lower_bounds(
     leader, follower, _ = balance
     assert leader["rates_at_least"] >= 1
     assert follower["follower_rates_at_least"] >= 1
-    pipeline.report_balance(installation, "local")
+    reports.report_balance(installation, "local")
     page = installation.archive.read_report("local/leader-balance.html")
     assert "≥: a lower bound" in page

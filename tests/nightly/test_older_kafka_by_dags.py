@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import queries
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.run import RunState
 from demo.place import ROOT
@@ -123,7 +122,7 @@ def check_cluster(kafka: LocalKafka, installation: Installation, name: str) -> N
     (run,) = installation.ledger.runs(cluster=name)
     assert run.state is RunState.DONE
     now = placement(kafka)
-    for move in queries.plan_of(installation, run.run_id).moves:
+    for move in installation.run_and_plan(run.run_id)[1].moves:
         assert now[str(move.topic_partition)] == (move.replicas_after, move.replicas_after[0])
     assert dict(replicas_per_broker(kafka)) == {1: 8, 2: 8, 3: 8}
     assert dict(leaders_per_broker(kafka)) == {1: 4, 2: 4, 3: 4}

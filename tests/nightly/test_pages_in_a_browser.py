@@ -12,9 +12,9 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, expect
 
-from counterpoise import pipeline, queries
 from counterpoise.model.run import Run, RunState
 from counterpoise.queries import running
+from counterpoise.services import snapshots, viewers
 from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from dev.local_kafka.load import MB
 from tests.support.browser import Visitor, chromium
@@ -46,7 +46,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterato
         sizes = {partition: size * MB for partition, size in enumerate(SIZES_MB)}
         fill(kafka.bootstrap_string, "payments", sizes)
         with running_place(folder, USERS, kafka, prefix=PREFIX, paused=[ANALYSIS]) as place:
-            pipeline.snapshot(place.installation, "demo", place.installation.clock())
+            snapshots.make(place.installation, "demo", place.installation.clock())
             yield place
 
 
@@ -258,7 +258,7 @@ def cancel(place: Place, run: Run, oscar: Visitor) -> None:
 
 
 def moves_done(place: Place, run: Run) -> int:
-    oscar = queries.Viewer("oscar", ("op",), True)
+    oscar = viewers.Viewer("oscar", ("op",), True)
     found = running.run_details(place.installation, run, oscar).run_progress
     return found.progress.moves_done if found else 0
 

@@ -15,6 +15,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.pipeline import PlannedRun
+from counterpoise.services import snapshots
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
 from tests.support.installations import installation_over, set_clock
@@ -66,7 +67,7 @@ def run(ruled: Installation) -> PlannedRun:
 
 def planned(installation: Installation) -> PlannedRun:
     """What `plan` and `validate` leave behind."""
-    pipeline.snapshot(installation, "demo", installation.clock())
+    snapshots.make(installation, "demo", installation.clock())
     run = pipeline.plan(
         installation,
         "demo",

@@ -24,6 +24,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.installation import failing_for_good
+from counterpoise.services import snapshots
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
 from tests.support.decisions import grant, reject
@@ -244,7 +245,7 @@ def test_ledger_page_api_command_and_dag_run_agree_on_the_end(
     installation = installation_over(
         tmp_path, lambda _: kafka, clusters=CLUSTERS, clock=clock_of(kafka)
     )
-    pipeline.snapshot(installation, "demo", installation.clock())
+    snapshots.make(installation, "demo", installation.clock())
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
     origin = pipeline.Origin(ALICE, "kafka_rebalance", "manual__1")
     run = pipeline.plan(installation, "demo", request, origin)

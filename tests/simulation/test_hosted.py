@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import pipeline
 from counterpoise.errors import ConfigurationError, NotPermittedError
 from counterpoise.installation import open_installation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.provider import Provider, profile_of
 from counterpoise.pipeline.emergency_stop import stop_from_plan
+from counterpoise.services import self_check
 from counterpoise.settings import parse_settings
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import connectivity, snapshot_of
@@ -111,7 +111,9 @@ def test_self_check_is_not_red_for_runs_that_the_provider_does_not_open(
     configure(shell, provider)
     with open_installation(environment=shell.environment) as installation:
         installation.connectivity_checker = lambda _: connectivity(snapshot_of(kafka))
-        found = {each.what: each for each in pipeline.self_check(installation, timeout_seconds=240)}
+        found = {
+            each.what: each for each in self_check.self_check(installation, timeout_seconds=240)
+        }
     assert found["kafka demo"].state == "ok"
     changes = found["kafka demo changes"]
     assert changes.state == "left out"

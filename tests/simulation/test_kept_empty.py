@@ -13,7 +13,8 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal, RebalanceRequest
-from counterpoise.pipeline.proposing import why_nothing_is_proposed
+from counterpoise.services import proposals
+from counterpoise.services.proposals import why_nothing_is_proposed
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import (
     CommandLine,
@@ -73,7 +74,7 @@ def proposed(shell: CommandLine, kafka: SimulatedCluster) -> tuple[str, list[int
     """What an hour's snapshot and analysis propose."""
     with analysing(shell) as installation:
         analyse_by_hand(installation, held_by(kafka))
-        wanted = pipeline.propose(installation, "demo")
+        wanted = proposals.propose(installation, "demo")
     return None if wanted is None else (wanted["goal"], wanted["broker_ids"])
 
 

@@ -16,6 +16,7 @@ from counterpoise.model.control import Control
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
+from counterpoise.services import proposals, reports
 from counterpoise.settings import parse_settings
 from counterpoise.units import format_moment
 from tests.simulated_kafka.cluster import SimulatedCluster
@@ -53,7 +54,7 @@ def installation(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Installati
 
 
 def proposed(installation: Installation) -> tuple[str, list[int]] | None:
-    wanted = pipeline.propose(installation, "demo")
+    wanted = proposals.propose(installation, "demo")
     return None if wanted is None else (wanted["goal"], wanted["broker_ids"])
 
 
@@ -101,7 +102,7 @@ def test_an_idle_broker_is_asked_about_once_however_many_rounds_find_it(
     asked_for(installation)
     analyse_by_hand(installation, IDLE_BROKER)
     assert proposed(installation) is None, "the question waits already"
-    assert pipeline.unneeded_proposal(installation, "demo") is None
+    assert proposals.unneeded_proposal(installation, "demo") is None
 
 
 @pytest.mark.parametrize(("proposals", "hours"), [("{}", 24), ("{propose_again_after: 2d}", 48)])
@@ -133,13 +134,13 @@ def test_the_report_says_until_when_nothing_is_proposed_and_whose_no_it_was(
     words = (
         f"nothing is proposed before {format_moment(until)}: alice rejected run {run_id} (later)"
     )
-    pipeline.report_balance(installation, "demo")
+    reports.report_balance(installation, "demo")
     page = installation.archive.read_report("demo/leader-balance.html")
     assert words[1:] in page and "A rebalance would help." in page
     document = json.loads(installation.archive.read_report("demo/leader-balance.json"))
     assert document["not_proposed"] == words
     after(installation, timedelta(hours=25))
-    pipeline.report_balance(installation, "demo")
+    reports.report_balance(installation, "demo")
     document = json.loads(installation.archive.read_report("demo/leader-balance.json"))
     assert document["not_proposed"] is None
 
@@ -234,16 +235,16 @@ def test_bytes_far_from_a_fair_share_are_asked_about_where_the_policy_says_how_f
         found.append(proposed(installation))
         after(installation, timedelta(hours=1))
     assert found == [None, None, None, ("rebalance", [])]
-    wanted = pipeline.propose(installation, "demo")
+    wanted = proposals.propose(installation, "demo")
     assert wanted is not None and wanted["reason"] == (
         "bytes per live broker range from 60.0 GB to 240 GB, up to 100 % off the fair share; the "
         "policy allows 30 %"
     )
     run = asked_for(installation, RebalanceRequest(Goal.REBALANCE))
     assert proposed(installation) is None, "the question waits already"
-    assert pipeline.unneeded_proposal(installation, "demo") is None
+    assert proposals.unneeded_proposal(installation, "demo") is None
     analyse_by_hand(installation, EVEN)
-    unneeded = pipeline.unneeded_proposal(installation, "demo")
+    unneeded = proposals.unneeded_proposal(installation, "demo")
     assert unneeded is not None and unneeded[0].run_id == run["run_id"]
     assert unneeded[1] == "no live broker is idle, and leaders, replicas and bytes are even enough"
     decide(installation, run, by=BOB)
@@ -267,7 +268,7 @@ def test_bytes_within_what_the_policy_allows_are_not_asked_about(
 def test_replicas_far_from_a_fair_share_are_asked_about_too(installation: Installation) -> None:
     under(installation, "{uneven_percent: 30}")
     analyse_by_hand(installation, {b: (2, 2, 0, n, 120) for b, n in ((1, 6), (2, 5), (3, 1))})
-    wanted = pipeline.propose(installation, "demo")
+    wanted = proposals.propose(installation, "demo")
     assert wanted is not None and wanted["goal"] == "rebalance"
     assert wanted["reason"].startswith("replicas per live broker range from 1 to 6, up to 75 % off")
 
@@ -296,7 +297,7 @@ def test_a_fair_share_of_bytes_follows_the_disks(
     analyse_by_hand(installation, shares)
     assert proposed(installation) is None
     analyse_by_hand(installation, dict.fromkeys(shares, (2, 2, 0, 4, 200 * GB)))
-    wanted = pipeline.propose(installation, "demo")
+    wanted = proposals.propose(installation, "demo")
     assert wanted is not None and "up to 100 % off the fair share" in wanted["reason"]
 
 
@@ -312,16 +313,16 @@ def test_a_plan_of_the_analysis_that_waits_is_withdrawn_when_nothing_needs_it(
 ) -> None:
     """Not while the cluster is frozen; an approved one, and what somebody asked for, stays."""
     analyse_by_hand(installation, held)
-    assert pipeline.unneeded_proposal(installation, "demo") is None
+    assert proposals.unneeded_proposal(installation, "demo") is None
     run = asked_for(installation)
     controls.freeze(installation, "demo", until="8h", by=ALICE, why="month end")
-    assert pipeline.unneeded_proposal(installation, "demo") is None
+    assert proposals.unneeded_proposal(installation, "demo") is None
     controls.unfreeze(installation, "demo", by=ALICE, why="over")
-    unneeded = pipeline.unneeded_proposal(installation, "demo")
+    unneeded = proposals.unneeded_proposal(installation, "demo")
     assert unneeded is not None and unneeded[0].run_id == run["run_id"]
     assert unneeded[1].startswith(why)
     decide(installation, run, Decision.GRANTED)
-    assert pipeline.unneeded_proposal(installation, "demo") is None
+    assert proposals.unneeded_proposal(installation, "demo") is None
     assert proposed(installation) is None, "no plan of the analysis supersedes an approved one"
     with pytest.raises(
         RunConflictError, match="is approved, so kafka_leader_balance"
@@ -329,7 +330,7 @@ def test_a_plan_of_the_analysis_that_waits_is_withdrawn_when_nothing_needs_it(
         decide(installation, run, by=ANALYSIS)
     assert installation.ledger.run(run["run_id"]).state is RunState.APPROVED
     asked_for(installation, by=ALICE)
-    assert pipeline.unneeded_proposal(installation, "demo") is None
+    assert proposals.unneeded_proposal(installation, "demo") is None
 
 
 def test_a_plan_that_its_checks_refused_is_not_made_again_at_once(
@@ -355,7 +356,7 @@ def test_an_older_question_of_the_analysis_does_not_silence_the_idle_broker(
         installation, "demo", RebalanceRequest(Goal.LEADERS), pipeline.Origin(ANALYSIS)
     )
     assert other is not None
-    assert pipeline.propose(installation, "demo") is not None
+    assert proposals.propose(installation, "demo") is not None
     newer = pipeline.plan(
         installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), pipeline.Origin(ANALYSIS)
     )
@@ -372,7 +373,7 @@ def test_the_analysis_waits_for_a_plan_that_somebody_asked_for(
         installation, "demo", leaders, pipeline.Origin(Person.airflow("alice"))
     )
     assert of_alice is not None
-    assert pipeline.propose(installation, "demo") is None
+    assert proposals.propose(installation, "demo") is None
     idle = RebalanceRequest(Goal.ADD_BROKERS, (3,))
     with pytest.raises(RefusedError, match="which alice asked for, is proposed"):  # asked before
         pipeline.plan(installation, "demo", idle, pipeline.Origin(ANALYSIS))
@@ -384,7 +385,7 @@ def test_the_analysis_waits_for_a_plan_that_somebody_asked_for(
 
 def test_a_history_without_results_is_said_to_be_empty(installation: Installation) -> None:
     with pytest.raises(RefusedError, match="no analysed snapshot yet"):
-        pipeline.report_balance(installation, "demo")
+        reports.report_balance(installation, "demo")
 
 
 def test_the_end_of_a_run_is_waited_for_by_the_second_and_only_the_end(

@@ -35,6 +35,7 @@ from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState, TouchedKey
 from counterpoise.pipeline import watching
 from counterpoise.pipeline.ended_runs import restore_pending_of
+from counterpoise.services import snapshots
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant, reject
 from tests.support.installations import installation_over
@@ -74,7 +75,7 @@ def installation(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Installati
 def approved(
     installation: Installation, goal: Goal = Goal.ADD_BROKERS, broker_id: int = 3
 ) -> pipeline.PlannedRun:
-    pipeline.snapshot(installation, "demo", installation.clock())
+    snapshots.make(installation, "demo", installation.clock())
     alice = Person.airflow("alice")
     request = RebalanceRequest(goal, (broker_id,))
     run = pipeline.plan(installation, "demo", request, pipeline.Origin(alice))
@@ -307,7 +308,7 @@ def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval
 ) -> None:
     monkeypatch.setattr(time, "sleep", kafka.advance)
     run = halted_while_moving(installation, kafka)
-    pipeline.snapshot(installation, "demo", installation.clock())
+    snapshots.make(installation, "demo", installation.clock())
     request = RebalanceRequest(Goal.REBALANCE)
     newer = pipeline.plan(installation, "demo", request, pipeline.Origin(Person.airflow("bob")))
     assert newer is not None

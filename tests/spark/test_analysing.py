@@ -11,12 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.store_requests import CountingStore
-from counterpoise import pipeline
 from counterpoise.archive import Archive
 from counterpoise.errors import StoreError
 from counterpoise.installation import Installation
 from counterpoise.model.tables import RESULT_TABLES
-from counterpoise.pipeline import analysing
+from counterpoise.services import analyses
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.spark_submit import SparkJobError
 from counterpoise.storage import Store, working_copy
@@ -47,7 +46,7 @@ def in_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         if status := analysis_round.main(arguments):
             raise SparkJobError("the job failed", status)
 
-    monkeypatch.setattr(analysing, "run_job", run)
+    monkeypatch.setattr(analyses, "run_job", run)
 
 
 @pytest.fixture
@@ -96,15 +95,15 @@ def test_one_store_error_at_the_end_of_a_round_loses_no_snapshot(
 ) -> None:
     store.broken = broken
     with pytest.raises(StoreError, match="no space left"):
-        pipeline.analyse(installation, "scheduled 1")
+        analyses.analyse(installation, "scheduled 1")
     store.broken = ""
 
-    assert pipeline.analyse(installation, "scheduled 1") == ["demo", "other"]
+    assert analyses.analyse(installation, "scheduled 1") == ["demo", "other"]
 
     assert {name: snapshots_of(installation, name) for name in CLUSTERS} == {
         name: ids(name, 3) for name in CLUSTERS
     }
-    assert pipeline.analyse(installation, "scheduled 2") == []
+    assert analyses.analyse(installation, "scheduled 2") == []
 
 
 @pytest.mark.usefixtures("in_session")
@@ -114,20 +113,20 @@ def test_an_analysis_that_runs_while_another_one_does_takes_no_row_from_it(
     """The other one begins with a further snapshot, and ends after the first one has read what it
     needs, before it writes.
     """
-    assert pipeline.analyse(installation, "first") == ["demo", "other"]
+    assert analyses.analyse(installation, "first") == ["demo", "other"]
     first, second = (spec.as_snapshot() for spec in SPECS[6:])
     installation.archive.write_snapshot(first)
-    finish_round = analysing._finish_round
+    finish_round = analyses._finish_round
 
     def other_one_first(*arguments: Any) -> list[str]:
-        monkeypatch.setattr(analysing, "_finish_round", finish_round)
+        monkeypatch.setattr(analyses, "_finish_round", finish_round)
         installation.archive.write_snapshot(second)
         with over(store) as other:
-            pipeline.analyse(other, "second")
+            analyses.analyse(other, "second")
         return finish_round(*arguments)
 
-    monkeypatch.setattr(analysing, "_finish_round", other_one_first)
-    assert pipeline.analyse(installation, "second") == ["demo"]
+    monkeypatch.setattr(analyses, "_finish_round", other_one_first)
+    assert analyses.analyse(installation, "second") == ["demo"]
     for name in CLUSTERS:
         assert snapshots_of(installation, name) == ids(name, 4)
         assert installation.results.table("broker_balance", ids(name, 4)).num_rows == 12
@@ -139,9 +138,9 @@ def test_a_backlog_is_worked_off_in_bounded_rounds(
 ) -> None:
     with working_copy(installation.archive.store, "local[2]") as copy:
         views = installation.results.stored_views()
-        rows = analysing._next_readable_round(installation, copy, views, print).round.row_count
-    monkeypatch.setattr(analysing, "_MAX_ROWS_OF_ROUND", rows * 2 // 3)
-    assert pipeline.analyse(installation, "backlog") == ["demo", "other"]
+        rows = analyses._next_readable_round(installation, copy, views, print).round.row_count
+    monkeypatch.setattr(analyses, "_MAX_ROWS_OF_ROUND", rows * 2 // 3)
+    assert analyses.analyse(installation, "backlog") == ["demo", "other"]
     assert len({result.round_id for result in installation.results.analysed.values()}) == 2
     for name in CLUSTERS:
         assert snapshots_of(installation, name) == ids(name, 3)
@@ -151,7 +150,7 @@ def test_a_backlog_is_worked_off_in_bounded_rounds(
 def test_of_the_results_of_a_round_those_of_one_cluster_are_read(
     installation: Installation, store: Failing
 ) -> None:
-    pipeline.analyse(installation, "both")
+    analyses.analyse(installation, "both")
     (round_id,) = {result.round_id for result in installation.results.analysed.values()}
     results = installation.results
     assert results.analysed
@@ -168,11 +167,11 @@ def test_a_round_reads_each_file_once_and_writes_a_table_of_all_clusters_at_once
     for spec in SPECS[:6]:
         Archive(store).write_snapshot(spec.as_snapshot())
     with over(store) as installation:
-        pipeline.analyse(installation, "first")
+        analyses.analyse(installation, "first")
         for spec in SPECS[6:]:
             installation.archive.write_snapshot(spec.as_snapshot())
         store.requests.clear()
-        assert pipeline.analyse(installation, "second") == list(CLUSTERS)
+        assert analyses.analyse(installation, "second") == list(CLUSTERS)
 
         files_of_snapshot = 5  # what it is compared with comes with the fleet's file
         assert store.requests["job reads"] == files_of_snapshot * len(CLUSTERS)
@@ -193,7 +192,7 @@ def test_a_snapshot_on_an_object_store_that_cannot_be_read_is_named_as_it_lies_t
     (path,) = (p for p in store.list("history/partitions/cluster=demo") if ids("demo", 2)[1] in p)
     store.write_bytes(path, b"PAR1 damaged PAR1")
     with over(store) as installation:
-        pipeline.analyse(installation, "damaged")
+        analyses.analyse(installation, "damaged")
         assert snapshots_of(installation, "demo") == ids("demo", 1)
         (left_out,) = installation.results.left_out("demo")
     assert store.uri(path) in left_out.reason
@@ -210,7 +209,7 @@ def test_a_schedule_of_one_snapshot_a_day_has_rates_though_each_is_a_little_late
         log = [part("orders", 0, [1, 2], leader=1, size=86_405_000 * number, offsets=(0, number))]
         Archive(store).write_snapshot(SnapshotSpec("demo", hour, log).as_snapshot())
     with over(store) as installation:
-        pipeline.analyse(installation, "days")
+        analyses.analyse(installation, "days")
         results = installation.results
         load = results.table("partition_load", results.of_cluster("demo")).sort_by("observed_at")
     assert load["how"].to_pylist() == ["first", *["growth"] * 4, "gap"]

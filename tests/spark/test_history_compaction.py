@@ -25,8 +25,9 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.policy import ClusterPolicy, HistoryPolicy
 from counterpoise.model.tables import BROKER_BALANCE, PARTITION_LOAD, PARTITION_LOAD_DAILY
-from counterpoise.pipeline import compact, spark_compaction
 from counterpoise.results import Results
+from counterpoise.services import history_compaction
+from counterpoise.services.history_compaction import compact
 from counterpoise.settings import ClusterSettings, FileConnections, Locations, Settings
 from counterpoise.spark_submit import SparkJobError
 from counterpoise.storage import Store
@@ -76,7 +77,7 @@ def run_once(
 
 @pytest.fixture
 def in_session(run_once: RunJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_compaction, "run_job", run_once)
+    monkeypatch.setattr(history_compaction, "run_job", run_once)
 
 
 def installation_of(

@@ -13,9 +13,9 @@ import analysis_round
 import pytest
 from pyspark.sql import SparkSession
 
-from counterpoise import pipeline
 from counterpoise.installation import Installation
-from counterpoise.pipeline import analysing
+from counterpoise.services import analyses
+from counterpoise.services.reports import report_balance
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.spark_submit import SparkJobError
 from tests.spark.snapshot_files import BROKERS, NOON, SnapshotSpec, part
@@ -130,13 +130,13 @@ def reports(
             clock=lambda: end,
         ) as installation,
     ):
-        patch.setattr(analysing, "run_job", run)
+        patch.setattr(analyses, "run_job", run)
         for spec in specs:
             installation.archive.write_snapshot(spec.as_snapshot())
-        assert pipeline.analyse(installation, "all of them") == names
+        assert analyses.analyse(installation, "all of them") == names
         found = {}
         for name in names:
-            pipeline.report_balance(installation, name, period=timedelta(days=7))
+            report_balance(installation, name, period=timedelta(days=7))
             text = installation.archive.read_report(f"{name}/leader-balance.json")
             found[name] = json.loads(text)
         yield found

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.model.tables import SERIES
-from counterpoise.pipeline.analysing import view_of
+from counterpoise.services import analyses, reports
+from counterpoise.services.analyses import view_of
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from tests.support.ten_days import (
     BEGIN,
@@ -46,7 +46,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     ) as installation:
         for snapshot in ten_days(HOURS):
             installation.archive.write_snapshot(snapshot)
-        assert pipeline.analyse(installation, "all ten days", lambda line: None) == ["demo"]
+        assert analyses.analyse(installation, "all ten days", lambda line: None) == ["demo"]
         yield installation
 
 
@@ -56,7 +56,7 @@ def end_of_days() -> datetime:
 
 @pytest.fixture(scope="module")
 def report(installation: Installation) -> dict[str, Any]:
-    pipeline.report_balance(installation, "demo", period=timedelta(days=11))
+    reports.report_balance(installation, "demo", period=timedelta(days=11))
     document: dict[str, Any] = json.loads(
         installation.archive.read_report("demo/leader-balance.json")
     )
@@ -103,7 +103,7 @@ def test_what_producers_write_is_found_again(installation: Installation) -> None
 
 
 def test_a_second_round_finds_nothing_to_do(installation: Installation) -> None:
-    assert pipeline.analyse(installation, "again", lambda line: None) == []
+    assert analyses.analyse(installation, "again", lambda line: None) == []
 
 
 def test_the_view_made_anew_is_the_same(installation: Installation) -> None:

@@ -19,8 +19,8 @@ from typing import Final
 
 import pytest
 
-from counterpoise import pipeline
 from counterpoise.installation import Installation
+from counterpoise.services import analyses, reports
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from tests.support.month_truth import TrueRates, Truth
 from tests.support.report_page import ReportPage, beside, is_bound_of, is_near
@@ -83,9 +83,9 @@ def truth() -> Truth:
 def page(installation: Installation, truth: Truth) -> ReportPage:
     for snapshot in truth.month.snapshots:
         installation.archive.write_snapshot(snapshot)
-    analysed = pipeline.analyse(installation, "the whole month", lambda line: None)
+    analysed = analyses.analyse(installation, "the whole month", lambda line: None)
     assert analysed == [CLUSTER]
-    pipeline.report_balance(installation, CLUSTER, period=timedelta(days=31))
+    reports.report_balance(installation, CLUSTER, period=timedelta(days=31))
     return ReportPage(installation.archive.read_report(f"{CLUSTER}/leader-balance.html"))
 
 
@@ -450,7 +450,7 @@ class Weeks:
 @pytest.fixture(scope="module")
 def weeks(installation: Installation, page: ReportPage, truth: Truth) -> Weeks:
     assert page
-    pipeline.report_balance(installation, CLUSTER, period=TWO_WEEKS)
+    reports.report_balance(installation, CLUSTER, period=TWO_WEEKS)
     html = installation.archive.read_report(f"{CLUSTER}/leader-balance.html")
     begin = truth.last.observed_at - TWO_WEEKS
     # What the first snapshot of a period shows happened since the last one before it.

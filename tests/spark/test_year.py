@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from counterpoise import history, pipeline
+from counterpoise import history
 from counterpoise.archive import Archive
 from counterpoise.installation import Installation
 from counterpoise.model.tables import RESULT_TABLES, SCHEMA_VERSION, SNAPSHOT_TABLES, SNAPSHOTS
-from counterpoise.pipeline import spark_compaction
+from counterpoise.services import history_compaction, reports
 from counterpoise.settings import FileConnections, Locations, parse_settings
 from counterpoise.spark_submit import SparkJobError
 from counterpoise.storage import Store
@@ -208,7 +208,7 @@ def installation(
             locations, connections, known_clusters=known, clock=lambda: TODAY
         ) as installation,
     ):
-        patch.setattr(spark_compaction, "run_job", run)
+        patch.setattr(history_compaction, "run_job", run)
         installation.__dict__["archive"] = Archive(store)
         days: dict[Any, list[Snapshot]] = {}
         for one in ALL:
@@ -231,14 +231,14 @@ class Told:
 def told(installation: Installation) -> Told:
     recent = report(installation, period=RECENT)
     before = report(installation)
-    compacted = pipeline.compact(installation)
+    compacted = history_compaction.compact(installation)
     assert compacted.problems == ()
     assert compacted.clusters[0].snapshots_dropped > 700
     return Told(before, report(installation), recent, report(installation, period=RECENT))
 
 
 def report(installation: Installation, **period: Any) -> dict[str, Any]:
-    pipeline.report_balance(installation, "demo", **({"period": PERIOD} | period))
+    reports.report_balance(installation, "demo", **({"period": PERIOD} | period))
     document = json.loads(installation.archive.read_report("demo/leader-balance.json"))
     return dict(document)
 
@@ -371,7 +371,7 @@ def test_a_period_that_ended_long_ago_has_all_figures_of_its_end(
     until = TODAY - timedelta(days=200)
     newest = installation.archive.read_report("demo/leader-balance.html")
     period = timedelta(days=100)
-    written = pipeline.write_balance_report(installation, "demo", period=period, until=until)
+    written = reports.write_balance_report(installation, "demo", period=period, until=until)
     name = written.name
     assert name == f"demo/leader-balance-{until - EVERY:%Y-%m-%d}"
     assert installation.archive.read_report("demo/leader-balance.html") == newest

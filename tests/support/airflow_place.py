@@ -18,7 +18,6 @@ from typing import Final, Generic, TypeVar
 
 import pytest
 
-from counterpoise import queries
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.run import RunState
 from dev.local_airflow import AirflowApi
@@ -154,5 +153,5 @@ def do_the_main_job(place: Place[SomeAirflow]) -> None:
     (run,) = place.installation.ledger.runs(cluster=CLUSTER)
     assert run.state is RunState.DONE
     assert set(leaders_per_broker(place.kafka).values()) == {6}
-    reports = queries.list_reports(place.installation)
+    reports = place.installation.archive.report_names()
     assert any(run.run_id in name for name in reports), reports

@@ -28,8 +28,8 @@ from counterpoise.model.policy import AuditPolicy, BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.severity import Severity, Waiver
 from counterpoise.model.tables import TOPIC_LOAD
-from counterpoise.pipeline.auditing import findings_of
 from counterpoise.planning import make_plan
+from counterpoise.services.audits import findings_of
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import (
     NOW,

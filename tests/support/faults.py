@@ -42,6 +42,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import from_reassignment_json
 from counterpoise.model.run import ENDED_STATES, Run, RunState
 from counterpoise.pipeline import PlannedRun
+from counterpoise.services import snapshots
 from counterpoise.settings import Locations, parse_settings
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics
 from dev.local_processes import wait_until
@@ -184,7 +185,7 @@ class Ground:
         assignment = from_reassignment_json(json.dumps({"version": 1, "partitions": rows}))
         with self.installation() as installation:
             made = pipeline.plan_of_assignment(
-                pipeline.fresh_snapshot(installation, "demo", installation.clock()),
+                snapshots.fresh_snapshot(installation, "demo", installation.clock()),
                 assignment,
                 installation.cluster("demo").policy.balance,
             )

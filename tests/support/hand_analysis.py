@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.model.tables import BROKER_BALANCE, TOPIC_BALANCE
+from counterpoise.services import snapshots
 from tests.simulated_kafka.cluster import SimulatedCluster
 
 # By broker: leaders, as they are and as preferred, leaders not preferred, replicas, bytes.
@@ -31,7 +31,7 @@ def held_by(kafka: SimulatedCluster) -> Held:
 
 def analyse_by_hand(installation: Installation, held: Held) -> None:
     """What the Spark job would write about the cluster's newest snapshot."""
-    pipeline.snapshot(installation, "demo", installation.clock())
+    snapshots.make(installation, "demo", installation.clock())
     manifests = installation.archive.manifests(["demo"])
     newest = manifests.slice(manifests.num_rows - 1)
     (row,) = newest.to_pylist()

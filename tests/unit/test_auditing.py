@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from counterpoise import pipeline, queries
 from counterpoise.audit.auditing import resolve
 from counterpoise.errors import ClusterUnreachableError
 from counterpoise.history import usual_interval
@@ -25,8 +24,9 @@ from counterpoise.model.kafka import FOLLOWER_RATE, ConfigResource, ConfigResour
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.severity import Severity
 from counterpoise.model.tables import SERIES
-from counterpoise.pipeline.auditing import past_facts
-from counterpoise.pipeline.snapshots import keep
+from counterpoise.services import audits
+from counterpoise.services.audits import past_facts
+from counterpoise.services.snapshots import keep
 from counterpoise.snapshot import take_snapshot
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import HEALTHY, NOW, connectivity, healthy, snapshot_of
@@ -70,7 +70,7 @@ class Place:
     def audit(self, hours: float = 0) -> AuditReport:
         self.now = NOW + hours * HOUR
         with self.installation() as installation:
-            return pipeline.audit(installation, "demo", self.now)
+            return audits.audit(installation, "demo", self.now)
 
     def remember(self, *hours: float, kafka: SimulatedCluster | None = None) -> None:
         """Snapshots of the history, so many hours from now."""
@@ -121,16 +121,16 @@ def test_a_retry_replaces_its_own_audit_and_is_compared_with_the_one_before(plac
 def test_the_report_is_written_for_people_and_for_machines(place: Place) -> None:
     report = place.audit()
     with place.installation() as installation:
-        assert "Audit of demo" in queries.audit_report(installation, "demo")
+        assert "Audit of demo" in audits.audit_report(installation, "demo")
         assert (
-            from_json(queries.audit_report(installation, "demo", suffix="json"), where="it")
+            from_json(audits.audit_report(installation, "demo", suffix="json"), where="it")
             == report
         )
-        assert set(queries.list_reports(installation)) == {
+        assert set(installation.archive.report_names()) == {
             "demo/audit.html",
             "demo/audit-2026-11-22.html",
         }
-        assert pipeline.audit_page(installation, "demo").endswith("/reports/demo/audit.html")
+        assert audits.audit_page(installation, "demo").endswith("/reports/demo/audit.html")
 
 
 def test_nothing_is_changed_and_nothing_joins_the_history(place: Place) -> None:
@@ -176,7 +176,7 @@ def test_the_policy_says_what_fails_a_run(place: Place, fails_at: str, fails: bo
     place.kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "1000"}
     report = place.audit()
     with place.installation() as installation:
-        failure = pipeline.failure_of(installation, report)
+        failure = audits.failure_of(installation, report)
     assert (failure is not None) is fails
     if failure:
         assert "demo: 1 finding as bad as" in failure
@@ -192,7 +192,7 @@ def test_what_is_waived_fails_nothing(place: Place) -> None:
     report = place.audit()
     assert rules_of(report) == {"leftover-throttle"}
     with place.installation() as installation:
-        assert pipeline.failure_of(installation, report) is None
+        assert audits.failure_of(installation, report) is None
 
 
 # -- what the history adds

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from counterpoise import pipeline
 from counterpoise.archive import Archive
 from counterpoise.audit.auditing import compare, find
 from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.installation import open_installation
 from counterpoise.model.document import from_document_text
 from counterpoise.model.finding import from_json, to_json
+from counterpoise.services import history_compaction
 from counterpoise.storage import Store
 from tests.support.audits import facts, healthy
 from tests.support.broken import arguments, documents, plans, settings
@@ -149,7 +149,7 @@ def test_compaction_tells_of_a_broken_history_and_ends(
     shell.environment["COUNTERPOISE_STORE"] = str(tmp_path)
     shell.configure("127.0.0.1:1")
     with open_installation(environment=shell.environment) as installation:
-        assert len(pipeline.compact(installation).clusters) == 1
+        assert len(history_compaction.compact(installation).clusters) == 1
 
 
 @pytest.mark.parametrize("text", AUDITS.values(), ids=AUDITS)

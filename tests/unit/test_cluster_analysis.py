@@ -14,7 +14,7 @@ from counterpoise import history
 from counterpoise.installation import Installation
 from counterpoise.model.balance import LeaderBalance
 from counterpoise.model.tables import RESULT_TABLES
-from counterpoise.pipeline.cluster_analysis import (
+from counterpoise.services.figures import (
     ClusterAnalysis,
     cluster_analysis,
     with_both_periods,

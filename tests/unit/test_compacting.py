@@ -15,15 +15,16 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.made_results import view_table
-from counterpoise import history, pipeline
+from counterpoise import history
 from counterpoise.archive import Archive
 from counterpoise.errors import StoreError
 from counterpoise.installation import open_installation
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.tables import PARTITION_LOAD
-from counterpoise.pipeline import CompactionReport, spark_compaction
 from counterpoise.results import Results
+from counterpoise.services import history_compaction
+from counterpoise.services.history_compaction import CompactionReport
 from counterpoise.storage import Store
 
 AT = datetime(2026, 3, 18, 1, tzinfo=UTC)
@@ -53,7 +54,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 def compacted() -> CompactionReport:
     with open_installation() as installation:
-        return pipeline.compact(installation)
+        return history_compaction.compact(installation)
 
 
 def test_what_is_too_old_is_dropped_and_told(store: Store) -> None:
@@ -221,7 +222,7 @@ def test_hundreds_of_tables_of_a_day_are_one_job_with_the_memory_that_their_rows
         plan = json.loads(Path(arguments[-1]).read_text())
         jobs.append((len(plan["daily"]), conf.get("spark.driver.memory")))
 
-    monkeypatch.setattr(spark_compaction, "run_job", run)
+    monkeypatch.setattr(history_compaction, "run_job", run)
 
     assert not compacted().problems
 
@@ -243,7 +244,7 @@ def test_a_damaged_file_of_results_leaves_its_day_alone_and_the_others_are_compa
     def run(_script: Path, arguments: Sequence[str], **_: Any) -> None:
         days.append(len(json.loads(Path(arguments[-1]).read_text())["daily"]))
 
-    monkeypatch.setattr(spark_compaction, "run_job", run)
+    monkeypatch.setattr(history_compaction, "run_job", run)
 
     (problem,) = compacted().results.left_alone
 
@@ -271,7 +272,7 @@ def test_a_damaged_series_leaves_the_days_of_its_cluster_alone_and_the_others_ar
                 one.rpartition("-")[0] for file in daily["files"] for one in file["snapshot_ids"]
             )
 
-    monkeypatch.setattr(spark_compaction, "run_job", run)
+    monkeypatch.setattr(history_compaction, "run_job", run)
 
     report = compacted()
 
@@ -293,7 +294,7 @@ def test_a_job_of_compaction_is_bounded_by_its_rows_and_files_whatever_comes_in(
     hour, tiny = 24 * 1_000_000, [Input(24)] * 1_000
     many_files = Input(1, tuple(map(str, range(6_000))))
 
-    jobs = list(spark_compaction.in_jobs([*tiny, *[Input(hour)] * 5, Input(3 * hour), *tiny]))
+    jobs = list(history_compaction.in_jobs([*tiny, *[Input(hour)] * 5, Input(3 * hour), *tiny]))
     assert [len(job) for job in jobs] == [1_002, 2, 1, 1, 1_000]
-    assert [len(job) for job in spark_compaction.in_jobs([many_files] * 3)] == [1, 1, 1]
-    assert list(spark_compaction.in_jobs([])) == []
+    assert [len(job) for job in history_compaction.in_jobs([many_files] * 3)] == [1, 1, 1]
+    assert list(history_compaction.in_jobs([])) == []

@@ -7,10 +7,9 @@ import pytest
 
 from benchmarks.made_results import made_up_job
 from benchmarks.store_requests import NOW, snapshot
-from counterpoise import pipeline
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
-from counterpoise.pipeline import analysing
+from counterpoise.services import analyses, reports
 from counterpoise.settings import FileConnections, Locations, parse_settings
 
 CLUSTERS = ["demo", "other"]
@@ -20,7 +19,7 @@ def test_a_view_that_cannot_be_made_again_is_named_and_the_others_are_extended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The view of `demo` was deleted, and a file that it is made of is damaged."""
-    monkeypatch.setattr(analysing, "run_job", made_up_job)
+    monkeypatch.setattr(analyses, "run_job", made_up_job)
     settings = "".join(f"  {name}: {{connection: none}}\n" for name in CLUSTERS)
     places = {"COUNTERPOISE_STORE": str(tmp_path / "store")}
     places["COUNTERPOISE_LEDGER"] = f"sqlite:///{tmp_path}/ledger.db"
@@ -41,15 +40,15 @@ def test_a_view_that_cannot_be_made_again_is_named_and_the_others_are_extended(
                 ]
                 store.write_text(damaged, "no Parquet")
             caplog.set_level(logging.WARNING)
-            assert pipeline.analyse(installation, f"at {hour}") == CLUSTERS
+            assert analyses.analyse(installation, f"at {hour}") == CLUSTERS
 
         assert f"{store.uri(damaged)} is not a complete Parquet file" in caplog.text
         assert store.list("views/demo/series") == (), "whoever reads it tries again"
         other = installation.results.series("other")
         assert other is not None and len(other["snapshot_id"].unique()) == 2
-        reported = pipeline.report_balances(installation, CLUSTERS)
+        reported = reports.report_balances(installation, CLUSTERS)
         assert [*reported.failures] == ["demo"]
         with pytest.raises(CounterpoiseError, match="is not a complete Parquet file"):
             reported.check()
         store.delete(damaged)
-        assert pipeline.report_balances(installation, CLUSTERS).failures == {}
+        assert reports.report_balances(installation, CLUSTERS).failures == {}

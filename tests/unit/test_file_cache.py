@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from counterpoise.queries.file_cache import FileCache
 from counterpoise.storage import Store
+from counterpoise.storage.file_cache import FileCache
 
 
 def counted() -> tuple[FileCache[str], list[str]]:

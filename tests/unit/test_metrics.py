@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from counterpoise import pipeline
 from counterpoise.analysis import fleet, fleet_entry
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger
@@ -21,6 +20,7 @@ from counterpoise.model.run import Progress, RunState
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.planning import make_plan
 from counterpoise.reporting import fleet_json
+from counterpoise.services import audits, snapshots
 from tests.support.audits import connectivity, healthy, snapshot_of
 from tests.support.installations import installation_over
 from tests.support.open_metrics import parse
@@ -83,7 +83,7 @@ def test_before_the_first_snapshot_nothing_is_known_but_that(
 ) -> None:
     never = {"counterpoise_never_snapshotted": {"demo": 1.0, "fresh": 1.0}}
     assert scraped(client) == {name: {} for name in METRICS} | never
-    pipeline.snapshot(installation, "demo", NOW)
+    snapshots.make(installation, "demo", NOW)
     found = scraped(client)["counterpoise_never_snapshotted"]
     assert found == {"demo": 0.0, "fresh": 1.0}
 
@@ -91,8 +91,8 @@ def test_before_the_first_snapshot_nothing_is_known_but_that(
 def test_snapshots_audits_and_balance_are_told_as_they_are_known(
     client: TestClient, installation: Installation
 ) -> None:
-    pipeline.snapshot(installation, "demo", NOW - timedelta(minutes=30))
-    pipeline.audit(installation, "demo", NOW - timedelta(minutes=20))
+    snapshots.make(installation, "demo", NOW - timedelta(minutes=30))
+    audits.audit(installation, "demo", NOW - timedelta(minutes=20))
     state = ClusterState("demo", timedelta(0), balance(), load(300, 100, 200, full_in=[12.5, None]))
     rows = fleet(map(fleet_entry, [state, ClusterState("fresh", None)]), as_of=NOW)
     installation.archive.write_report("fleet.json", fleet_json(rows))

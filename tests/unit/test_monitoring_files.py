@@ -11,7 +11,7 @@ import yaml
 from counterpoise.model.metric import METRICS
 from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
-from counterpoise.queries.metrics import _EVENNESS
+from counterpoise.services.metrics import _EVENNESS
 
 FOLDER = Path(__file__).parents[2] / "docs/monitoring"
 DOCUMENT = FOLDER.parent / "api.md"

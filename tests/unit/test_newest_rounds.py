@@ -11,9 +11,9 @@ import pytest
 from benchmarks.store_requests import CountingStore
 from counterpoise.errors import StoreError
 from counterpoise.model.tables import RESULT_TABLES
-from counterpoise.pipeline.newest_rounds import merge_newest_rounds
 from counterpoise.results import Results
 from counterpoise.round_index import PATH, ROUNDS, read_rounds
+from counterpoise.services.analyses import merge_newest_rounds
 from counterpoise.storage import PACKED
 from tests.support.stores import damaged
 

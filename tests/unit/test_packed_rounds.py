@@ -12,13 +12,13 @@ import pytest
 
 from benchmarks.made_results import made_up_job
 from benchmarks.store_requests import NOW, CountingStore, snapshot
-from counterpoise import pipeline, results
+from counterpoise import results
 from counterpoise.archive import Archive
 from counterpoise.errors import CounterpoiseError, StoreError
 from counterpoise.installation import Installation
-from counterpoise.pipeline import analysing, reports
-from counterpoise.pipeline.newest_rounds import merge_newest_rounds
 from counterpoise.round_index import PATH
+from counterpoise.services import analyses, reports
+from counterpoise.services.analyses import merge_newest_rounds
 from counterpoise.settings import FileConnections, Locations, parse_settings
 
 CLUSTERS = ("demo", "other")
@@ -68,7 +68,7 @@ def analyse(installation: Installation, store: ClockedStore, hours: int, first: 
         store.now = NOW + timedelta(hours=hour)
         for name in CLUSTERS:
             installation.archive.write_snapshot(snapshot(name, store.now))
-        assert pipeline.analyse(installation, f"round {hour}") == list(CLUSTERS)
+        assert analyses.analyse(installation, f"round {hour}") == list(CLUSTERS)
 
 
 @pytest.mark.parametrize("hours", [1, 8])
@@ -79,7 +79,7 @@ def test_a_table_with_rows_of_one_cluster_alone_is_read_too(
     hours: int,
 ) -> None:
     """Also after eight rounds have become one."""
-    monkeypatch.setattr(analysing, "run_job", job_with_leader_changes_of_one)
+    monkeypatch.setattr(analyses, "run_job", job_with_leader_changes_of_one)
     analyse(installation, store, hours)
     merge_newest_rounds(store, store.now + timedelta(hours=1))
     found = installation.results
@@ -93,12 +93,12 @@ def test_a_table_with_rows_of_one_cluster_alone_is_read_too(
 def test_a_report_says_the_same_after_eight_rounds_have_become_one(
     installation: Installation, store: ClockedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(analysing, "run_job", made_up_job)
+    monkeypatch.setattr(analyses, "run_job", made_up_job)
     analyse(installation, store, 8)
     assert len(store.list("results/rounds")) == 8
 
     def report() -> str:
-        pipeline.report_balance(installation, "demo")
+        reports.report_balance(installation, "demo")
         return installation.archive.read_report("demo/leader-balance.json")
 
     before = report()
@@ -114,7 +114,7 @@ def test_an_index_that_cannot_be_written_fails_no_analysis(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """That is recorded already: a second try would find nothing to do, and report nothing."""
-    monkeypatch.setattr(analysing, "run_job", made_up_job)
+    monkeypatch.setattr(analyses, "run_job", made_up_job)
     for number in range(10):
         installation.results.finish_round(f"empty-{number}", NOW, [], is_by_cluster=True)
     store.broken = PATH
@@ -126,7 +126,7 @@ def test_reports_of_several_clusters_fetch_what_these_share_once(
     installation: Installation, store: ClockedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They say what a report of one cluster says."""
-    monkeypatch.setattr(analysing, "run_job", made_up_job)
+    monkeypatch.setattr(analyses, "run_job", made_up_job)
     analyse(installation, store, 3)
 
     def texts() -> list[str]:
@@ -135,10 +135,10 @@ def test_reports_of_several_clusters_fetch_what_these_share_once(
         ]
 
     for name in CLUSTERS:
-        pipeline.report_balance(installation, name)
+        reports.report_balance(installation, name)
     apart = texts()
     store.requests.clear()
-    reported = pipeline.report_balances(installation, CLUSTERS)
+    reported = reports.report_balances(installation, CLUSTERS)
     assert (reported.failures, reported.nothing_to_ask) == ({}, CLUSTERS)
     assert texts() == apart
     tables = ("leader_changes", "partition_load", "topic_balance", "topic_load")
@@ -150,13 +150,13 @@ def test_of_large_files_reports_read_the_rows_of_their_cluster_alone(
     installation: Installation, store: ClockedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker's disk has no room for the tables of all clusters of a month."""
-    monkeypatch.setattr(analysing, "run_job", made_up_job)
+    monkeypatch.setattr(analyses, "run_job", made_up_job)
     analyse(installation, store, 3)
-    pipeline.report_balances(installation, CLUSTERS)
+    reports.report_balances(installation, CLUSTERS)
     small = installation.archive.read_report("other/leader-balance.json")
     monkeypatch.setattr(results, "_MAX_COPIED_BYTES", 100)
     store.requests.clear()
-    reported = pipeline.report_balances(installation, CLUSTERS)
+    reported = reports.report_balances(installation, CLUSTERS)
     assert not reported.failures
     assert installation.archive.read_report("other/leader-balance.json") == small
     tables = ("leader_changes", "partition_load", "topic_balance", "topic_load")
@@ -168,15 +168,15 @@ def test_the_fleet_is_read_from_what_the_reports_of_its_clusters_left(
     installation: Installation, store: ClockedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says what it says without; so where a cluster has a newer snapshot, which counts then."""
-    monkeypatch.setattr(analysing, "run_job", made_up_job)
+    monkeypatch.setattr(analyses, "run_job", made_up_job)
     analyse(installation, store, 2)
 
     def fleet() -> str:
-        pipeline.report_fleet(installation)
+        reports.report_fleet(installation)
         return installation.archive.read_report("fleet.json")
 
     without = fleet()
-    assert pipeline.report_balances(installation, CLUSTERS).failures == {}
+    assert reports.report_balances(installation, CLUSTERS).failures == {}
     store.requests.clear()
     assert fleet() == without
     # Two rounds, what each report has left, and the document that is compared here.
@@ -199,7 +199,7 @@ def test_what_a_report_that_fails_had_read_does_not_stay_in_memory(
             raise StoreError("no such table") from error
 
     monkeypatch.setattr(reports, "cluster_analysis", fail)
-    reported = pipeline.report_balances(installation, CLUSTERS)
+    reported = reports.report_balances(installation, CLUSTERS)
     assert [*reported.failures] == [*CLUSTERS]
     assert [table() for table in tables] == [None, None]
 
@@ -207,11 +207,11 @@ def test_what_a_report_that_fails_had_read_does_not_stay_in_memory(
 def test_a_report_that_fails_is_told_and_the_others_are_written(
     installation: Installation, store: ClockedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(analysing, "run_job", made_up_job)
+    monkeypatch.setattr(analyses, "run_job", made_up_job)
     analyse(installation, store, 1)
     (path,) = store.list("views/demo/series")
     store.write_bytes(path, b"damaged")
-    reported = pipeline.report_balances(installation, CLUSTERS)
+    reported = reports.report_balances(installation, CLUSTERS)
     assert [*reported.failures] == ["demo"]
     assert reported.nothing_to_ask == ("other",)
     assert installation.archive.read_report("other/leader-balance.html")

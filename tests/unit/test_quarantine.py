@@ -14,7 +14,7 @@ from counterpoise.installation import Installation
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.request import Goal, RebalanceRequest
-from counterpoise.pipeline import snapshots
+from counterpoise.services import snapshots
 from counterpoise.validation import BadSnapshotError, DataCheck
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.contradictions import name_a_broker_twice
@@ -52,7 +52,7 @@ class Place:
     def snapshot(self, after: timedelta = timedelta()) -> str:
         self.now = NOON + after
         with self.installation() as installation:
-            return pipeline.snapshot(installation, "demo", self.now)["snapshot_id"]
+            return snapshots.make(installation, "demo", self.now)["snapshot_id"]
 
     def is_refused(self, after: timedelta) -> str:
         with pytest.raises(BadSnapshotError) as refused:
@@ -106,7 +106,7 @@ def test_a_cluster_that_lost_more_than_half_of_its_topics_is_quarantined(place: 
 def test_a_cluster_that_was_built_anew_is_not_compared_with_the_one_before(place: Place) -> None:
     place.snapshot()
     with place.installation() as installation:
-        snapshot = pipeline.fresh_snapshot(installation, "demo", place.now)
+        snapshot = snapshots.fresh_snapshot(installation, "demo", place.now)
         assert snapshots.counts_before(installation, snapshot) is not None
         assert (
             snapshots.counts_before(installation, replace(snapshot, cluster_id="another")) is None
@@ -251,7 +251,7 @@ def test_an_audit_links_to_the_data_docs_of_the_newest_snapshot(tmp_path: Path) 
     place = Place(tmp_path)
     good = place.snapshot()
     with place.installation() as installation:
-        (check,) = pipeline.write_data_docs(installation, ["demo"]).values()
+        (check,) = snapshots.write_data_docs(installation, ["demo"]).values()
         assert check.success and check.passed > 20
         assert installation.archive.has_data_docs("demo")
         names = installation.archive.report_names()
@@ -270,5 +270,5 @@ def test_a_snapshot_is_not_made_before_its_time_however_far_the_clock_is_behind(
     place.now = NOON - 3 * HOUR
     with place.installation() as installation:
         for scheduled_at, observed_at in ((NOON, NOON), (place.now - MINUTE, place.now)):
-            fresh = pipeline.fresh_snapshot(installation, "demo", scheduled_at)
+            fresh = snapshots.fresh_snapshot(installation, "demo", scheduled_at)
             assert fresh.observed_at == observed_at

@@ -17,9 +17,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from counterpoise import pipeline
 from counterpoise.installation import open_installation
 from counterpoise.ledger.database import open_database
+from counterpoise.services import self_check
 from dev.local_processes import wait_until
 from tests.support.command_line import CommandLine
 from tests.support.postgres import Postgres
@@ -202,7 +202,9 @@ def test_clocks_that_differ_are_red(command: CommandLine, monkeypatch: pytest.Mo
     assert command.type("ledger", "migrate").code == 0
     with open_installation(environment=command.environment) as installation:
         installation.clock = lambda: datetime.now(UTC) - timedelta(minutes=1)
-        found = {each.what: each for each in pipeline.self_check(installation, timeout_seconds=240)}
+        found = {
+            each.what: each for each in self_check.self_check(installation, timeout_seconds=240)
+        }
     clock = found["ledger clock"]
     assert clock.state == "failed"
     assert "s ahead of ours" in clock.detail

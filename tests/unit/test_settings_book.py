@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise.pipeline.settings_book import main, settings_book
+from dev.settings_book import main, settings_book
 
 BOOK = Path(__file__).parents[2] / "docs" / "settings.md"
 

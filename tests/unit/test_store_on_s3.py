@@ -12,6 +12,7 @@ from counterpoise import pipeline
 from counterpoise.errors import StoreError
 from counterpoise.installation import Installation
 from counterpoise.model.request import Goal, RebalanceRequest
+from counterpoise.services import snapshots
 from counterpoise.settings import Locations
 from counterpoise.storage import Store
 from tests.support import s3_server
@@ -80,7 +81,7 @@ def test_snapshots_and_plans_come_through_a_store_that_throttles(
     )
     with on_s3(server, installation_over(tmp_path, lambda _: kafka)) as installation:
         server.trouble = every_third(s3_server.slow_down, 120)
-        pipeline.snapshot(installation, "demo", installation.clock())
+        snapshots.make(installation, "demo", installation.clock())
         request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
         planned = pipeline.plan(installation, "demo", request, pipeline.Origin(ALICE))
         assert planned is not None

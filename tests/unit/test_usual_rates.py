@@ -8,8 +8,8 @@ import pyarrow as pa
 from counterpoise.analysis import typical_bytes_in, with_inflow
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.request import Goal, PlanRequest
-from counterpoise.pipeline.usual_rates import spread_out
 from counterpoise.planning import make_plan
+from counterpoise.services.snapshots import spread_out
 from tests.support.goal_judge import executed
 from tests.support.loads import partitions
 from tests.support.pictures import cluster

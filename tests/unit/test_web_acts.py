@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from counterpoise.model.control import Control
-from counterpoise.queries import Viewer
+from counterpoise.services.viewers import Viewer
 from counterpoise.web.forms import form_token
 from tests.support.runs import SimulatedRun
 from tests.support.web import Started, browser, environment_in, record_starts

@@ -15,12 +15,12 @@ from starlette.routing import Route
 
 from benchmarks.pages import write_audits
 from counterpoise import installation as wiring
-from counterpoise import pipeline
 from counterpoise.errors import HaltedError
 from counterpoise.installation import Installation
 from counterpoise.model.control import Control
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
+from counterpoise.services import snapshots
 from counterpoise.web.app import HOME_SCRIPT, build_app
 from tests.support import hostile
 from tests.support.analysed_fleet import ANALYSED, SETTINGS, write_fleet
@@ -108,7 +108,7 @@ def pages(folder: Path, moving: SimulatedRun) -> Pages:
     plan = replace(new_plan(), cluster="demo")
     with made.installation() as installation, pytest.MonkeyPatch.context() as patch:
         patch.setattr(wiring, "connect_by_discovery", lambda _settings: kafka)
-        pipeline.snapshot(installation, "payments", made.now)
+        snapshots.make(installation, "payments", made.now)
         installation.archive.store.write_text("plans/x.json", moving.plan.to_json())
         write_fleet(installation)
         installation.ledger.propose(

@@ -10,7 +10,7 @@ import pytest
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.control import Control, ControlRequest
 from counterpoise.model.run import Run
-from counterpoise.queries.ledger import PAGE_ENTRIES
+from counterpoise.services.ledger_entries import PAGE_ENTRIES
 from tests.support.pages import NOW, Pages
 
 CLUSTERS = """
@@ -140,7 +140,7 @@ def test_long_lists_have_pages(pages: Pages) -> None:
 
 
 def test_the_last_page_leads_to_no_older_one(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("counterpoise.queries.ledger", "counterpoise.web.ledger"):
+    for module in ("counterpoise.services.ledger_entries", "counterpoise.web.ledger"):
         monkeypatch.setattr(f"{module}.MAX_PAGE", 1)
     run = pages.propose("demo")
     with pages.installation() as installation:

@@ -11,12 +11,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from counterpoise import installation as wiring
-from counterpoise import pipeline
 from counterpoise.archive import no_moves_report_name
 from counterpoise.errors import RefusedError
 from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.fresh_snapshot import snapshot_form
 from counterpoise.queries import previewing
+from counterpoise.services import snapshots
 from tests.support import hostile
 from tests.support.pages import NOW, Pages
 from tests.support.pictures import simulated
@@ -43,7 +43,7 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pages:
     monkeypatch.setattr(wiring, "connect_by_discovery", lambda _settings: kafka)
     made = Pages.in_folder(tmp_path, CLUSTERS)
     with made.installation() as installation:
-        pipeline.snapshot(installation, "demo", NOW)
+        snapshots.make(installation, "demo", NOW)
     return made
 
 
@@ -198,7 +198,7 @@ def test_a_cluster_whose_provider_opens_no_runs_is_planned_but_nothing_starts(
     cloud = simulated(SKEWED, racks=FOUR_BROKERS, cluster_id="cloud-id")
     monkeypatch.setattr(wiring, "connect_by_discovery", lambda _settings: cloud)
     with pages.installation() as installation:
-        pipeline.snapshot(installation, "cloud", NOW)
+        snapshots.make(installation, "cloud", NOW)
     path = "/clusters/cloud/plan"
     with starting(pages) as (client, started):
         form = client.get(path).text

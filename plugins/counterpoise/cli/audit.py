@@ -9,7 +9,6 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from counterpoise import pipeline, queries
 from counterpoise.cli import tables
 from counterpoise.cli.common import (
     add_cluster_arguments,
@@ -22,6 +21,7 @@ from counterpoise.errors import RefusedError, StoreError
 from counterpoise.model.finding import AuditReport, ReportedFinding
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize, verb
+from counterpoise.services import audits, snapshots
 from counterpoise.units import format_moment
 
 _FOUND: Final = 1
@@ -72,13 +72,13 @@ def _audit(arguments: argparse.Namespace, console: Console) -> int:
     installation, name = installation_for(arguments)
     with closing(installation):
         fails_at = _fails_at(arguments.fail_at, installation.cluster(name).policy.audit.fails_at)
-        if arguments.data_docs and not pipeline.write_data_docs(installation, [name]):
+        if arguments.data_docs and not snapshots.write_data_docs(installation, [name]):
             raise RefusedError(f"{name} has no snapshot yet: take one with `counterpoise snapshot`")
-        report = pipeline.audit(installation, name, installation.clock())
+        report = audits.audit(installation, name, installation.clock())
         texts = {
-            suffix: queries.audit_report(installation, name, suffix=suffix) for suffix in _SUFFIXES
+            suffix: audits.audit_report(installation, name, suffix=suffix) for suffix in _SUFFIXES
         }
-        page = pipeline.audit_page(installation, name)
+        page = audits.audit_page(installation, name)
     if arguments.out:
         page = _write(arguments.out, texts)
     if arguments.json:

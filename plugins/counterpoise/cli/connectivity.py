@@ -23,7 +23,7 @@ from counterpoise.model.words import pluralize
 from counterpoise.units import format_count
 
 if TYPE_CHECKING:
-    from counterpoise.pipeline import Examination
+    from counterpoise.services.doctor import Examination
 
 _MAX_ENDPOINTS_SHOWN: Final = 50  # with more of them only those with a problem
 _MAX_ROWS: Final = 200  # of a table, and of findings; `--json` has all

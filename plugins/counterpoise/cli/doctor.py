@@ -7,7 +7,6 @@ from typing import Final
 
 from rich.console import Console
 
-from counterpoise import pipeline
 from counterpoise.cli.common import (
     add_cluster_arguments,
     add_json_argument,
@@ -19,6 +18,7 @@ from counterpoise.cli.connectivity import (
     summary,
 )
 from counterpoise.installation import Installation, open_address, open_installation
+from counterpoise.services import doctor
 
 _FINDINGS, _UNREACHABLE = 1, 3  # exit codes
 _BOOTSTRAP: Final = "bootstrap"  # a cluster that no file names
@@ -50,7 +50,7 @@ def _doctor(arguments: argparse.Namespace, console: Console) -> int:
     topics = tuple(dict.fromkeys(arguments.topic))
     installation, name = _installation(arguments)
     with installation, _progress(arguments) as progress:
-        examined = pipeline.examine(installation, name, topics=topics, progress=progress)
+        examined = doctor.examine(installation, name, topics=topics, progress=progress)
     if arguments.json:
         print_json(summary(examined))
     else:

@@ -4,10 +4,10 @@ import argparse
 
 from rich.console import Console
 
-from counterpoise import pipeline
 from counterpoise.cli import common
 from counterpoise.cli.common import Commands, add_json_argument, print_json
 from counterpoise.installation import open_installation
+from counterpoise.services import notifications
 
 _TIMEOUT_SECONDS = 120.0
 _NOT_SENT = 3  # exit code
@@ -32,8 +32,8 @@ def add_commands(commands: Commands) -> None:
 
 def _notify(arguments: argparse.Namespace, console: Console) -> int:
     with open_installation(may_migrate_ledger=False) as installation:
-        targets = pipeline.notify_targets(installation, arguments.cluster)
-    reasons = pipeline.send_test(
+        targets = notifications.notify_targets(installation, arguments.cluster)
+    reasons = notifications.send_test(
         targets, common.system_user_name(), timeout_seconds=_TIMEOUT_SECONDS
     )
     failures = [target for target, why in reasons.items() if why]

@@ -40,6 +40,7 @@ from counterpoise.model.request import (
     RebalanceRequest,
     read_rebalance_request,
 )
+from counterpoise.services import snapshots
 from counterpoise.units import parse_rate
 
 _NOTHING_TO_MOVE = 1
@@ -126,7 +127,7 @@ def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
     installation, name = installation_for(arguments)
     with installation:
         if arguments.bootstrap:
-            snapshot = pipeline.fresh_snapshot(installation, name, installation.clock())
+            snapshot = snapshots.fresh_snapshot(installation, name, installation.clock())
         else:
             snapshot = _kept_snapshot(installation, name)
     if arguments.out:
@@ -141,7 +142,7 @@ def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
 
 def _kept_snapshot(installation: Installation, cluster: str) -> ClusterSnapshot:
     """Add a snapshot to the history, and return it as the history has it."""
-    written = pipeline.snapshot(installation, cluster, installation.clock())
+    written = snapshots.make(installation, cluster, installation.clock())
     return installation.archive.read_snapshot(cluster, written["snapshot_id"])
 
 
@@ -233,7 +234,7 @@ def _state(
     with installation:
         policy = installation.cluster(name).policy
         if arguments.bootstrap:
-            snapshot = pipeline.checked_snapshot(installation, name, installation.clock())
+            snapshot = snapshots.checked_snapshot(installation, name, installation.clock())
         else:
             snapshot = pipeline.snapshot_to_plan_on(installation, name)
         return snapshot, policy, installation.active_requests(name).kept_empty

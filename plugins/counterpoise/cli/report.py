@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.text import Text
 
-from counterpoise import pipeline, queries
 from counterpoise.cli import tables
 from counterpoise.cli.common import Commands, add_json_argument, print_json, stderr_console
 from counterpoise.errors import InputError
@@ -17,6 +16,7 @@ from counterpoise.model.finding import WantedPlan
 from counterpoise.model.fleet_document import FleetDocument, read_fleet
 from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import pluralize
+from counterpoise.services import analyses, reports
 from counterpoise.units import (
     format_bytes,
     format_count,
@@ -60,15 +60,15 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
         _analyse(installation, stderr_console(arguments))
         if arguments.fleet:
             name = "fleet"
-            fleet = pipeline.report_fleet(installation)
+            fleet = reports.report_fleet(installation)
             page = fleet.page
         else:
-            written = pipeline.write_balance_report(
+            written = reports.write_balance_report(
                 installation, arguments.cluster, period=period, until=until
             )
             name = written.name
             page = installation.archive.report_uri(f"{name}.html")
-        document = queries.report(installation, f"{name}.json")
+        document = installation.archive.read_report(f"{name}.json")
     if arguments.json:
         print_json(json.loads(document), indent=1)
     elif arguments.fleet:
@@ -140,4 +140,4 @@ def _count(number: int | None) -> str:
 
 def _analyse(installation: Installation, progress: Console) -> None:
     round_id = f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-    pipeline.analyse(installation, round_id, lambda line: progress.print(line, markup=False))
+    analyses.analyse(installation, round_id, lambda line: progress.print(line, markup=False))

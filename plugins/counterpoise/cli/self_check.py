@@ -6,13 +6,13 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from counterpoise import pipeline
 from counterpoise.cli import tables
 from counterpoise.cli.common import Commands, add_json_argument, print_json
 from counterpoise.errors import InputError
 from counterpoise.installation import open_installation
 from counterpoise.model.self_check import CheckResult, CheckState
 from counterpoise.model.words import pluralize
+from counterpoise.services import self_check
 from counterpoise.units import parse_duration
 
 _RED: Final = 1  # exit code
@@ -44,7 +44,7 @@ def _self_check(arguments: argparse.Namespace, console: Console) -> int:
     if timeout <= 0:
         raise InputError("--timeout: has to be more than nothing, like 2m")
     with open_installation(may_migrate_ledger=False) as installation:
-        results = pipeline.self_check(installation, timeout_seconds=timeout)
+        results = self_check.self_check(installation, timeout_seconds=timeout)
     failures = [result for result in results if result.state is CheckState.FAILED]
     if arguments.json:
         checks = [result._asdict() for result in results]

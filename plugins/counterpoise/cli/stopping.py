@@ -125,7 +125,7 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
         _settle_to_the_end(installation, run, console_for_people(arguments, console))
         report = pipeline.report_run(installation, run.run_id)
         status = queries.run_status(installation, run.run_id)
-        plan = queries.plan_of(installation, run.run_id)
+        plan = installation.run_and_plan(run.run_id)[1]
     if arguments.json:
         print_json(tables.status_summary(status) | {"report": report})
     else:

@@ -1,4 +1,4 @@
-"""What compaction does to the days of a cluster: decided here, done by `pipeline/compacting.py`.
+"""What compaction does to the days of a cluster: decided here, done by the service of this name.
 
     for day in plan_days("demo", manifest_files, policy, now): ...      # oldest first
     unused(files, manifest_rows, changed, grace=policy.grace, now=now)  # what may go for good

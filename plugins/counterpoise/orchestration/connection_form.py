@@ -25,9 +25,9 @@ class KafkaHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """Connect to the first address that answers, and say what is there."""
-        from counterpoise import pipeline
+        from counterpoise.services import doctor
 
         try:
-            return True, pipeline.try_connection(AirflowConnections(), self.connection_id)
+            return True, doctor.try_connection(AirflowConnections(), self.connection_id)
         except CounterpoiseError as error:
             return False, one_line(" ".join(str(error).split()))

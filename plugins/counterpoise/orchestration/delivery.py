@@ -33,10 +33,10 @@ _TIMEOUT_SECONDS: Final = 10.0
 
 def tell(installation: "Installation", cluster: str) -> None:
     """Notify people of what is new about a cluster; failures are warnings in the log."""
-    from counterpoise import pipeline
+    from counterpoise.services import notifications
 
     try:
-        count = pipeline.notify(installation, cluster, send)
+        count = notifications.notify(installation, cluster, send)
         if count:
             _LOGGER.info("%d messages about %s were sent", count, cluster)
     except Exception as error:  # noqa: BLE001 - a task must not fail because of its messages
@@ -65,7 +65,7 @@ def link_to(page: str) -> str:
 
 def post(target: Target, title: str, lines: Iterable[str], link: str = "") -> None:
     """Send one text to a target, without the secrets in it. Raises DeliveryError."""
-    from counterpoise.pipeline import DeliveryError
+    from counterpoise.services.notifications import DeliveryError
 
     title, lines = without_secrets(title), [without_secrets(line) for line in lines]
     try:

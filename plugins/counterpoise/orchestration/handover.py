@@ -298,9 +298,9 @@ def withdraw_unneeded(installation: "Installation", cluster: str) -> None:
     """Reject the plan that the analysis asked for, that waits for an answer and that is no longer
     needed.
     """
-    from counterpoise import pipeline
+    from counterpoise.services import proposals
 
-    unneeded = pipeline.unneeded_proposal(installation, cluster)
+    unneeded = proposals.unneeded_proposal(installation, cluster)
     if unneeded is None:
         return
     run, why = unneeded
@@ -351,10 +351,10 @@ def end_refused(installation: "Installation", ti: Any, run_id: str) -> None:
     """End a plan that waits for an answer and that `validate` has refused: nobody can approve it.
     Any other plan is for people to go on with, by clearing what failed, or to reject.
     """
-    from counterpoise import pipeline
+    from counterpoise.services import proposals
 
     run = installation.ledger.run(run_id)
-    if run.state is not RunState.PROPOSED or not pipeline.must_not_run(installation, run):
+    if run.state is not RunState.PROPOSED or not proposals.must_not_run(installation, run):
         return
     reason = "nobody could answer: its plan must not run"
     _end_waiting_plan(installation, run, Decision.TIMED_OUT, Person.dag(ti.dag_id), reason)

@@ -30,7 +30,7 @@ class ClusterNotifier(BaseNotifier):
 
     def notify(self, context: Any) -> None:
         from counterpoise.installation import open_worker_installation
-        from counterpoise.pipeline import DeliveryError
+        from counterpoise.services.notifications import DeliveryError
 
         with open_worker_installation() as installation:
             policy = installation.cluster(self.cluster).policy.notify

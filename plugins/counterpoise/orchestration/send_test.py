@@ -21,7 +21,7 @@ TITLE = "Counterpoise: a test message"
 def main(arguments: Sequence[str]) -> int:
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"  # with Airflow's database
     from counterpoise.orchestration.delivery import link_to, post
-    from counterpoise.pipeline import DeliveryError
+    from counterpoise.services.notifications import DeliveryError
 
     answers: list[str] = []
     for asked in json.load(sys.stdin):

@@ -1,4 +1,4 @@
-"""The gauges of `queries/metrics.py` through Airflow's own StatsD (or OpenTelemetry), whichever is
+"""The gauges of `services/metrics.py` through Airflow's own StatsD (or OpenTelemetry), whichever is
 configured.
 
     send_gauges(lambda: metrics.run_samples(installation, ["orders-eu"]))

@@ -122,7 +122,7 @@ class StepUntilDone(BaseOperator):
         self.defer(trigger=WaitTrigger(seconds=pause_seconds), method_name="execute", kwargs=kwargs)
 
     def _do_steps(self, ti: Any, *, was_deferred: bool) -> float | None:
-        from counterpoise.queries import metrics
+        from counterpoise.services import metrics
 
         with airflow_installation() as installation:
             run = planned_run(installation, ti)

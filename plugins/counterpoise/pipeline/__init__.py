@@ -14,15 +14,12 @@ need it, so no task and no command waits for what another stage needs.
 """
 
 from counterpoise.kept_empty import plan_without
-from counterpoise.pipeline.analysing import analyse
 from counterpoise.pipeline.approving import (
     check_plan_rules,
     preflight,
     preflight_warnings,
     validate,
 )
-from counterpoise.pipeline.auditing import audit, audit_page, failure_of
-from counterpoise.pipeline.compacting import CompactionReport, compact
 from counterpoise.pipeline.dag_runs import (
     Question,
     check_plans_first,
@@ -31,7 +28,6 @@ from counterpoise.pipeline.dag_runs import (
     open_question,
     run_of_dag_run,
 )
-from counterpoise.pipeline.diagnosing import Examination, examine, try_connection
 from counterpoise.pipeline.emergency_stop import stop_from_plan
 from counterpoise.pipeline.executing import (
     begin_settling,
@@ -43,7 +39,6 @@ from counterpoise.pipeline.executing import (
     opened_run,
     settle_step,
 )
-from counterpoise.pipeline.notifying import DeliveryError, notify, notify_targets, send_test
 from counterpoise.pipeline.planning import (
     MAX_NEW_BROKERS,
     NothingToMove,
@@ -58,22 +53,6 @@ from counterpoise.pipeline.planning import (
     undo_or_reason,
     undo_plan,
     with_new_brokers,
-)
-from counterpoise.pipeline.proposing import must_not_run, propose, unneeded_proposal
-from counterpoise.pipeline.reports import (
-    ReportedClusters,
-    report_balance,
-    report_balances,
-    report_fleet,
-    write_balance_report,
-)
-from counterpoise.pipeline.self_check import self_check
-from counterpoise.pipeline.snapshots import (
-    checked_snapshot,
-    due_clusters,
-    fresh_snapshot,
-    snapshot,
-    write_data_docs,
 )
 from counterpoise.pipeline.verifying import (
     find_problems,

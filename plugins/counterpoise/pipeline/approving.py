@@ -32,7 +32,7 @@ from counterpoise.model.run import (
 )
 from counterpoise.model.safe_text import for_markdown, one_line, safe_logger
 from counterpoise.model.words import pluralize
-from counterpoise.pipeline.snapshots import checked_snapshot
+from counterpoise.services.snapshots import checked_snapshot
 from counterpoise.validation import (
     OVERRIDABLE_RULES,
     RULES_OF_ONE_SNAPSHOT,

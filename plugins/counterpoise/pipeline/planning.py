@@ -33,9 +33,14 @@ from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.request import RebalanceRequest
 from counterpoise.model.run import RunState, Submission
 from counterpoise.model.safe_text import safe_logger
-from counterpoise.pipeline.snapshots import checked_snapshot, fresh_snapshot, keep
-from counterpoise.pipeline.usual_rates import MAX_ROWS_OF_RATES, usual_bytes_in
 from counterpoise.planning import plan_to_reach
+from counterpoise.services.snapshots import (
+    MAX_ROWS_OF_RATES,
+    checked_snapshot,
+    fresh_snapshot,
+    keep,
+    usual_bytes_in,
+)
 from counterpoise.undoing import (
     MayHaveLeft,
     check_not_moved_again,

@@ -23,7 +23,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.run import ENDED_BY_PEOPLE, Run, RunState, TouchedKey
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
-from counterpoise.pipeline.snapshots import fresh_snapshot
+from counterpoise.services.snapshots import fresh_snapshot
 from counterpoise.verification import RemovalVerdict, judge_removal
 
 if TYPE_CHECKING:

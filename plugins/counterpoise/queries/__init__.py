@@ -2,14 +2,12 @@
 
 run_status(installation, run_id).run_progress
 freezes(installation, clusters), kept_empty(installation, clusters)
-report(installation, "demo/leader-balance.html")
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from counterpoise import access, approval
-from counterpoise.archive import audit_report_name
+from counterpoise import approval
 from counterpoise.errors import InputError
 from counterpoise.installation import Installation, settings_in
 from counterpoise.model import movement
@@ -17,9 +15,8 @@ from counterpoise.model.approval import Approval
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
 from counterpoise.model.grouping import grouped
-from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import Action, ClusterPolicy
+from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.report import BrokerLoad
 from counterpoise.model.run import (
     LOOKED_AFTER_STATES,
@@ -29,7 +26,6 @@ from counterpoise.model.run import (
     has_all_events,
 )
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.settings import Settings, read_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +135,6 @@ def why_two_people(installation: Installation, plan: RebalancePlan) -> str:
     return approval.why_two_people(plan, installation.cluster(plan.cluster).policy.approval)
 
 
-def plan_of(installation: Installation, run_id: str) -> RebalancePlan:
-    """Return the plan of a run. Raises InputError for an unknown id."""
-    return installation.run_and_plan(run_id)[1]
-
-
 def named_snapshot(
     installation: Installation, snapshot: ClusterSnapshot
 ) -> tuple[ClusterSnapshot, ClusterPolicy]:
@@ -195,66 +186,3 @@ def plan_picture(plan: RebalancePlan, *, width: int) -> str:
     from counterpoise import reporting
 
     return reporting.plan_picture(plan, width=width)
-
-
-@dataclass(frozen=True, slots=True)
-class Viewer:
-    """A user of Airflow who asks for a page."""
-
-    user_name: str
-    roles: tuple[str, ...] = ()
-    may_change: bool = True  # Airflow lets the account change runs, not only read them
-
-    @property
-    def person(self) -> Person:
-        return Person.airflow(self.user_name)
-
-
-def settings_of_pages(installation: Installation) -> Settings:
-    """Return the settings, kept for as long as their file stays as it is; none where no variable
-    names a file and there is none at the default place.
-
-    Raises ConfigurationError where the file that a variable names is not there, or cannot be read:
-    without it, everybody would see every cluster.
-    """
-    locations = installation.locations
-    return (
-        settings_in(locations) if locations.is_default_config else read_settings(locations.config)
-    )
-
-
-def list_reports(installation: Installation) -> tuple[str, ...]:
-    """Return the names of all reports."""
-    return installation.archive.report_names()
-
-
-def may_view(installation: Installation, report_name: str, viewer: Viewer) -> bool:
-    """Return whether the policy lets somebody view a report: that of its cluster, and for what is
-    about several clusters, or about none that the settings name, that of each.
-    """
-    settings = settings_of_pages(installation)
-    folder, *rest = report_name.split("/")
-    of_cluster = None if ".." in rest else settings.clusters.get(folder)
-    concerned = [of_cluster] if of_cluster else settings.clusters.values()
-    return all(
-        access.may(cluster.policy, viewer.person, Action.VIEW, roles=viewer.roles)
-        for cluster in concerned
-    )
-
-
-def report(installation: Installation, name: str) -> str:
-    """Return a report's text. Raises InputError for one that is not there."""
-    return installation.archive.read_report(name)
-
-
-def report_data(installation: Installation, name: str) -> bytes:
-    """Return a report as it was written. Raises InputError for one that is not there."""
-    return installation.archive.read_report_data(name)
-
-
-def audit_report(installation: Installation, cluster: str, *, suffix: str = "html") -> str:
-    """Return the newest audit of a cluster, as page (html) or document (json).
-
-    Raises InputError without one.
-    """
-    return report(installation, audit_report_name(cluster, suffix=suffix))

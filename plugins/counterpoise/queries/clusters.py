@@ -22,12 +22,12 @@ from counterpoise.model.control import ControlRequest
 from counterpoise.model.finding import AuditReport
 from counterpoise.model.policy import Action
 from counterpoise.model.run import OPEN_STATES, Run
-from counterpoise.queries.audits import newest_audit
-from counterpoise.queries.file_cache import FileCache
 from counterpoise.queries.fleet import WaitingRun, waiting_runs
-from counterpoise.queries.viewing import Viewing
 from counterpoise.reporting.html import body_of
+from counterpoise.services.audits import newest_audit
+from counterpoise.services.viewers import Viewing
 from counterpoise.settings import ClusterSettings, PolicyRow, policy_rows
+from counterpoise.storage.file_cache import FileCache
 
 _RUNS_SHOWN: Final = 20
 

@@ -29,10 +29,10 @@ from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Severity
 from counterpoise.queries import freezes
-from counterpoise.queries.audits import newest_points
-from counterpoise.queries.file_cache import FileCache
 from counterpoise.queries.running import people_asked, standing_approvals, why_not_approve
-from counterpoise.queries.viewing import Viewing
+from counterpoise.services.audits import newest_points
+from counterpoise.services.viewers import Viewing
+from counterpoise.storage.file_cache import FileCache
 
 _LOGGER = safe_logger(__name__)
 

@@ -53,8 +53,13 @@ from counterpoise.model.run import (
     why_requested,
 )
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.queries import Viewer, may_view, settings_of_pages
-from counterpoise.queries.viewing import MAY_NOT_VIEW, MayNotViewError, policy_refusal, who_may
+from counterpoise.services.viewers import (
+    Viewer,
+    Viewing,
+    policy_refusal,
+    settings_of_pages,
+    who_may,
+)
 from counterpoise.settings import Settings
 from counterpoise.storage import Store
 
@@ -176,8 +181,7 @@ def run_to_view(installation: Installation, run_id: str, viewer: Viewer) -> Run:
     cluster does not let the viewer view it.
     """
     run = installation.ledger.run(run_id)
-    if not may_view(installation, run_report_name(run.cluster, run.run_id), viewer):
-        raise MayNotViewError(MAY_NOT_VIEW)
+    Viewing.of(installation, viewer).check_sees(run.cluster)
     return run
 
 

@@ -9,8 +9,8 @@ from counterpoise import access
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.queries import settings_of_pages
 from counterpoise.queries.running import RunDetails
+from counterpoise.services.viewers import settings_of_pages
 from counterpoise.settings import Settings
 from counterpoise.undoing import check_undoable
 

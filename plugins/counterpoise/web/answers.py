@@ -21,8 +21,9 @@ from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.json_values import iso_time
 from counterpoise.model.run import Run
 from counterpoise.model.safe_text import limited
-from counterpoise.queries import Viewer, running
+from counterpoise.queries import running
 from counterpoise.queries.running import RunDetails
+from counterpoise.services.viewers import Viewer
 from counterpoise.units import parse_rate
 from counterpoise.web.api import answer as api_answer
 from counterpoise.web.forms import Sent, SentValues, check_form

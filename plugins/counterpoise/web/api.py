@@ -21,12 +21,11 @@ from counterpoise.model.fleet_document import document_of
 from counterpoise.model.json_values import iso_time
 from counterpoise.model.run import Run
 from counterpoise.model.severity import Severity
-from counterpoise.queries import report
-from counterpoise.queries.audits import audit_points, newest_audit
 from counterpoise.queries.clusters import ClusterNow, balance_document, cluster
 from counterpoise.queries.fleet import WaitingRun, fleet, open_runs
-from counterpoise.queries.ledger import ledger_entries
-from counterpoise.queries.viewing import Viewing
+from counterpoise.services.audits import audit_points, newest_audit
+from counterpoise.services.ledger_entries import ledger_entries
+from counterpoise.services.viewers import Viewing
 from counterpoise.web.ledger import Filter, PageNumber
 from counterpoise.web.responses import json_response
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
@@ -103,7 +102,7 @@ def cluster_api_routes(open_installation: OpenInstallation) -> APIRouter:
             newest = newest_audit(installation, name)
             points = audit_points(installation, name)
             document = audit_report_name(name, suffix="json")
-            text = report(installation, document) if newest.report else ""
+            text = installation.archive.read_report(document) if newest.report else ""
         return answer(
             cluster=name,
             audit=json.loads(text) if text else None,

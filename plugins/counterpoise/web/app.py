@@ -18,7 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from counterpoise.queries import settings_of_pages
+from counterpoise.services.viewers import settings_of_pages
 from counterpoise.web.answers import answer_routes
 from counterpoise.web.api import api_routes, cluster_api_routes
 from counterpoise.web.audits import audit_routes

@@ -5,10 +5,10 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 
 from counterpoise.model.policy import Action
-from counterpoise.queries.audits import audit_points, newest_audit, rule_texts
-from counterpoise.queries.viewing import Viewing
 from counterpoise.reporting.audit_history import finding_traces, rule_rows
 from counterpoise.reporting.audit_page import audit_sections
+from counterpoise.services.audits import audit_points, newest_audit, rule_texts
+from counterpoise.services.viewers import Viewing
 from counterpoise.web.responses import base_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request, Response
 from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.model.control import Control
 from counterpoise.model.policy import Action
-from counterpoise.queries.viewing import Viewing
+from counterpoise.services.viewers import Viewing
 from counterpoise.web.forms import SentValues, act
 from counterpoise.web.requests_of_people import (
     TypedRequest,

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.model.policy import Action
 from counterpoise.model.safe_text import limited
-from counterpoise.queries.viewing import Viewing
+from counterpoise.services.viewers import Viewing
 from counterpoise.web.airflow_runs import StartInAirflow
 from counterpoise.web.forms import SentValues, act
 from counterpoise.web.started import start_form, to_started

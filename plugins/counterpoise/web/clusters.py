@@ -7,8 +7,8 @@ from fastapi import APIRouter, Request, Response
 
 from counterpoise.model.finding import AuditReport
 from counterpoise.queries.clusters import cluster
-from counterpoise.queries.viewing import Viewing
 from counterpoise.reporting.audit_page import IN_WORDS, verdict
+from counterpoise.services.viewers import Viewing
 from counterpoise.web.airflow_links import dag_run_link
 from counterpoise.web.responses import STORED_POLICY, airflow_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation

@@ -23,7 +23,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from counterpoise.errors import InputError, RefusedError
-from counterpoise.queries import Viewer
+from counterpoise.services.viewers import Viewer
 from counterpoise.web.responses import error_page, is_api, page
 from counterpoise.web.viewers import CurrentViewer, check_may_change
 

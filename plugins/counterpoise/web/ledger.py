@@ -7,12 +7,12 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, Request, Response
 
 from counterpoise.model.ledger_entry import EntryTable
-from counterpoise.queries.ledger import (
+from counterpoise.services.ledger_entries import (
     MAX_PAGE,
     LedgerQuery,
     ledger_entries,
 )
-from counterpoise.queries.viewing import Viewing
+from counterpoise.services.viewers import Viewing
 from counterpoise.web.responses import page as drawn_page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 

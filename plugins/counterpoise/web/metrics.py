@@ -8,8 +8,8 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 
 from counterpoise.model.metric import exposition
-from counterpoise.queries import metrics
-from counterpoise.queries.viewing import Viewing
+from counterpoise.services import metrics
+from counterpoise.services.viewers import Viewing
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 _OPEN_METRICS: Final = "application/openmetrics-text"

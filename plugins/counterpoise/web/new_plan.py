@@ -28,9 +28,8 @@ from counterpoise.model.request import (
     read_rebalance_request,
 )
 from counterpoise.model.safe_text import limited, safe_logger
-from counterpoise.queries import Viewer
 from counterpoise.queries.previewing import Preview, preview
-from counterpoise.queries.viewing import Viewing
+from counterpoise.services.viewers import Viewer, Viewing
 from counterpoise.settings import ClusterSettings
 from counterpoise.web.airflow_runs import StartInAirflow
 from counterpoise.web.forms import Sent, SentValues, act, form_page

@@ -20,10 +20,11 @@ from counterpoise.model.plan_view import MOVE_REASON_TEXTS, PlanView, why_in_wor
 from counterpoise.model.reassignment import to_reassignment_json
 from counterpoise.model.request import GOAL_TEXTS
 from counterpoise.model.run import Run
-from counterpoise.queries import Viewer, running
+from counterpoise.queries import running
 from counterpoise.queries.plan_moves import SORTS, FoundMoves, MoveSearch, find_moves, reasons_in
 from counterpoise.queries.running import RunDetails
 from counterpoise.reporting.plan_page import what_it_does
+from counterpoise.services.viewers import Viewer
 from counterpoise.units import format_rate
 from counterpoise.web.forms import form_token
 from counterpoise.web.responses import base_of, page

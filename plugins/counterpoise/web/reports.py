@@ -10,11 +10,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request, Response
 from fastapi.params import Path as PathParameter
 
-from counterpoise import queries
-from counterpoise.queries.reports import reports_of_cluster, reports_of_fleet
-from counterpoise.queries.viewing import Viewing
+from counterpoise.services.reports import read_report, reports_of_cluster, reports_of_fleet
+from counterpoise.services.viewers import Viewing
 from counterpoise.web.ledger import PageNumber
-from counterpoise.web.responses import STORED_POLICY, may_not_view, page
+from counterpoise.web.responses import STORED_POLICY, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 # Only what we write as HTML is served as HTML: whatever else lies in the store is shown as text, or
@@ -55,13 +54,9 @@ def report_routes(open_installation: OpenInstallation) -> APIRouter:
         )
 
     @router.get("/reports/{name:path}")
-    def report(
-        request: Request, name: Annotated[str, PathParameter()], viewer: CurrentViewer
-    ) -> Response:
+    def report(name: Annotated[str, PathParameter()], viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
-            if not queries.may_view(installation, name, viewer):
-                return may_not_view(request)
-            data = queries.report_data(installation, name)
+            data = read_report(installation, Viewing.of(installation, viewer), name)
         content_type = _CONTENT_TYPES.get(PurePosixPath(name).suffix)
         headers = {"Content-Security-Policy": STORED_POLICY}
         if content_type is None:

@@ -23,9 +23,9 @@ from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
 from counterpoise.model.run import Run, RunState
 from counterpoise.model.safe_text import limited
-from counterpoise.queries import Viewer, running
+from counterpoise.queries import running
 from counterpoise.queries.running import RunDetails
-from counterpoise.queries.viewing import airflow_refusal
+from counterpoise.services.viewers import Viewer, airflow_refusal
 from counterpoise.web.api import answer, request_document
 from counterpoise.web.forms import Sent, SentValues, act, form_page
 from counterpoise.web.responses import base_of, is_api, status_of

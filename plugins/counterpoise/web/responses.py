@@ -23,8 +23,8 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from counterpoise.errors import ConfigurationError, InputError, RefusedError, UnknownNameError
 from counterpoise.model.safe_text import for_json, safe_logger
-from counterpoise.queries.viewing import MayNotViewError, UnknownClusterError
 from counterpoise.reporting.html import environment
+from counterpoise.services.viewers import MayNotViewError, UnknownClusterError
 
 _LOGGER = safe_logger(__name__)
 

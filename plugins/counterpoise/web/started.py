@@ -15,8 +15,7 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Request, Response
 
 from counterpoise.errors import InputError, RefusedError, UnknownNameError
-from counterpoise.queries import Viewer
-from counterpoise.queries.viewing import Viewing
+from counterpoise.services.viewers import Viewer, Viewing
 from counterpoise.web.airflow_links import dag_run_path
 from counterpoise.web.airflow_runs import StateInAirflow, has_ended
 from counterpoise.web.api import answer

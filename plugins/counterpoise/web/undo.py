@@ -21,7 +21,7 @@ from counterpoise.model.run import LOOKED_AFTER_STATES, Run
 from counterpoise.queries import running
 from counterpoise.queries.running import RunDetails
 from counterpoise.queries.undo import why_not_undo
-from counterpoise.queries.viewing import airflow_refusal
+from counterpoise.services.viewers import airflow_refusal
 from counterpoise.web.airflow_runs import StartInAirflow
 from counterpoise.web.forms import SentValues, act
 from counterpoise.web.started import start_form, to_started

@@ -15,7 +15,7 @@ from airflow.models.dag import DagModel
 from fastapi import Depends
 
 from counterpoise.errors import RefusedError
-from counterpoise.queries import Viewer
+from counterpoise.services.viewers import Viewer
 
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod

@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter, Request, Response
 
-from counterpoise.queries.viewing import Viewing
-from counterpoise.queries.waiving import WantedWaiver, rule_titles, waiver_lines
+from counterpoise.services.audits import WantedWaiver, rule_titles, waiver_lines
+from counterpoise.services.viewers import Viewing
 from counterpoise.web.responses import page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 

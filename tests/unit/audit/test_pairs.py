@@ -10,7 +10,7 @@ import pytest
 from counterpoise.audit import RULES
 from counterpoise.audit.rule import Rule
 from counterpoise.model.severity import Severity
-from counterpoise.pipeline.auditing import findings_of as planned_findings_of
+from counterpoise.services.audits import findings_of as planned_findings_of
 from tests.support.audits import findings_of
 from tests.support.rule_pairs import PAIRS
 

@@ -14,7 +14,7 @@ from counterpoise.model.finding import Finding
 from counterpoise.model.policy import AuditPolicy, BalancePolicy
 from counterpoise.model.request import Goal
 from counterpoise.model.severity import Severity
-from counterpoise.pipeline.auditing import findings_of
+from counterpoise.services.audits import findings_of
 from tests.support.audits import HEALTHY, facts, healthy
 
 GB = 10**9

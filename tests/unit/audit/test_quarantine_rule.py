@@ -12,7 +12,7 @@ from counterpoise.audit.auditing import resolve
 from counterpoise.audit.facts import QuarantinedSnapshot
 from counterpoise.installation import Installation
 from counterpoise.model.policy import AuditPolicy
-from counterpoise.pipeline.auditing import past_facts, quarantined_since
+from counterpoise.services.audits import past_facts, quarantined_since
 from counterpoise.settings import FileConnections, Locations
 from tests.support.audits import INTERVAL, NOW, facts, findings_of, healthy, snapshot_of
 

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from counterpoise.audit import RULES, RULES_BY_AREA
-from counterpoise.pipeline.rule_book import main, rule_book
+from dev.rule_book import main, rule_book
 
 ROOT = Path(__file__).parents[3]
 

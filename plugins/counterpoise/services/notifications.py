@@ -24,8 +24,8 @@ from counterpoise.model.notification import Notification, NotificationEvent, Tar
 from counterpoise.model.run import Run, RunState, why_requested
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.notifications import NotificationFacts
-from counterpoise.pipeline.airflow_process import answer_of_airflow, why_no_airflow
 from counterpoise.pipeline.approving import plan_view
+from counterpoise.services.airflow_process import answer_of_airflow, why_no_airflow
 
 _LOGGER = safe_logger(__name__)
 

@@ -1,6 +1,6 @@
 """docs/audit-rules.md, generated from the rules themselves.
 
-    python -m counterpoise.pipeline.rule_book docs/audit-rules.md
+    python -m dev.rule_book docs/audit-rules.md
 
 `make docs-audit` runs it; a test fails when the file differs from the rules.
 """

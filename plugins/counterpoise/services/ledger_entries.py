@@ -13,7 +13,7 @@ from typing import Final
 from counterpoise.errors import InputError
 from counterpoise.installation import Installation
 from counterpoise.model.ledger_entry import EntryFilter, LedgerEntry
-from counterpoise.queries.viewing import MAY_NOT_VIEW, MayNotViewError, UnknownClusterError, Viewing
+from counterpoise.services.viewers import MayNotViewError, UnknownClusterError, Viewing
 from counterpoise.units import parse_moment
 
 PAGE_ENTRIES: Final = 100
@@ -57,7 +57,7 @@ def ledger_entries(
 ) -> LedgerEntries:
     """Return a page of entries. Raises UnknownClusterError, MayNotViewError, LedgerError."""
     reader = installation.ledger.entries()
-    clusters = _clusters(installation, viewing)
+    clusters = viewing.of_these(reader.clusters())
     wanted = EntryFilter(
         _wanted_clusters(viewing, clusters, query.cluster),
         query.run.strip(),
@@ -87,18 +87,13 @@ def ledger_entries(
     )
 
 
-def _clusters(installation: Installation, viewing: Viewing) -> tuple[str, ...]:
-    """Return the clusters of the ledger that may be viewed, those that were removed too."""
-    return viewing.with_removed(installation.ledger.entries().clusters())
-
-
 def _wanted_clusters(viewing: Viewing, clusters: tuple[str, ...], cluster: str) -> tuple[str, ...]:
     if not cluster:
         return clusters
     if cluster in clusters or cluster in viewing.clusters:
         return (cluster,)
     if cluster in viewing.settings.clusters:
-        raise MayNotViewError(MAY_NOT_VIEW)
+        raise MayNotViewError
     raise UnknownClusterError(cluster, viewing.clusters)
 
 

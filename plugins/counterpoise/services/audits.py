@@ -9,8 +9,9 @@ that does not respond at all, or a policy with names that no rule has, fails an 
 changed on the cluster.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,31 +20,44 @@ import pyarrow.compute as pc
 
 from counterpoise import analysis, history, reporting
 from counterpoise.archive import DATA_DOCS, audit_report_name
-from counterpoise.audit import auditing, planned
+from counterpoise.audit import RULES, auditing, planned
 from counterpoise.audit.facts import AuditFacts, PastFacts, QuarantinedSnapshot
 from counterpoise.audit.figures import idle_since, moving_since
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError
+from counterpoise.history import scheduled_at_of
 from counterpoise.installation import Installation
 from counterpoise.kept_empty import plan_without
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.connectivity import ConnectivityCheck
-from counterpoise.model.finding import AuditReport, Finding, PlanOutlook, WantedPlan
+from counterpoise.model.finding import (
+    AuditPoint,
+    AuditReport,
+    Finding,
+    PlanOutlook,
+    RuleText,
+    WantedPlan,
+    from_json,
+    point_from_json,
+)
 from counterpoise.model.load import ClusterLoad
+from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.provider import profile_of
 from counterpoise.model.request import RebalanceRequest, Scope
 from counterpoise.model.run import UNDER_WAY_STATES
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import LOG_DIR_LOAD, RESULT_TABLES, SERIES
-from counterpoise.pipeline.analysing import view_of
-from counterpoise.pipeline.snapshots import read_snapshot
-from counterpoise.pipeline.usual_rates import usual_bytes_in
+from counterpoise.reporting.policy_lines import policy_lines
+from counterpoise.services.analyses import view_of
+from counterpoise.services.snapshots import read_snapshot, usual_bytes_in
 from counterpoise.snapshot import inspect
+from counterpoise.storage.file_cache import FileCache
+from counterpoise.units import parse_moment
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin, ClusterReader
 
-
 _LOGGER = safe_logger(__name__)
+MAX_POINTS: Final = 60  # of the audits of a cluster over time
 _DISK_FORECAST_PERIOD: Final = timedelta(days=14)
 _DAY: Final = timedelta(days=1)
 
@@ -353,3 +367,146 @@ def _write_pages(installation: Installation, report: AuditReport, thresholds: Th
     }
     for name, text in pages.items():
         installation.archive.write_report(name, text)
+
+
+# -- audits as they lie in the store
+
+
+@dataclass(frozen=True, slots=True)
+class NewestAudit:
+    """The newest audit of a cluster; without a report it was never audited, or is `unreadable`."""
+
+    report: AuditReport | None
+    unreadable: str = ""  # the path of the file
+
+
+@dataclass(frozen=True, slots=True)
+class NewestPoints:
+    """The numbers of the newest audits, by cluster; those that have none are in neither."""
+
+    known: Mapping[str, AuditPoint]
+    unreadable: Mapping[str, str]  # the path of the file, by cluster
+
+
+def newest_audit(installation: Installation, cluster: str) -> NewestAudit:
+    """Return the newest audit of a cluster."""
+    path = _newest_path(cluster)
+    try:
+        return NewestAudit(_REPORTS.of(installation.archive.store, path))
+    except CounterpoiseError as error:
+        _log_unreadable(error)
+        return NewestAudit(None, path)
+
+
+def newest_points(installation: Installation, clusters: Sequence[str]) -> NewestPoints:
+    """Return the numbers of the newest audits of clusters."""
+    paths = list(map(_newest_path, clusters))
+    known: dict[str, AuditPoint] = {}
+    unreadable: dict[str, str] = {}
+    found_points = _POINTS.of_each(installation.archive.store, paths)
+    for cluster, path, found in zip(clusters, paths, found_points, strict=True):
+        if isinstance(found, CounterpoiseError):
+            _log_unreadable(found)
+            unreadable[cluster] = path
+        elif found is not None:
+            known[cluster] = found
+    return NewestPoints(known, unreadable)
+
+
+def audit_points(installation: Installation, cluster: str) -> tuple[AuditPoint, ...]:
+    """Return the newest audits of a cluster, at most MAX_POINTS, oldest first; without those that
+    cannot be read.
+    """
+    paths = installation.archive.audits(cluster)
+    newest = sorted(paths, key=scheduled_at_of)[-MAX_POINTS:]
+    found_points = _POINTS.of_each(installation.archive.store, [paths[name] for name in newest])
+    for found in found_points:
+        if isinstance(found, CounterpoiseError):
+            _log_unreadable(found)
+    return tuple(found for found in found_points if isinstance(found, AuditPoint))
+
+
+def rule_texts(policy: AuditPolicy) -> dict[str, RuleText]:
+    """Return the texts of every rule by id, with the thresholds of a policy where it has them."""
+    try:
+        thresholds = auditing.resolve(policy)
+    except InputError:  # an audit says so; the texts are the same
+        thresholds = {}
+    return auditing.rule_texts(thresholds)
+
+
+def _report(text: str, where: str) -> AuditReport:
+    return from_json(text, where=where)
+
+
+def _point(text: str, where: str) -> AuditPoint:
+    return point_from_json(text, where=where)
+
+
+def _newest_path(cluster: str) -> str:
+    return f"reports/{audit_report_name(cluster, suffix='json')}"
+
+
+def _log_unreadable(error: CounterpoiseError) -> None:
+    _LOGGER.warning("an audit is left out: %s", error)
+
+
+_REPORTS: Final = FileCache(_report, max_entries=50)
+_POINTS: Final = FileCache(_point, max_entries=5_000)
+
+
+# -- a waiver as a person wants it; nothing is written: it is in force when clusters.yaml has it
+
+
+@dataclass(frozen=True, slots=True)
+class WantedWaiver:
+    """What the form has; `until` is a date or a time (UTC), "" for no end."""
+
+    rule: str
+    subject: str
+    reason: str
+    until: str
+
+    def problems(self, now: datetime) -> tuple[str, ...]:
+        """Return what is wrong, in sentences; () where the lines can be pasted."""
+        found = []
+        if self.rule not in rule_titles():
+            found.append(f"There is no rule {self.rule!r}." if self.rule else "Choose a rule.")
+        if not self.subject.strip():
+            found.append("Say which subject, or * for every one.")
+        if not self.reason.strip():
+            found.append("Say why the finding may stay: without a reason no waiver is in force.")
+        if self.until.strip():
+            found += self._problems_of_until(now)
+        return tuple(found)
+
+    def _problems_of_until(self, now: datetime) -> list[str]:
+        try:
+            until = parse_moment(self.until.strip(), where="Until", like="2027-01-31")
+        except InputError as error:
+            return [f"{error}."]
+        return [] if until > now else [f"Until: {self.until.strip()} is over."]
+
+
+def waiver_lines(wanted: WantedWaiver) -> str:
+    """Return the lines for `policy:` of the cluster; `wanted` has no problems."""
+    return policy_lines(
+        wanted.rule,
+        [wanted.subject.strip()],
+        {},
+        reason=" ".join(wanted.reason.split()),
+        until=wanted.until.strip(),
+    )
+
+
+def rule_titles() -> dict[str, str]:
+    """Return the title of every rule by id, by title."""
+    return dict(sorted(((rule.id, rule.title) for rule in RULES), key=lambda item: item[1]))
+
+
+def audit_report(installation: Installation, cluster: str, *, suffix: str = "html") -> str:
+    """Return the newest audit of a cluster, as page (html) or document (json).
+
+    Raises InputError without one.
+    """
+    return installation.archive.read_report(audit_report_name(cluster, suffix=suffix))

@@ -21,7 +21,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import OPEN_STATES, Run, RunState, is_refused_by_validation
 from counterpoise.model.safe_text import safe_logger
-from counterpoise.pipeline.cluster_analysis import ClusterAnalysis, cluster_analysis
+from counterpoise.services.figures import ClusterAnalysis, cluster_analysis
 from counterpoise.units import format_moment
 
 _LOGGER: Final = safe_logger(__name__)

@@ -1,6 +1,6 @@
 """docs/settings.md, generated from the types of the settings themselves.
 
-    python -m counterpoise.pipeline.settings_book docs/settings.md
+    python -m dev.settings_book docs/settings.md
 
 `make docs-settings` runs it; a test fails when the file differs from the settings.
 """

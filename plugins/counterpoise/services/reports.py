@@ -5,30 +5,35 @@ report_balances(installation, ["orders-eu", "orders-us"])      # reads less of t
 report_fleet(installation)
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Final
 
 from counterpoise import analysis, history, reporting
-from counterpoise.archive import balance_report_name, fleet_report_name
+from counterpoise.archive import balance_report_name, fleet_report_name, run_report_name
 from counterpoise.errors import CounterpoiseError, RefusedError, StoreError, list_complaints
 from counterpoise.installation import Installation
 from counterpoise.kept_empty import plan_for
 from counterpoise.model.balance import LeftOut, PlanSize
+from counterpoise.model.files import StoredFile
 from counterpoise.model.fleet_document import ClusterState, FleetEntry
 from counterpoise.model.movement import busiest_link_bytes
 from counterpoise.model.request import RebalanceRequest
+from counterpoise.model.run import ENDED_STATES, Run
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
-from counterpoise.pipeline.cluster_analysis import (
+from counterpoise.results import Results, StoredViews, results_of_many
+from counterpoise.services.figures import (
     PERIOD,
     ClusterAnalysis,
     cluster_analysis,
     with_both_periods,
 )
-from counterpoise.pipeline.proposing import nothing_to_ask, why_nothing_is_proposed
-from counterpoise.results import Results, StoredViews, results_of_many
+from counterpoise.services.proposals import nothing_to_ask, why_nothing_is_proposed
+from counterpoise.services.viewers import Viewing
 
 _LOGGER = safe_logger(__name__)
 
@@ -259,3 +264,84 @@ def _state(
 ) -> ClusterState:
     balance = analysed.balance
     return ClusterState(balance.cluster, age, balance, analysed.load, analysed.wanted, left_out)
+
+
+# -- the reports in the store
+
+
+PAGE_SIZE: Final = 100
+_NEWEST: Final = 10
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundReports:
+    """One page of the reports that somebody looks for, the newest first; `path` is the name."""
+
+    files: tuple[StoredFile, ...]
+    count: int  # of all that were found
+    page: int  # from 1, the last one where fewer were asked for
+    pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class FleetReports:
+    newest: tuple[str, ...]  # of runs
+    names: tuple[str, ...]  # about several clusters
+    clusters: tuple[str, ...]  # that have reports
+
+
+def reports_of_fleet(installation: Installation, viewing: Viewing, text: str = "") -> FleetReports:
+    """Return what has a text in its name, of what the viewer may view: what is about several
+    clusters is for those who may view all.
+    """
+    folders, files = installation.archive.report_folders()
+    wanted = text.strip().lower()
+    clusters = viewing.of_these(folders)
+    return FleetReports(
+        tuple(name for name in _newest(installation, clusters) if wanted in name.lower()),
+        tuple(name for name in files if viewing.sees_all and wanted in name.lower()),
+        tuple(name for name in clusters if wanted in name.lower()),
+    )
+
+
+def _newest(installation: Installation, clusters: Collection[str]) -> Iterator[str]:
+    """Yield the reports of the runs that were opened last; none without a ledger."""
+    runs: tuple[Run, ...] = ()
+    with suppress(CounterpoiseError):
+        runs = installation.ledger.runs(states=ENDED_STATES)
+    of_clusters = (run for run in runs if run.cluster in clusters)
+    for run in islice(of_clusters, _NEWEST):
+        name = run_report_name(run.cluster, run.run_id)
+        if installation.archive.has_report(name):
+            yield name
+
+
+def reports_of_cluster(
+    installation: Installation, viewing: Viewing, cluster: str, *, text: str = "", page: int = 1
+) -> FoundReports:
+    """Return one page of the reports of a cluster that have a text in their names.
+
+    Raises MayNotViewError.
+    """
+    viewing.check_sees(cluster)
+    wanted = text.strip().lower()
+    found = [
+        file for file in installation.archive.report_files(cluster) if wanted in file.path.lower()
+    ]
+    found.sort(key=lambda file: (file.modified_at or _LONG_AGO, file.path), reverse=True)
+    pages = max(1, -(-len(found) // PAGE_SIZE))
+    page = min(max(1, page), pages)
+    first = (page - 1) * PAGE_SIZE
+    return FoundReports(tuple(found[first : first + PAGE_SIZE]), len(found), page, pages)
+
+
+def read_report(installation: Installation, viewing: Viewing, name: str) -> bytes:
+    """Return a report as it was written. What is about several clusters, or about none that the
+    settings name, is for those who may view all.
+
+    Raises InputError for one that is not there, MayNotViewError.
+    """
+    folder, *rest = name.split("/")
+    viewing.check_sees("" if ".." in rest else folder)
+    return installation.archive.read_report_data(name)

@@ -11,15 +11,39 @@ from typing import Final
 
 from counterpoise import access
 from counterpoise.errors import RefusedError, UnknownNameError
-from counterpoise.installation import Installation
+from counterpoise.installation import Installation, settings_in
 from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
 from counterpoise.model.words import join_names
-from counterpoise.queries import Viewer, settings_of_pages
-from counterpoise.settings import ClusterSettings, Settings
+from counterpoise.settings import ClusterSettings, Settings, read_settings
 
-MAY_NOT_VIEW: Final = "The policy of this cluster does not name you (view)."
 EVERYBODY: Final = "everybody whom Airflow lets change runs of kafka_rebalance"
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A user of Airflow who asks for a page."""
+
+    user_name: str
+    roles: tuple[str, ...] = ()
+    may_change: bool = True  # Airflow lets the account change runs, not only read them
+
+    @property
+    def person(self) -> Person:
+        return Person.airflow(self.user_name)
+
+
+def settings_of_pages(installation: Installation) -> Settings:
+    """Return the settings, kept for as long as their file stays as it is; none where no variable
+    names a file and there is none at the default place.
+
+    Raises ConfigurationError where the file that a variable names is not there, or cannot be read:
+    without it, everybody would see every cluster.
+    """
+    locations = installation.locations
+    return (
+        settings_in(locations) if locations.is_default_config else read_settings(locations.config)
+    )
 
 
 def who_may(settings: Settings, cluster: str, action: Action) -> str:
@@ -54,6 +78,9 @@ class UnknownClusterError(UnknownNameError):
 
 class MayNotViewError(RefusedError):
     """The policy of the cluster does not name the viewer."""
+
+    def __init__(self) -> None:
+        super().__init__("The policy of this cluster does not name you (view).")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +126,7 @@ class Viewing:
         if cluster not in self.settings.clusters:
             raise UnknownClusterError(cluster, self.clusters)
         if cluster not in self.clusters:
-            raise MayNotViewError(MAY_NOT_VIEW)
+            raise MayNotViewError
         return self.settings.clusters[cluster]
 
     def check_can_be_approved(self, cluster: str) -> None:
@@ -111,13 +138,22 @@ class Viewing:
         needed = 2 if policy.approval.critical else 1
         access.check_somebody_may_approve(policy, self.person, needed=needed)
 
-    def with_removed(self, clusters: Iterable[str]) -> tuple[str, ...]:
-        """Return what of these the viewer may view: also clusters that the settings do not name
-        any more, for somebody who may view every cluster that they name.
+    @property
+    def sees_all(self) -> bool:
+        """Return whether the viewer may view every cluster that the settings name."""
+        return set(self.clusters) == set(self.settings.clusters)
+
+    def sees(self, cluster: str) -> bool:
+        """Return whether the viewer may view a cluster: also one that the settings do not name any
+        more, for somebody who may view every cluster that they name.
         """
-        sees_all = set(self.clusters) == set(self.settings.clusters)
-        return tuple(
-            name
-            for name in sorted(set(clusters))
-            if name in self.clusters or (sees_all and name not in self.settings.clusters)
-        )
+        return cluster in self.clusters or (self.sees_all and cluster not in self.settings.clusters)
+
+    def check_sees(self, cluster: str) -> None:
+        """Raise MayNotViewError unless the viewer `sees` a cluster."""
+        if not self.sees(cluster):
+            raise MayNotViewError
+
+    def of_these(self, clusters: Iterable[str]) -> tuple[str, ...]:
+        """Return, by name, which of these clusters the viewer `sees`."""
+        return tuple(name for name in sorted(set(clusters)) if self.sees(name))

@@ -66,7 +66,7 @@ def _of_balance(cluster: str, row: Mapping[str, Any]) -> Iterator[Sample]:
 def audit_samples(installation: Installation, clusters: Sequence[str]) -> list[Sample]:
     """Return the findings of each cluster's newest audit, and its age."""
     # The rules of audits are a tenth of what a step of a run would import.
-    from counterpoise.queries.audits import newest_points
+    from counterpoise.services.audits import newest_points
 
     now = installation.clock()
     return [
