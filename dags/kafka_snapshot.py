@@ -65,27 +65,27 @@ def kafka_snapshot() -> None:
         return written
 
     @task(outlets=[FLEET_SNAPSHOT], trigger_rule="all_done")
-    def fleet_snapshot(snapshots: Any, params: Any = None, outlet_events: Any = None) -> None:
+    def fleet_snapshot(made: Any, params: Any = None, outlet_events: Any = None) -> None:
         outlet_events[FLEET_SNAPSHOT].extra = {
-            "clusters": clusters_with_snapshots(snapshots),
+            "clusters": clusters_with_snapshots(made),
             "only": clusters_of_form(params),
         }
 
     @task(trigger_rule="all_done")
-    def check_data(snapshots: Any) -> None:
+    def check_data(made: Any) -> None:
         from counterpoise.services import snapshots
 
-        clusters = clusters_with_snapshots(snapshots)
+        clusters = clusters_with_snapshots(made)
         # Great Expectations is imported here alone, once for all clusters; nothing waits for it.
         # Bad snapshots were quarantined by `snapshot`.
         with airflow_installation() as installation:
             snapshots.write_data_docs(installation, clusters)
 
-    snapshots = snapshot.expand(cluster=due_clusters())
-    fleet_snapshot(snapshots)
-    check_data(snapshots)
+    made = snapshot.expand(cluster=due_clusters())
+    fleet_snapshot(made)
+    check_data(made)
     # Without this leaf the run would succeed although a cluster has no snapshot.
-    snapshots >> EmptyOperator(task_id="every_snapshot_made")
+    made >> EmptyOperator(task_id="every_snapshot_made")
 
 
 def clusters_with_snapshots(results: Any) -> list[str]:

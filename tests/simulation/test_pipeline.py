@@ -88,9 +88,9 @@ def after(installation: Installation, time: timedelta) -> None:
     set_clock(installation, lambda: clock() + time)
 
 
-def under(installation: Installation, proposals: str) -> None:
+def under(installation: Installation, text: str) -> None:
     """Before anything is read: what the policy says of proposals."""
-    clusters = f"{DEMO}    policy: {{proposals: {proposals}}}"
+    clusters = f"{DEMO}    policy: {{proposals: {text}}}"
     installation.known_clusters = parse_settings(clusters, where="clusters.yaml")
 
 
@@ -105,11 +105,11 @@ def test_an_idle_broker_is_asked_about_once_however_many_rounds_find_it(
     assert proposals.unneeded_proposal(installation, "demo") is None
 
 
-@pytest.mark.parametrize(("proposals", "hours"), [("{}", 24), ("{propose_again_after: 2d}", 48)])
+@pytest.mark.parametrize(("text", "hours"), [("{}", 24), ("{propose_again_after: 2d}", 48)])
 def test_after_a_no_nothing_is_proposed_for_as_long_as_the_policy_says(
-    installation: Installation, proposals: str, hours: int
+    installation: Installation, text: str, hours: int
 ) -> None:
-    under(installation, proposals)
+    under(installation, text)
     analyse_by_hand(installation, IDLE_BROKER)
     decide(installation, asked_for(installation))
     assert proposed(installation) is None
@@ -256,11 +256,11 @@ def test_bytes_far_from_a_fair_share_are_asked_about_where_the_policy_says_how_f
     assert proposed(installation) == ("rebalance", [])
 
 
-@pytest.mark.parametrize("proposals", ["{}", "{uneven_percent: 100}"])
+@pytest.mark.parametrize("text", ["{}", "{uneven_percent: 100}"])
 def test_bytes_within_what_the_policy_allows_are_not_asked_about(
-    installation: Installation, proposals: str
+    installation: Installation, text: str
 ) -> None:
-    under(installation, proposals)
+    under(installation, text)
     analyse_by_hand(installation, FULL_BROKER)
     assert proposed(installation) is None
 
