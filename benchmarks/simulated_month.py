@@ -27,7 +27,7 @@ from typing import Final
 
 from benchmarks.ledger_size import database_bytes, ledger_rows
 from benchmarks.month_events import Event, Kind
-from counterpoise import controls, pipeline
+from counterpoise import controls
 from counterpoise.archive import Archive
 from counterpoise.errors import ClusterUnreachableError
 from counterpoise.installation import Installation
@@ -41,10 +41,13 @@ from counterpoise.model.run import RunState
 from counterpoise.services import (
     analyses,
     audits,
+    execution,
     history_compaction,
+    plans,
     proposals,
     reports,
     snapshots,
+    verification,
 )
 from counterpoise.settings import Locations, parse_settings
 from counterpoise.storage import Store
@@ -289,8 +292,8 @@ class Month:
                 self._run(name)
 
     def _run(self, name: str) -> None:
-        planned = pipeline.plan(
-            self.installation, name, RebalanceRequest(Goal.LEADERS), pipeline.Origin(_ALICE)
+        planned = plans.plan(
+            self.installation, name, RebalanceRequest(Goal.LEADERS), plans.Origin(_ALICE)
         )
         self._note_snapshot(name, self.clock())
         partitions = self.clusters[name].partitions.values()
@@ -307,15 +310,15 @@ class Month:
             reason="as planned",
             rate="50MB/s",
         )
-        pipeline.open_run(self.installation, run_id, fingerprint)
-        execute = partial(pipeline.execute_step, self.installation, run_id, fingerprint, _ignore)
-        settle = partial(pipeline.settle_step, self.installation, run_id, _ignore)
+        execution.open_run(self.installation, run_id, fingerprint)
+        execute = partial(execution.execute_step, self.installation, run_id, fingerprint, _ignore)
+        settle = partial(execution.settle_step, self.installation, run_id, _ignore)
         for step in (execute, settle):
             while (wait := step()) is not None:
                 self.clusters[name].advance(wait)
                 self.clock.set(self.clock() + timedelta(seconds=wait))
-        pipeline.verify(self.installation, run_id, fingerprint)
-        pipeline.report_run(self.installation, run_id)
+        verification.verify(self.installation, run_id, fingerprint)
+        verification.report_run(self.installation, run_id)
         self.runs[self.installation.ledger.run(run_id).state] += 1
 
     def _prune(self) -> None:

@@ -62,7 +62,9 @@ def kafka_rebalance() -> None:
 
     @task(**RETRIES)
     def validate(ti: Any = None) -> None:
-        handover.call_stage("validate", ti)
+        from counterpoise.pipeline.approving import validate
+
+        handover.call_stage(validate, ti)
 
     @setup
     @task(**RETRIES)
@@ -71,26 +73,28 @@ def kafka_rebalance() -> None:
 
     @task(**RETRIES)
     def verify(ti: Any = None) -> None:
-        handover.call_stage("verify", ti)
+        from counterpoise.services import verification
+
+        handover.call_stage(verification.verify, ti)
 
     @teardown
     @task(**RETRIES)
     def report(ti: Any = None) -> str:
-        from counterpoise import pipeline
+        from counterpoise.services import verification
 
         with airflow_installation() as installation:
             run = handover.run_to_tell(installation, ti)
-            return pipeline.report_run(installation, run["run_id"])
+            return verification.report_run(installation, run["run_id"])
 
     # After the run's end, since a cluster has one run at a time, and all the more when `verify`
     # failed.
     @task(outlets=[REBALANCE_WANTED], trigger_rule="all_done", **RETRIES)
     def repeat(ti: Any = None, outlet_events: Any = None) -> None:
-        from counterpoise import pipeline
+        from counterpoise.services import verification
 
         with airflow_installation() as installation:
             run = handover.run_to_tell(installation, ti)
-            wanted = pipeline.next_removal(installation, run["run_id"])
+            wanted = verification.next_removal(installation, run["run_id"])
         event = outlet_events[REBALANCE_WANTED]
         handover.request_rebalance(event, wanted, "no removal has to be repeated")
 

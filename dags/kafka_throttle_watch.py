@@ -54,12 +54,12 @@ def kafka_throttle_watch() -> None:
         pool=pool_for("WATCH"),
     )
     def watch(cluster: str) -> dict[str, str]:
-        from counterpoise import pipeline
+        from counterpoise.services import watch
 
         get_current_context()["cluster"] = cluster  # type: ignore[literal-required]
         with failing_at_deadline(), airflow_installation() as installation:
             tell(installation, cluster)  # first: also of a cluster that cannot be reached
-            report = pipeline.watch_throttles(installation, cluster, LOGGER.info)
+            report = watch.watch_throttles(installation, cluster, LOGGER.info)
         log_entries(LOGGER, logging.INFO, report.done | report.under_way)
         # A warning and no failure: it would be the same at every watch until somebody has time.
         log_entries(LOGGER, logging.WARNING, report.needs_attention)

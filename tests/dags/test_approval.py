@@ -34,6 +34,7 @@ from counterpoise.orchestration.approval import (
     LedgerApproval,
     LedgerTrigger,
 )
+from counterpoise.services import execution, plans
 from tests.simulation.test_roles import PEOPLE, POLICY, rows
 from tests.support import hostile
 from tests.support.decisions import ALICE, CAROL, grant, reject
@@ -103,7 +104,7 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> Airflow:
 
 
 @pytest.fixture
-def run(installation: Installation) -> pipeline.PlannedRun:
+def run(installation: Installation) -> plans.PlannedRun:
     return planned(installation, ADD_3)
 
 
@@ -114,13 +115,13 @@ def planned(
     is_validated: bool = True,
     by: Person = CAROL,
     why: str = "",
-) -> pipeline.PlannedRun:
+) -> plans.PlannedRun:
     """What `plan` and `validate` leave behind."""
-    run = pipeline.plan(
+    run = plans.plan(
         installation,
         "demo",
         rebalance_request,
-        pipeline.Origin(by, Task.dag_id, Task.run_id, why=why),
+        plans.Origin(by, Task.dag_id, Task.run_id, why=why),
     )
     assert run is not None
     if is_validated:
@@ -177,7 +178,7 @@ def nothing() -> None:
     """What happens while a trigger sleeps."""
 
 
-def state_of(installation: Installation, run: pipeline.PlannedRun) -> RunState:
+def state_of(installation: Installation, run: plans.PlannedRun) -> RunState:
     return installation.ledger.run(run["run_id"]).state
 
 
@@ -185,7 +186,7 @@ def state_of(installation: Installation, run: pipeline.PlannedRun) -> RunState:
 
 
 def test_airflow_shows_the_plan_in_short_and_where_to_answer(
-    run: pipeline.PlannedRun, airflow: Airflow
+    run: plans.PlannedRun, airflow: Airflow
 ) -> None:
     assert approve() is not None
     (asked,) = airflow.asked
@@ -228,9 +229,7 @@ def test_a_dag_run_without_a_plan_asks_nobody(installation: Installation) -> Non
         approve()
 
 
-def test_a_dag_run_asks_about_one_plan(
-    installation: Installation, run: pipeline.PlannedRun
-) -> None:
+def test_a_dag_run_asks_about_one_plan(installation: Installation, run: plans.PlannedRun) -> None:
     """Airflow shows the first question of a task for as long as there is its Dag run."""
     pipeline.check_plans_first(installation, Task.dag_id, Task.run_id)
     approve()
@@ -243,7 +242,7 @@ def test_a_dag_run_asks_about_one_plan(
 
 def test_a_yes_in_the_ledger_ends_the_wait(
     installation: Installation,
-    run: pipeline.PlannedRun,
+    run: plans.PlannedRun,
     airflow: Airflow,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -258,7 +257,7 @@ def test_a_yes_in_the_ledger_ends_the_wait(
 @pytest.mark.parametrize("end", ["rejected", "superseded"])
 def test_a_no_or_a_newer_plan_skips_what_follows(
     installation: Installation,
-    run: pipeline.PlannedRun,
+    run: plans.PlannedRun,
     airflow: Airflow,
     monkeypatch: pytest.MonkeyPatch,
     end: str,
@@ -268,7 +267,7 @@ def test_a_no_or_a_newer_plan_skips_what_follows(
             reject(installation, run, by="bob")
         else:
             leaders = RebalanceRequest(Goal.LEADERS)
-            pipeline.plan(installation, "demo", leaders, pipeline.Origin(CAROL))
+            plans.plan(installation, "demo", leaders, plans.Origin(CAROL))
 
     assert wait(monkeypatch, approve(), ended) == NEWS
     assert airflow.closed_with == [OPTION]
@@ -282,7 +281,7 @@ def test_a_no_or_a_newer_plan_skips_what_follows(
 
 def test_silence_is_recorded_as_timed_out_by_nobody(
     installation: Installation,
-    run: pipeline.PlannedRun,
+    run: plans.PlannedRun,
     airflow: Airflow,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -310,7 +309,7 @@ def set_wait_for(installation: Installation, wait_for: str) -> None:
 )
 def test_the_option_decides_nothing_and_the_question_is_open_again(
     installation: Installation,
-    run: pipeline.PlannedRun,
+    run: plans.PlannedRun,
     airflow: Airflow,
     monkeypatch: pytest.MonkeyPatch,
     *,
@@ -352,7 +351,7 @@ def test_a_plan_that_needs_two_people_waits_on_after_the_first_yes(
 
 
 def test_a_run_under_way_is_not_asked_about_again(
-    installation: Installation, run: pipeline.PlannedRun, airflow: Airflow
+    installation: Installation, run: plans.PlannedRun, airflow: Airflow
 ) -> None:
     grant(installation, run)
     change_state(installation.ledger, run["run_id"], RunState.RUNNING)
@@ -360,7 +359,7 @@ def test_a_run_under_way_is_not_asked_about_again(
 
 
 def test_a_halted_run_is_asked_about_once_more(
-    installation: Installation, run: pipeline.PlannedRun, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, run: plans.PlannedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grant(installation, run)
     for state in (RunState.RUNNING, RunState.SETTLING, RunState.HALTED):
@@ -371,7 +370,7 @@ def test_a_halted_run_is_asked_about_once_more(
 
 
 def test_whoever_lost_the_right_to_approve_is_waited_for_no_more(
-    installation: Installation, run: pipeline.PlannedRun
+    installation: Installation, run: plans.PlannedRun
 ) -> None:
     grant(installation, run, by="alice")
     config = installation.locations.config
@@ -387,7 +386,7 @@ def test_whoever_lost_the_right_to_approve_is_waited_for_no_more(
 
 def test_a_ledger_that_is_away_is_asked_again(
     installation: Installation,
-    run: pipeline.PlannedRun,
+    run: plans.PlannedRun,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -413,7 +412,7 @@ def test_a_ledger_that_is_away_is_asked_again(
 
 def test_what_airflow_does_not_answer_is_asked_again(
     installation: Installation,
-    run: pipeline.PlannedRun,
+    run: plans.PlannedRun,
     airflow: Airflow,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -460,7 +459,7 @@ def test_where_a_rule_approves_nobody_is_asked(
     (yes,) = installation.ledger.approvals_of(run["run_id"])
     assert (yes.by, yes.rate_bytes_per_second) == ("policy-rule:add-brokers", 20_000_000)
     with open_installation() as worker:
-        pipeline.open_run(worker, run["run_id"], run["fingerprint"])
+        execution.open_run(worker, run["run_id"], run["fingerprint"])
 
 
 @pytest.mark.usefixtures("ruled")
@@ -493,7 +492,7 @@ def test_tasks_do_what_the_table_of_roles_says(installation: Installation, permi
     person = Person.airflow(PEOPLE[permission])
     may = CELLS["propose a plan, also an undo plan"][permission] == "yes"
     with nullcontext() if may else refused():
-        pipeline.plan(installation, "demo", ADD_3, pipeline.Origin(person))
+        plans.plan(installation, "demo", ADD_3, plans.Origin(person))
 
 
 def refused() -> AbstractContextManager[Any]:

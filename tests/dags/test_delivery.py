@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.model.notification import Channel, Target
 from counterpoise.model.person import Person
@@ -22,7 +21,7 @@ from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import Run, RunState
 from counterpoise.orchestration.delivery import post, tell
 from counterpoise.orchestration.notifier import ClusterNotifier
-from counterpoise.services import notifications
+from counterpoise.services import notifications, plans
 from tests.dags.test_approval import CLUSTERS
 from tests.support import hostile
 from tests.support.decisions import grant
@@ -74,8 +73,8 @@ def propose(
     *,
     by: Person = Person.airflow("alice"),  # noqa: B008 - it is frozen
 ) -> str:
-    run = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), pipeline.Origin(by)
+    run = plans.plan(
+        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), plans.Origin(by)
     )
     assert run is not None
     return run["run_id"]

@@ -8,12 +8,13 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from counterpoise import controls, pipeline
+from counterpoise import controls
 from counterpoise.errors import ClusterUnreachableError, HaltedError
 from counterpoise.installation import Installation
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
+from counterpoise.services import execution, plans
 from tests.dags.test_approval import planned
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant
@@ -25,7 +26,7 @@ UNREACHABLE = ClusterUnreachableError((("simulated", "no broker responds"),))
 
 
 @pytest.fixture
-def run(installation: Installation) -> pipeline.PlannedRun:
+def run(installation: Installation) -> plans.PlannedRun:
     """An approved run of a Dag run."""
     run = planned(installation, RebalanceRequest(Goal.ADD_BROKERS, (3,)))
     grant(installation, run, by=ALICE, reason="broker 3 joined")
@@ -38,17 +39,17 @@ def open_run() -> Any:
 
 
 def stopped_elsewhere(
-    installation: Installation, run: pipeline.PlannedRun, *, has_trouble: bool = True
+    installation: Installation, run: plans.PlannedRun, *, has_trouble: bool = True
 ) -> None:
     """Execute the run as the command line does; it stops for trouble, or is cancelled."""
     run_id, fingerprint = run["run_id"], run["fingerprint"]
-    with pipeline.opened_run(installation, run_id, fingerprint):
+    with execution.opened_run(installation, run_id, fingerprint):
         controls.cancel(installation, run_id, by=ALICE, why="month end")
     with pytest.raises(HaltedError):
-        pipeline.execute_step(installation, run_id, fingerprint, print)
+        execution.execute_step(installation, run_id, fingerprint, print)
     if has_trouble:
         blame_trouble(installation.ledger, run_id)
-    while pipeline.settle_step(installation, run_id, print) is not None:
+    while execution.settle_step(installation, run_id, print) is not None:
         pass
     ended = RunState.HALTED if has_trouble else RunState.CANCELLED
     assert installation.ledger.run(run_id).state is ended
@@ -71,7 +72,7 @@ def try_to_open(task: Any, try_number: int, *, last_cleared_after: int = 0) -> N
 def test_a_retry_does_not_start_what_has_halted_after_the_first_try(
     installation: Installation,
     kafka: SimulatedCluster,
-    run: pipeline.PlannedRun,
+    run: plans.PlannedRun,
     open_run: Any,
 ) -> None:
     kafka.fail_next("describe_cluster", UNREACHABLE)
@@ -84,7 +85,7 @@ def test_a_retry_does_not_start_what_has_halted_after_the_first_try(
 
 
 def test_a_first_try_that_is_late_does_not_start_what_has_halted_meanwhile(
-    installation: Installation, run: pipeline.PlannedRun, open_run: Any
+    installation: Installation, run: plans.PlannedRun, open_run: Any
 ) -> None:
     stopped_elsewhere(installation, run)
     with pytest.raises(AirflowFailException, match="nobody has asked since for it to go on"):
@@ -94,7 +95,7 @@ def test_a_first_try_that_is_late_does_not_start_what_has_halted_meanwhile(
 def test_a_task_that_somebody_cleared_since_goes_on_with_a_halted_run_also_by_a_retry(
     installation: Installation,
     kafka: SimulatedCluster,
-    run: pipeline.PlannedRun,
+    run: plans.PlannedRun,
     open_run: Any,
 ) -> None:
     stopped_elsewhere(installation, run)
@@ -110,7 +111,7 @@ def test_a_task_that_somebody_cleared_since_goes_on_with_a_halted_run_also_by_a_
 
 @pytest.mark.parametrize("last_cleared_after", [0, 1])
 def test_what_somebody_cancelled_is_skipped_also_where_somebody_cleared_the_task(
-    installation: Installation, run: pipeline.PlannedRun, open_run: Any, last_cleared_after: int
+    installation: Installation, run: plans.PlannedRun, open_run: Any, last_cleared_after: int
 ) -> None:
     stopped_elsewhere(installation, run, has_trouble=False)
     with pytest.raises(AirflowSkipException, match="is cancelled: cancel by alice: month end"):

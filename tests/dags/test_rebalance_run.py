@@ -18,7 +18,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
-from counterpoise import controls, pipeline
+from counterpoise import controls
 from counterpoise.errors import (
     ClusterError,
     InputError,
@@ -34,6 +34,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.handover import Wanted, wanted_rebalance
+from counterpoise.services import execution, plans, verification
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.decisions import grant
@@ -286,14 +287,14 @@ def test_a_run_that_a_person_cancels_is_skipped_settled_and_no_failure(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configs = dict(kafka.configs.dynamic)
-    step, bob = pipeline.execute_step, Person.airflow("bob")
+    step, bob = execution.execute_step, Person.airflow("bob")
 
     def cancel_once_it_moves(now: Installation, run_id: str, *more: Any) -> float | None:
         if kafka.list_reassignments() and not now.ledger.requests("demo", run_id):
             controls.cancel(now, run_id, by=bob, why="month end")
         return step(now, run_id, *more)
 
-    monkeypatch.setattr(pipeline, "execute_step", cancel_once_it_moves)
+    monkeypatch.setattr(execution, "execute_step", cancel_once_it_moves)
     state, tasks = rebalance(YES)
     assert (state, tasks["execute"], tasks["verify"], tasks["settle"], tasks["verdict"]) == (
         "success",
@@ -322,11 +323,11 @@ def test_a_halted_run_goes_on_by_clearing_tasks_only_after_another_yes(
     config.write_text(config.read_text().replace(approvers, f"{approvers}, operate: [oscar]"))
     with open_installation() as later:
         with pytest.raises(NotApprovedError, match="or it is approved again"):
-            pipeline.open_run(later, run.run_id, run.fingerprint)
+            execution.open_run(later, run.run_id, run.fingerprint)
         assert later.ledger.run(run.run_id).state is RunState.HALTED
         alice = Person.airflow("alice")
         grant(later, run, by=alice, reason="the controller is back", rate="20MB/s")
-        pipeline.open_run(later, run.run_id, run.fingerprint)
+        execution.open_run(later, run.run_id, run.fingerprint)
         assert later.ledger.run(run.run_id).state is RunState.RUNNING
 
 
@@ -370,7 +371,7 @@ def test_a_plan_that_the_operator_may_not_carry_out_is_refused_before_anybody_is
 @pytest.fixture
 def refusals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Why the task `plan` refused, as it happens."""
-    plan_or_reason = pipeline.plan_or_reason
+    plan_or_reason = plans.make
     said: list[str] = []
 
     def note_refusal(*arguments: Any, **named: Any) -> Any:
@@ -380,7 +381,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             said.append(str(error))
             raise
 
-    monkeypatch.setattr(pipeline, "plan_or_reason", note_refusal)
+    monkeypatch.setattr(plans, "make", note_refusal)
     return said
 
 
@@ -423,7 +424,7 @@ def test_a_look_that_fails_for_a_reason_that_may_pass_is_made_again_and_costs_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     look, failures = (
-        pipeline.execute_step,
+        execution.execute_step,
         [LedgerError("did not answer"), LedgerError("did not answer")],
     )
 
@@ -432,7 +433,7 @@ def test_a_look_that_fails_for_a_reason_that_may_pass_is_made_again_and_costs_no
             raise failures.pop()
         return look(*arguments)
 
-    monkeypatch.setattr(pipeline, "execute_step", look_or_fail)
+    monkeypatch.setattr(execution, "execute_step", look_or_fail)
     assert rebalance(YES) == ("success", ALL_WELL)
     assert failures == []
 
@@ -447,14 +448,14 @@ def test_topics_that_come_to_a_broker_while_it_is_emptied_ask_for_the_next_remov
     kafka.add_broker(4, "a")
     kafka.partitions[TopicPartition("orders", 0)].replicas = (1, 4)
     kafka.partitions[TopicPartition("orders", 0)].isr = {1, 4}
-    verify = pipeline.verify
+    verify = verification.verify
 
     def create_topic_then_verify(*arguments: Any) -> None:
         kafka.topic_ids["new"] = "id-of-new"
         kafka.partitions[TopicPartition("new", 0)] = SimulatedPartition((4, 1), {4, 1}, 4, 0.0)
         verify(*arguments)
 
-    monkeypatch.setattr(pipeline, "verify", create_topic_then_verify)
+    monkeypatch.setattr(verification, "verify", create_topic_then_verify)
     state, tasks = rebalance(YES, goal="remove-brokers", broker_ids=(4,))
     assert (state, tasks["verify"], tasks["repeat"]) == ("failed", "failed", "success")
     (run,) = installation.ledger.runs()
@@ -473,4 +474,4 @@ def test_topics_that_come_to_a_broker_while_it_is_emptied_ask_for_the_next_remov
         verify(installation, run.run_id, run.fingerprint)
     assert "broker 4: safe to stop (0 replicas, 0 voters" in caplog.text
     assert "unregister --bootstrap-server $BOOTSTRAP --id 4" in caplog.text
-    assert pipeline.next_removal(installation, run.run_id) is None
+    assert verification.next_removal(installation, run.run_id) is None

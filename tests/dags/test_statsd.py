@@ -9,7 +9,6 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
 from airflow.sdk.observability import stats
 
-from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.model.metric import FINDINGS, METRICS, Sample
 from counterpoise.model.person import Person
@@ -17,7 +16,7 @@ from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.statsd import send_gauges, stat_name
 from counterpoise.orchestration.stepping import StepUntilDone
-from counterpoise.services import metrics
+from counterpoise.services import metrics, plans
 from tests.dags.test_stepping import Task
 from tests.support.runs import change_state
 
@@ -46,11 +45,11 @@ def test_each_step_of_a_run_sends_its_figures(
     installation: Installation, sent: dict[str, float]
 ) -> None:
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-    run = pipeline.plan(
+    run = plans.plan(
         installation,
         "demo",
         request,
-        pipeline.Origin(Person.airflow("alice"), "kafka_rebalance", "manual__1"),
+        plans.Origin(Person.airflow("alice"), "kafka_rebalance", "manual__1"),
     )
     assert run is not None
     change_state(installation.ledger, run["run_id"], RunState.APPROVED)

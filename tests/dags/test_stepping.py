@@ -12,7 +12,6 @@ from airflow._shared.module_loading import import_string
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow.triggers.base import TriggerEvent
 
-from counterpoise import pipeline
 from counterpoise.errors import LedgerError
 from counterpoise.installation import Installation
 from counterpoise.model.person import Person
@@ -21,6 +20,7 @@ from counterpoise.model.run import RunState
 from counterpoise.orchestration import stepping
 from counterpoise.orchestration.stepping import StepUntilDone, begin_settling, settle_step
 from counterpoise.orchestration.waiting import WaitTrigger
+from counterpoise.services import execution, plans
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant
 from tests.support.runs import change_state
@@ -42,11 +42,11 @@ class Task:
 
 
 @pytest.fixture
-def run(installation: Installation) -> pipeline.PlannedRun:
+def run(installation: Installation) -> plans.PlannedRun:
     """A run under way of the Dag run manual__1."""
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-    origin = pipeline.Origin(Person.airflow("alice"), "kafka_rebalance", "manual__1")
-    run = pipeline.plan(installation, "demo", request, origin)
+    origin = plans.Origin(Person.airflow("alice"), "kafka_rebalance", "manual__1")
+    run = plans.plan(installation, "demo", request, origin)
     assert run is not None
     for state in (RunState.APPROVED, RunState.RUNNING):
         change_state(installation.ledger, run["run_id"], state)
@@ -57,7 +57,7 @@ def step(task: Task, event: str | None) -> list[str]:
     """Return the ids of the runs that were carried on."""
     carried_on: list[str] = []
 
-    def do_step(_installation: Any, run: pipeline.PlannedRun, _log: Any) -> None:
+    def do_step(_installation: Any, run: plans.PlannedRun, _log: Any) -> None:
         carried_on.append(run["run_id"])
 
     operator = StepUntilDone(task_id="execute", step=do_step)
@@ -66,16 +66,12 @@ def step(task: Task, event: str | None) -> list[str]:
 
 
 @pytest.mark.parametrize("event", [FIRED, None], ids=["deferred", "started"])
-def test_a_task_carries_on_the_run_of_its_dag_run(
-    run: pipeline.PlannedRun, event: str | None
-) -> None:
+def test_a_task_carries_on_the_run_of_its_dag_run(run: plans.PlannedRun, event: str | None) -> None:
     assert step(Task("manual__1", {"run_id": "another"}), event) == [run["run_id"]]
 
 
 @pytest.mark.parametrize("event", [FIRED, None], ids=["deferred", "started"])
-def test_an_xcom_gives_no_run_to_another_dag_run(
-    run: pipeline.PlannedRun, event: str | None
-) -> None:
+def test_an_xcom_gives_no_run_to_another_dag_run(run: plans.PlannedRun, event: str | None) -> None:
     with pytest.raises(AirflowFailException, match="no run of the ledger"):
         step(Task("manual__2", run), event)
 
@@ -106,7 +102,7 @@ def test_a_pause_is_as_long_as_the_step_asks(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_between_steps_nothing_is_logged(
-    installation: Installation, run: pipeline.PlannedRun, capfd: pytest.CaptureFixture[str]
+    installation: Installation, run: plans.PlannedRun, capfd: pytest.CaptureFixture[str]
 ) -> None:
     capfd.readouterr()
     class_path, arguments = deferred(12.0).trigger.serialize()
@@ -124,13 +120,13 @@ def test_progress_is_logged_once_a_minute_and_when_what_is_waited_for_changes(
     now = datetime(2026, 11, 25, 12, tzinfo=UTC)
     installation.clock = lambda: now  # before the ledger is opened: the driver goes by the ledger's
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-    run = pipeline.plan(installation, "demo", request, pipeline.Origin(Person.airflow("alice")))
+    run = plans.plan(installation, "demo", request, plans.Origin(Person.airflow("alice")))
     assert run is not None
     grant(installation, run, by="bob", reason="x")
-    pipeline.open_run(installation, run["run_id"], run["fingerprint"])
+    execution.open_run(installation, run["run_id"], run["fingerprint"])
     lines: list[str] = []
     for _ in range(18):
-        pipeline.execute_step(installation, run["run_id"], run["fingerprint"], lines.append)
+        execution.execute_step(installation, run["run_id"], run["fingerprint"], lines.append)
         now += timedelta(seconds=10)
     progress_lines = [line for line in lines if " % of " in line or " %: " in line]
     assert 3 <= len(progress_lines) <= 5, lines
@@ -139,7 +135,7 @@ def test_progress_is_logged_once_a_minute_and_when_what_is_waited_for_changes(
 
 @pytest.mark.parametrize(("event", "begins"), [(None, 1), (FIRED, 0)], ids=["started", "deferred"])
 def test_a_task_begins_once_for_each_try(
-    run: pipeline.PlannedRun, installation: Installation, event: str | None, begins: int
+    run: plans.PlannedRun, installation: Installation, event: str | None, begins: int
 ) -> None:
     begun: list[str] = []
     operator = StepUntilDone(
@@ -152,7 +148,7 @@ def test_a_task_begins_once_for_each_try(
 
 
 def test_the_task_settle_halts_no_execution_that_began_after_it(
-    run: pipeline.PlannedRun, installation: Installation
+    run: plans.PlannedRun, installation: Installation
 ) -> None:
     begin_settling(installation, run)
     for state in (RunState.SETTLING, RunState.HALTED, RunState.RUNNING):
@@ -179,7 +175,7 @@ def ledger_fails(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch
 
 
 def test_a_settle_whose_first_step_fails_still_halts_the_run_of_a_second_execution(
-    run: pipeline.PlannedRun, installation: Installation, ledger_fails: pytest.MonkeyPatch
+    run: plans.PlannedRun, installation: Installation, ledger_fails: pytest.MonkeyPatch
 ) -> None:
     """Its Dag run settled the first execution, too; nobody is at work on the second one."""
     begin_settling(installation, run)
@@ -194,7 +190,7 @@ def test_a_settle_whose_first_step_fails_still_halts_the_run_of_a_second_executi
 
 
 def test_a_task_says_only_when_it_has_to_that_it_has_not_begun(
-    run: pipeline.PlannedRun, installation: Installation, ledger_fails: pytest.MonkeyPatch
+    run: plans.PlannedRun, installation: Installation, ledger_fails: pytest.MonkeyPatch
 ) -> None:
     begun: list[str] = []
     operator = StepUntilDone(
@@ -214,7 +210,7 @@ def test_a_task_says_only_when_it_has_to_that_it_has_not_begun(
 
 
 def test_a_warning_about_a_connection_is_logged_when_it_begins_and_when_it_ends(
-    run: pipeline.PlannedRun, caplog: pytest.LogCaptureFixture
+    run: plans.PlannedRun, caplog: pytest.LogCaptureFixture
 ) -> None:
     dead = "bootstrap address kafka-1:9092 did not answer: connection refused"
     is_dead = iter([False, True, True, True, False, False])

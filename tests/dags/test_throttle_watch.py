@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from counterpoise import pipeline
 from counterpoise.installation import Installation
 from counterpoise.ledger.schema import pulses
 from counterpoise.model.kafka import (
@@ -22,6 +21,8 @@ from counterpoise.model.kafka import (
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import ENDED_STATES, TouchedKey
 from counterpoise.orchestration.installation import log_entries
+from counterpoise.services import execution, plans
+from counterpoise.services.watch import watch_throttles
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import CAROL, grant
 
@@ -45,12 +46,12 @@ def silent(_text: str) -> None:
     """Nobody listens."""
 
 
-def opened(installation: Installation, rebalance_request: RebalanceRequest) -> pipeline.PlannedRun:
+def opened(installation: Installation, rebalance_request: RebalanceRequest) -> plans.PlannedRun:
     """A run that has been approved and opened."""
-    run = pipeline.plan(installation, "demo", rebalance_request, pipeline.Origin(CAROL))
+    run = plans.plan(installation, "demo", rebalance_request, plans.Origin(CAROL))
     assert run is not None
     grant(installation, run, reason="x", rate="20MB/s")
-    pipeline.open_run(installation, run["run_id"], run["fingerprint"])
+    execution.open_run(installation, run["run_id"], run["fingerprint"])
     return run
 
 
@@ -60,18 +61,18 @@ def to_the_end(step: Callable[[], float | None], kafka: SimulatedCluster) -> Non
 
 
 @pytest.fixture
-def ended(installation: Installation, kafka: SimulatedCluster) -> pipeline.PlannedRun:
+def ended(installation: Installation, kafka: SimulatedCluster) -> plans.PlannedRun:
     run = opened(installation, RebalanceRequest(Goal.ADD_BROKERS, (3,)))
     to_the_end(
-        lambda: pipeline.execute_step(installation, run["run_id"], run["fingerprint"], silent),
+        lambda: execution.execute_step(installation, run["run_id"], run["fingerprint"], silent),
         kafka,
     )
-    to_the_end(lambda: pipeline.settle_step(installation, run["run_id"], silent), kafka)
+    to_the_end(lambda: execution.settle_step(installation, run["run_id"], silent), kafka)
     return run
 
 
 def leave_a_pending_restore(
-    installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
+    installation: Installation, kafka: SimulatedCluster, run: plans.PlannedRun
 ) -> None:
     key = TouchedKey(BROKER, FOLLOWER_RATE, "", before_value=None, written_value="20000000")
     with installation.ledger.journal(run["run_id"]).step() as step:
@@ -79,12 +80,12 @@ def leave_a_pending_restore(
     kafka.configs.dynamic[BROKER] = {FOLLOWER_RATE: "20000000"}
 
 
-def orphan(installation: Installation, kafka: SimulatedCluster) -> pipeline.PlannedRun:
+def orphan(installation: Installation, kafka: SimulatedCluster) -> plans.PlannedRun:
     """A run that was observed until it moved, and then for an hour by nobody."""
     kafka.add_broker(4, "d")
     run = opened(installation, RebalanceRequest(Goal.ADD_BROKERS, (4,)))
     while not kafka.list_reassignments():
-        pipeline.execute_step(installation, run["run_id"], run["fingerprint"], silent)
+        execution.execute_step(installation, run["run_id"], run["fingerprint"], silent)
     with installation.ledger._transactions.writing() as connection:
         hour_ago = installation.clock() - timedelta(hours=1)
         connection.execute(pulses.update().values(at=hour_ago))
@@ -92,7 +93,7 @@ def orphan(installation: Installation, kafka: SimulatedCluster) -> pipeline.Plan
 
 
 def test_an_orphaned_run_is_settled_and_a_pending_key_is_restored(
-    installation: Installation, kafka: SimulatedCluster, ended: pipeline.PlannedRun
+    installation: Installation, kafka: SimulatedCluster, ended: plans.PlannedRun
 ) -> None:
     orphaned = orphan(installation, kafka)
     leave_a_pending_restore(installation, kafka, ended)
@@ -109,13 +110,13 @@ def test_an_orphaned_run_is_settled_and_a_pending_key_is_restored(
 def test_a_foreign_throttle_is_reported_and_never_touched(
     installation: Installation,
     kafka: SimulatedCluster,
-    ended: pipeline.PlannedRun,
+    ended: plans.PlannedRun,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     kafka.configs.dynamic[TOPIC] = {LEADER_REPLICAS: "0:1"}
     changes = [call.name for call in kafka.calls].count("alter_configs")
     with caplog.at_level(logging.WARNING):
-        report = pipeline.watch_throttles(installation, "demo", print)
+        report = watch_throttles(installation, "demo", print)
         log_entries(logging.getLogger("watch"), logging.WARNING, report.needs_attention)
     assert report.summary == "1 foreign throttle"
     assert "topic orders: leader.replication.throttled.replicas = '0:1'" in caplog.text
@@ -126,7 +127,7 @@ def test_a_foreign_throttle_is_reported_and_never_touched(
 
 @pytest.mark.usefixtures("dead_cluster")
 def test_a_dead_cluster_fails_the_watch_and_keeps_no_other_from_its_turn(
-    installation: Installation, kafka: SimulatedCluster, ended: pipeline.PlannedRun
+    installation: Installation, kafka: SimulatedCluster, ended: plans.PlannedRun
 ) -> None:
     leave_a_pending_restore(installation, kafka, ended)
     state, tasks = watch()

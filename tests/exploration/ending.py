@@ -6,9 +6,9 @@ complaints = end_everything(stage)
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from counterpoise import pipeline
 from counterpoise.errors import CounterpoiseError, HaltedError
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
+from counterpoise.services import execution, watch
 from tests.exploration.roles import CLUSTER, nothing
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def end_everything(stage: "Stage") -> Sequence[str]:
             if not _end(stage, run):
                 return [f"promise 5: run {run.state} does not end in {MAX_OBSERVATIONS} steps"]
         try:
-            pipeline.watch_throttles(stage.installation(), CLUSTER, nothing)
+            watch.watch_throttles(stage.installation(), CLUSTER, nothing)
         except CounterpoiseError as error:
             return [f"promise 4: the watch fails: {error}"]
         history.check(stage, None, set())
@@ -45,10 +45,10 @@ def _under_way(stage: "Stage") -> list[Run]:
 def _end(stage: "Stage", run: Run) -> bool:
     def execute() -> float | None:
         installation = stage.installation()
-        return pipeline.execute_step(installation, run.run_id, run.fingerprint, nothing)
+        return execution.execute_step(installation, run.run_id, run.fingerprint, nothing)
 
     def settle() -> float | None:
-        return pipeline.settle_step(stage.installation(), run.run_id, nothing)
+        return execution.settle_step(stage.installation(), run.run_id, nothing)
 
     is_running = run.state is RunState.RUNNING
     return (not is_running or _repeat(stage, execute)) and _repeat(stage, settle)

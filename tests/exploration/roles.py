@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from counterpoise import pipeline
 from counterpoise.errors import (
     ClusterError,
     CounterpoiseError,
@@ -21,6 +20,7 @@ from counterpoise.errors import (
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import ENDED_STATES
+from counterpoise.services import execution, plans, watch
 from tests.exploration.actors import OVER
 from tests.exploration.points import change
 from tests.support.decisions import grant
@@ -69,16 +69,16 @@ class Executor:
             seen = installation.ledger.run(self.run_id)
             if seen.state in ENDED_STATES:
                 return OVER, 0.0
-            with pipeline.opened_run(installation, self.run_id, self.fingerprint, seen=seen):
+            with execution.opened_run(installation, self.run_id, self.fingerprint, seen=seen):
                 return "step", 0.0
         if part == "open":
-            pipeline.open_run(installation, self.run_id, self.fingerprint)
+            execution.open_run(installation, self.run_id, self.fingerprint)
             return "step", 0.0
         if part == "step":
-            wait = pipeline.execute_step(installation, self.run_id, self.fingerprint, nothing)
+            wait = execution.execute_step(installation, self.run_id, self.fingerprint, nothing)
             stage.history.step_ended()
             return ("settle", 0.0) if wait is None else ("step", wait)
-        wait = pipeline.settle_step(installation, self.run_id, nothing)
+        wait = execution.settle_step(installation, self.run_id, nothing)
         stage.history.step_ended()
         return (OVER, 0.0) if wait is None else ("settle", wait)
 
@@ -96,7 +96,7 @@ class Watcher:
 
     def act(self, part: str, installation: "Installation", stage: "Stage") -> tuple[str, float]:
         with suppress(CounterpoiseError):  # its task fails; the next watch comes anyway
-            pipeline.watch_throttles(installation, CLUSTER, nothing)
+            watch.watch_throttles(installation, CLUSTER, nothing)
         return OVER, 0.0
 
     def successor(self) -> None:
@@ -107,7 +107,7 @@ def approved(
     installation: "Installation", stage: "Stage", plan: RebalancePlan, rate: str = "1MB/s"
 ) -> Executor:
     """Propose and approve a plan; return who executes it."""
-    run = pipeline.submit_plan(installation, plan, pipeline.Origin(Person.airflow("alice")))
+    run = plans.submit(installation, plan, plans.Origin(Person.airflow("alice")))
     stage.history.add_run(run["run_id"], plan)
     grant(installation, run, by="bob", rate=rate)
     return Executor(run["run_id"], run["fingerprint"])
@@ -130,7 +130,7 @@ class Undoer:
         if not _has_ended(installation, self.run_id):
             return "undo", _AGAIN_SECONDS
         try:
-            plan = pipeline.undo_plan(installation, self.run_id)
+            plan = plans.undo_plan(installation, self.run_id)
             executor = approved(installation, stage, plan)
         except RefusedError:  # nothing was moved, or somebody else is at work
             return OVER, 0.0

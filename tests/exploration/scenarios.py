@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 from unittest.mock import patch
 
-from counterpoise import controls, pipeline
+from counterpoise import controls
 from counterpoise.execution import leftovers
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
@@ -14,7 +14,7 @@ from counterpoise.model.kafka import FOLLOWER_REPLICAS, LEADER_RATE, ConfigChang
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.services import snapshots
+from counterpoise.services import execution, snapshots
 from tests.exploration.actors import OVER, Actor
 from tests.exploration.paths import Scenario
 from tests.exploration.promises import History
@@ -209,7 +209,7 @@ def _begin_with_pending_restores(stage: Stage) -> ClusterSnapshot:
     snapshot = snapshots.fresh_snapshot(installation, CLUSTER, stage.now)
     first_move = two_moves(snapshot).moves[:1]
     earlier = approved(installation, stage, plan_by_hand(snapshot, Goal.REBALANCE, *first_move))
-    pipeline.open_run(installation, earlier.run_id, earlier.fingerprint)
+    execution.open_run(installation, earlier.run_id, earlier.fingerprint)
     part, has_lost = "step", False
     while part != OVER:
         is_moving = bool(stage.cluster.list_reassignments())

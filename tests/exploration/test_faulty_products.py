@@ -17,7 +17,7 @@ from counterpoise.ledger.step import Step
 from counterpoise.model.kafka import Reassignment
 from counterpoise.model.plan import Move
 from counterpoise.model.run import ENDED_STATES, UNDER_WAY_STATES, Run, RunState, Submission
-from counterpoise.pipeline import executing
+from counterpoise.services import execution
 from tests.exploration.explorer import explore
 from tests.exploration.paths import Budget, Scenario
 from tests.exploration.scenarios import (
@@ -47,7 +47,7 @@ def test_finds_a_resume_that_restores_what_older_runs_left_while_its_own_moves_a
                 if run.state in ENDED_STATES:
                     restore_pending(admin, ledger.journal(run.run_id), step.of_run(run.run_id))
 
-    monkeypatch.setattr(executing, "_restore_pending", restore_at_once)
+    monkeypatch.setattr(execution, "_restore_pending", restore_at_once)
 
     _finds(RESUME_BESIDE_PENDING_RESTORES, A_FAULT, "promise 3")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import controls, queries
+from counterpoise import controls
 from counterpoise.installation import Installation, open_installation
 from counterpoise.kafka_admin.cluster_admin import ClusterReader
 from counterpoise.model.kafka import (
@@ -26,6 +26,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.run import Run, RunState
 from counterpoise.model.run_progress import RunProgress
+from counterpoise.services import runs
 from dev.local_airflow import AirflowApi, LocalAirflow
 from dev.local_airflow.api import FINAL_RUN_STATES
 from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
@@ -88,7 +89,7 @@ class Rebalance:
 
     @property
     def run_progress(self) -> RunProgress:
-        _, run_progress = queries.run_progress_of(self.installation, self.run.run_id)
+        _, run_progress = runs.progress_of(self.installation, self.run.run_id)
         assert run_progress is not None
         return run_progress
 

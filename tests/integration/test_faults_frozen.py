@@ -10,7 +10,7 @@ from counterpoise import controls
 from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
-from counterpoise.pipeline import PlannedRun
+from counterpoise.services.plans import PlannedRun
 from dev.local_kafka import LocalKafka
 from dev.local_processes import wait_until
 from tests.support.faults import FAST, KB, SLOW, Ground

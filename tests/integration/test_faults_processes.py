@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import pipeline
 from counterpoise.errors import LedgerError, NotApprovedError, StalePlanError
 from counterpoise.installation import now_utc
 from counterpoise.ledger import database
 from counterpoise.model.approval import Decision
 from counterpoise.model.run import STEP_LOCK_SECONDS, RunState
-from counterpoise.pipeline import PlannedRun
+from counterpoise.services import execution
+from counterpoise.services.plans import PlannedRun
 from dev.local_kafka import LocalKafka
 from dev.local_processes import wait_until
 from tests.support.fault_points import Trap
@@ -145,13 +145,13 @@ def test_the_ledger_does_not_answer_at_the_start_and_midway(
     ground = travel.ground
     run = ground.approved({"waits-0": (1, 2, 3)})
     with locked(ground), ground.installation() as installation, pytest.raises(LedgerError):
-        pipeline.open_run(installation, run["run_id"], run["fingerprint"])
+        execution.open_run(installation, run["run_id"], run["fingerprint"])
     assert configs(ground.kafka) == travel.before
     ground.advance(run, lambda: ground.in_flight(run) == 1, "a move is under way")
     moving = ground.reassignments()
     with (
         ground.installation() as installation,
-        pipeline.execution(installation, run["run_id"], run["fingerprint"]) as driver,
+        execution.driver_of(installation, run["run_id"], run["fingerprint"]) as driver,
     ):
         with locked(ground), pytest.raises(LedgerError):
             driver.step()
@@ -170,22 +170,22 @@ def test_without_a_yes_that_holds_for_this_plan_nothing_is_changed(travel: Trave
     with ground.installation() as installation:
         installation.clock = lambda: now_utc() + timedelta(hours=25)
         with pytest.raises(NotApprovedError, match="expired"):
-            pipeline.open_run(installation, expired["run_id"], expired["fingerprint"])
+            execution.open_run(installation, expired["run_id"], expired["fingerprint"])
     revoked = ground.approved({"waits-0": (3, 1, 2)})
     ground.decide(revoked, Decision.REJECTED, by="bob", reason="not now")
     with (
         ground.installation() as installation,
         pytest.raises(NotApprovedError, match="rejected by bob"),
     ):
-        pipeline.open_run(installation, revoked["run_id"], revoked["fingerprint"])
+        execution.open_run(installation, revoked["run_id"], revoked["fingerprint"])
     other = ground.planned({"waits-0": (3, 2, 1)})
     with ground.installation() as installation:
         (yes, _) = installation.ledger.approvals_of(revoked["run_id"])
         installation.ledger.record_decision(replace(yes, run_id=other["run_id"]))
         with pytest.raises(NotApprovedError, match="the approval is for plan"):
-            pipeline.open_run(installation, other["run_id"], other["fingerprint"])
+            execution.open_run(installation, other["run_id"], other["fingerprint"])
         with pytest.raises(StalePlanError):
-            pipeline.open_run(installation, other["run_id"], revoked["fingerprint"])
+            execution.open_run(installation, other["run_id"], revoked["fingerprint"])
     assert placement(ground.kafka) == places
     assert configs(ground.kafka) == travel.before
     assert not ground.reassignments()
@@ -217,7 +217,7 @@ def test_the_ledger_is_moved_away_midway(travel: Travel) -> None:
     assert throttled != travel.before
     with (
         ground.installation() as installation,
-        pipeline.execution(installation, run["run_id"], run["fingerprint"]) as driver,
+        execution.driver_of(installation, run["run_id"], run["fingerprint"]) as driver,
     ):
         with moved_away(ground):
             with pytest.raises(
@@ -228,7 +228,7 @@ def test_the_ledger_is_moved_away_midway(travel: Travel) -> None:
                 ground.installation() as other,
                 pytest.raises(LedgerError, match=r"ledger.db is gone"),
             ):
-                pipeline.execute_step(other, run["run_id"], run["fingerprint"], ground.log.append)
+                execution.execute_step(other, run["run_id"], run["fingerprint"], ground.log.append)
             assert ongoing_reassignments(ground.kafka) == moving
             assert configs(ground.kafka) == throttled
         assert driver.step() is not None

@@ -21,7 +21,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
 from counterpoise.model.request import Goal, RebalanceRequest, Scope
 from counterpoise.model.run import RunState
-from counterpoise.services import snapshots
+from counterpoise.services import execution, plans, snapshots, verification
 from counterpoise.settings import Locations, parse_settings
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics, fill
 from dev.local_processes import wait_until
@@ -119,14 +119,14 @@ def fresh_snapshot(installation: Installation) -> ClusterSnapshot:
     return snapshots.fresh_snapshot(installation, "demo", installation.clock())
 
 
-def planned(installation: Installation, rebalance_request: RebalanceRequest) -> pipeline.PlannedRun:
-    run = pipeline.plan(installation, "demo", rebalance_request, pipeline.Origin(ALICE))
+def planned(installation: Installation, rebalance_request: RebalanceRequest) -> plans.PlannedRun:
+    run = plans.plan(installation, "demo", rebalance_request, plans.Origin(ALICE))
     assert run is not None
     pipeline.validate(installation, run["run_id"], run["fingerprint"])
     return run
 
 
-def approve(installation: Installation, run: pipeline.PlannedRun, by: str = "alice") -> None:
+def approve(installation: Installation, run: plans.PlannedRun, by: str = "alice") -> None:
     words = {"reason": "test", "rate": "50MB/s"}
     controls.record_decision(
         installation,
@@ -139,14 +139,14 @@ def approve(installation: Installation, run: pipeline.PlannedRun, by: str = "ali
 
 
 def carry_out(
-    kafka: LocalKafka, installation: Installation, run: pipeline.PlannedRun
+    kafka: LocalKafka, installation: Installation, run: plans.PlannedRun
 ) -> RebalancePlan:
     """Open, move, verify, settle and report; return the plan, once the cluster is as planned."""
     made = installation.archive.read_plan(run["plan_uri"], run["fingerprint"])
     before = own_configs(kafka)
     for _ in steps(installation, run, print):  # repeated where a busy broker does not answer
         pass
-    pipeline.verify(installation, run["run_id"], run["fingerprint"])
+    verification.verify(installation, run["run_id"], run["fingerprint"])
     assert installation.ledger.run(run["run_id"]).state is RunState.DONE
     assert installation.ledger.run(run["run_id"]).reason == ""
     wait_until(lambda: own_configs(kafka) == before, "configs as before", SECONDS)
@@ -198,10 +198,10 @@ def test_a_rebalance_within_a_scope_and_its_undo(
         f"stores-{number}" for number in range(6)
     }
     back = from_reassignment_json(to_reassignment_json(made, undo=True))
-    undo = pipeline.plan_of_assignment(
+    undo = plans.plan_of_assignment(
         fresh_snapshot(installation), back, installation.cluster("demo").policy.balance
     )
-    run = pipeline.submit_plan(installation, undo, pipeline.Origin(ALICE))
+    run = plans.submit(installation, undo, plans.Origin(ALICE))
     approve(installation, run)
     carry_out(kafka, installation, run)
     assert placement(kafka) == start
@@ -247,7 +247,7 @@ def test_a_replication_factor_is_raised_by_one_and_lowered_by_two_people(
     approve(installation, run)
     three = placement(kafka)
     with pytest.raises(NotApprovedError, match="until now alice did"):
-        pipeline.open_run(installation, run["run_id"], run["fingerprint"])
+        execution.open_run(installation, run["run_id"], run["fingerprint"])
     assert placement(kafka) == three
     approve(installation, run, by="bob")
     lowered = carry_out(kafka, installation, run)
@@ -298,7 +298,7 @@ def test_a_broker_is_removed_but_no_controller(
     made = carry_out(kafka, installation, run)
     assert made.copied_replicas == made.lower_bound.replicas
     assert replicas_per_broker(kafka)[4] == 0
-    verdict = pipeline.removal_verdict(installation, made)
+    verdict = verification.removal_verdict(installation, made)
     assert (
         verdict.lines()[0] == "broker 4: safe to stop (0 replicas, 0 voters, in two observations)"
     )

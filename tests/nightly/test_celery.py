@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from counterpoise import controls, queries
+from counterpoise import controls
 from counterpoise.errors import LedgerError
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
+from counterpoise.services import runs
 from dev.local_airflow.api import FINAL_RUN_STATES, AirflowApiError
 from tests.support import airflow_place
 from tests.support.airflow_machines import S3_SERVER
@@ -120,7 +121,7 @@ def until_it_is_observed(place: Place, dag_run_id: str) -> None:
             if place.api.dag_run(REBALANCE, dag_run_id).state in FINAL_RUN_STATES:
                 pytest.fail(f"it ended: {place.run_states(dag_run_id)}")
             (run, *_) = place.installation.ledger.runs(cluster=CLUSTER)
-            _, progress = queries.run_progress_of(place.installation, run.run_id)
+            _, progress = runs.progress_of(place.installation, run.run_id)
         except TEMPORARY:
             place.airflow.supervise()
             return False

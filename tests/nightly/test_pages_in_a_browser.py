@@ -13,8 +13,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from counterpoise.model.run import Run, RunState
-from counterpoise.queries import running
-from counterpoise.services import snapshots, viewers
+from counterpoise.services import runs, snapshots, viewers
 from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
 from dev.local_kafka.load import MB
 from tests.support.browser import Visitor, chromium
@@ -259,7 +258,7 @@ def cancel(place: Place, run: Run, oscar: Visitor) -> None:
 
 def moves_done(place: Place, run: Run) -> int:
     oscar = viewers.Viewer("oscar", ("op",), True)
-    found = running.run_details(place.installation, run, oscar).run_progress
+    found = runs.run_details(place.installation, run, oscar).run_progress
     return found.progress.moves_done if found else 0
 
 

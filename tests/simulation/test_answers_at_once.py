@@ -11,7 +11,7 @@ from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.run import RunState
-from counterpoise.pipeline import PlannedRun
+from counterpoise.services.plans import PlannedRun
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation import test_approval_by_rule as by_rule
 from tests.simulation.test_approval_by_rule import ALICE, approve_by

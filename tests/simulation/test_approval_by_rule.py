@@ -14,8 +14,8 @@ from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
-from counterpoise.pipeline import PlannedRun
-from counterpoise.services import snapshots
+from counterpoise.services import execution, plans, snapshots, verification
+from counterpoise.services.plans import PlannedRun
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
 from tests.support.installations import installation_over, set_clock
@@ -68,11 +68,11 @@ def run(ruled: Installation) -> PlannedRun:
 def planned(installation: Installation) -> PlannedRun:
     """What `plan` and `validate` leave behind."""
     snapshots.make(installation, "demo", installation.clock())
-    run = pipeline.plan(
+    run = plans.plan(
         installation,
         "demo",
         ADD_3,
-        pipeline.Origin(CAROL, *DAG_RUN),
+        plans.Origin(CAROL, *DAG_RUN),
     )
     assert run is not None
     installation.ledger.journal(run["run_id"]).event("validated", run["fingerprint"])
@@ -99,7 +99,7 @@ def check_people_decide(installation: Installation, run: PlannedRun, why: str) -
 
 
 def start(installation: Installation, run: PlannedRun) -> None:
-    pipeline.open_run(installation, run["run_id"], run["fingerprint"])
+    execution.open_run(installation, run["run_id"], run["fingerprint"])
 
 
 def mutating_calls(kafka: SimulatedCluster) -> set[str]:
@@ -131,7 +131,7 @@ def test_report_pages_and_status_name_the_rule_that_approved(
     start(ruled, run)
     for state in (RunState.SETTLING, RunState.DONE):
         change_state(ruled.ledger, run["run_id"], state)
-    report = pipeline.report_run(ruled, run["run_id"])
+    report = verification.report_run(ruled, run["run_id"])
     shell = CommandLine.in_folder(tmp_path, capsys)
     (tmp_path / "clusters.yaml").write_text(POLICY.format(f"automatic: [{RULE}]"))
     with browser(shell.environment, "alice") as pages:
@@ -216,7 +216,7 @@ def test_what_was_not_validated_or_is_frozen_or_was_rejected_is_for_people(
     with pytest.raises(RefusedError, match="waits for its first answer"):
         controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
     plan = ruled.plan_of(ruled.ledger.run(run["run_id"]))
-    again = pipeline.submit_plan(ruled, plan, pipeline.Origin(CAROL, *DAG_RUN))
+    again = plans.submit(ruled, plan, plans.Origin(CAROL, *DAG_RUN))
     assert again["run_id"] != run["run_id"]
     with pytest.raises(RefusedError, match="was not validated"):
         pipeline.is_for_a_rule(ruled, again["run_id"])
@@ -235,7 +235,7 @@ def test_a_rule_does_nothing_but_approve_and_nobody_else_is_one(
         controls.freeze(ruled, "demo", until="8h", by=SMALL, why="x")
     plan = ruled.plan_of(ruled.ledger.run(run["run_id"]))
     with pytest.raises(RefusedError, match="that is for people"):
-        pipeline.submit_plan(ruled, plan, pipeline.Origin(SMALL))
+        plans.submit(ruled, plan, plans.Origin(SMALL))
     for name in ("rule add-brokers (policy)", "policy-rule:add-brokers"):
         for impostor in (Person.system(name), Person.airflow(name)):
             assert not Person.from_ledger(impostor.recorded).is_rule
@@ -256,7 +256,7 @@ def test_a_superseded_plan_is_neither_approved_nor_started(
     ruled: Installation, run: PlannedRun, kafka: SimulatedCluster
 ) -> None:
     approve_by_rule(ruled, run)
-    pipeline.plan(ruled, "demo", RebalanceRequest(Goal.LEADERS), pipeline.Origin(ALICE))
+    plans.plan(ruled, "demo", RebalanceRequest(Goal.LEADERS), plans.Origin(ALICE))
     assert ruled.ledger.run(run["run_id"]).state is RunState.SUPERSEDED
     with pytest.raises(RefusedError):
         controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"])

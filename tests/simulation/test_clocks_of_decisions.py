@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import controls, pipeline
+from counterpoise import controls
 from counterpoise.errors import HaltedError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger, database_clock
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
+from counterpoise.services import execution
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fixture
     CLUSTERS,
@@ -84,7 +85,7 @@ def test_an_approval_holds_for_as_long_as_the_policy_says(
     page, worker = page_and_worker
     run = approved(page)
     kafka.advance(3600 * 23.5)
-    pipeline.open_run(worker, *run_of(run))
+    execution.open_run(worker, *run_of(run))
     assert worker.ledger.run(run["run_id"]).state is RunState.RUNNING
 
 
@@ -96,7 +97,7 @@ def test_an_approval_ends_when_the_policy_says(
     run = approved(page)
     kafka.advance(3600 * 24.5)
     with pytest.raises(NotApprovedError, match="expired"):
-        pipeline.open_run(worker, *run_of(run))
+        execution.open_run(worker, *run_of(run))
 
 
 def test_a_freeze_lasts_for_as_long_as_was_typed(
@@ -109,9 +110,9 @@ def test_a_freeze_lasts_for_as_long_as_was_typed(
         controls.freeze(page, "demo", until="30m", by=ALICE, why="month end")
         kafka.advance(60 * 29)
         with pytest.raises(RefusedError, match="frozen"):
-            pipeline.open_run(worker, *run_of(run))
+            execution.open_run(worker, *run_of(run))
         kafka.advance(60 * 2)
-        pipeline.open_run(worker, *run_of(run))
+        execution.open_run(worker, *run_of(run))
 
 
 def test_a_pause_lasts_for_as_long_as_the_policy_says(
@@ -121,12 +122,12 @@ def test_a_pause_lasts_for_as_long_as_the_policy_says(
 ) -> None:
     with machine(0, PATIENT) as page, machine(ahead, PATIENT) as worker:
         run = approved(page)
-        pipeline.open_run(worker, *run_of(run))
+        execution.open_run(worker, *run_of(run))
         controls.pause(page, run["run_id"], by=ALICE, why="a disk is replaced")
-        pipeline.execute_step(worker, *run_of(run), print)
+        execution.execute_step(worker, *run_of(run), print)
         for _ in range(9):
             kafka.advance(60)
-            pipeline.execute_step(worker, *run_of(run), print)
+            execution.execute_step(worker, *run_of(run), print)
         kafka.advance(60 * 2)
         with pytest.raises(HaltedError, match="paused"):
-            pipeline.execute_step(worker, *run_of(run), print)
+            execution.execute_step(worker, *run_of(run), print)

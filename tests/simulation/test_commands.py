@@ -220,7 +220,7 @@ def test_break_glass_needs_the_plan_and_the_cluster_alone(
 ) -> None:
     before = placement(kafka)
     path = interrupted(shell, kafka, monkeypatch)
-    monkeypatch.setattr("counterpoise.pipeline.emergency_stop.time.sleep", kafka.advance)
+    monkeypatch.setattr("counterpoise.services.emergency_stop.time.sleep", kafka.advance)
     shell.environment["COUNTERPOISE_LEDGER"] = "postgresql+psycopg://nobody@nowhere.invalid/nothing"
     stopped = shell.type("stop", "--from-plan", path, *where)
     assert stopped.code == 0, stopped.err
@@ -233,7 +233,7 @@ def test_an_emergency_stop_says_what_the_cluster_does_not_let_cancel(
     shell: CommandLine, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = interrupted(shell, kafka, monkeypatch)
-    stop = "counterpoise.pipeline.emergency_stop"
+    stop = "counterpoise.services.emergency_stop"
     monkeypatch.setattr(f"{stop}.time.sleep", lambda seconds: kafka.advance(10 * seconds))
     monkeypatch.setattr(f"{stop}.now_utc", clock_of(kafka))
     kafka.full_speed_bytes_per_second = 0

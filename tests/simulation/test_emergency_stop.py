@@ -13,7 +13,7 @@ from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.kafka import RATE_KEYS
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
-from counterpoise.pipeline.emergency_stop import Stopped, stop_from_plan
+from counterpoise.services.emergency_stop import Stopped, stop_from_plan
 from tests.simulation.test_whose_moves import FIRST, a_run, half_submitted
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, own_configs
@@ -25,7 +25,7 @@ def stop(run: SimulatedRun, monkeypatch: pytest.MonkeyPatch, *, waits_for: float
     """Stop a run; with `waits_for`, each of its waits lasts as many times as long."""
     with monkeypatch.context() as patch:
         patch.setattr(time, "sleep", lambda seconds: run.cluster.advance(waits_for * seconds))
-        patch.setattr("counterpoise.pipeline.emergency_stop.now_utc", run.clock)
+        patch.setattr("counterpoise.services.emergency_stop.now_utc", run.clock)
         return stop_from_plan(run.cluster, run.plan, run.log.append)
 
 
@@ -79,7 +79,7 @@ def test_a_stop_that_is_tried_again_restores_the_order_of_what_it_cancelled_befo
     run = a_run(tmp_path, FIRST)
     run.until_moving(run.driver())
     first, cancelled = FIRST.topic_partition, set[TopicPartition]()
-    monkeypatch.setattr("counterpoise.pipeline.emergency_stop.now_utc", run.clock)
+    monkeypatch.setattr("counterpoise.services.emergency_stop.now_utc", run.clock)
 
     def fail(_seconds: float) -> None:
         raise ClusterError("the controller does not answer")
@@ -120,9 +120,9 @@ def test_a_stop_ends_soon_beside_a_process_that_executes_the_plan(
 
     no_pause = SimpleNamespace(sleep=lambda _: None)
     monkeypatch.setattr("counterpoise.execution.driver.time", no_pause)
-    monkeypatch.setattr("counterpoise.pipeline.emergency_stop.now_utc", run.clock)
+    monkeypatch.setattr("counterpoise.services.emergency_stop.now_utc", run.clock)
     sleeping = SimpleNamespace(sleep=execute_for)
-    monkeypatch.setattr("counterpoise.pipeline.emergency_stop.time", sleeping)
+    monkeypatch.setattr("counterpoise.services.emergency_stop.time", sleeping)
     stopped = stop_from_plan(run.cluster, run.plan, run.log.append)
     assert stopped.in_flight == ()
     assert own_configs(run.cluster) == {}

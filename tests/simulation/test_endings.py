@@ -24,7 +24,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.installation import failing_for_good
-from counterpoise.services import snapshots
+from counterpoise.services import execution, plans, snapshots, verification
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
 from tests.support.decisions import grant, reject
@@ -65,7 +65,7 @@ class DagRun:
         self._task("approve", self._approve)
         self._task("open_run", self._open_run)
         self._task("execute", lambda: self._steps("execute", self._execute_step))
-        self._task("verify", lambda: pipeline.verify(self.installation, *self._run))
+        self._task("verify", lambda: verification.verify(self.installation, *self._run))
         if self.states["open_run"] == "success":
             self.states["settle"] = None
             self._steps("settle", self._settle_step)
@@ -77,7 +77,7 @@ class DagRun:
     def verdict(self) -> str:
         """Return the word of the Dag run's end; "" where it fails."""
         try:
-            return pipeline.verdict(self.installation, self.run_id, self.states)
+            return verification.verdict(self.installation, self.run_id, self.states)
         except RefusedError:
             return ""
 
@@ -110,17 +110,17 @@ class DagRun:
     def _open_run(self) -> None:
         self.at_step("open_run", 0)
         self._skip_where_ended()
-        pipeline.open_run(self.installation, *self._run)
+        execution.open_run(self.installation, *self._run)
 
     def _skip_where_ended(self) -> None:
         if ended := pipeline.ended_by_people(self.installation, self.run_id):
             raise AirflowSkipException(ended)
 
     def _execute_step(self) -> float | None:
-        return pipeline.execute_step(self.installation, *self._run, print)
+        return execution.execute_step(self.installation, *self._run, print)
 
     def _settle_step(self) -> float | None:
-        return pipeline.settle_step(self.installation, self.run_id, print)
+        return execution.settle_step(self.installation, self.run_id, print)
 
     def _steps(self, task_id: str, step: Callable[[], float | None]) -> None:
         for number in range(MAX_STEPS):
@@ -160,7 +160,7 @@ def silence(dag_run: DagRun) -> None:
 
 def newer_plan(dag_run: DagRun) -> None:
     leaders = RebalanceRequest(Goal.LEADERS)
-    pipeline.plan(dag_run.installation, "demo", leaders, pipeline.Origin(ALICE))
+    plans.plan(dag_run.installation, "demo", leaders, plans.Origin(ALICE))
 
 
 def is_under_way(dag_run: DagRun) -> bool:
@@ -247,8 +247,8 @@ def test_ledger_page_api_command_and_dag_run_agree_on_the_end(
     )
     snapshots.make(installation, "demo", installation.clock())
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-    origin = pipeline.Origin(ALICE, "kafka_rebalance", "manual__1")
-    run = pipeline.plan(installation, "demo", request, origin)
+    origin = plans.Origin(ALICE, "kafka_rebalance", "manual__1")
+    run = plans.plan(installation, "demo", request, origin)
     assert run is not None
     left = [(task, chance.randint(1, 25) if task == "execute" else 0, act) for task, act in acts]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import pipeline
 from counterpoise.errors import RunConflictError
 from counterpoise.execution import Driver
 from counterpoise.model.kafka import FOLLOWER_RATE
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
+from counterpoise.services import execution
 from tests.support.plans import move
 from tests.support.runs import SimulatedRun, at_broker, own_configs
 
@@ -93,12 +93,12 @@ def test_a_task_that_settles_late_leaves_the_run_that_is_executed_again(
     run: SimulatedRun,
 ) -> None:
     run.until_moving(run.driver())
-    pipeline.begin_settling(run, run.run_id)  # type: ignore[arg-type]
-    may_halt = pipeline.in_execution_of_dag_run(run, run.run_id)  # type: ignore[arg-type]
+    execution.begin_settling(run, run.run_id)  # type: ignore[arg-type]
+    may_halt = execution.in_execution_of_dag_run(run, run.run_id)  # type: ignore[arg-type]
     assert may_halt(run.run)
     executed_again(run)
     assert not may_halt(run.run)
     assert run.driver().settle_step(may_halt=may_halt) is None
     assert run.run.state is RunState.RUNNING
-    pipeline.begin_settling(run, run.run_id)  # type: ignore[arg-type]
+    execution.begin_settling(run, run.run_id)  # type: ignore[arg-type]
     assert may_halt(run.run), "the next try of the task, or another Dag run, begins with this one"

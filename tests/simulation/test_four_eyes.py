@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import pipeline
 from counterpoise.cli import repeating
 from counterpoise.cli.common import read_plan
 from counterpoise.installation import open_installation
 from counterpoise.model.kafka import FOLLOWER_RATE
 from counterpoise.model.person import Person
+from counterpoise.services import plans
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine, let_commands_reach
 from tests.support.pictures import simulated
@@ -83,8 +83,8 @@ def test_what_was_requested_in_airflow_is_not_answered_on_the_command_line(
     configure(shell, TWO)
     path = planned(shell)
     with shell._environment(), open_installation() as installation:
-        origin = pipeline.Origin(Person.airflow("alice"))
-        pipeline.submit_plan(installation, read_plan(path), origin)
+        origin = plans.Origin(Person.airflow("alice"))
+        plans.submit(installation, read_plan(path), origin)
     refused = shell.type("approve", path, *YES, user=user)
     assert refused.code == 1
     assert "requested by the Airflow user alice: another Airflow user has to" in refused.err

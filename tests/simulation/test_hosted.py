@@ -14,8 +14,8 @@ from counterpoise.installation import open_installation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.provider import Provider, profile_of
-from counterpoise.pipeline.emergency_stop import stop_from_plan
 from counterpoise.services import self_check
+from counterpoise.services.emergency_stop import stop_from_plan
 from counterpoise.settings import parse_settings
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.audits import connectivity, snapshot_of

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import pipeline
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal, RebalanceRequest
-from counterpoise.services import proposals
+from counterpoise.services import plans, proposals
 from counterpoise.services.proposals import why_nothing_is_proposed
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import (
@@ -118,11 +117,11 @@ def test_uneven_leaders_of_the_others_are_proposed_and_leave_it_out(
     kafka.elect_preferred_leaders([*led_by_1])
     assert proposed(shell, kafka) == ("leaders", [])
     with analysing(shell) as installation:
-        run = pipeline.plan(
+        run = plans.plan(
             installation,
             "demo",
             RebalanceRequest(Goal.LEADERS),
-            pipeline.Origin(Person.of_analysis()),
+            plans.Origin(Person.of_analysis()),
         )
         assert run is not None
         plan = installation.run_and_plan(run["run_id"])[1]

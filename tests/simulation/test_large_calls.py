@@ -16,7 +16,7 @@ from counterpoise.model.kafka import (
     ConfigResource,
 )
 from counterpoise.model.request import Goal
-from counterpoise.pipeline.emergency_stop import stop_from_plan
+from counterpoise.services.emergency_stop import stop_from_plan
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.conformance import broker
 from tests.support.pictures import cluster, simulated

@@ -22,7 +22,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.plan import SettingBefore
 from counterpoise.model.run import RunState
-from counterpoise.pipeline.emergency_stop import stop_from_plan
+from counterpoise.services.emergency_stop import stop_from_plan
 from tests.support.crashes import Crash
 from tests.support.runs import (
     SimulatedRun,

@@ -17,7 +17,7 @@ from counterpoise.model.control import Control
 from counterpoise.model.kafka import FOLLOWER_REPLICAS
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
-from counterpoise.pipeline import emergency_stop
+from counterpoise.services import emergency_stop
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.plans import move
 from tests.support.runs import (

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import pipeline
 from counterpoise.errors import HaltedError
 from counterpoise.installation import Installation
 from counterpoise.model.kafka import FOLLOWER_RATE, LEADER_RATE
 from counterpoise.model.run import RunState
+from counterpoise.services import execution, watch
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation.test_what_earlier_runs_left import approved, run_of, until_moving
 from tests.support.installations import installation_over
@@ -47,23 +47,23 @@ def test_a_single_replica_whose_broker_dies_is_copied_under_its_throttle_when_it
 ) -> None:
     """Kafka refuses to cancel: that would leave the partition without a replica in sync."""
     run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
+    execution.open_run(installation, *run_of(run))
     until_moving(installation, kafka, run)
     kafka.kill_broker(1)
     with pytest.raises(HaltedError):
-        while (wait := pipeline.execute_step(installation, *run_of(run), print)) is not None:
+        while (wait := execution.execute_step(installation, *run_of(run), print)) is not None:
             kafka.advance(max(wait, 10))
-    while (wait := pipeline.settle_step(installation, run["run_id"], print)) is not None:
+    while (wait := execution.settle_step(installation, run["run_id"], print)) is not None:
         kafka.advance(max(wait, 10))
     ended = installation.ledger.run(run["run_id"])
     assert ended.state is RunState.HALTED and "still in flight" in ended.reason
-    pipeline.watch_throttles(installation, "demo", print)
+    watch.watch_throttles(installation, "demo", print)
     assert kafka.list_reassignments()
     kafka.restart_broker(1)
     rates = {key for values in own_configs(kafka).values() for key in values}
     assert {LEADER_RATE, FOLLOWER_RATE} <= rates
     for _ in range(3):
         kafka.advance(60)
-        pipeline.watch_throttles(installation, "demo", print)
+        watch.watch_throttles(installation, "demo", print)
     assert not kafka.list_reassignments()
     assert own_configs(kafka) == {}

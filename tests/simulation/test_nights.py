@@ -41,8 +41,8 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.reassignment import reassignment_targets
 from counterpoise.model.request import Goal
 from counterpoise.model.run import ENDED_STATES, RunState
-from counterpoise.pipeline.ended_runs import restore_pending_of
-from counterpoise.pipeline.planning import plan_of_assignment
+from counterpoise.services.execution import restore_pending_of
+from counterpoise.services.plans import plan_of_assignment
 from counterpoise.snapshot import take_snapshot
 from counterpoise.undoing import check_not_moved_again, check_undoable, find_way_back
 from tests.simulated_kafka.partition import SimulatedPartition

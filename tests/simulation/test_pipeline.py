@@ -16,7 +16,7 @@ from counterpoise.model.control import Control
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
-from counterpoise.services import proposals, reports
+from counterpoise.services import execution, plans, proposals, reports
 from counterpoise.settings import parse_settings
 from counterpoise.units import format_moment
 from tests.simulated_kafka.cluster import SimulatedCluster
@@ -60,15 +60,15 @@ def proposed(installation: Installation) -> tuple[str, list[int]] | None:
 
 def asked_for(
     installation: Installation, request: RebalanceRequest = ADD_3, by: Person = ANALYSIS
-) -> pipeline.PlannedRun:
-    run = pipeline.plan(installation, "demo", request, pipeline.Origin(by))
+) -> plans.PlannedRun:
+    run = plans.plan(installation, "demo", request, plans.Origin(by))
     assert run is not None
     return run
 
 
 def decide(
     installation: Installation,
-    run: pipeline.PlannedRun,
+    run: plans.PlannedRun,
     decision: Decision = Decision.REJECTED,
     by: Person = ALICE,
 ) -> None:
@@ -352,13 +352,11 @@ def test_an_older_question_of_the_analysis_does_not_silence_the_idle_broker(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
     analyse_by_hand(installation, IDLE_BROKER)
-    other = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.LEADERS), pipeline.Origin(ANALYSIS)
-    )
+    other = plans.plan(installation, "demo", RebalanceRequest(Goal.LEADERS), plans.Origin(ANALYSIS))
     assert other is not None
     assert proposals.propose(installation, "demo") is not None
-    newer = pipeline.plan(
-        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), pipeline.Origin(ANALYSIS)
+    newer = plans.plan(
+        installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), plans.Origin(ANALYSIS)
     )
     assert newer is not None
     assert installation.ledger.run(other["run_id"]).state is RunState.SUPERSEDED
@@ -369,16 +367,14 @@ def test_the_analysis_waits_for_a_plan_that_somebody_asked_for(
 ) -> None:
     analyse_by_hand(installation, IDLE_BROKER)
     leaders = RebalanceRequest(Goal.LEADERS)
-    of_alice = pipeline.plan(
-        installation, "demo", leaders, pipeline.Origin(Person.airflow("alice"))
-    )
+    of_alice = plans.plan(installation, "demo", leaders, plans.Origin(Person.airflow("alice")))
     assert of_alice is not None
     assert proposals.propose(installation, "demo") is None
     idle = RebalanceRequest(Goal.ADD_BROKERS, (3,))
     with pytest.raises(RefusedError, match="which alice asked for, is proposed"):  # asked before
-        pipeline.plan(installation, "demo", idle, pipeline.Origin(ANALYSIS))
+        plans.plan(installation, "demo", idle, plans.Origin(ANALYSIS))
     assert installation.ledger.run(of_alice["run_id"]).state is RunState.PROPOSED
-    of_bob = pipeline.plan(installation, "demo", idle, pipeline.Origin(BOB))
+    of_bob = plans.plan(installation, "demo", idle, plans.Origin(BOB))
     assert of_bob is not None
     assert installation.ledger.run(of_alice["run_id"]).state is RunState.SUPERSEDED
 
@@ -394,11 +390,11 @@ def test_the_end_of_a_run_is_waited_for_by_the_second_and_only_the_end(
     waits: dict[int | None, list[float]] = {}
     started = installation.clock()
     set_clock(installation, lambda: started + timedelta(seconds=kafka.now))
-    run = pipeline.plan(
+    run = plans.plan(
         installation,
         "demo",
         RebalanceRequest(Goal.ADD_BROKERS, (3,)),
-        pipeline.Origin(Person.airflow("alice")),
+        plans.Origin(Person.airflow("alice")),
     )
     assert run is not None
     yes = {
@@ -408,9 +404,9 @@ def test_the_end_of_a_run_is_waited_for_by_the_second_and_only_the_end(
         "rate": "2MB/s",
     }
     controls.record_decision(installation, run["run_id"], run["fingerprint"], **yes)  # type: ignore[arg-type]
-    pipeline.open_run(installation, run["run_id"], run["fingerprint"])
+    execution.open_run(installation, run["run_id"], run["fingerprint"])
     while (
-        wait := pipeline.execute_step(
+        wait := execution.execute_step(
             installation, run["run_id"], run["fingerprint"], lambda _: None
         )
     ) is not None:

@@ -53,7 +53,7 @@ from counterpoise.model.run import (
     Run,
     RunState,
 )
-from counterpoise.pipeline.ended_runs import restore_pending_of
+from counterpoise.services.execution import restore_pending_of
 from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.crashes import (
     MUTATING,

@@ -11,7 +11,8 @@ from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
-from counterpoise.pipeline import PlannedRun
+from counterpoise.services import execution
+from counterpoise.services.plans import PlannedRun
 from tests.simulation import test_approval_by_rule as by_rule
 from tests.simulation.test_approval_by_rule import ALICE, approve_by, planned
 from tests.support.installations import set_clock
@@ -73,7 +74,7 @@ def test_silence_is_recorded_only_where_nobody_has_answered_since(
 def test_a_run_does_not_start_with_another_plan(ruled: Installation, run: PlannedRun) -> None:
     approve_by(ruled, run, ALICE)
     with pytest.raises(StalePlanError):
-        pipeline.open_run(ruled, run["run_id"], ANOTHER)
+        execution.open_run(ruled, run["run_id"], ANOTHER)
     assert ruled.ledger.run(run["run_id"]).state is RunState.APPROVED
 
 

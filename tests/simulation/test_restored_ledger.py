@@ -10,7 +10,7 @@ import pytest
 
 from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.run import RunState
-from counterpoise.pipeline.emergency_stop import stop_from_plan
+from counterpoise.services.emergency_stop import stop_from_plan
 from tests.support.plans import move
 from tests.support.runs import (
     Copy,
@@ -35,7 +35,7 @@ def restored_a_minute_ago(run: SimulatedRun, folder: Path, saved: bytes) -> None
 def stopped_from_the_plan(run: SimulatedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(time, "sleep", run.cluster.advance)
-        patch.setattr("counterpoise.pipeline.emergency_stop.now_utc", run.clock)
+        patch.setattr("counterpoise.services.emergency_stop.now_utc", run.clock)
         assert stop_from_plan(run.cluster, run.plan, run.log.append).in_flight == ()
     assert own_configs(run.cluster) == {}
     assert not run.cluster.list_reassignments()

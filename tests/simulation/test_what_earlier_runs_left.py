@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from counterpoise import controls, pipeline
+from counterpoise import controls
 from counterpoise.errors import (
     HaltedError,
     NotApprovedError,
@@ -33,9 +33,8 @@ from counterpoise.model.person import Person
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState, TouchedKey
-from counterpoise.pipeline import watching
-from counterpoise.pipeline.ended_runs import restore_pending_of
-from counterpoise.services import snapshots
+from counterpoise.services import execution, plans, snapshots, watch
+from counterpoise.services.execution import restore_pending_of
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant, reject
 from tests.support.installations import installation_over
@@ -74,31 +73,31 @@ def installation(tmp_path: Path, kafka: SimulatedCluster) -> Iterator[Installati
 
 def approved(
     installation: Installation, goal: Goal = Goal.ADD_BROKERS, broker_id: int = 3
-) -> pipeline.PlannedRun:
+) -> plans.PlannedRun:
     snapshots.make(installation, "demo", installation.clock())
     alice = Person.airflow("alice")
     request = RebalanceRequest(goal, (broker_id,))
-    run = pipeline.plan(installation, "demo", request, pipeline.Origin(alice))
+    run = plans.plan(installation, "demo", request, plans.Origin(alice))
     assert run is not None
     grant(installation, run)
     return run
 
 
-def halted(installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun) -> None:
+def halted(installation: Installation, kafka: SimulatedCluster, run: plans.PlannedRun) -> None:
     """Stop a run under way, which cancels what is in flight, and settle it."""
     controls.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="month end")
     with pytest.raises(HaltedError):
-        pipeline.execute_step(installation, *run_of(run), print)
+        execution.execute_step(installation, *run_of(run), print)
     blame_trouble(installation.ledger, run["run_id"])
     settle(installation, kafka, run)
 
 
 def halted_while_moving(
     installation: Installation, kafka: SimulatedCluster, *, loses_response: bool = False
-) -> pipeline.PlannedRun:
+) -> plans.PlannedRun:
     """Return a run that was cancelled while it moved; nobody answered its first config change."""
     run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
+    execution.open_run(installation, *run_of(run))
     if loses_response:
         kafka.lose_response_of_next("alter_configs")
     until_moving(installation, kafka, run)
@@ -114,7 +113,7 @@ def change_late(
 
 
 def rate_of_a_dead_call(
-    installation: Installation, run: pipeline.PlannedRun
+    installation: Installation, run: plans.PlannedRun
 ) -> tuple[Journal, TouchedKey]:
     """Return a rate of a halted run: a process died in a call of its that nobody answered."""
     journal = installation.ledger.journal(run["run_id"])
@@ -124,16 +123,14 @@ def rate_of_a_dead_call(
     return journal, rate
 
 
-def submitted_move(installation: Installation, run: pipeline.PlannedRun) -> Move:
+def submitted_move(installation: Installation, run: plans.PlannedRun) -> Move:
     (submission, *_) = installation.ledger.journal(run["run_id"]).submissions().values()
     moves = installation.plan_of(installation.ledger.run(run["run_id"])).moves
     (move,) = (m for m in moves if m.topic_partition == submission.topic_partition)
     return move
 
 
-def late_move(
-    installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
-) -> Move:
+def late_move(installation: Installation, kafka: SimulatedCluster, run: plans.PlannedRun) -> Move:
     """Return a move of an ended run whose last call nobody answered: it is applied now."""
     move = submitted_move(installation, run)
     come_late(installation, kafka, run, move)
@@ -141,7 +138,7 @@ def late_move(
 
 
 def come_late(
-    installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun, move: Move
+    installation: Installation, kafka: SimulatedCluster, run: plans.PlannedRun, move: Move
 ) -> None:
     with installation.ledger.journal(run["run_id"]).step() as step:
         step.submitting({move.topic_partition: move.replicas_after})
@@ -150,35 +147,35 @@ def come_late(
 
 
 def until_moving(
-    installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
+    installation: Installation, kafka: SimulatedCluster, run: plans.PlannedRun
 ) -> None:
     while not kafka.list_reassignments():
-        kafka.advance(pipeline.execute_step(installation, *run_of(run), print) or 0)
+        kafka.advance(execution.execute_step(installation, *run_of(run), print) or 0)
 
 
 def execute_and_settle(
-    installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun
+    installation: Installation, kafka: SimulatedCluster, run: plans.PlannedRun
 ) -> None:
-    while (wait := pipeline.execute_step(installation, *run_of(run), print)) is not None:
+    while (wait := execution.execute_step(installation, *run_of(run), print)) is not None:
         kafka.advance(wait)
     settle(installation, kafka, run)
 
 
-def settle(installation: Installation, kafka: SimulatedCluster, run: pipeline.PlannedRun) -> None:
-    while (wait := pipeline.settle_step(installation, run["run_id"], print)) is not None:
+def settle(installation: Installation, kafka: SimulatedCluster, run: plans.PlannedRun) -> None:
+    while (wait := execution.settle_step(installation, run["run_id"], print)) is not None:
         kafka.advance(wait)
 
 
-def run_of(run: pipeline.PlannedRun) -> tuple[str, str]:
+def run_of(run: plans.PlannedRun) -> tuple[str, str]:
     return run["run_id"], run["fingerprint"]
 
 
 def halted_beside_a_dead_broker(
     installation: Installation, kafka: SimulatedCluster
-) -> pipeline.PlannedRun:
+) -> plans.PlannedRun:
     """Leave the rate of a run on broker 3, which is dead."""
     run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
+    execution.open_run(installation, *run_of(run))
     until_moving(installation, kafka, run)
     kafka.kill_broker(3)
     kafka.advance(10)  # its session has ended
@@ -199,14 +196,14 @@ def test_a_resumed_run_keeps_its_throttle_although_an_earlier_run_has_keys_to_re
     with installation.ledger.journal(later["run_id"]).step() as step:
         step.change_state(RunState.RUNNING)  # by a process that died before it restored anything
     until_moving(installation, kafka, later)
-    pipeline.open_run(installation, *run_of(later))
-    report = pipeline.watch_throttles(installation, "demo", print)
+    execution.open_run(installation, *run_of(later))
+    report = watch.watch_throttles(installation, "demo", print)
     assert (report.restored_keys, report.pending_keys) == ((), ())
     rates = {key for values in own_configs(kafka).values() for key in values}
     assert {LEADER_RATE, FOLLOWER_RATE} <= rates, "what is in flight keeps its throttle"
     execute_and_settle(installation, kafka, later)
     assert installation.ledger.run(later["run_id"]).state is RunState.DONE
-    pipeline.watch_throttles(installation, "demo", print)
+    watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
 
 
@@ -216,12 +213,12 @@ def test_the_watch_restores_beside_a_run_what_that_does_not_need(
     """A run of several nights, or a paused one, is under way."""
     halted_beside_a_dead_broker(installation, kafka)
     later = approved(installation, Goal.DEMOTE_BROKERS, 1)
-    pipeline.open_run(installation, *run_of(later))
-    report = pipeline.watch_throttles(installation, "demo", print)
+    execution.open_run(installation, *run_of(later))
+    report = watch.watch_throttles(installation, "demo", print)
     assert [why.partition(":")[0] for why in report.why_pending] == ["broker 3 is dead"]
     kafka.restart_broker(3)
     kafka.advance(30)
-    report = pipeline.watch_throttles(installation, "demo", print)
+    report = watch.watch_throttles(installation, "demo", print)
     assert len(report.restored_keys) == len(report.runs_under_way) == 1
     assert own_configs(kafka) == {}
     execute_and_settle(installation, kafka, later)
@@ -237,17 +234,17 @@ def test_the_watch_settles_a_run_once_more_whose_copy_made_a_call_late(
     journal.note_late_call("config change")
     (rate,) = (key for key in journal.touched() if key.key == FOLLOWER_RATE)
     change_late(kafka, [rate], ConfigOperation.SET)
-    report = pipeline.watch_throttles(installation, "demo", print)
+    report = watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
     assert report.settled_runs[0].startswith(f"{run['run_id']}: halted")
-    assert pipeline.watch_throttles(installation, "demo", print).settled_runs == ()
+    assert watch.watch_throttles(installation, "demo", print).settled_runs == ()
 
 
 def meanwhile_after(
     monkeypatch: pytest.MonkeyPatch, judgement: str, meanwhile: Callable[[], object]
 ) -> None:
     """Let something happen right after the watch has judged for the first time."""
-    judge, calls = getattr(watching, judgement), []
+    judge, calls = getattr(watch, judgement), []
 
     def judge_and_stop(*arguments: Any) -> Any:
         found = judge(*arguments)
@@ -257,7 +254,7 @@ def meanwhile_after(
             meanwhile()
         return found
 
-    monkeypatch.setattr(watching, judgement, judge_and_stop)
+    monkeypatch.setattr(watch, judgement, judge_and_stop)
 
 
 def test_the_watch_leaves_an_orphaned_run_that_somebody_executes_again(
@@ -265,14 +262,14 @@ def test_the_watch_leaves_an_orphaned_run_that_somebody_executes_again(
 ) -> None:
     set_database_clock(installation.ledger._engine, lambda: installation.clock().timestamp())
     run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
+    execution.open_run(installation, *run_of(run))
     kafka.advance(1200)
     meanwhile_after(
         monkeypatch,
         "_is_orphaned",
-        lambda: pipeline.execute_step(installation, *run_of(run), print),
+        lambda: execution.execute_step(installation, *run_of(run), print),
     )
-    report = pipeline.watch_throttles(installation, "demo", print)
+    report = watch.watch_throttles(installation, "demo", print)
     assert installation.ledger.run(run["run_id"]).state is RunState.RUNNING
     assert "somebody executes it again" in report.settled_runs[0]
 
@@ -290,13 +287,13 @@ def test_the_watch_leaves_a_run_with_a_late_call_that_somebody_executes_again(
 
     def executed_again() -> None:
         grant(installation, run)
-        pipeline.open_run(installation, *run_of(run))
-        pipeline.execute_step(installation, *run_of(run), print)
+        execution.open_run(installation, *run_of(run))
+        execution.execute_step(installation, *run_of(run), print)
         if is_over:
             halted(installation, kafka, run)
 
     meanwhile_after(monkeypatch, "_late_runs", executed_again)
-    report = pipeline.watch_throttles(installation, "demo", print)
+    report = watch.watch_throttles(installation, "demo", print)
     state = installation.ledger.run(run["run_id"]).state
     assert state is (RunState.HALTED if is_over else RunState.RUNNING)
     assert "meanwhile, so it was left alone" in report.settled_runs[0]
@@ -310,10 +307,10 @@ def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval
     run = halted_while_moving(installation, kafka)
     snapshots.make(installation, "demo", installation.clock())
     request = RebalanceRequest(Goal.REBALANCE)
-    newer = pipeline.plan(installation, "demo", request, pipeline.Origin(Person.airflow("bob")))
+    newer = plans.plan(installation, "demo", request, plans.Origin(Person.airflow("bob")))
     assert newer is not None
     partition = late_move(installation, kafka, run).topic_partition
-    report = pipeline.watch_throttles(installation, "demo", print)
+    report = watch.watch_throttles(installation, "demo", print)
     assert report.late_moves == (f"{partition} (run {run['run_id']})",)
     assert not kafka.list_reassignments()
     assert own_configs(kafka) == {}
@@ -326,9 +323,9 @@ def test_the_watch_shows_a_late_move_beside_a_run_under_way_which_cancels_it(
     """The run is observed again only in a while: it is outside its windows, say."""
     run = halted_while_moving(installation, kafka)
     later = approved(installation)
-    pipeline.open_run(installation, *run_of(later))
+    execution.open_run(installation, *run_of(later))
     partition = late_move(installation, kafka, run).topic_partition
-    report = pipeline.watch_throttles(installation, "demo", print)
+    report = watch.watch_throttles(installation, "demo", print)
     assert report.late_moves_beside_a_run == (
         f"{partition} (run {run['run_id']}): run {later['run_id']} cancels it, as soon as a "
         "process carries that on",
@@ -344,12 +341,12 @@ def test_the_watch_leaves_a_move_alone_that_somebody_makes_after_all_calls_were_
     monkeypatch.setattr(time, "sleep", kafka.advance)
     run = halted_while_moving(installation, kafka)
     later = approved(installation)
-    pipeline.open_run(installation, *run_of(later))
+    execution.open_run(installation, *run_of(later))
     halted(installation, kafka, later)
     kafka.advance(3600)
     move = submitted_move(installation, run)
     kafka.alter_reassignments({move.topic_partition: move.replicas_after})
-    report = pipeline.watch_throttles(installation, "demo", print)
+    report = watch.watch_throttles(installation, "demo", print)
     assert report.late_moves == report.settled_runs == ()
     assert move.topic_partition in kafka.list_reassignments()
 
@@ -359,11 +356,11 @@ def test_what_a_halted_run_left_is_restored_although_it_was_rejected_meanwhile(
 ) -> None:
     run = halted_beside_a_dead_broker(installation, kafka)
     reject(installation, run)
-    report = pipeline.watch_throttles(installation, "demo", print)
+    report = watch.watch_throttles(installation, "demo", print)
     assert report.pending_keys
     kafka.restart_broker(3)
     kafka.advance(30)
-    report = pipeline.watch_throttles(installation, "demo", print)
+    report = watch.watch_throttles(installation, "demo", print)
     assert report.restored_keys
     assert own_configs(kafka) == {}
 
@@ -374,7 +371,7 @@ def test_what_an_earlier_run_left_is_not_told_as_somebody_elses_change(
     earlier = halted_while_moving(installation, kafka, loses_response=True)
     keys = installation.ledger.journal(earlier["run_id"]).touched()
     later = approved(installation)
-    pipeline.open_run(installation, *run_of(later))
+    execution.open_run(installation, *run_of(later))
     change_late(kafka, (t for t in keys if t.has_unanswered_call), ConfigOperation.APPEND)
     execute_and_settle(installation, kafka, later)
     outcomes = {
@@ -383,7 +380,7 @@ def test_what_an_earlier_run_left_is_not_told_as_somebody_elses_change(
     }
     left = "as before, but for what an earlier run left: the watch restores it"
     assert outcomes[LEADER_REPLICAS] == outcomes[FOLLOWER_REPLICAS] == left
-    pipeline.watch_throttles(installation, "demo", print)
+    watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
 
 
@@ -395,13 +392,13 @@ def test_a_move_of_a_rejected_run_that_comes_late_is_cancelled(
     reject(installation, run)
     move = late_move(installation, kafka, run)
     partition = move.topic_partition
-    report = pipeline.watch_throttles(installation, "demo", print)
+    report = watch.watch_throttles(installation, "demo", print)
     assert report.late_moves == (f"{partition} (run {run['run_id']})",)
     assert not kafka.list_reassignments()
     assert kafka.partitions[partition].replicas == move.replicas_before
     assert own_configs(kafka) == {}
     with pytest.raises(NotApprovedError, match="rejected by alice"):
-        pipeline.open_run(installation, *run_of(run))
+        execution.open_run(installation, *run_of(run))
 
 
 @pytest.mark.parametrize("is_newest", [True, False], ids=["the newest", "an older one"])
@@ -414,11 +411,11 @@ def test_a_late_move_of_a_run_that_is_done_finishes_if_no_newer_plan_was_made_wi
 ) -> None:
     monkeypatch.setattr(time, "sleep", kafka.advance)
     run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
+    execution.open_run(installation, *run_of(run))
     execute_and_settle(installation, kafka, run)
     if not is_newest:
         newer = approved(installation, Goal.DEMOTE_BROKERS, 1)
-        pipeline.open_run(installation, *run_of(newer))
+        execution.open_run(installation, *run_of(newer))
         execute_and_settle(installation, kafka, newer)
     move = next(m for m in plan_of(installation, run).moves if m.adding)
     partition = kafka.partitions[move.topic_partition]
@@ -427,7 +424,7 @@ def test_a_late_move_of_a_run_that_is_done_finishes_if_no_newer_plan_was_made_wi
     partition.size_bytes = 3e8  # not copied before the watch sees it
     come_late(installation, kafka, run, move)
     assert kafka.list_reassignments()
-    report = pipeline.watch_throttles(installation, "demo", print)
+    report = watch.watch_throttles(installation, "demo", print)
     assert report.late_moves == (f"{move.topic_partition} (run {run['run_id']})",)
     assert not kafka.list_reassignments()
     assert partition.replicas == (move.replicas_after if is_newest else move.replicas_before)
@@ -469,12 +466,12 @@ def test_a_rate_of_ours_that_comes_late_gives_way_to_what_somebody_set_meanwhile
     run = halted_while_moving(installation, kafka)
     journal, rate = rate_of_a_dead_call(installation, run)
     set_by_somebody_else(kafka)
-    pipeline.watch_throttles(installation, "demo", print)
+    watch.watch_throttles(installation, "demo", print)
     change_late(kafka, [rate], ConfigOperation.SET)
     if is_noted:
         journal.note_late_call("config change")
     for _ in range(2):
-        pipeline.watch_throttles(installation, "demo", print)
+        watch.watch_throttles(installation, "demo", print)
         assert own_configs(kafka) == {at_broker(3): {FOLLOWER_RATE: "777777"}}
 
 
@@ -495,8 +492,8 @@ def test_a_watch_that_was_stopped_before_its_call_leaves_what_somebody_set_meanw
 
     with monkeypatch.context() as patch:
         patch.setattr(kafka, "describe_configs", read_and_stop)
-        pipeline.watch_throttles(installation, "demo", print)
-    pipeline.watch_throttles(installation, "demo", print)
+        watch.watch_throttles(installation, "demo", print)
+    watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {at_broker(3): {FOLLOWER_RATE: "777777"}}
 
 
@@ -515,12 +512,12 @@ def test_a_restore_of_the_watch_that_nobody_answered_is_on_record_until_all_brok
 
     with monkeypatch.context() as patch:
         patch.setattr(kafka, "alter_configs", held_back)
-        assert pipeline.watch_throttles(installation, "demo", print).pending_keys
-    pipeline.watch_throttles(installation, "demo", print)
+        assert watch.watch_throttles(installation, "demo", print).pending_keys
+    watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
     assert [key.key for key in journal.touched() if key.has_unanswered_call] == [FOLLOWER_RATE]
     kafka.advance(60)
-    pipeline.watch_throttles(installation, "demo", print)
+    watch.watch_throttles(installation, "demo", print)
     assert not [key for key in journal.touched() if key.has_unanswered_call]
 
 
@@ -538,12 +535,12 @@ def test_a_restore_that_is_refused_each_time_is_recorded_once(
 
     with monkeypatch.context() as patch:
         patch.setattr(kafka, "alter_configs", refused)
-        pipeline.watch_throttles(installation, "demo", print)
+        watch.watch_throttles(installation, "demo", print)
         recorded = journal.events()
         for _ in range(3):
-            pipeline.watch_throttles(installation, "demo", print)
+            watch.watch_throttles(installation, "demo", print)
         assert journal.events() == recorded
-    pipeline.watch_throttles(installation, "demo", print)
+    watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
 
 
@@ -559,7 +556,7 @@ def test_a_run_that_is_refused_has_restored_what_earlier_runs_left_and_changed_n
     controls.freeze(installation, "demo", by=Person.airflow("alice"), why="month end", until="2h")
     calls = len(kafka.calls)
     with pytest.raises(RefusedError, match="is frozen"):
-        pipeline.open_run(installation, *run_of(newer))
+        execution.open_run(installation, *run_of(newer))
     assert installation.ledger.run(newer["run_id"]).state is RunState.APPROVED
     assert own_configs(kafka) == {}
     changed = {c.name for c in kafka.calls[calls:]} & {"alter_configs", "alter_reassignments"}
@@ -579,22 +576,22 @@ def test_no_run_starts_while_a_restore_of_a_topic_may_still_come(
     newer = approved(installation)
     kafka.lose_response_of_next("alter_configs")
     with pytest.raises(UnknownOutcomeError, match=r"earlier runs left .* execute it again"):
-        pipeline.open_run(installation, *run_of(newer))
+        execution.open_run(installation, *run_of(newer))
     assert installation.ledger.run(newer["run_id"]).state is RunState.APPROVED
     kafka.advance(120)
-    pipeline.open_run(installation, *run_of(newer))
+    execution.open_run(installation, *run_of(newer))
     execute_and_settle(installation, kafka, newer)
     assert own_configs(kafka) == {}
 
 
-def plan_of(installation: Installation, run: pipeline.PlannedRun) -> RebalancePlan:
+def plan_of(installation: Installation, run: plans.PlannedRun) -> RebalancePlan:
     return installation.plan_of(installation.ledger.run(run["run_id"]))
 
 
 def dead_for_good(
     installation: Installation,
     kafka: SimulatedCluster,
-    run: pipeline.PlannedRun,
+    run: plans.PlannedRun,
     *,
     watched_every_hours: int = 24,
     times: int = 30,
@@ -613,7 +610,7 @@ def dead_for_good(
     kafka.kill_broker(2)
     for _ in range(times):
         kafka.advance(watched_every_hours * 3600)
-        pipeline.watch_throttles(installation, "demo", print)
+        watch.watch_throttles(installation, "demo", print)
     return journal
 
 
@@ -625,7 +622,7 @@ def test_what_comes_within_a_day_of_a_lost_call_is_taken_back_beside_a_dead_brok
     lists = [key for key in journal.touched() if key.key in LIST_KEYS]
     change_late(kafka, lists, ConfigOperation.APPEND)
     assert own_configs(kafka)
-    pipeline.watch_throttles(installation, "demo", print)
+    watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == {}
 
 
@@ -638,21 +635,21 @@ def test_what_somebody_sets_long_after_a_lost_config_change_stays_beside_a_dead_
     change_late(kafka, lists, ConfigOperation.APPEND)  # the same entries, by somebody else
     theirs = own_configs(kafka)
     assert theirs
-    pipeline.watch_throttles(installation, "demo", print)
+    watch.watch_throttles(installation, "demo", print)
     assert own_configs(kafka) == theirs
 
 
-def lost_submit(installation: Installation, kafka: SimulatedCluster) -> pipeline.PlannedRun:
+def lost_submit(installation: Installation, kafka: SimulatedCluster) -> plans.PlannedRun:
     """A run was cancelled whose first call was lost, with a broker that dies for good: none of the
     plan's.
     """
     kafka.brokers[9] = replace(kafka.brokers[2])
     run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
+    execution.open_run(installation, *run_of(run))
     kafka.fail_next("alter_reassignments", UnknownOutcomeError("no answer", broker_id=9))
     journal = installation.ledger.journal(run["run_id"])
     while not journal.submissions():
-        kafka.advance(pipeline.execute_step(installation, *run_of(run), print) or 0)
+        kafka.advance(execution.execute_step(installation, *run_of(run), print) or 0)
     kafka.kill_broker(9)
     halted(installation, kafka, run)
     assert own_configs(kafka) == {}
@@ -669,12 +666,12 @@ def test_who_changes_a_partition_days_after_a_lost_call_is_somebody_else(
     for _ in range(3):
         kafka.advance(86_400)
         if is_watched:
-            pipeline.watch_throttles(installation, "demo", print)
+            watch.watch_throttles(installation, "demo", print)
     theirs = move.replicas_after if what == "move" else move.replicas_before[::-1]
     kafka.alter_reassignments({move.topic_partition: theirs})
     grant(installation, run)
     with pytest.raises(StalePlanError):
-        pipeline.open_run(installation, *run_of(run))
+        execution.open_run(installation, *run_of(run))
 
 
 def no_answer(*_: object, **__: object) -> None:
@@ -683,19 +680,19 @@ def no_answer(*_: object, **__: object) -> None:
 
 def given_up(
     installation: Installation, kafka: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
-) -> pipeline.PlannedRun:
+) -> plans.PlannedRun:
     """A cancelled run has ended with moves in flight, since no cancel was answered."""
     for partition in kafka.partitions.values():
         partition.size_bytes = 3e13
     run = approved(installation)
-    pipeline.open_run(installation, *run_of(run))
+    execution.open_run(installation, *run_of(run))
     until_moving(installation, kafka, run)
     with monkeypatch.context() as patch:
         patch.setattr(kafka, "alter_reassignments", no_answer)
         controls.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="month end")
         with pytest.raises(HaltedError):
-            pipeline.execute_step(installation, *run_of(run), print)
-        while pipeline.settle_step(installation, run["run_id"], print) is not None:
+            execution.execute_step(installation, *run_of(run), print)
+        while execution.settle_step(installation, run["run_id"], print) is not None:
             kafka.advance(30.0)
     assert kafka.list_reassignments()
     return run
@@ -711,12 +708,12 @@ def test_moves_whose_cancels_nobody_answered_stay_throttled(
     given_up(installation, kafka, monkeypatch)
     kafka.advance(3600 * hours)  # Airflow was down
     monkeypatch.setattr(time, "sleep", kafka.advance)
-    monkeypatch.setattr(watching, "_MAX_SETTLE_SECONDS", 1.0)
+    monkeypatch.setattr(watch, "_MAX_SETTLE_SECONDS", 1.0)
     moving = kafka.list_reassignments()
     throttled = own_configs(kafka)
     with monkeypatch.context() as patch:
         patch.setattr(kafka, "alter_reassignments", no_answer)
-        pipeline.watch_throttles(installation, "demo", print)
+        watch.watch_throttles(installation, "demo", print)
     assert kafka.list_reassignments() == moving
     assert own_configs(kafka) == throttled
     assert FOLLOWER_RATE in throttled[at_broker(3)]
@@ -727,6 +724,6 @@ def test_a_rate_that_somebody_sets_where_a_run_had_one_is_reported_and_left(
 ) -> None:
     halted_while_moving(installation, kafka)
     kafka.alter_configs([ConfigChange(at_broker(3), FOLLOWER_RATE, ConfigOperation.SET, "777777")])
-    report = pipeline.watch_throttles(installation, "demo", print)
+    report = watch.watch_throttles(installation, "demo", print)
     assert [text for text in report.foreign_throttles if FOLLOWER_RATE in text]
     assert own_configs(kafka) == {at_broker(3): {FOLLOWER_RATE: "777777"}}

@@ -9,7 +9,7 @@ from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.run import Run
-from counterpoise.pipeline import PlannedRun
+from counterpoise.services.plans import PlannedRun
 
 ALICE, BOB, CAROL = map(Person.airflow, ("alice", "bob", "carol"))
 

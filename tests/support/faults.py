@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from counterpoise import controls, pipeline
+from counterpoise import controls
 from counterpoise.errors import CounterpoiseError, HaltedError
 from counterpoise.execution import Driver
 from counterpoise.installation import Installation
@@ -41,8 +41,8 @@ from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import from_reassignment_json
 from counterpoise.model.run import ENDED_STATES, Run, RunState
-from counterpoise.pipeline import PlannedRun
-from counterpoise.services import snapshots
+from counterpoise.services import execution, plans, snapshots, watch
+from counterpoise.services.plans import PlannedRun
 from counterpoise.settings import Locations, parse_settings
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics
 from dev.local_processes import wait_until
@@ -184,12 +184,12 @@ class Ground:
         ]
         assignment = from_reassignment_json(json.dumps({"version": 1, "partitions": rows}))
         with self.installation() as installation:
-            made = pipeline.plan_of_assignment(
+            made = plans.plan_of_assignment(
                 snapshots.fresh_snapshot(installation, "demo", installation.clock()),
                 assignment,
                 installation.cluster("demo").policy.balance,
             )
-            return pipeline.submit_plan(installation, made, pipeline.Origin(ALICE))
+            return plans.submit(installation, made, plans.Origin(ALICE))
 
     def approved(self, wanted: Mapping[str, Sequence[int]], rate: str = SLOW) -> PlannedRun:
         run = self.planned(wanted)
@@ -199,8 +199,8 @@ class Ground:
     def undone(self, run: PlannedRun, rate: str = SLOW) -> PlannedRun:
         """An approved run for the way back from another one."""
         with self.installation() as installation:
-            back = pipeline.undo_plan(installation, run["run_id"])
-            undo = pipeline.submit_plan(installation, back, pipeline.Origin(ALICE))
+            back = plans.undo_plan(installation, run["run_id"])
+            undo = plans.submit(installation, back, plans.Origin(ALICE))
         self.decide(undo, Decision.GRANTED, rate=rate)
         return undo
 
@@ -311,10 +311,10 @@ class Ground:
             database.execute("UPDATE step_locks SET until = 0")
         database.close()
 
-    def watch(self) -> pipeline.WatchReport:
+    def watch(self) -> watch.WatchReport:
         """What `kafka_throttle_watch` does on its schedule."""
         with self.installation() as installation:
-            return pipeline.watch_throttles(installation, "demo", self.log.append)
+            return watch.watch_throttles(installation, "demo", self.log.append)
 
     # -- facts
 
@@ -360,9 +360,9 @@ def steps(installation: Installation, run: PlannedRun, log: Tell) -> Iterator[No
                 if is_over or (driver is not None and state in ENDED_STATES):
                     break
                 if driver is None:
-                    pipeline.open_run(installation, run["run_id"], run["fingerprint"])
+                    execution.open_run(installation, run["run_id"], run["fingerprint"])
                     driver = stack.enter_context(
-                        pipeline.execution(installation, run["run_id"], run["fingerprint"], log)
+                        execution.driver_of(installation, run["run_id"], run["fingerprint"], log)
                     )
                 else:
                     wait = _one_step(driver, state)

@@ -2,7 +2,7 @@
 address of its name.
 
     with installation_over(tmp_path, lambda settings: kafka) as installation:
-        pipeline.snapshot(installation, "demo", installation.clock())
+        snapshots.make(installation, "demo", installation.clock())
         set_clock(installation, lambda: later)
 """
 

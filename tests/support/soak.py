@@ -32,7 +32,7 @@ from rich.console import Console
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.model.run import ENDED_STATES, RunState
-from counterpoise.pipeline import PlannedRun
+from counterpoise.services.plans import PlannedRun
 from dev import local_kafka
 from dev.local_kafka import brokers_in_racks
 from dev.local_processes import wait_until

@@ -9,7 +9,7 @@ import pytest
 from counterpoise.model.movement import busiest_inflow, busiest_link_bytes, cross_rack_bytes
 from counterpoise.model.plan import Move, MoveColumns, MoveReason, RebalancePlan
 from counterpoise.model.plan_view import PlanView, largest_moves
-from counterpoise.queries.plan_moves import MoveSearch, find_moves
+from counterpoise.services.plans import MoveSearch, find_moves
 from tests.unit.test_plan_document import PLAN
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import pipeline
 from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.model.request import Goal, RebalanceRequest
-from counterpoise.services import snapshots
+from counterpoise.services import plans, snapshots
 from counterpoise.validation import BadSnapshotError, DataCheck
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.contradictions import name_a_broker_twice
@@ -205,21 +204,21 @@ def test_nothing_is_planned_on_a_bad_snapshot(
         place.installation() as installation,
         pytest.raises(RefusedError, match="neither analysed nor planned on"),
     ):
-        pipeline.plan(
+        plans.plan(
             installation,
             "demo",
             RebalanceRequest(Goal.REBALANCE),
-            pipeline.Origin(ALICE),
+            plans.Origin(ALICE),
         )
     place.has(20)
     name_a_broker_twice(place.kafka, "topic00", monkeypatch)
     with place.installation() as installation:
         with pytest.raises(RefusedError, match="counts each broker once"):
-            pipeline.plan(
+            plans.plan(
                 installation,
                 "demo",
                 RebalanceRequest(Goal.REBALANCE),
-                pipeline.Origin(ALICE),
+                plans.Origin(ALICE),
             )
         assert installation.ledger.runs() == ()
     assert not (place.folder / "store/plans").exists()

@@ -8,11 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from counterpoise import pipeline
 from counterpoise.errors import StoreError
 from counterpoise.installation import Installation
 from counterpoise.model.request import Goal, RebalanceRequest
-from counterpoise.services import snapshots
+from counterpoise.services import plans, snapshots
 from counterpoise.settings import Locations
 from counterpoise.storage import Store
 from tests.support import s3_server
@@ -83,7 +82,7 @@ def test_snapshots_and_plans_come_through_a_store_that_throttles(
         server.trouble = every_third(s3_server.slow_down, 120)
         snapshots.make(installation, "demo", installation.clock())
         request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-        planned = pipeline.plan(installation, "demo", request, pipeline.Origin(ALICE))
+        planned = plans.plan(installation, "demo", request, plans.Origin(ALICE))
         assert planned is not None
         plan = installation.archive.read_plan(planned["plan_uri"], planned["fingerprint"])
         assert plan.moves

@@ -12,7 +12,7 @@ from counterpoise.installation import open_installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.request import Goal
 from counterpoise.model.run import MUST_NOT_RUN, NOT_VALIDATED, VALIDATED, RunState
-from counterpoise.queries import running
+from counterpoise.services import runs
 from tests.support import hostile
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
@@ -159,7 +159,7 @@ def test_a_plan_that_the_store_has_lost_is_rejected_by_a_button(
 ) -> None:
     with open_installation(environment=environment) as installation:
         path = installation.ledger.run(run_id).plan_uri
-    running._read_plan.cache_clear()
+    runs._read_plan.cache_clear()
     (Path(environment["COUNTERPOISE_STORE"]) / path).unlink()
     with browser(environment, "mallory") as mallory:
         assert 'name="answer"' not in mallory.get(f"/runs/{run_id}/plan").text

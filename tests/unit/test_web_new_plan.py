@@ -15,8 +15,7 @@ from counterpoise.archive import no_moves_report_name
 from counterpoise.errors import RefusedError
 from counterpoise.orchestration.form import rebalance_form
 from counterpoise.orchestration.fresh_snapshot import snapshot_form
-from counterpoise.queries import previewing
-from counterpoise.services import snapshots
+from counterpoise.services import plans, snapshots
 from tests.support import hostile
 from tests.support.pages import NOW, Pages
 from tests.support.pictures import simulated
@@ -183,10 +182,10 @@ def test_large_clusters_and_two_at_once_are_refused_in_words(
 ) -> None:
     with starting(pages) as (client, _):
         assert "no snapshot yet" in send(client, "/clusters/empty/plan", goal="leaders").text
-        with previewing._PLANNING:
+        with plans._PLANNING:
             busy = send(client, goal="leaders")
         assert busy.status_code == 409 and "in some seconds" in busy.text
-        monkeypatch.setattr(previewing, "MAX_REPLICAS", 5)
+        monkeypatch.setattr(plans, "MAX_REPLICAS", 5)
         large = send(client, goal="leaders")
     assert large.status_code == 409 and "has 27 replicas, and pages show" in large.text
     assert "counterpoise plan" in large.text

@@ -19,7 +19,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from counterpoise.planning import make_plan
-from counterpoise.queries import running
+from counterpoise.services import runs
 from tests.support import hostile
 from tests.support.pictures import cluster
 from tests.support.plans import move, plan_by_hand
@@ -220,7 +220,7 @@ def test_a_store_without_the_plan_is_told_with_what_the_ledger_knows(
         form = alice.get(f"/runs/{run_id}/plan").text
         with open_installation(environment=environment) as installation:
             path = installation.ledger.run(run_id).plan_uri
-        running._read_plan.cache_clear()
+        runs._read_plan.cache_clear()
         (Path(environment["COUNTERPOISE_STORE"]) / path).unlink()
         page = alice.get(f"/runs/{run_id}/plan")
         assert page.status_code == 200
@@ -249,7 +249,7 @@ def test_only_the_plan_of_the_ledger_is_shown(
     with open_installation(environment=environment) as installation:
         path = Path(environment["COUNTERPOISE_STORE"]) / installation.ledger.run(run_id).plan_uri
     path.write_text(rewritten(path.read_text()))
-    running._read_plan.cache_clear()
+    runs._read_plan.cache_clear()
     with browser(environment, "alice") as alice:
         page = alice.get(f"/runs/{run_id}/plan")
         files = [alice.get(f"/runs/{run_id}/{name}") for name in ("plan.json", "reassignment.json")]

@@ -29,6 +29,8 @@ from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import RunState
+from counterpoise.services import runs
+from counterpoise.services.plans import Origin, submit
 from counterpoise.units import format_rate
 
 _NOT_STARTED_STATES = (RunState.PROPOSED, RunState.APPROVED)
@@ -92,8 +94,8 @@ def _propose(arguments: argparse.Namespace, console: Console) -> int:
     installation, _ = installation_for(arguments, plan)
     with installation:
         by = who()
-        run_id = pipeline.submit_plan(installation, plan, pipeline.Origin(by))["run_id"]
-        requester = queries.run_status(installation, run_id).run.requester
+        run_id = submit(installation, plan, Origin(by))["run_id"]
+        requester = runs.status_of(installation, run_id).run.requester
     value = {"run_id": run_id, "fingerprint": plan.fingerprint, "requested_by": requester.shown}
     line = f"proposed by {requester.shown}: run {run_id}\n{plan.fingerprint}"
     print_answer(arguments, console, value, line)
@@ -130,7 +132,7 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
     installation, _ = installation_for(arguments, plan)
     with installation:
         by = who()
-        run = queries.latest_run_of(installation, plan.fingerprint)
+        run = runs.latest_of_plan(installation, plan.fingerprint)
         is_new = run is None or run.state in CLOSED_STATES
         # Before a run is opened for it. Whoever opens it here is the one who requests it.
         controls.check_reason(arguments.reason)
@@ -141,7 +143,7 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
         if not arguments.no_preflight:
             _check_permissions(installation, plan, people)
         if run is None or is_new:
-            run_id = pipeline.submit_plan(installation, plan, pipeline.Origin(by))["run_id"]
+            run_id = submit(installation, plan, Origin(by))["run_id"]
         else:
             run_id = run.run_id
         approval = controls.record_decision(
@@ -271,11 +273,11 @@ def _reject(arguments: argparse.Namespace, console: Console) -> int:
     installation, _ = installation_for(arguments, plan)
     with installation:
         by = who()
-        run = queries.latest_run_of(installation, plan.fingerprint)
+        run = runs.latest_of_plan(installation, plan.fingerprint)
         controls.check_reason(arguments.reason)
         if run is None or run.state in CLOSED_STATES:
-            origin = pipeline.Origin(by)
-            planned = pipeline.submit_plan(installation, plan, origin, may_supersede=False)
+            origin = Origin(by)
+            planned = submit(installation, plan, origin, may_supersede=False)
             run_id = planned["run_id"]
         else:
             run_id = run.run_id

@@ -18,7 +18,6 @@ from rich.console import (
     RenderResult,
 )
 
-from counterpoise import pipeline, queries
 from counterpoise.cli.output_files import path_argument
 from counterpoise.cli.streams import is_unicode
 from counterpoise.errors import (
@@ -33,6 +32,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.run import Run, RunState
 from counterpoise.model.safe_text import for_json, shell_word, without_control_characters
+from counterpoise.services import plans, runs
 
 # A plan whose latest run is in one of these states needs a new run, or a new plan.
 CLOSED_STATES = (RunState.DONE, RunState.CANCELLED, RunState.REJECTED, RunState.SUPERSEDED)
@@ -189,7 +189,7 @@ def installation_for(
     """
     may_make_ledger = not getattr(arguments, "is_about_runs", False)
     if plan and not plan.cluster and not arguments.cluster:
-        pipeline.check_says_cluster(plan)
+        plans.check_says_cluster(plan)
     if arguments.bootstrap:
         of_plan = (plan.cluster, plan.cluster_id) if plan else ()
         return open_bootstrap_installation(
@@ -209,7 +209,7 @@ def find_run(installation: Installation, arguments: argparse.Namespace) -> Run:
     if not _is_file(path):
         return installation.ledger.run(arguments.run_or_plan)
     plan = read_plan(path)
-    run = queries.latest_run_of(installation, plan.fingerprint)
+    run = runs.latest_of_plan(installation, plan.fingerprint)
     if run is None:
         raise InputError(
             f"{path}: no run of this plan is in the ledger; "

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from counterpoise import controls, queries
+from counterpoise import controls
 from counterpoise.cli import tables
 from counterpoise.cli.common import (
     Commands,
@@ -22,6 +22,7 @@ from counterpoise.cli.common import (
 from counterpoise.installation import open_installation
 from counterpoise.model.control import CONTROL_EFFECTS, Control, ControlRequest
 from counterpoise.model.words import join_ids
+from counterpoise.services import requests
 from counterpoise.units import format_rate
 
 _NEXT_STEP = "the run does so at its next step; `counterpoise status --follow` shows when"
@@ -149,7 +150,7 @@ def _freeze(arguments: argparse.Namespace, console: Console) -> int:
             why=arguments.why,
         )
         # Somebody else's may last longer.
-        in_force = next(iter(queries.freezes(installation, [request.cluster])), request)
+        in_force = next(iter(requests.freezes(installation, [request.cluster])), request)
     line = f"cluster {request.cluster} is {in_force.frozen_in_words}"
     print_answer(arguments, console, tables.request_summary(request), line)
     return 0

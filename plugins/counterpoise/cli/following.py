@@ -2,7 +2,7 @@
 elsewhere.
 
     with Display(console) as display:
-        display.show(*queries.run_progress_of(installation, run_id))
+        display.show(*runs.progress_of(installation, run_id))
 
 Only reads: the process that drives the run updates the progress, perhaps on another machine.
 """

@@ -9,7 +9,6 @@ from typing import Any
 
 from rich.console import Console
 
-from counterpoise import pipeline, queries
 from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
     Commands,
@@ -24,6 +23,7 @@ from counterpoise.cli.common import (
 from counterpoise.cli.output_files import path_argument, write_text
 from counterpoise.errors import InputError
 from counterpoise.installation import Installation, open_installation
+from counterpoise.kept_empty import plan_without
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.document import to_document
@@ -41,6 +41,12 @@ from counterpoise.model.request import (
     read_rebalance_request,
 )
 from counterpoise.services import snapshots
+from counterpoise.services.plans import (
+    MAX_NEW_BROKERS,
+    plan_of_assignment,
+    suggested_rate,
+    with_new_brokers,
+)
 from counterpoise.units import parse_rate
 
 _NOTHING_TO_MOVE = 1
@@ -176,14 +182,14 @@ def _plan(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.what_if_brokers is None:
         rebalance_request = _request(values)
         snapshot, policy, kept_empty = _state(arguments)
-        plan = pipeline.plan_without(kept_empty, snapshot, rebalance_request, policy)
+        plan = plan_without(kept_empty, snapshot, rebalance_request, policy)
         return _write_plan(plan, rate, arguments, console)
     count = _new_broker_count(arguments.what_if_brokers)
     snapshot, policy, kept_empty = _state(arguments)
-    snapshot, new_ids = pipeline.with_new_brokers(snapshot, count, arguments.rack)
+    snapshot, new_ids = with_new_brokers(snapshot, count, arguments.rack)
     if values["goal"] == Goal.ADD_BROKERS and values["broker_ids"] is None:
         values["broker_ids"] = [*new_ids]
-    plan = pipeline.plan_without(kept_empty, snapshot, _request(values), policy)
+    plan = plan_without(kept_empty, snapshot, _request(values), policy)
     _print_plan(plan, rate, arguments, console)
     return _NOTHING_TO_MOVE if plan.is_empty else 0
 
@@ -215,7 +221,7 @@ def _check_required(arguments: argparse.Namespace) -> None:
 
 
 def _new_broker_count(text: str) -> int:
-    most = pipeline.MAX_NEW_BROKERS
+    most = MAX_NEW_BROKERS
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= most:
         raise InputError(f"--what-if-brokers {text!r}: write a whole number from 1 to {most}")
     return int(text)
@@ -229,14 +235,14 @@ def _state(
     A cluster document needs no ledger: what it is planned for is checked when it is proposed.
     """
     if arguments.state:
-        return *queries.named_snapshot(open_installation(), read_state(arguments.state)), {}
+        return *snapshots.named(open_installation(), read_state(arguments.state)), {}
     installation, name = installation_for(arguments)
     with installation:
         policy = installation.cluster(name).policy
         if arguments.bootstrap:
             snapshot = snapshots.checked_snapshot(installation, name, installation.clock())
         else:
-            snapshot = pipeline.snapshot_to_plan_on(installation, name)
+            snapshot = snapshots.to_plan_on(installation, name)
         return snapshot, policy, installation.active_requests(name).kept_empty
 
 
@@ -297,11 +303,11 @@ def _print_plan(
 
 def _view(plan: RebalancePlan, rate: int | None) -> PlanView:
     # Showing a plan needs no configuration.
-    movement, suggested_rate = MovementPolicy(), None
+    movement, rate_for_clients = MovementPolicy(), None
     with contextlib.suppress(InputError), open_installation() as installation:
         movement = installation.cluster(plan.cluster).policy.movement
-        suggested_rate = queries.suggested_rate(installation, plan)
-    return PlanView(plan, rate, suggested_rate, max_moves_at_once(movement))
+        rate_for_clients = suggested_rate(installation, plan)
+    return PlanView(plan, rate, rate_for_clients, max_moves_at_once(movement))
 
 
 def _add_show(commands: Commands) -> None:
@@ -367,5 +373,5 @@ def _import(arguments: argparse.Namespace, console: Console) -> int:
     wanted = from_reassignment_json(read_text(path, "reassignment"), where=str(path))
     rate = _rate(arguments)
     snapshot, policy, _ = _state(arguments)
-    plan = pipeline.plan_of_assignment(snapshot, wanted, policy.balance, policy.provider)
+    plan = plan_of_assignment(snapshot, wanted, policy.balance, policy.provider)
     return _write_plan(plan, rate, arguments, console)

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from counterpoise import queries
 from counterpoise.cli.tables import table
 from counterpoise.model.movement import busiest_inflow, effective_rate
 from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
@@ -30,7 +29,8 @@ from counterpoise.model.plan_view import (
 from counterpoise.model.run import RunState
 from counterpoise.model.safe_text import indented, one_line
 from counterpoise.model.words import verb
-from counterpoise.queries import RunStatus
+from counterpoise.services.plans import plan_picture
+from counterpoise.services.runs import RunStatus
 from counterpoise.units import format_bytes, format_count, format_rate
 
 _MAX_MOVES_SHOWN: Final = 15
@@ -154,7 +154,7 @@ def _print_brokers(console: Console, view: PlanView) -> None:
     shown, others = view.brokers
     if not shown:
         return
-    picture = queries.plan_picture(view.plan, width=min(console.width, _MAX_PICTURE_WIDTH))
+    picture = plan_picture(view.plan, width=min(console.width, _MAX_PICTURE_WIDTH))
     console.print(picture, markup=False, soft_wrap=True)
     console.print()
     console.print(

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from counterpoise import access, controls, pipeline, queries
+from counterpoise import access, controls
 from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
     CLOSED_STATES,
@@ -41,6 +41,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import indented
 from counterpoise.model.words import pluralize
+from counterpoise.services import execution, runs, verification
 from counterpoise.units import format_moment
 
 
@@ -67,7 +68,7 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
     plan = read_plan(arguments.plan)
     installation, name = installation_for(arguments, plan)
     with installation:
-        run = queries.latest_run_of(installation, plan.fingerprint)
+        run = runs.latest_of_plan(installation, plan.fingerprint)
         if run is None:
             access.check_provider(installation.cluster(name).policy, name)
             raise NotApprovedError(
@@ -88,8 +89,8 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
                 soft_wrap=True,
             )
             raise
-        report = pipeline.report_run(installation, run.run_id)
-        status = queries.run_status(installation, run.run_id)
+        report = verification.report_run(installation, run.run_id)
+        status = runs.status_of(installation, run.run_id)
         if arguments.json:
             print_json(tables.status_summary(status) | {"report": report})
         else:
@@ -126,7 +127,7 @@ def _why_closed(installation: Installation, run: Run, arguments: argparse.Namesp
             f"run {run.run_id} of this plan was {reason}{when}: execute that newer plan "
             f"(`counterpoise status` lists the runs), or {again}"
         )
-    decision = queries.run_status(installation, run.run_id).approval
+    decision = runs.status_of(installation, run.run_id).approval
     by = f" by {decision.person.shown}" if decision else ""
     return (
         f"run {run.run_id} of this plan was rejected{by}{when} ({reason}): make a new plan, "
@@ -140,7 +141,7 @@ def _run_to_the_end(installation: Installation, run: Run, console: Console) -> N
     A process that was killed at work holds the step lock for a while: that is waited for. A run
     that has ended meanwhile (somebody cancelled it, say) is not started again.
     """
-    run_id, fingerprint, opened = run.run_id, run.fingerprint, pipeline.opened_run
+    run_id, fingerprint, opened = run.run_id, run.fingerprint, execution.opened_run
     with Display(console) as display, ExitStack() as stack:
         driver = retried(
             lambda: stack.enter_context(
@@ -153,7 +154,7 @@ def _run_to_the_end(installation: Installation, run: Run, console: Console) -> N
         def displayed(step: Callable[[], float | None]) -> Callable[[], float | None]:
             def step_and_display() -> float | None:
                 wait_seconds = step()
-                display.show(*queries.run_progress_of(installation, run_id))
+                display.show(*runs.progress_of(installation, run_id))
                 return wait_seconds
 
             return step_and_display
@@ -182,9 +183,9 @@ def _verify(arguments: argparse.Namespace, console: Console) -> int:
     installation, _ = installation_for(arguments, plan)
     removal = None
     with installation:
-        problems = pipeline.find_problems(installation, plan)
+        problems = verification.find_problems(installation, plan)
         if plan.goal is Goal.REMOVE_BROKERS:
-            removal = pipeline.removal_verdict(installation, plan)
+            removal = verification.removal_verdict(installation, plan)
     as_planned = (
         f"{plan.cluster} is as planned: {pluralize(len(plan.moves), 'partition')}, leaders included"
     )
@@ -201,5 +202,5 @@ def _verify(arguments: argparse.Namespace, console: Console) -> int:
 
 def _print_removal(installation: Installation, plan: RebalancePlan, console: Console) -> None:
     """Print whether the emptied brokers may be stopped, with the evidence."""
-    for line in pipeline.removal_verdict(installation, plan).lines():
+    for line in verification.removal_verdict(installation, plan).lines():
         console.print(line, markup=False, soft_wrap=True)

@@ -8,7 +8,6 @@ from typing import Any
 
 from rich.console import Console
 
-from counterpoise import queries
 from counterpoise.cli import tables
 from counterpoise.cli.common import (
     Commands,
@@ -24,7 +23,8 @@ from counterpoise.installation import Installation, open_installation
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import indented
-from counterpoise.queries import RunStatus
+from counterpoise.services import requests, runs
+from counterpoise.services.runs import RunStatus
 from counterpoise.units import format_moment, format_rate
 
 _REFRESH_SECONDS = 1.0
@@ -62,12 +62,12 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
             return follow(installation, run, console)
         if arguments.run_or_plan:
             run = find_run(installation, arguments)
-            _print_run(queries.run_status(installation, run.run_id), arguments, console)
+            _print_run(runs.status_of(installation, run.run_id), arguments, console)
             return 0
-        statuses = queries.runs(installation, cluster=arguments.cluster)
+        statuses = runs.newest(installation, cluster=arguments.cluster)
         clusters = _clusters(installation, arguments.cluster, statuses)
-        freezes = queries.freezes(installation, clusters)
-        kept_empty = queries.kept_empty(installation, clusters)
+        freezes = requests.freezes(installation, clusters)
+        kept_empty = requests.kept_empty(installation, clusters)
     if arguments.json:
         print_json([tables.status_summary(status) for status in statuses])
         return 0
@@ -107,7 +107,7 @@ def follow(installation: Installation, run: Run, console: Console) -> int:
 
         def refresh() -> float | None:
             nonlocal run
-            run, run_progress = queries.run_progress_of(installation, run.run_id)
+            run, run_progress = runs.progress_of(installation, run.run_id)
             is_under_way = run.state in UNDER_WAY_STATES
             if run_progress or is_under_way:
                 display.show(run, run_progress)
@@ -127,7 +127,7 @@ def _follow_as_json(installation: Installation, run: Run, log: Console) -> int:
 
     def refresh() -> float | None:
         nonlocal printed
-        status = queries.run_status(installation, run.run_id)
+        status = runs.status_of(installation, run.run_id)
         if (summary := tables.status_summary(status)) != printed:
             printed = summary
             print_json(summary, indent=None)
@@ -141,7 +141,7 @@ def _follow_as_json(installation: Installation, run: Run, log: Console) -> int:
 def _run_to_follow(installation: Installation, arguments: argparse.Namespace) -> Run:
     if arguments.run_or_plan:
         return find_run(installation, arguments)
-    found = queries.runs_under_way(installation, arguments.cluster)
+    found = runs.under_way(installation, arguments.cluster)
     if not found:
         raise RefusedError("no run is under way; `counterpoise status` lists the runs")
     if len(found) > 1:

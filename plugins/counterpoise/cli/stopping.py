@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from counterpoise import controls, pipeline, queries
+from counterpoise import controls
 from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
     Commands,
@@ -36,10 +36,12 @@ from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.safe_text import without_control_characters
 from counterpoise.model.words import join_names, pluralize
+from counterpoise.services import emergency_stop, execution, runs, verification, watch
+from counterpoise.services.plans import undo_plan as make_undo_plan
 
 if TYPE_CHECKING:
-    from counterpoise.pipeline import WatchReport
-    from counterpoise.pipeline.emergency_stop import Stopped
+    from counterpoise.services.emergency_stop import Stopped
+    from counterpoise.services.watch import WatchReport
 
 
 def add_commands(commands: Commands) -> None:
@@ -82,7 +84,7 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
             value = {"plan": None, "request": tables.request_summary(request)}
             print_answer(arguments, console, value, line)
             return 0
-        undo_plan = pipeline.undo_plan(installation, run.run_id, rebase=arguments.rebase)
+        undo_plan = make_undo_plan(installation, run.run_id, rebase=arguments.rebase)
     write_text(arguments.out, undo_plan.to_json(), "plan")
     view = PlanView(undo_plan)
     if arguments.json:
@@ -117,14 +119,14 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
                 "settle"
             )
         if run.state not in UNDER_WAY_STATES:
-            status = queries.run_status(installation, run.run_id)
+            status = runs.status_of(installation, run.run_id)
             line = f"run {run.run_id} is {run.state}: there is nothing to settle"
             print_answer(arguments, console, tables.status_summary(status), line)
             return 0
         controls.check_may(installation, run.cluster, who(), Action.OPERATE)
         _settle_to_the_end(installation, run, console_for_people(arguments, console))
-        report = pipeline.report_run(installation, run.run_id)
-        status = queries.run_status(installation, run.run_id)
+        report = verification.report_run(installation, run.run_id)
+        status = runs.status_of(installation, run.run_id)
         plan = installation.run_and_plan(run.run_id)[1]
     if arguments.json:
         print_json(tables.status_summary(status) | {"report": report})
@@ -137,18 +139,18 @@ def _settle_to_the_end(installation: Installation, run: Run, console: Console) -
     """Settle the execution that the run is in now. Raises RunConflictError where somebody executes
     it again meanwhile.
     """
-    may_halt = pipeline.in_present_execution(installation, run.run_id)
+    may_halt = execution.in_present_execution(installation, run.run_id)
     with Display(console) as display:
 
         def step() -> float | None:
-            wait_seconds = pipeline.settle_step(
+            wait_seconds = execution.settle_step(
                 installation, run.run_id, display.log, may_halt=may_halt
             )
-            display.show(*queries.run_progress_of(installation, run.run_id))
+            display.show(*runs.progress_of(installation, run.run_id))
             return wait_seconds
 
         repeat(step, display.log)
-    if queries.run_status(installation, run.run_id).run.state is RunState.RUNNING:
+    if runs.status_of(installation, run.run_id).run.state is RunState.RUNNING:
         raise RunConflictError(
             f"run {run.run_id} has ended, and was executed again meanwhile: it goes on. Type "
             "`counterpoise settle` again if it should end"
@@ -195,7 +197,7 @@ def _stop(arguments: argparse.Namespace, console: Console) -> int:
 
         def stop() -> None:
             nonlocal stopped
-            stopped = pipeline.stop_from_plan(admin, plan, log, provider, cancelled)
+            stopped = emergency_stop.stop_from_plan(admin, plan, log, provider, cancelled)
 
         repeat(stop, log)
     assert stopped is not None
@@ -274,7 +276,7 @@ def _watch(arguments: argparse.Namespace, console: Console) -> int:
         for name in all_clusters if arguments.all else [arguments.cluster]:
             installation.cluster(name)
             try:
-                reports[name] = pipeline.watch_throttles(installation, name, _log_to_stderr)
+                reports[name] = watch.watch_throttles(installation, name, _log_to_stderr)
             except CounterpoiseError as error:  # the other clusters are watched all the same
                 _log_to_stderr(f"counterpoise watch: cluster {name}: {error}")
                 exit_code = max(exit_code, error.exit_code)

@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from counterpoise import queries
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.evenness import evenness
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import pluralize
-from counterpoise.queries import RunStatus
+from counterpoise.services import snapshots
+from counterpoise.services.runs import RunStatus
 from counterpoise.units import format_bytes
 
 
@@ -40,7 +40,7 @@ def print_snapshot(console: Console, snapshot: ClusterSnapshot, written_to: Path
     """Print a row for each broker, and how even the leaders are."""
     partitions = snapshot.partitions
     knows_sizes = partitions["size_bytes"].null_count < partitions.num_rows
-    loads = {load.broker_id: load for load in queries.broker_loads(snapshot)}
+    loads = {load.broker_id: load for load in snapshots.broker_loads(snapshot)}
     rows = table(
         "broker", "rack", "state", ("leaders", "right"), ("replicas", "right"), ("bytes", "right")
     )

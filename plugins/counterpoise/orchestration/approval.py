@@ -42,7 +42,8 @@ from counterpoise.orchestration.links import PLAN, RUN, page_url
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
-    from counterpoise.pipeline import PlannedRun, Question
+    from counterpoise.pipeline import Question
+    from counterpoise.services.plans import PlannedRun
 
 OPTION: Final = "Answered on the plan's page"
 NOBODY: Final = Person.unknown("nobody")  # who decided where nobody answered in time

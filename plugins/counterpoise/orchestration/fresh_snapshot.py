@@ -31,11 +31,11 @@ class FreshSnapshot(TriggerDagRunOperator):
 
     def execute(self, context: Any) -> None:
         """Trigger it."""
-        from counterpoise import pipeline
+        from counterpoise.services import verification
 
         with airflow_installation() as installation:
             run = run_to_tell(installation, context["ti"])
-            cluster = pipeline.moved_cluster(installation, run["run_id"])
+            cluster = verification.moved_cluster(installation, run["run_id"])
         if cluster is None:
             raise AirflowSkipException("nothing moved, so the last snapshot still holds")
         self.conf = {_CLUSTERS: [cluster]}

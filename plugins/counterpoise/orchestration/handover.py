@@ -1,6 +1,6 @@
 """What a Dag run is to do, and which run of the ledger its tasks are about.
 
-    call_stage("validate", ti)
+    call_stage(verification.verify, ti)
     run = planned_run(installation, ti)
     run["run_id"], run["plan_uri"], run["fingerprint"]
     request_rebalance(outlet_events[REBALANCE_WANTED], wanted, "needs no rebalance")
@@ -41,8 +41,10 @@ from counterpoise.orchestration.installation import airflow_installation, failin
 from counterpoise.orchestration.links import REPORT, show_cluster, show_page, show_run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from counterpoise.installation import Installation
-    from counterpoise.pipeline import NothingToMove, PlannedRun
+    from counterpoise.services.plans import NothingToMove, PlannedRun
 
 _LOGGER = safe_logger(__name__)
 PLAN_TASK: Final = "plan"
@@ -83,6 +85,7 @@ def plan_wanted(
     Raises AirflowFailException, in words of the form, for what cannot be asked for.
     """
     from counterpoise import pipeline
+    from counterpoise.services import plans
 
     all_events = [event for of_asset in events.values() for event in of_asset]
     with airflow_installation() as installation, failing_in_form_words():
@@ -90,7 +93,7 @@ def plan_wanted(
         pipeline.check_plans_first(installation, ti.dag_id, ti.run_id)
         show_cluster(ti, wanted.cluster)
         planned = _planned(installation, wanted, ti)
-    if isinstance(planned, pipeline.NothingToMove):
+    if isinstance(planned, plans.NothingToMove):
         ti.xcom_push(key=_WHY_NOTHING, value=planned.reason)
         report = show_page(ti, REPORT, f"reports/{planned.report_name}")
         return {"cluster": planned.cluster, "nothing to move": planned.reason, "report": report}
@@ -99,13 +102,13 @@ def plan_wanted(
 
 
 def _planned(installation: "Installation", wanted: Wanted, ti: Any) -> "PlannedRun | NothingToMove":
-    from counterpoise import pipeline
+    from counterpoise.services import plans
 
-    origin = pipeline.Origin(wanted.requested_by, ti.dag_id, ti.run_id, wanted.why)
+    origin = plans.Origin(wanted.requested_by, ti.dag_id, ti.run_id, wanted.why)
     if wanted.undo_of:
-        return pipeline.undo_or_reason(installation, wanted.cluster, wanted.undo_of, origin)
+        return plans.make_undo(installation, wanted.cluster, wanted.undo_of, origin)
     request = wanted.rebalance_request
-    return pipeline.plan_or_reason(installation, wanted.cluster, request, origin)
+    return plans.make(installation, wanted.cluster, request, origin)
 
 
 def _check_something_moves(ti: Any) -> None:
@@ -165,21 +168,20 @@ def _run_or_none(installation: "Installation", ti: Any) -> "PlannedRun | None":
     return run
 
 
-def call_stage(stage: str, ti: Any) -> None:
-    """Call a function of the pipeline that needs nothing but the planned run, like "validate"."""
-    from counterpoise import pipeline
-
+def call_stage(stage: "Callable[[Installation, str, str], None]", ti: Any) -> None:
+    """Call a service with the planned run, by id and fingerprint."""
     with airflow_installation() as installation:
         run = planned_run(installation, ti)
-        getattr(pipeline, stage)(installation, run["run_id"], run["fingerprint"])
+        stage(installation, run["run_id"], run["fingerprint"])
 
 
 def open_run(ti: Any) -> None:
-    """Start the run, as `pipeline.open_run` does; one that people have ended is skipped.
+    """Start the run, as `execution.open_run` does; one that people have ended is skipped.
 
     Each clearing of a task gives it its first try anew; the tries after that are retries.
     """
     from counterpoise import pipeline
+    from counterpoise.services import execution
 
     first_try = ti.max_tries - ti.task.retries + 1
     was_cleared = 1 < ti.try_number == first_try
@@ -188,7 +190,7 @@ def open_run(ti: Any) -> None:
         run_id, fingerprint = run["run_id"], run["fingerprint"]
         if ended := pipeline.ended_by_people(installation, run_id):
             raise AirflowSkipException(f"run {run_id} is {ended}")
-        pipeline.open_run(installation, run_id, fingerprint, was_cleared=was_cleared)
+        execution.open_run(installation, run_id, fingerprint, was_cleared=was_cleared)
 
 
 def wanted_rebalance(dag_run: Any, params: Mapping[str, Any], events: Sequence[Any]) -> Wanted:
@@ -336,15 +338,15 @@ def _end_waiting_plan(
 
 def judge(ti: Any, task_ids: Sequence[str]) -> None:
     """Decide how the Dag run ends, by its run of the ledger and the states of these tasks, and
-    leave the word for its note. Raises what `judged_run` and `pipeline.verdict` raise.
+    leave the word for its note. Raises what `judged_run` and `verification.verdict` raise.
     """
-    from counterpoise import pipeline
+    from counterpoise.services import verification
 
     with airflow_installation() as installation:
         run_id = judged_run(installation, ti)["run_id"]
         end_refused(installation, ti, run_id)
         tell_end(ti, installation.ledger.run(run_id).in_words)
-        pipeline.verdict(installation, run_id, states_of(ti, task_ids))
+        verification.verdict(installation, run_id, states_of(ti, task_ids))
 
 
 def end_refused(installation: "Installation", ti: Any, run_id: str) -> None:

@@ -2,7 +2,7 @@
 no retry cures fail the task at once.
 
     with airflow_installation() as installation:
-        pipeline.verdict(installation, run_id, states)
+        verification.verdict(installation, run_id, states)
 
 Limits: `airflow_installation` only inside a running task; the api-server's pages open one of their
 own, which reads connections to show them and connects to nothing.

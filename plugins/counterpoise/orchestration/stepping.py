@@ -30,7 +30,7 @@ from counterpoise.orchestration.statsd import send_gauges
 from counterpoise.orchestration.waiting import WaitTrigger
 
 if TYPE_CHECKING:
-    from counterpoise.pipeline import PlannedRun
+    from counterpoise.services.plans import PlannedRun
 
 _LOGGER = safe_logger(__name__)
 MIN_WAIT_SECONDS: Final = 10.0
@@ -169,21 +169,21 @@ def only_new_warnings(known: Collection[str]) -> Iterator[list[str]]:
 
 def execute_step(installation: Any, run: "PlannedRun", log: Callable[[str], None]) -> float | None:
     """Do one step of the task `execute`."""
-    from counterpoise import pipeline
+    from counterpoise.services import execution
 
-    return pipeline.execute_step(installation, run["run_id"], run["fingerprint"], log)
+    return execution.execute_step(installation, run["run_id"], run["fingerprint"], log)
 
 
 def begin_settling(installation: Any, run: "PlannedRun") -> None:
     """Begin the task `settle`."""
-    from counterpoise import pipeline
+    from counterpoise.services import execution
 
-    pipeline.begin_settling(installation, run["run_id"])
+    execution.begin_settling(installation, run["run_id"])
 
 
 def settle_step(installation: Any, run: "PlannedRun", log: Callable[[str], None]) -> float | None:
     """Do one step of the task `settle`: a run that somebody executes again meanwhile goes on."""
-    from counterpoise import pipeline
+    from counterpoise.services import execution
 
-    may_halt = pipeline.in_execution_of_dag_run(installation, run["run_id"])
-    return pipeline.settle_step(installation, run["run_id"], log, may_halt=may_halt)
+    may_halt = execution.in_execution_of_dag_run(installation, run["run_id"])
+    return execution.settle_step(installation, run["run_id"], log, may_halt=may_halt)

@@ -28,42 +28,6 @@ from counterpoise.pipeline.dag_runs import (
     open_question,
     run_of_dag_run,
 )
-from counterpoise.pipeline.emergency_stop import stop_from_plan
-from counterpoise.pipeline.executing import (
-    begin_settling,
-    execute_step,
-    execution,
-    in_execution_of_dag_run,
-    in_present_execution,
-    open_run,
-    opened_run,
-    settle_step,
-)
-from counterpoise.pipeline.planning import (
-    MAX_NEW_BROKERS,
-    NothingToMove,
-    Origin,
-    PlannedRun,
-    check_says_cluster,
-    plan,
-    plan_of_assignment,
-    plan_or_reason,
-    snapshot_to_plan_on,
-    submit_plan,
-    undo_or_reason,
-    undo_plan,
-    with_new_brokers,
-)
-from counterpoise.pipeline.verifying import (
-    find_problems,
-    moved_cluster,
-    next_removal,
-    removal_verdict,
-    report_run,
-    verdict,
-    verify,
-)
-from counterpoise.pipeline.watching import WatchReport, watch_throttles
 
 __all__ = [
     "MAX_NEW_BROKERS",

@@ -17,7 +17,7 @@ from counterpoise.errors import RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.run import ASKED, ENDED_BY_PEOPLE, Run, RunState, asked_since
 from counterpoise.pipeline.approving import PlanInShort, check_plan_rules, plan_in_short
-from counterpoise.pipeline.planning import PlannedRun
+from counterpoise.services.plans import PlannedRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ when a loss is accepted after all, is for `validation` to say.
 
 import tempfile
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,10 +19,13 @@ import pyarrow as pa
 
 from counterpoise import analysis, history
 from counterpoise.archive import data_docs_folder
-from counterpoise.errors import CounterpoiseError
-from counterpoise.installation import Installation
+from counterpoise.errors import CounterpoiseError, InputError, StoreError
+from counterpoise.history import HistoryError
+from counterpoise.installation import Installation, settings_in
 from counterpoise.model.cluster import ClusterSnapshot
+from counterpoise.model.policy import ClusterPolicy
 from counterpoise.model.provider import profile_of
+from counterpoise.model.report import BrokerLoad
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.snapshot import take_snapshot
 from counterpoise.validation import (
@@ -283,3 +287,84 @@ def spread_out(snapshot_ids: Sequence[str], max_count: int) -> tuple[str, ...]:
     """
     by_place = sorted(range(len(snapshot_ids)), key=lambda index: index * _GOLDEN_RATIO % 1)
     return tuple(snapshot_ids[index] for index in sorted(by_place[:max_count]))
+
+
+def named(
+    installation: Installation, snapshot: ClusterSnapshot
+) -> tuple[ClusterSnapshot, ClusterPolicy]:
+    """Return the snapshot of a cluster document under the name that the settings have for its
+    cluster, and the policy to plan by: the default one where they do not name it.
+
+    Needs no ledger. Raises InputError where the settings pin another cluster id for that name.
+    """
+    settings = settings_in(installation.locations)
+    by_name, by_id = (
+        settings.clusters.get(snapshot.cluster),
+        settings.named(snapshot.cluster_id),
+    )
+    if by_name and by_id and by_name.name != by_id.name:
+        raise InputError(
+            f"the document is named {snapshot.cluster}, but is of cluster id "
+            f"{snapshot.cluster_id}, which is {by_id.name} in {settings.where}; make the plan from "
+            f"a document of {snapshot.cluster}, or name this one {by_id.name}"
+        )
+    named = by_id or by_name
+    if named is None:
+        return snapshot, ClusterPolicy()
+    pinned = named.pinned_cluster_id
+    if pinned and snapshot.cluster_id and pinned != snapshot.cluster_id:
+        raise InputError(
+            f"the document is of cluster id {snapshot.cluster_id}, but {settings.where} pins "
+            f"{pinned} for {named.name}; make the plan from a document of that cluster"
+        )
+    return replace(snapshot, cluster=named.name), named.policy
+
+
+def broker_loads(snapshot: ClusterSnapshot) -> tuple[BrokerLoad, ...]:
+    """Return leaders, replicas and bytes per live broker of a snapshot."""
+    from counterpoise import analysis
+
+    return analysis.broker_loads(snapshot)
+
+
+_MAX_AGE_OF_RATES: Final = timedelta(days=7)  # every hour of the day and every day of the week
+
+
+def to_plan_on(installation: Installation, cluster: str) -> ClusterSnapshot:
+    """Return a fresh snapshot with usual rates; it joins the history, since `validate` reads it."""
+    previous_id = installation.ledger.last_snapshot_id(cluster)
+    fresh = fresh_snapshot(installation, cluster, installation.clock())
+    snapshot = _with_rates(installation, fresh, previous_id)
+    keep(installation, snapshot)
+    return snapshot
+
+
+def _with_rates(
+    installation: Installation, snapshot: ClusterSnapshot, previous_id: str | None
+) -> ClusterSnapshot:
+    """Return the snapshot with the rates at which producers write.
+
+    They are the means of the last week, where the history has been analysed, so that the hour in
+    which somebody plans does not matter; or else those since the previous snapshot.
+    """
+    now = snapshot.observed_at
+    if now is None:
+        return snapshot
+    oldest = now - _MAX_AGE_OF_RATES
+    recent_ids = installation.results.newest(snapshot.cluster, oldest, MAX_ROWS_OF_RATES)
+    snapshot = analysis.with_inflow(snapshot, usual_bytes_in(installation, snapshot, recent_ids))
+    if previous_id is None or previous_id == snapshot.snapshot_id:
+        return snapshot
+    try:
+        previous = installation.archive.read_snapshot(snapshot.cluster, previous_id)
+    except (HistoryError, StoreError) as error:
+        _LOGGER.warning(
+            "the plan may lack rates of some partitions, since the previous snapshot %s cannot be "
+            "read: %s",
+            previous_id,
+            error,
+        )
+        return snapshot
+    if not previous.observed_at or previous.observed_at < oldest:
+        return snapshot
+    return analysis.with_inflow(snapshot, analysis.observed_inflow(previous, snapshot))

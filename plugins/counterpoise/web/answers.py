@@ -21,8 +21,8 @@ from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.json_values import iso_time
 from counterpoise.model.run import Run
 from counterpoise.model.safe_text import limited
-from counterpoise.queries import running
-from counterpoise.queries.running import RunDetails
+from counterpoise.services import runs
+from counterpoise.services.runs import RunDetails
 from counterpoise.services.viewers import Viewer
 from counterpoise.units import parse_rate
 from counterpoise.web.api import answer as api_answer
@@ -47,7 +47,7 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
         typed = TypedAnswer(**sent.texts("rate", "reason", "plan"))
         decision = _DECISIONS.get(sent.text("answer"))
         with open_installation() as installation:
-            run = running.run_to_view(installation, run_id, viewer)
+            run = runs.run_to_view(installation, run_id, viewer)
             shown = _answered(installation, run, viewer, decision, typed)
             if shown is not None:
                 return plan_response(request, installation, run, viewer, shown, may_answer=True)
@@ -61,9 +61,9 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
         request: Request, run_id: str, viewer: CurrentViewer, sent: SentValues
     ) -> Response:
         with open_installation() as installation:
-            run = running.run_to_view(installation, run_id, viewer)
+            run = runs.run_to_view(installation, run_id, viewer)
             decision, typed = _read(sent)
-            details = running.run_details(installation, run, viewer)
+            details = runs.run_details(installation, run, viewer)
             approval = _same_answer(details, decision, typed)
             if approval is None:
                 _check_may_give(details, decision)
@@ -71,7 +71,7 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
                     approval = _decided(installation, details, decision, typed)
                 except (InputError, RefusedError) as error:
                     return error_page(request, status_of(error), str(error))
-            after = running.run_details(installation, installation.ledger.run(run_id), viewer)
+            after = runs.run_details(installation, installation.ledger.run(run_id), viewer)
         return api_answer(
             run_id=run.run_id,
             fingerprint=approval.fingerprint,
@@ -108,7 +108,7 @@ def _answered(
 
     Raises RefusedError for somebody who may not answer.
     """
-    details = running.run_details(installation, run, viewer)
+    details = runs.run_details(installation, run, viewer)
     if decision is not None and _same_answer(details, decision, typed) is not None:
         return None
     _check_may_give(details, decision)

@@ -21,9 +21,15 @@ from counterpoise.model.fleet_document import document_of
 from counterpoise.model.json_values import iso_time
 from counterpoise.model.run import Run
 from counterpoise.model.severity import Severity
-from counterpoise.queries.clusters import ClusterNow, balance_document, cluster
-from counterpoise.queries.fleet import WaitingRun, fleet, open_runs
 from counterpoise.services.audits import audit_points, newest_audit
+from counterpoise.services.fleet import (
+    ClusterNow,
+    WaitingRun,
+    balance_document,
+    cluster,
+    fleet,
+    open_runs,
+)
 from counterpoise.services.ledger_entries import ledger_entries
 from counterpoise.services.viewers import Viewing
 from counterpoise.web.ledger import Filter, PageNumber

@@ -6,8 +6,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from counterpoise.model.finding import AuditReport
-from counterpoise.queries.clusters import cluster
 from counterpoise.reporting.audit_page import IN_WORDS, verdict
+from counterpoise.services.fleet import cluster
 from counterpoise.services.viewers import Viewing
 from counterpoise.web.airflow_links import dag_run_link
 from counterpoise.web.responses import STORED_POLICY, airflow_of, page

@@ -10,8 +10,8 @@ from counterpoise.archive import balance_report_name
 from counterpoise.model.run import Run
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
-from counterpoise.queries.fleet import FleetNow, fleet, open_runs
 from counterpoise.reporting.fleet_page import fleet_rows, fleet_tiles
+from counterpoise.services.fleet import FleetNow, fleet, open_runs
 from counterpoise.services.viewers import Viewing
 from counterpoise.web.responses import base_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation

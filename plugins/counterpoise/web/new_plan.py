@@ -28,7 +28,7 @@ from counterpoise.model.request import (
     read_rebalance_request,
 )
 from counterpoise.model.safe_text import limited, safe_logger
-from counterpoise.queries.previewing import Preview, preview
+from counterpoise.services.plans import Preview, preview
 from counterpoise.services.viewers import Viewer, Viewing
 from counterpoise.settings import ClusterSettings
 from counterpoise.web.airflow_runs import StartInAirflow

@@ -20,10 +20,10 @@ from counterpoise.model.plan_view import MOVE_REASON_TEXTS, PlanView, why_in_wor
 from counterpoise.model.reassignment import to_reassignment_json
 from counterpoise.model.request import GOAL_TEXTS
 from counterpoise.model.run import Run
-from counterpoise.queries import running
-from counterpoise.queries.plan_moves import SORTS, FoundMoves, MoveSearch, find_moves, reasons_in
-from counterpoise.queries.running import RunDetails
 from counterpoise.reporting.plan_page import what_it_does
+from counterpoise.services import runs
+from counterpoise.services.plans import SORTS, FoundMoves, MoveSearch, find_moves, reasons_in
+from counterpoise.services.runs import RunDetails
 from counterpoise.services.viewers import Viewer
 from counterpoise.units import format_rate
 from counterpoise.web.forms import form_token
@@ -77,7 +77,7 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
     ) -> Response:
         search = MoveSearch(text, broker, why, sort, _page_number(number))
         with open_installation() as installation:
-            run = running.run_to_view(installation, run_id, viewer)
+            run = runs.run_to_view(installation, run_id, viewer)
             shown = Shown(search=search)
             return plan_response(request, installation, run, viewer, shown, may_answer=may_answer)
 
@@ -86,8 +86,8 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
         if name not in _FILES:
             raise UnknownNameError(f"a plan has no file {name!r}")
         with open_installation() as installation:
-            run = running.run_to_view(installation, run_id, viewer)
-            plan = running.plan_to_approve(installation, run).plan
+            run = runs.run_to_view(installation, run_id, viewer)
+            plan = runs.plan_to_approve(installation, run).plan
         saved_as = f'attachment; filename="{quote(run.run_id)}-{name}"'
         return Response(
             _FILES[name](plan),
@@ -118,10 +118,10 @@ def plan_response(
     may_answer: bool,
 ) -> Response:
     """Return the page of a plan as one person sees it."""
-    details = running.run_details(installation, run, viewer)
+    details = runs.run_details(installation, run, viewer)
     if details.plan is None:
         return _without_plan(request, viewer, details, shown, may_answer=may_answer)
-    view = running.plan_to_approve(installation, run, shown.rate_bytes_per_second)
+    view = runs.plan_to_approve(installation, run, shown.rate_bytes_per_second)
     typed = shown.typed
     if typed == TypedAnswer():
         rate = view.rate_bytes_per_second

@@ -23,8 +23,8 @@ from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
 from counterpoise.model.run import Run, RunState
 from counterpoise.model.safe_text import limited
-from counterpoise.queries import running
-from counterpoise.queries.running import RunDetails
+from counterpoise.services import runs
+from counterpoise.services.runs import RunDetails
 from counterpoise.services.viewers import Viewer, airflow_refusal
 from counterpoise.web.api import answer, request_document
 from counterpoise.web.forms import Sent, SentValues, act, form_page
@@ -87,8 +87,8 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
     ) -> Response:
         wanted = _control(control)
         with open_installation() as installation:
-            run = running.run_to_view(installation, run_id, viewer)
-            details = running.run_details(installation, run, viewer)
+            run = runs.run_to_view(installation, run_id, viewer)
+            details = runs.run_details(installation, run, viewer)
         why_not = refusal(details, wanted, may_change=may_change)
         return _form(request, viewer, details, wanted, TypedRequest(), why_not=why_not)
 
@@ -99,8 +99,8 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
         wanted = _control(control)
         typed = TypedRequest.of(sent, wanted)
         with open_installation() as installation:
-            run = running.run_to_view(installation, run_id, viewer)
-            details = running.run_details(installation, run, viewer)
+            run = runs.run_to_view(installation, run_id, viewer)
+            details = runs.run_details(installation, run, viewer)
             if why_not := refusal(details, wanted, may_change=True):
                 raise RefusedError(why_not)
             try:

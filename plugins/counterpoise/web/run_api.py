@@ -15,7 +15,7 @@ from counterpoise.model.approval import Approval
 from counterpoise.model.json_values import iso_time
 from counterpoise.model.run import TouchedKey
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.queries import running
+from counterpoise.services import runs
 from counterpoise.web.api import answer, request_document, run_document
 from counterpoise.web.runs import EVENTS_SHOWN
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
@@ -28,8 +28,8 @@ def run_api_routes(open_installation: OpenInstallation) -> APIRouter:
     @router.get("")
     def run_json(run_id: str, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
-            run = running.run_to_view(installation, run_id, viewer)
-            found = running.run_details(installation, run, viewer)
+            run = runs.run_to_view(installation, run_id, viewer)
+            found = runs.run_details(installation, run, viewer)
         return answer(
             **run_document(run),
             progress=_progress(found.run_progress) if found.run_progress else None,

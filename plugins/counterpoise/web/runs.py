@@ -12,9 +12,9 @@ from fastapi import APIRouter, Request, Response
 
 from counterpoise.model.plan_view import PlanView
 from counterpoise.model.run import Event
-from counterpoise.queries import running
-from counterpoise.queries.running import RunDetails
 from counterpoise.reporting.parts import Tile
+from counterpoise.services import runs
+from counterpoise.services.runs import RunDetails
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 from counterpoise.web.requests_of_people import offered_requests
 from counterpoise.web.responses import page
@@ -35,8 +35,8 @@ def run_routes(open_installation: OpenInstallation) -> APIRouter:
         request: Request, run_id: str, viewer: CurrentViewer, may_change: MayChange
     ) -> Response:
         with open_installation() as installation:
-            run = running.run_to_view(installation, run_id, viewer)
-            details = running.run_details(installation, run, viewer)
+            run = runs.run_to_view(installation, run_id, viewer)
+            details = runs.run_details(installation, run, viewer)
         response = page(
             request,
             "run_now.html",

@@ -18,9 +18,8 @@ from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.policy import Action
 from counterpoise.model.request import CLUSTER_FIELD, UNDO_FIELD
 from counterpoise.model.run import LOOKED_AFTER_STATES, Run
-from counterpoise.queries import running
-from counterpoise.queries.running import RunDetails
-from counterpoise.queries.undo import why_not_undo
+from counterpoise.services import runs
+from counterpoise.services.runs import RunDetails, why_not_undo
 from counterpoise.services.viewers import airflow_refusal
 from counterpoise.web.airflow_runs import StartInAirflow
 from counterpoise.web.forms import SentValues, act
@@ -44,8 +43,8 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
         request: Request, run_id: str, viewer: CurrentViewer, may_change: MayChange
     ) -> Response:
         with open_installation() as installation:
-            run = running.run_to_view(installation, run_id, viewer)
-            details = running.run_details(installation, run, viewer)
+            run = runs.run_to_view(installation, run_id, viewer)
+            details = runs.run_details(installation, run, viewer)
             cannot = why_not_undo(installation, details)
         refusal = undo_refusal(details, may_change=may_change)
         status = 403 if refusal else 409 if cannot else 200
@@ -62,8 +61,8 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
     ) -> Response:
         reason = sent.texts("reason")["reason"]
         with open_installation() as installation:
-            run = running.run_to_view(installation, run_id, viewer)
-            details = running.run_details(installation, run, viewer)
+            run = runs.run_to_view(installation, run_id, viewer)
+            details = runs.run_details(installation, run, viewer)
             if refusal := undo_refusal(details, may_change=True):
                 raise RefusedError(refusal)
             try:

@@ -11,36 +11,36 @@ decision.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime
 from functools import cache
+from threading import Lock
 from typing import Final, TypedDict
 
 import pyarrow as pa
 
-from counterpoise import access, analysis, reporting
+from counterpoise import access, reporting
 from counterpoise.approval import people_needed
 from counterpoise.archive import no_moves_report_name
 from counterpoise.errors import InputError, RefusedError, StalePlanError, StoreError
-from counterpoise.history import HistoryError
 from counterpoise.installation import Installation
 from counterpoise.kept_empty import check_kept_empty, plan_for
+from counterpoise.model import movement
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
+from counterpoise.model.movement import default_rate, max_moves_at_once
 from counterpoise.model.person import Person
-from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.plan import Move, MoveColumns, MoveReason, RebalancePlan
 from counterpoise.model.plan_view import PlanView
-from counterpoise.model.policy import Action, BalancePolicy
+from counterpoise.model.policy import Action, BalancePolicy, MovementPolicy
 from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.request import RebalanceRequest
 from counterpoise.model.run import RunState, Submission
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.planning import plan_to_reach
 from counterpoise.services.snapshots import (
-    MAX_ROWS_OF_RATES,
     checked_snapshot,
-    fresh_snapshot,
-    keep,
-    usual_bytes_in,
+    to_plan_on,
 )
+from counterpoise.settings import ClusterSettings
 from counterpoise.undoing import (
     MayHaveLeft,
     check_not_moved_again,
@@ -48,11 +48,11 @@ from counterpoise.undoing import (
     find_way_back,
     is_as_left,
 )
+from counterpoise.units import format_count
 from counterpoise.validation import OVERRIDABLE_RULES, find_violations
 
 _LOGGER = safe_logger(__name__)
 MAX_NEW_BROKERS: Final = 1000
-_MAX_AGE_OF_RATES: Final = timedelta(days=7)  # every hour of the day and every day of the week
 
 
 class PlannedRun(TypedDict):
@@ -85,23 +85,23 @@ class NothingToMove:
 def plan(
     installation: Installation, cluster: str, rebalance_request: RebalanceRequest, origin: Origin
 ) -> PlannedRun | None:
-    """Return the run that `plan_or_reason` opens; None when nothing needs to move."""
-    planned = plan_or_reason(installation, cluster, rebalance_request, origin)
+    """Return the run that `make` opens; None when nothing needs to move."""
+    planned = make(installation, cluster, rebalance_request, origin)
     return None if isinstance(planned, NothingToMove) else planned
 
 
-def plan_or_reason(
+def make(
     installation: Installation, cluster: str, rebalance_request: RebalanceRequest, origin: Origin
 ) -> PlannedRun | NothingToMove:
     """Plan from a fresh snapshot and open a run for the plan, or say why nothing needs to move; a
     report shows that, too.
 
     Raises BadSnapshotError for a snapshot that must not be planned on, and what `plan_for` and
-    `submit_plan` raise.
+    `submit` raise.
     """
     settings = installation.cluster(cluster)
     access.check_may_propose(settings.policy, origin.requested_by)
-    new_plan = plan_for(installation, snapshot_to_plan_on(installation, cluster), rebalance_request)
+    new_plan = plan_for(installation, to_plan_on(installation, cluster), rebalance_request)
     return _submitted_or_reason(installation, new_plan, origin)
 
 
@@ -117,7 +117,7 @@ def _submitted_or_reason(
         installation.archive.write_report(name, reporting.plan_report(PlanView(new_plan)))
         return NothingToMove(new_plan.cluster, new_plan.reason, name)
     _check_can_be_approved(installation, new_plan, origin.requested_by)
-    return submit_plan(installation, new_plan, origin)
+    return submit(installation, new_plan, origin)
 
 
 def _check_can_be_approved(
@@ -127,46 +127,6 @@ def _check_can_be_approved(
     policy = installation.cluster(new_plan.cluster).policy
     needed = people_needed(new_plan, policy.approval)
     access.check_somebody_may_approve(policy, requested_by, needed=needed)
-
-
-def snapshot_to_plan_on(installation: Installation, cluster: str) -> ClusterSnapshot:
-    """Return a fresh snapshot with usual rates; it joins the history, since `validate` reads it."""
-    previous_id = installation.ledger.last_snapshot_id(cluster)
-    fresh = fresh_snapshot(installation, cluster, installation.clock())
-    snapshot = _with_rates(installation, fresh, previous_id)
-    keep(installation, snapshot)
-    return snapshot
-
-
-def _with_rates(
-    installation: Installation, snapshot: ClusterSnapshot, previous_id: str | None
-) -> ClusterSnapshot:
-    """Return the snapshot with the rates at which producers write.
-
-    They are the means of the last week, where the history has been analysed, so that the hour in
-    which somebody plans does not matter; or else those since the previous snapshot.
-    """
-    now = snapshot.observed_at
-    if now is None:
-        return snapshot
-    oldest = now - _MAX_AGE_OF_RATES
-    recent_ids = installation.results.newest(snapshot.cluster, oldest, MAX_ROWS_OF_RATES)
-    snapshot = analysis.with_inflow(snapshot, usual_bytes_in(installation, snapshot, recent_ids))
-    if previous_id is None or previous_id == snapshot.snapshot_id:
-        return snapshot
-    try:
-        previous = installation.archive.read_snapshot(snapshot.cluster, previous_id)
-    except (HistoryError, StoreError) as error:
-        _LOGGER.warning(
-            "the plan may lack rates of some partitions, since the previous snapshot %s cannot be "
-            "read: %s",
-            previous_id,
-            error,
-        )
-        return snapshot
-    if not previous.observed_at or previous.observed_at < oldest:
-        return snapshot
-    return analysis.with_inflow(snapshot, analysis.observed_inflow(previous, snapshot))
 
 
 def check_says_cluster(plan: RebalancePlan) -> None:
@@ -182,7 +142,7 @@ def check_says_cluster(plan: RebalancePlan) -> None:
     )
 
 
-def submit_plan(
+def submit(
     installation: Installation,
     plan: RebalancePlan,
     origin: Origin,
@@ -245,19 +205,19 @@ def plan_of_assignment(
     return replace(new_plan, warnings=warnings)
 
 
-def undo_or_reason(
+def make_undo(
     installation: Installation, cluster: str, run_id: str, origin: Origin
 ) -> PlannedRun | NothingToMove:
-    """Open a run for the plan that takes back what a run moved, as `plan_or_reason` does.
+    """Open a run for the plan that takes back what a run moved, as `make` does.
 
-    Raises InputError for a run of another cluster, and what `undo_plan` and `submit_plan` raise.
+    Raises InputError for a run of another cluster, and what `undo_plan` and `submit` raise.
     """
     undone = installation.ledger.run(run_id)
     if undone.cluster != cluster:
         raise InputError(f"run {run_id} is of cluster {undone.cluster}, not of {cluster}")
     settings = installation.cluster(cluster)
     access.check_may_propose(settings.policy, origin.requested_by)
-    new_plan = _undo_plan(installation, run_id, snapshot_to_plan_on, rebase=False)
+    new_plan = _undo_plan(installation, run_id, to_plan_on, rebase=False)
     return _submitted_or_reason(installation, new_plan, origin)
 
 
@@ -353,3 +313,149 @@ def with_new_brokers(
     tables = {**snapshot.tables, "brokers": pa.concat_tables([snapshot.brokers, added])}
     new_ids = tuple(range(first_id, first_id + count))
     return replace(snapshot, tables=tables), new_ids
+
+
+# -- A plan as it would be made of the newest snapshot, for a person who has asked nobody yet
+#
+#     preview(installation, settings, rebalance_request).view
+#
+# Nothing of it is stored, and no cluster is asked: a plan that shall run is made anew, from a
+# snapshot of its own. Planning takes the processor that Airflow's api-server answers with, so only
+# clusters up to a limit are planned here, and one request at a time.
+
+
+MAX_REPLICAS: Final = 60_000  # about two seconds of the processor a plan
+_PLANNING: Final = Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A plan as it would be made now."""
+
+    observed_at: datetime | None  # of the snapshot
+    view: PlanView
+
+
+def preview(
+    installation: Installation, settings: ClusterSettings, rebalance_request: RebalanceRequest
+) -> Preview:
+    """Return the plan for a request, from the cluster's newest snapshot.
+
+    Raises RefusedError without a snapshot, for a cluster above the limit, and while somebody else
+    looks at a plan; StoreError for a snapshot that cannot be read; what `plan_for` raises.
+    """
+    if not _PLANNING.acquire(blocking=False):
+        raise RefusedError(
+            "a plan is being made for another page, and the api-server makes one at a time; send "
+            "this again in some seconds"
+        )
+    try:
+        snapshot = _newest_snapshot(installation, settings.name)
+        plan = plan_for(installation, snapshot, rebalance_request)
+    finally:
+        _PLANNING.release()
+    return Preview(snapshot.observed_at, _view(plan, settings.policy.movement))
+
+
+def _view(plan: RebalancePlan, movement: MovementPolicy) -> PlanView:
+    """Return a plan with the rate that approvers will be offered."""
+    rate = default_rate(plan, movement)
+    return PlanView(plan, rate, max_moves=max_moves_at_once(movement))
+
+
+def _newest_snapshot(installation: Installation, cluster: str) -> ClusterSnapshot:
+    snapshot_id = installation.ledger.last_snapshot_id(cluster)
+    if snapshot_id is None:
+        raise RefusedError(
+            f"cluster {cluster} has no snapshot yet; make one with `Snapshot now`, or start the "
+            "plan, which makes its own"
+        )
+    snapshot = installation.archive.read_snapshot(cluster, snapshot_id)
+    if snapshot.replicas.num_rows > MAX_REPLICAS:
+        raise RefusedError(
+            f"cluster {cluster} has {format_count(snapshot.replicas.num_rows)} replicas, and pages "
+            f"show plans of up to {format_count(MAX_REPLICAS)} before anybody is asked, since "
+            "planning would keep the api-server from answering others. Start the plan: a task "
+            "makes it, and its page shows it; or use `counterpoise plan`"
+        )
+    return snapshot
+
+
+# -- The moves of a plan that somebody looks for: by topic, broker or reason, sorted, in pages
+#
+# found = find_moves(plan, MoveSearch(text="orders", sort="topic", page=2))
+# found.moves, found.count, found.pages
+
+
+PAGE_SIZE: Final = 100
+SORTS: Final = ("bytes", "topic", "why")
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSearch:
+    """What somebody looks for; what names nothing that there is finds nothing."""
+
+    text: str = ""  # part of a partition's name, like `orders` or `orders-12`
+    broker: str = ""  # an id: of a replica before or after
+    why: str = ""  # a MoveReason
+    sort: str = SORTS[0]
+    page: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMoves:
+    moves: tuple[Move, ...]  # of this page
+    count: int  # of all that were found
+    page: int  # from 1, the last one where fewer were asked for
+    pages: int
+
+
+def find_moves(plan: RebalancePlan, search: MoveSearch) -> FoundMoves:
+    """Return one page of the moves that somebody looks for."""
+    moves = plan.columns
+    found = _meant(moves, search)
+    if search.sort != "topic":
+        found.sort(key=moves.copied_bytes.__getitem__, reverse=True)
+    if search.sort == "why":
+        found.sort(key=moves.reasons.__getitem__)
+    pages = max(1, -(-len(found) // PAGE_SIZE))
+    page = min(max(1, search.page), pages)
+    first = (page - 1) * PAGE_SIZE
+    shown = tuple(moves[index] for index in found[first : first + PAGE_SIZE])
+    return FoundMoves(shown, len(found), page, pages)
+
+
+def reasons_in(plan: RebalancePlan) -> tuple[MoveReason, ...]:
+    """Return the reasons that the plan's moves have."""
+    return tuple(sorted(set(plan.columns.reasons)))
+
+
+def _meant(moves: MoveColumns, search: MoveSearch) -> list[int]:
+    """Return the indexes of the moves that somebody looks for, by topic and partition."""
+    found = list(moves.by_name)
+    if text := search.text.strip().lower():
+        names = map("{}-{}".format, moves.topics, moves.partitions)
+        is_named = [text in name.lower() for name in names]
+        found = [index for index in found if is_named[index]]
+    if search.why:
+        found = [index for index in found if moves.reasons[index] == search.why]
+    if broker := search.broker.strip():
+        replicas = zip(moves.replicas_before, moves.replicas_after, strict=True)
+        is_there = [broker in map(str, {*before, *after}) for before, after in replicas]
+        found = [index for index in found if is_there[index]]
+    return found
+
+
+def suggested_rate(installation: Installation, plan: RebalancePlan) -> int | None:
+    """Return the bytes per second that leave room for clients; None where that is not known.
+
+    Raises InputError for a cluster that the settings do not name.
+    """
+    return movement.suggested_rate(plan, installation.cluster(plan.cluster).policy.movement)
+
+
+def plan_picture(plan: RebalancePlan, *, width: int) -> str:
+    """Return brokers before and after in plain text, in lines of at most `width` characters."""
+    from counterpoise import reporting
+
+    return reporting.plan_picture(plan, width=width)

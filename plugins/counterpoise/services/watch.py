@@ -28,13 +28,11 @@ from counterpoise.model.run import (
     TouchedKey,
 )
 from counterpoise.model.words import pluralize
-from counterpoise.pipeline.ended_runs import late_moves_of, restore_pending_of
-from counterpoise.pipeline.executing import settle_step
+from counterpoise.services.execution import late_moves_of, restore_pending_of, settle_step
 from counterpoise.units import format_moment, format_seconds
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin, ClusterReader
-
 
 # For one settling run; the next watch goes on with it.
 _MAX_SETTLE_SECONDS: Final = 300.0

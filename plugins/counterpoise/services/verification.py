@@ -29,7 +29,6 @@ from counterpoise.verification import RemovalVerdict, judge_removal
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterReader
 
-
 _LOGGER = safe_logger(__name__)
 _SECONDS_BETWEEN_OBSERVATIONS: Final = 2.0
 

@@ -6,7 +6,7 @@ details.refusals.get(Action.OPERATE)      # None: may; else a sentence why not, 
 Plans never change, so the last few are kept, by where they lie and their fingerprint.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -30,6 +30,7 @@ from counterpoise.execution.waits import (
 from counterpoise.execution.waits_for_cluster import IN_SYNC_AGAIN, is_catching_up
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval
+from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
 from counterpoise.model.movement import default_rate, max_moves_at_once
 from counterpoise.model.person import Person
@@ -39,6 +40,7 @@ from counterpoise.model.policy import Action, MovementPolicy
 from counterpoise.model.run import (
     ENDED_BY_PEOPLE,
     ENDED_STATES,
+    LOOKED_AFTER_STATES,
     MUST_NOT_RUN,
     NOT_VALIDATED,
     UNDER_WAY_STATES,
@@ -48,6 +50,7 @@ from counterpoise.model.run import (
     RunState,
     TouchedKey,
     asked_since,
+    has_all_events,
     is_refused_by_validation,
     validated_at,
     why_requested,
@@ -62,6 +65,7 @@ from counterpoise.services.viewers import (
 )
 from counterpoise.settings import Settings
 from counterpoise.storage import Store
+from counterpoise.undoing import check_undoable
 
 _PLANS_KEPT: Final = 4
 _VIEWS_KEPT: Final = 8  # of those plans, at different rates
@@ -405,3 +409,115 @@ def _reports(installation: Installation, run: Run) -> tuple[str, ...]:
         names.insert(0, run_report_name(run.cluster, run.run_id))
     store = installation.archive.store
     return tuple(name for name in names if store.info(f"reports/{name}") is not None)
+
+
+# -- Whether an ended run can be undone on its page, before anything is started
+#
+# why_not_undo(installation, run_details(installation, run, viewer))      # "": it can
+
+
+def why_not_undo(installation: Installation, details: RunDetails) -> str:
+    """Return why no plan can take back what a run moved, or why nobody could approve one that the
+    viewer asks for; "" where one can.
+    """
+    run, ledger = details.run, installation.ledger
+    if details.plan is None:
+        return f"the store does not have the plan of run {run.run_id} any more"
+    moved, later = ledger.journal(run.run_id).submissions(), ledger.moved_after(run)
+    try:
+        check_undoable(run, details.plan, moved, later, details.events, rebase=False)
+        _check_undo_can_be_approved(settings_of_pages(installation), details, moved)
+    except RefusedError as error:
+        return str(error)
+    return ""
+
+
+def _check_undo_can_be_approved(
+    settings: Settings, details: RunDetails, moved: Collection[TopicPartition]
+) -> None:
+    """Raise RefusedError where nobody could approve an undo plan that the viewer asks for. It may
+    need more people than is known before it is made; the task that makes it checks that.
+    """
+    cluster = settings.clusters.get(details.run.cluster)
+    if cluster is None or details.plan is None:
+        return
+    gives_up_replicas = any(
+        len(move.replicas_before) < len(move.replicas_after)
+        for move in details.plan.moves
+        if move.topic_partition in moved
+    )
+    policy = cluster.policy
+    needed = 2 if gives_up_replicas or policy.approval.critical else 1
+    access.check_somebody_may_approve(policy, details.person, needed=needed)
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A run with what people want to know of it.
+
+    `run_progress` is what the last step observed, `requests` are those about the run and its
+    cluster, oldest first.
+    """
+
+    run: Run
+    approval: Approval | None
+    moves_done: int
+    moves_submitted: int
+    touched: tuple[TouchedKey, ...]
+    run_progress: RunProgress | None = None
+    requests: tuple[ControlRequest, ...] = ()
+
+    @property
+    def pending_restores(self) -> tuple[TouchedKey, ...]:
+        """Return the config keys that an ended run could not restore: their brokers are dead."""
+        if self.run.state not in LOOKED_AFTER_STATES:
+            return ()
+        return tuple(key for key in self.touched if key.restored_at is None)
+
+
+def status_of(installation: Installation, run_id: str) -> RunStatus:
+    """Return the status of a run. Raises InputError for an unknown id."""
+    run = installation.ledger.run(run_id)
+    journal = installation.ledger.journal(run_id)
+    submissions = journal.submissions().values()
+    run_progress = journal.run_progress()
+    moves_done = sum(submission.done_at is not None for submission in submissions)
+    moves_submitted = len(submissions)
+    may_be_deleted = not submissions and not has_all_events(journal.events())
+    if may_be_deleted and run_progress is not None:
+        moves_done = moves_submitted = run_progress.progress.moves_done
+    approvals = installation.ledger.approvals_of(run_id)
+    return RunStatus(
+        run=run,
+        approval=approvals[-1] if approvals else None,
+        moves_done=moves_done,
+        moves_submitted=moves_submitted,
+        touched=journal.touched(),
+        run_progress=run_progress,
+        requests=installation.ledger.requests(run.cluster, run_id),
+    )
+
+
+def progress_of(installation: Installation, run_id: str) -> tuple[Run, RunProgress | None]:
+    """Return the run and what its last step observed, whichever process did it."""
+    return installation.ledger.run(run_id), installation.ledger.journal(run_id).run_progress()
+
+
+def under_way(installation: Installation, cluster: str | None = None) -> tuple[Run, ...]:
+    """Return the runs under way, newest first."""
+    runs_of_cluster = installation.ledger.runs(cluster=cluster)
+    return tuple(run for run in runs_of_cluster if run.state in UNDER_WAY_STATES)
+
+
+def newest(
+    installation: Installation, *, cluster: str | None = None, limit: int = 20
+) -> tuple[RunStatus, ...]:
+    """Return the newest runs, the newest first."""
+    newest = installation.ledger.runs(cluster=cluster)[:limit]
+    return tuple(status_of(installation, run.run_id) for run in newest)
+
+
+def latest_of_plan(installation: Installation, fingerprint: str) -> Run | None:
+    """Return the newest run of a plan."""
+    runs_of_plan = installation.ledger.runs(fingerprint=fingerprint)
+    return runs_of_plan[0] if runs_of_plan else None
