@@ -31,7 +31,7 @@ HEAVY = (
     "ortools",
     "confluent_kafka",
     "kafka",
-    "counterpoise.pipeline",
+    "counterpoise.services",
 )
 
 
