@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from counterpoise.model.document import from_document_text
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.planning import make_plan
+from counterpoise.views.plan import PlanView
 
 FOLDER: Final = Path(__file__).parent / "published"
 _RING: Final = (3, 1, 0, 2)  # the order in which that cluster's controller had its brokers
@@ -77,7 +77,7 @@ def main() -> None:
         start = time.process_time()
         plan = make_plan(snapshot, request)
         seconds = time.process_time() - start
-        view = PlanView(plan)
+        view = PlanView.of(plan)
         again = make_plan(from_document_text(json.dumps(after(document, plan))), request)
         percent = BalancePolicy().bytes_in_tolerance_percent
         print(f"{name}: {len(document['partitions'])} partitions, tolerance {percent} %")

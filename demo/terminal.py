@@ -21,8 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.plan_view import PlanView
 from counterpoise.units import format_bytes
+from counterpoise.views.plan import PlanView
 from demo.figures import BrokerFigures
 
 STEPS = 5
@@ -113,10 +113,10 @@ class Terminal:
 
     def copied(self, plan: RebalancePlan) -> None:
         """Print what the plan copied, and the least that any plan would have to copy."""
-        view, bound = PlanView(plan), plan.lower_bound
+        view, bound = PlanView.of(plan), plan.lower_bound
         self.note(
             f"copied: {view.copied_replicas} replicas, {format_bytes(view.copied_bytes)}, "
-            f"of these {format_bytes(view.cross_rack_bytes)} between racks; no plan for this "
+            f"of these {format_bytes(view.bytes_across_racks)} between racks; no plan for this "
             f"goal copies fewer than {bound.replicas} replicas, {format_bytes(bound.bytes)}"
         )
 

@@ -16,11 +16,11 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.movement import effective_rate
 from counterpoise.model.plan import SettingBefore
-from counterpoise.model.plan_view import PlanView
 from counterpoise.model.request import Goal, PlanRequest
 from counterpoise.model.run import RunState
 from counterpoise.planning import make_plan
 from counterpoise.snapshot import take_snapshot
+from counterpoise.views.plan import PlanView
 from tests.support.pictures import simulated
 from tests.support.runs import FOUR_BROKERS, SKEWED, START, SimulatedRun, at_broker, own_configs
 
@@ -88,18 +88,18 @@ def test_who_approves_is_told_of_a_lower_default() -> None:
     assert {setting.key: setting.value for setting in defaults} == dict.fromkeys(
         RATE_KEYS, "200000"
     )
-    shown = PlanView(plan, asked_rate_bytes_per_second=1_000_000)
+    shown = PlanView.of(plan, asked_rate_bytes_per_second=1_000_000)
     assert "default of the throttle rates is 200 kB/s" in shown.limit_warning
     assert shown.limit_warning in shown.warnings
     assert effective_rate(plan, 1_000_000) == 200_000
-    assert PlanView(plan).limit_warning, "it holds whatever rate is chosen"
-    assert not PlanView(plan, asked_rate_bytes_per_second=100_000).limit_warning
+    assert PlanView.of(plan).limit_warning, "it holds whatever rate is chosen"
+    assert not PlanView.of(plan, asked_rate_bytes_per_second=100_000).limit_warning
     assert SettingBefore(*defaults[0]).resource.is_broker
 
 
 def test_a_higher_default_is_no_limit() -> None:
     plan = make_plan(snapshot_with_default("90000000"), PlanRequest(Goal.ADD_BROKERS, (4,)))
-    assert not PlanView(plan, asked_rate_bytes_per_second=1_000_000).limit_warning
+    assert not PlanView.of(plan, asked_rate_bytes_per_second=1_000_000).limit_warning
 
 
 HALF, WHOLE = 500_000, 1_000_000

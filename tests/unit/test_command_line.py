@@ -12,7 +12,7 @@ from counterpoise.cli import plans
 from counterpoise.cli.common import plain_console, safe_console
 from counterpoise.model.document import to_document
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.plan_view import PlanView
+from counterpoise.views.plan import PlanView
 from tests.support.command_line import CommandLine
 from tests.support.pictures import cluster
 
@@ -93,7 +93,7 @@ def test_a_narrow_terminal_gets_a_table_per_few_measures(shell: CommandLine) -> 
     made = RebalancePlan.from_json(plan(shell).read_text())
     made = replace(made, figures=tuple(replace(f, bytes_in_before=10**7) for f in made.figures))
     console = Console(width=60, file=io.StringIO())
-    plans.print_plan(console, PlanView(made))
+    plans.print_plan(console, made, PlanView.of(made))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert sum(line.startswith("broker ") for line in lines) == 3, "the picture and two tables"
     assert "10.0 MB/s → 0 B/s (0 B/s)" in "\n".join(lines)

@@ -8,8 +8,8 @@ import pytest
 
 from counterpoise.model.movement import busiest_inflow, busiest_link_bytes, cross_rack_bytes
 from counterpoise.model.plan import Move, MoveColumns, MoveReason, RebalancePlan
-from counterpoise.model.plan_view import PlanView, largest_moves
-from counterpoise.services.plans import MoveSearch, find_moves
+from counterpoise.views import as_document
+from counterpoise.views.plan import LargestMoves, MoveSearch, MoveView, PlanView, find_moves
 from tests.unit.test_plan_document import PLAN
 
 
@@ -77,12 +77,16 @@ def test_sums_are_those_of_the_moves(plan: RebalancePlan) -> None:
         for broker_id in move.adding
         if move.leader_before >= 0 and move.leader_before % 3 != broker_id % 3
     )
-    assert {(reason.why, reason.partitions) for reason in PlanView(plan).reasons} == {
-        (why, sum(move.why is why for move in moves)) for why in {move.why for move in moves}
+    assert {why: c.partitions for why, c in PlanView.of(plan).moves_by_why.items()} == {
+        why: sum(move.why is why for move in moves) for why in {move.why for move in moves}
     }
     stored = RebalancePlan.of_record(plan.to_json().encode(), plan.fingerprint)
     assert stored is not None and busiest_inflow(stored) == busiest_inflow(plan)
-    assert PlanView(stored).costs == PlanView(plan).costs
+    assert as_document(PlanView.of(stored)) == as_document(PlanView.of(plan))
+
+
+def shown(moves: Sequence[Move]) -> list[MoveView]:
+    return list(map(MoveView.of, moves))
 
 
 def in_order(moves: Sequence[Move], sort: str) -> list[Move]:
@@ -96,20 +100,20 @@ def in_order(moves: Sequence[Move], sort: str) -> list[Move]:
 
 @pytest.mark.parametrize("sort", ["bytes", "topic", "why", "nothing known"])
 def test_moves_are_found_in_order(plan: RebalancePlan, sort: str) -> None:
-    assert list(find_moves(plan, MoveSearch(sort=sort)).moves) == in_order(plan.moves, sort)
+    assert list(find_moves(plan, MoveSearch(sort=sort)).moves) == shown(in_order(plan.moves, sort))
     of_broker = find_moves(plan, MoveSearch(text=" B-1", broker=" 7 ", sort=sort))
     meant = [
         move
         for move in plan.moves
         if "b-1" in str(move.topic_partition) and 7 in move.replicas_before + move.replicas_after
     ]
-    assert list(of_broker.moves) == in_order(meant, sort) and of_broker.count == len(meant)
+    assert list(of_broker.moves) == shown(in_order(meant, sort)) and of_broker.count == len(meant)
     found = find_moves(plan, MoveSearch(why="bytes", sort=sort)).moves
-    assert list(found) == in_order([m for m in plan.moves if m.why == "bytes"], sort)
+    assert list(found) == shown(in_order([m for m in plan.moves if m.why == "bytes"], sort))
     assert not find_moves(plan, MoveSearch(broker="07")).moves
 
 
 def test_the_largest_moves_are_shown_and_the_others_counted(plan: RebalancePlan) -> None:
-    shown, others = largest_moves(plan, 25)
-    assert list(shown) == in_order(plan.moves, "bytes")[:25]
-    assert sum(reason.partitions for reason in others) == 35
+    largest = LargestMoves.of(plan, 25)
+    assert list(largest.moves) == shown(in_order(plan.moves, "bytes"))[:25]
+    assert sum(others.partitions for others in largest.others.values()) == 35

@@ -17,8 +17,15 @@ from counterpoise.model.plan import (
     MoveReason,
     RebalancePlan,
 )
-from counterpoise.model.plan_view import PlanView, Span, brokers_to_show, largest_moves
 from counterpoise.model.request import Goal
+from counterpoise.views.plan import (
+    LargestMoves,
+    MoveCounts,
+    OverBound,
+    PlanView,
+    Span,
+    brokers_to_show,
+)
 
 
 def broker(broker_id: int, before: int, after: int, best: int) -> BrokerFigure:
@@ -41,10 +48,10 @@ def move(
 
 def test_brokers_that_are_to_have_none_do_not_count_afterwards() -> None:
     drained = plan((broker(1, 4, 6, 6), broker(2, 4, 6, 6), broker(3, 4, 0, 0), broker(4, 0, 0, 0)))
-    leaders = PlanView(drained).spans["leaders"]
+    leaders = PlanView.of(drained).per_broker["leaders"]
     assert (leaders.before, leaders.after, leaders.best) == (Span(4, 4), Span(6, 6), Span(6, 6))
     fewer_than_brokers = plan((broker(1, 2, 1, 1), broker(2, 0, 1, 1), broker(3, 0, 0, 0)))
-    assert PlanView(fewer_than_brokers).spans["leaders"].after == Span(0, 1)
+    assert PlanView.of(fewer_than_brokers).per_broker["leaders"].after == Span(0, 1)
 
 
 def test_brokers_that_change_most_or_stay_far_from_the_best_are_shown_by_id() -> None:
@@ -66,20 +73,22 @@ def test_the_largest_moves_are_shown_and_the_rest_counted_by_what_they_serve() -
         move(9, 1, MoveReason.RACKS),
         replace(move(8, 1), replicas_after=(2, 1)),
     )
-    shown, rest = largest_moves(plan(moves=moves), 2)
-    assert [m.partition for m in shown] == [4, 3]
-    assert [(r.why, r.partitions, r.replicas, r.bytes) for r in rest] == [
-        (MoveReason.REPLICAS, 3, 2, 30),
-        (MoveReason.RACKS, 1, 1, 1),
+    largest = LargestMoves.of(plan(moves=moves), 2)
+    assert [m.partition for m in largest.moves] == ["orders-4", "orders-3"]
+    assert list(largest.others.items()) == [
+        ("evens replicas", MoveCounts(3, 2, 30)),
+        ("onto more racks", MoveCounts(1, 1, 1)),
     ]
-    assert largest_moves(plan(moves=moves), 6)[1] == ()
+    assert LargestMoves.of(plan(moves=moves), 6).others == {}
 
 
 def test_a_plan_is_compared_with_its_bound_only_when_it_goes_all_the_way() -> None:
     whole = plan(moves=(move(0, 150),))
-    assert (PlanView(whole).replicas_over_bound, PlanView(whole).bytes_over_bound) == (1.0, 1.5)
-    assert PlanView(replace(whole, deferred=Deferred(1, 1, 1))).bytes_over_bound is None
-    assert PlanView(replace(whole, lower_bound=LowerBound(1, 200, 0))).bytes_over_bound is None
+    assert PlanView.of(whole).over_lower_bound == OverBound(1.0, 1.5)
+    cut = replace(whole, deferred=Deferred(1, 1, 1))
+    assert PlanView.of(cut).over_lower_bound.bytes is None
+    below = replace(whole, lower_bound=LowerBound(1, 200, 0))
+    assert PlanView.of(below).over_lower_bound.bytes is None
 
 
 def test_a_rate_at_or_below_the_inflow_of_what_is_copied_at_once_is_told_of() -> None:

@@ -7,12 +7,14 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from itertools import accumulate
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from counterpoise.analysis import leader_balance
 from counterpoise.analysis.load import cluster_load
+from counterpoise.cli.plan_picture import plan_picture
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.balance import (
     LeaderBalance,
@@ -31,18 +33,16 @@ from counterpoise.model.plan import (
     MoveReason,
     RebalancePlan,
 )
-from counterpoise.model.plan_view import PlanView
 from counterpoise.model.report import BrokerLoad, RunReport, ThrottleKey
 from counterpoise.model.request import Budget, Goal, Scope
 from counterpoise.model.run import Event, Run, RunState
 from counterpoise.reporting import (
     leader_balance_json,
     leader_balance_report,
-    plan_picture,
-    plan_report,
-    run_report,
 )
 from counterpoise.reporting.charts import Line, over_time
+from counterpoise.views.pages import plan_report, run_report
+from counterpoise.views.plan import PlanView
 from tests.support.loads import loads_of
 from tests.support.report_page import Page
 from tests.support.series import NO_TOPICS, NOON, Broker, Story, rows, story, topics
@@ -206,7 +206,8 @@ def hostile_pages() -> Iterator[str]:
         scope=Scope(topics=(BREAKOUT,)),
     )
     yield plan_report(
-        PlanView(hostile_plan, 10**6),
+        hostile_plan,
+        PlanView.of(hostile_plan, 10**6),
         violations=(SCRIPT,),
         data_check_failures=(BREAKOUT,),
         data_checks_passed=3,
@@ -394,8 +395,12 @@ def test_thinned_lines_keep_their_peaks() -> None:
     assert max(heights) - min(heights) > 100  # units: the peak is as high as the picture
 
 
+def plan_page(plan: RebalancePlan, rate: int = 10**6, **values: Any) -> Page:
+    return Page(plan_report(plan, PlanView.of(plan, rate), **values))
+
+
 def test_the_plan_page_says_what_it_costs_and_what_forbids_it() -> None:
-    text = Page(plan_report(PlanView(plan(), 1_000_000), data_checks_passed=14, moves_shown=2)).text
+    text = plan_page(plan(), 1_000_000, data_checks_passed=14, moves_shown=2).text
     assert "6.0 MB at least 5.0 MB (1.200 ×)" in text
     assert "6 s at 1.0 MB/s per broker" in text
     assert "8 → 0 best possible 0" in text
@@ -404,30 +409,30 @@ def test_the_plan_page_says_what_it_costs_and_what_forbids_it() -> None:
     assert plan().fingerprint in text
     assert "All rules hold" in text and "14 data checks passed" in text
 
-    refused = Page(plan_report(PlanView(plan(), 10**6), violations=("rule 7 is violated",))).text
+    refused = plan_page(plan(), violations=("rule 7 is violated",)).text
     assert "This plan must not run. rule 7 is violated" in refused
     assert "The data checks did not run" in refused
 
 
 @pytest.mark.parametrize("goal", list(Goal))
 def test_every_goal_has_a_page_and_a_sentence(goal: Goal) -> None:
-    view = PlanView(plan(goal=goal), 10**6)
-    assert f"demo: {goal}" in Page(plan_report(view)).text
+    view = PlanView.of(plan(goal=goal), 10**6)
+    assert f"demo: {goal}" in plan_page(plan(goal=goal)).text
     assert view.sentence.startswith("Moves ") and f" in about {view.expected_time}" in view.sentence
 
 
 def test_a_plan_in_a_sentence_names_few_brokers_and_counts_many() -> None:
-    assert " to broker 4 in about " in PlanView(plan(), 10**6).sentence
+    assert " to broker 4 in about " in PlanView.of(plan(), 10**6).sentence
     moves = tuple(Move("orders", p, "id", (1, 2, 3), (4 + p, 2, 3), 1, 1_000_000) for p in range(6))
-    assert PlanView(plan(moves=moves), 10**6).sentence.startswith("Moves 6.0 MB to 6 brokers in")
+    assert PlanView.of(plan(moves=moves), 10**6).sentence.startswith("Moves 6.0 MB to 6 brokers in")
     reordered = (Move("orders", 0, "id", (1, 2), (2, 1), 1, 10),)
-    leaders = PlanView(plan(goal=Goal.LEADERS, moves=reordered))
+    leaders = PlanView.of(plan(goal=Goal.LEADERS, moves=reordered))
     assert leaders.sentence == "Changes leaders of 1 partition, and copies nothing"
 
 
 def test_a_large_plan_shows_the_top_of_each_list_and_counts_the_rest() -> None:
     moved = plan(count=60_000, brokers=220)
-    page = plan_report(PlanView(moved, 10**6), data_checks_passed=1)
+    page = plan_report(moved, PlanView.of(moved, 10**6), data_checks_passed=1)
     assert "and 59,975 more, 59,975 replicas copied" in Page(page).text
     assert "The other 200: leaders 0 to 8 → 6;" in Page(page).text
     assert len(page) < 400_000
@@ -447,7 +452,7 @@ def test_what_a_person_has_to_know_is_on_the_page() -> None:
             for i in range(1, 5)
         ),
     )
-    page = Page(plan_report(PlanView(told, 5_000_000))).text
+    page = plan_page(told, 5_000_000).text
     for expected in (
         "not topics audit-*; copying at most 500 GB",
         "for a later plan: 2 partitions, 3 replicas, 9.0 MB",
@@ -466,19 +471,19 @@ def test_an_empty_plan_says_why_nothing_moves() -> None:
     empty = RebalancePlan(
         "demo", "", "s", Goal.LEADERS, (), "d", (), (), LowerBound(0, 0, 0), reason="all is even"
     )
-    text = Page(plan_report(PlanView(empty, 10**6), data_checks_passed=1)).text
+    text = plan_page(empty, data_checks_passed=1).text
     assert "Nothing needs to move. all is even" in text
 
 
 def test_few_brokers_are_bars_and_many_are_columns_with_what_is_best() -> None:
-    few = plan_picture(plan(), width=76).splitlines()
+    few = plan_picture(PlanView.of(plan()), width=76).splitlines()
     assert few[0].split() == ["broker", "leaders", "replicas", "bytes"]
     assert few[1].split()[:2] == ["1", "█" * 14 + "│" + "░" * 4]
     assert few[4].split()[:2] == ["4", "▓" * 14 + "│"]
-    many = plan_picture(plan(brokers=1000), width=76).splitlines()
+    many = plan_picture(PlanView.of(plan(brokers=1000)), width=76).splitlines()
     assert [line.split()[-2] for line in many[:3]] == ["before", "after", "best"]
     assert max(len(line) for line in [*few, *many]) <= 76
-    assert plan_picture(plan(brokers=0), width=76) == ""
+    assert plan_picture(PlanView.of(plan(brokers=0)), width=76) == ""
 
 
 def test_the_run_page_is_green_only_when_all_is_well() -> None:

@@ -27,9 +27,8 @@ from counterpoise.kept_empty import plan_without
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.document import to_document
-from counterpoise.model.movement import max_moves_at_once
+from counterpoise.model.movement import max_moves_at_once, suggested_rate
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import ClusterPolicy, MovementPolicy
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
 from counterpoise.model.request import (
@@ -44,10 +43,11 @@ from counterpoise.services import snapshots
 from counterpoise.services.plans import (
     MAX_NEW_BROKERS,
     plan_of_assignment,
-    suggested_rate,
     with_new_brokers,
 )
 from counterpoise.units import parse_rate
+from counterpoise.views import as_document
+from counterpoise.views.plan import PlanView
 
 _NOTHING_TO_MOVE = 1
 _GOALS = "\n".join(("goals:", *(f"  {goal:<20}{GOAL_TEXTS[goal]}" for goal in PLANNED_GOALS)))
@@ -296,18 +296,18 @@ def _print_plan(
 ) -> None:
     view = _view(plan, rate)
     if arguments.json:
-        print_json(plans.plan_summary(view))
+        print_json(as_document(view))
     else:
-        plans.print_plan(console, view, written_to=written_to)
+        plans.print_plan(console, plan, view, written_to=written_to)
 
 
 def _view(plan: RebalancePlan, rate: int | None) -> PlanView:
     # Showing a plan needs no configuration.
-    movement, rate_for_clients = MovementPolicy(), None
+    movement, suggested = MovementPolicy(), None
     with contextlib.suppress(InputError), open_installation() as installation:
         movement = installation.cluster(plan.cluster).policy.movement
-        rate_for_clients = suggested_rate(installation, plan)
-    return PlanView(plan, rate, rate_for_clients, max_moves_at_once(movement))
+        suggested = suggested_rate(plan, movement)
+    return PlanView.of(plan, rate, suggested, max_moves_at_once(movement))
 
 
 def _add_show(commands: Commands) -> None:

@@ -1,121 +1,58 @@
-"""A plan on the terminal, pictures first, and the same figures as values for --json.
+"""A plan on the terminal, pictures first.
 
-    print_plan(console, PlanView(plan, asked_rate_bytes_per_second=20_000_000))
+    print_plan(console, plan, PlanView.of(plan, 20_000_000))
 
 Of long lists the first entries are shown, and the others counted. Text from the cluster is shown as
 text only.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from counterpoise.cli.plan_picture import plan_picture
 from counterpoise.cli.tables import table
-from counterpoise.model.movement import busiest_inflow, effective_rate
-from counterpoise.model.plan import BrokerFigure, Move, RebalancePlan
-from counterpoise.model.plan_view import (
-    MOVE_REASON_TEXTS,
-    Measure,
-    PlanView,
-    fullest,
-    largest_moves,
-    why_in_words,
-)
+from counterpoise.model.plan import BrokerFigure, RebalancePlan
 from counterpoise.model.run import RunState
 from counterpoise.model.safe_text import indented, one_line
 from counterpoise.model.words import verb
-from counterpoise.services.plans import plan_picture
 from counterpoise.services.runs import RunStatus
 from counterpoise.units import format_bytes, format_count, format_rate
+from counterpoise.views.plan import LargestMoves, Measure, PlanView
 
 _MAX_MOVES_SHOWN: Final = 15
 _GAP: Final = 2
 _MAX_PICTURE_WIDTH: Final = 100
 
 
-def plan_summary(view: PlanView) -> dict[str, Any]:
-    """Return every figure that people see for --json; bytes, bytes per second, seconds."""
-    plan, asked_rate = view.plan, view.asked_rate_bytes_per_second
-    inflow = busiest_inflow(plan, view.max_moves)
-    spans_by_measure = view.spans.items()
-    summary: dict[str, Any] = {
-        "fingerprint": plan.fingerprint,
-        "cluster": plan.cluster,
-        "cluster_id": plan.cluster_id,
-        "snapshot_id": plan.snapshot_id,
-        "goal": str(plan.goal),
-        "brokers": list(plan.broker_ids),
-        "scope": asdict(plan.scope),
-        "budget": asdict(plan.budget),
-        "replication_factor": plan.replication_factor,
-        "reason": plan.reason,
-        "moves": len(plan.moves),
-        "moves_by_why": {
-            str(why): {"partitions": partitions, "replicas": replicas, "bytes": size_bytes}
-            for why, partitions, replicas, size_bytes in view.reasons
-        },
-        "left": asdict(plan.deferred),
-        "copied_replicas": view.copied_replicas,
-        "copied_bytes": view.copied_bytes,
-        "lower_bound": asdict(plan.lower_bound),
-        "over_lower_bound": {"replicas": view.replicas_over_bound, "bytes": view.bytes_over_bound},
-        "leader_changes": plan.leader_changes,
-        "bytes_over_busiest_link": view.busiest_link_bytes,
-        "bytes_across_racks": view.cross_rack_bytes,
-        "coordinators": [topic._asdict() for topic in view.coordinators],
-        "busiest_inflow": None if inflow is None else asdict(inflow),
-        "suggested_rate_bytes_per_second": view.suggested_rate_bytes_per_second,
-        "per_broker": {
-            name: {when: span._asdict() for when, span in spans._asdict().items()}
-            for name, spans in spans_by_measure
-        },
-        "warnings": list(plan.warnings),
-        "brokers_before_and_after": [asdict(figure) for figure in plan.figures],
-    }
-    if asked_rate is not None:
-        summary |= {
-            "rate_bytes_per_second": asked_rate,
-            "expected_seconds": _expected_seconds(view),
-            "rate_warning": view.rate_warning or None,
-            "limit_warning": view.limit_warning or None,
-        }
-    return summary
-
-
-def _expected_seconds(view: PlanView) -> float | None:
-    """Return how long the busiest link copies; None where a limit of 0 lets nothing through."""
-    rate = effective_rate(view.plan, view.rate_bytes_per_second)
-    return view.busiest_link_bytes / rate if rate else None
-
-
-def print_plan(console: Console, view: PlanView, *, written_to: Path | None = None) -> None:
+def print_plan(
+    console: Console, plan: RebalancePlan, view: PlanView, *, written_to: Path | None = None
+) -> None:
     """Print what a plan does: brokers, cost, time, the largest moves, warnings, fingerprint."""
-    plan = view.plan
     console.print(
-        f"plan for {one_line(plan.cluster) or 'the cluster'}: {view.goal}",
+        f"plan for {one_line(view.cluster) or 'the cluster'}: {view.goal_in_words}",
         markup=False,
         style="bold",
     )
     if requested := view.request_in_words:
         console.print(one_line(requested), markup=False)
-    if plan.is_empty:
-        console.print(f"nothing needs to move: {indented(plan.reason)}", markup=False)
+    if view.is_empty:
+        console.print(f"nothing needs to move: {indented(view.reason)}", markup=False)
     _print_brokers(console, view)
-    if not plan.is_empty:
+    if not view.is_empty:
         console.print()
         _print_cost(console, view)
         _print_time(console, view)
         console.print()
-        _print_moves(console, plan)
+        _print_moves(console, LargestMoves.of(plan, _MAX_MOVES_SHOWN))
     if deferred := view.deferred_in_words:
         console.print(one_line(deferred), markup=False)
-    print_warnings(console, plan.warnings)
-    console.print(plan.fingerprint, markup=False)
+    print_warnings(console, view.warnings)
+    console.print(view.fingerprint, markup=False)
     if written_to:
         console.print(f"written to {written_to}", markup=False)
 
@@ -132,7 +69,7 @@ def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, repo
     reason = f": {indented(run.reason)}" if run.reason else ""
     console.print(f"run {run.run_id} is {run.state}{reason}", markup=False, style="bold")
     if run.state is RunState.DONE:
-        view = PlanView(plan)
+        view = PlanView.of(plan)
         _print_brokers(console, view)
         console.print()
         _print_cost(console, view)
@@ -151,10 +88,10 @@ def print_outcome(console: Console, plan: RebalancePlan, status: RunStatus, repo
 
 def _print_brokers(console: Console, view: PlanView) -> None:
     """Print a picture, then each broker, then how even all of them are."""
-    shown, others = view.brokers
+    shown, others = view.shown_brokers
     if not shown:
         return
-    picture = plan_picture(view.plan, width=min(console.width, _MAX_PICTURE_WIDTH))
+    picture = plan_picture(view, width=min(console.width, _MAX_PICTURE_WIDTH))
     console.print(picture, markup=False, soft_wrap=True)
     console.print()
     console.print(
@@ -180,12 +117,13 @@ def _broker_tables(view: PlanView, figures: Sequence[BrokerFigure], width: int) 
     characters and a width of 80 two go into each table.
     """
     columns = [_cells(figures, measure) for measure in view.measures]
-    columns.append([Text(fullest(figure)) for figure in figures])
+    columns.append([Text(view.fullest(figure)) for figure in figures])
+    headings = [*(measure.title for measure in view.measures), "At its fullest"]
     labels = [str(figure.broker_id) for figure in figures]
     label_width = max(len("broker"), *map(len, labels))
     groups: list[list[tuple[str, list[Text]]]] = [[]]
     used_width = label_width
-    for heading, cells in zip(view.broker_headings, columns, strict=True):
+    for heading, cells in zip(headings, columns, strict=True):
         column_width = _GAP + max(len(heading), *map(len, cells))
         if groups[-1] and used_width + column_width > width:
             groups.append([])
@@ -216,13 +154,13 @@ def _cells(figures: Sequence[BrokerFigure], measure: Measure) -> list[Text]:
 
 def _print_cost(console: Console, view: PlanView) -> None:
     cost = table("", ("this plan", "right"), ("any plan, at least", "right"), ("over", "right"))
-    for name, *cells in view.costs:
-        cost.add_row(name.lower(), *cells)
+    for row in view.costs:
+        cost.add_row(row.name.lower(), row.planned, row.at_least, row.over)
     console.print(cost)
-    changes = _changes(view.plan.leader_changes)
-    if view.cross_rack_bytes:
+    changes = _changes(view.leader_changes)
+    if view.bytes_across_racks:
         changes += (
-            f"; {format_bytes(view.cross_rack_bytes)} go from rack to rack (between zones that "
+            f"; {format_bytes(view.bytes_across_racks)} go from rack to rack (between zones that "
             "costs money)"
         )
     console.print(changes)
@@ -231,9 +169,9 @@ def _print_cost(console: Console, view: PlanView) -> None:
 
 
 def _print_time(console: Console, view: PlanView) -> None:
-    if not view.busiest_link_bytes:
+    if not view.bytes_over_busiest_link:
         return
-    busiest = format_bytes(view.busiest_link_bytes)
+    busiest = format_bytes(view.bytes_over_busiest_link)
     if view.suggested_rate_bytes_per_second is not None:
         console.print(
             f"suggested rate: {format_rate(view.suggested_rate_bytes_per_second)}, which leaves "
@@ -254,31 +192,23 @@ def _print_time(console: Console, view: PlanView) -> None:
     _print_warning(console, view.limit_warning)
 
 
-def _print_warning(console: Console, warning: str) -> None:
+def _print_warning(console: Console, warning: str | None) -> None:
     if warning:
         print_warnings(console, [warning])
 
 
-def _print_moves(console: Console, plan: RebalancePlan) -> None:
-    shown, others = largest_moves(plan, _MAX_MOVES_SHOWN)
+def _print_moves(console: Console, largest: LargestMoves) -> None:
     moves = table("partition", "replicas", "", ("copied", "right"), "why")
-    for move in shown:
-        copied = format_bytes(move.copied_bytes) if move.adding else "-"
-        why = why_in_words(move)
-        moves.add_row(
-            Text(str(move.topic_partition)), _ids(move.replicas_before), _change(move), copied, why
-        )
-    for reason in others:
-        copied = format_bytes(reason.bytes) if reason.bytes else "-"
-        more = f"and {format_count(reason.partitions)} more"
-        moves.add_row(more, "", "", copied, MOVE_REASON_TEXTS[reason.why])
+    for move in largest.moves:
+        is_election = move.what == "elect"
+        after = f"elect {move.replicas_after[0]}" if is_election else _ids(move.replicas_after)
+        copied = "-" if move.copied_bytes is None else format_bytes(move.copied_bytes)
+        before = _ids(move.replicas_before)
+        moves.add_row(Text(move.partition), before, f"→ {after}", copied, move.why)
+    for why, others in largest.others.items():
+        copied = format_bytes(others.bytes) if others.bytes else "-"
+        moves.add_row(f"and {format_count(others.partitions)} more", "", "", copied, why)
     console.print(moves)
-
-
-def _change(move: Move) -> str:
-    if move.replicas_after == move.replicas_before:
-        return f"→ elect {move.replicas_after[0]}"
-    return f"→ {_ids(move.replicas_after)}"
 
 
 def _changes(leaders: int) -> str:

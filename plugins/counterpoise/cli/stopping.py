@@ -31,13 +31,14 @@ from counterpoise.cli.repeating import repeat
 from counterpoise.errors import CounterpoiseError, RefusedError, RunConflictError
 from counterpoise.installation import Installation, open_address, open_installation
 from counterpoise.model.cluster import TopicPartition
-from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.safe_text import without_control_characters
 from counterpoise.model.words import join_names, pluralize
 from counterpoise.services import emergency_stop, execution, runs, verification, watch
 from counterpoise.services.plans import undo_plan as make_undo_plan
+from counterpoise.views import as_document
+from counterpoise.views.plan import PlanView
 
 if TYPE_CHECKING:
     from counterpoise.services.emergency_stop import Stopped
@@ -86,11 +87,11 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
             return 0
         undo_plan = make_undo_plan(installation, run.run_id, rebase=arguments.rebase)
     write_text(arguments.out, undo_plan.to_json(), "plan")
-    view = PlanView(undo_plan)
+    view = PlanView.of(undo_plan)
     if arguments.json:
-        print_json({"plan": plans.plan_summary(view), "request": None})
+        print_json({"plan": as_document(view), "request": None})
         return 0
-    plans.print_plan(console, view, written_to=arguments.out)
+    plans.print_plan(console, undo_plan, view, written_to=arguments.out)
     approve = approve_line(arguments, arguments.out)
     execute = command_line(arguments, "execute", arguments.out)
     console.print(f"approve it (`{approve}`), then `{execute}`", markup=False, soft_wrap=True)

@@ -17,6 +17,7 @@ import shlex
 from typing import Any, Final
 
 from counterpoise.errors import InputError
+from counterpoise.model.json_values import iso_time
 
 # -- What a person types into one field, before it is kept or searched for
 #
@@ -120,7 +121,9 @@ def properties_value(text: str) -> str:
 
 def for_json(document: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
     """Return JSON with sorted keys, in which control characters are escaped, the invisible too."""
-    text = json.dumps(document, indent=indent, sort_keys=True, ensure_ascii=ascii_only)
+    text = json.dumps(
+        document, indent=indent, sort_keys=True, ensure_ascii=ascii_only, default=iso_time
+    )
     return _CONTROL_BUT_LINES.sub(lambda found: _utf16_escape(found.group()), text)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from counterpoise import access, reporting
+from counterpoise import access
 from counterpoise.archive import plan_docs_folder, plan_report_name
 from counterpoise.errors import ClusterError, InputError, RefusedError, StoreError, list_complaints
 from counterpoise.history import HistoryError
@@ -18,10 +18,8 @@ from counterpoise.installation import Installation
 from counterpoise.kept_empty import check_kept_empty
 from counterpoise.model.acl import SET_LISTS, SET_RATE
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
-from counterpoise.model.movement import default_rate, max_moves_at_once
 from counterpoise.model.person import Person
 from counterpoise.model.plan import Move, RebalancePlan
-from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import (
     MUST_NOT_RUN,
@@ -41,6 +39,8 @@ from counterpoise.validation import (
     find_violations,
     validate_data,
 )
+from counterpoise.views.pages import plan_report
+from counterpoise.views.plan import PlanView
 
 _PROBLEMS_KEPT: Final = 5  # in the ledger
 _MIN_ISR: Final = "min.insync.replicas"
@@ -151,7 +151,8 @@ def _write_plan_report(
     data_check: DataCheck,
 ) -> None:
     docs_folder_name = plan_docs_folder(plan.cluster, run_id).rpartition("/")[2]
-    page = reporting.plan_report(
+    page = plan_report(
+        plan,
         plan_view(installation, plan),
         violations=tuple(
             f"{violation.rule}: {violation.subject}: {violation.message}"
@@ -166,9 +167,7 @@ def _write_plan_report(
 
 def plan_view(installation: Installation, plan: RebalancePlan) -> PlanView:
     """Return the plan as it is shown before anybody chose a rate."""
-    movement = installation.cluster(plan.cluster).policy.movement
-    rate = default_rate(plan, movement)
-    return PlanView(plan, rate, max_moves=max_moves_at_once(movement))
+    return PlanView.offered(plan, installation.cluster(plan.cluster).policy.movement)
 
 
 def plan_in_short(
@@ -197,7 +196,7 @@ def plan_in_short(
     return PlanInShort(
         sentence=view.sentence,
         lines=(
-            f"Cluster {for_markdown(run.cluster)}, goal {for_markdown(view.goal)}.",
+            f"Cluster {for_markdown(run.cluster)}, goal {for_markdown(view.goal_in_words)}.",
             f"{requested}: {for_markdown(why).rstrip('.')}." if why else f"{requested}.",
             who,
         ),

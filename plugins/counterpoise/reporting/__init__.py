@@ -15,9 +15,6 @@ from counterpoise.reporting.audit_page import audit_json, audit_report
 from counterpoise.reporting.balance_document import leader_balance_json
 from counterpoise.reporting.fleet_page import fleet_json, fleet_report
 from counterpoise.reporting.leader_balance import leader_balance_report
-from counterpoise.reporting.plan_page import plan_pictures, plan_report, plan_tiles
-from counterpoise.reporting.plan_text import plan_picture
-from counterpoise.reporting.run_page import run_report
 
 __all__ = [
     "audit_json",
@@ -26,9 +23,4 @@ __all__ = [
     "fleet_report",
     "leader_balance_json",
     "leader_balance_report",
-    "plan_picture",
-    "plan_pictures",
-    "plan_report",
-    "plan_tiles",
-    "run_report",
 ]

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from counterpoise.model.safe_text import one_line, without_control_characters
 from counterpoise.model.words import join_ids
+from counterpoise.reporting.parts import drawn
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
 
@@ -45,6 +46,7 @@ def environment(*folders: Path) -> Environment:
         "when": when,
         "ids": join_ids,
         "one_line": one_line,
+        "drawn": drawn,
     }
     return made
 

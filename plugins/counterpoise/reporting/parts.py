@@ -5,12 +5,10 @@ Tile("Idle brokers", "1", "broker 4", is_alert=True)
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from markupsafe import Markup
 
-from counterpoise.model.plan_view import MEASURES
-from counterpoise.model.report import BrokerLoad
 from counterpoise.reporting.charts import Bar, Pair, Unit, before_after, broker_bars
 
 _MANY_BROKERS: Final = 12  # more than that, and bars of before and after become columns with marks
@@ -81,18 +79,33 @@ class Comparison:
     has_many: bool = False  # brokers: columns with marks, where few have a bar each
 
 
-def comparison(
-    pairs: Sequence[Pair], *, title: str, unit: Unit, after: str = "after"
-) -> Comparison:
+class BrokerChart(Protocol):
+    """What is known of each broker: its id, before, after, and at best."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def rows(self) -> Sequence[tuple[int, int, int, int | None]]: ...
+    @property
+    def unit(self) -> Unit: ...
+    @property
+    def after(self) -> str: ...
+
+
+def drawn(charts: Iterable[BrokerChart]) -> list[Comparison]:
     """Return a card for few brokers; for many a wide chart, and one for phones."""
-    label = f"{title}, before and {after}"
-    picture = Picture(before_after(pairs, label=label, unit=unit))
+    return [_comparison(chart, [Pair(*row) for row in chart.rows]) for chart in charts]
+
+
+def _comparison(chart: BrokerChart, pairs: Sequence[Pair]) -> Comparison:
+    label = f"{chart.title}, before and {chart.after}"
+    picture = Picture(before_after(pairs, label=label, unit=chart.unit))
     has_many = len(pairs) > _MANY_BROKERS
     if has_many:
-        wide = before_after(pairs, label=label, unit=unit, wide=True)
+        wide = before_after(pairs, label=label, unit=chart.unit, wide=True)
         picture = replace(picture, wide=wide)
     has_best = all(pair.best is not None for pair in pairs)
-    return Comparison(title, picture, has_best, after, has_many)
+    return Comparison(chart.title, picture, has_best, chart.after, has_many)
 
 
 def bar_picture(bars: Sequence[Bar], name: str, label: str, unit: Unit, fair: float) -> Picture:
@@ -105,36 +118,7 @@ def bar_picture(bars: Sequence[Bar], name: str, label: str, unit: Unit, fair: fl
     )
 
 
-def before_after_pictures(
-    before: Sequence[BrokerLoad], after: Sequence[BrokerLoad]
-) -> tuple[Comparison, ...]:
-    """Return charts of leaders, replicas and bytes per broker; none without both observations."""
-    if not before or not after:
-        return ()
-    was, now = by_broker(before), by_broker(after)
-    return tuple(
-        comparison(
-            [
-                Pair(i, _value(was, i, measure.field), _value(now, i, measure.field))
-                for i in sorted(was.keys() | now.keys())
-            ],
-            title=f"{measure.title} per broker",
-            unit=measure.unit,
-        )
-        for measure in MEASURES[:3]  # bytes in are not known of a run
-    )
-
-
 def rack_indexes(racks: Iterable[str | None]) -> Mapping[str | None, int | None]:
     """Return a number for each rack by name, which gives it its colour; None for no rack."""
     named = sorted({rack for rack in racks if rack is not None})
     return {None: None} | {rack: index for index, rack in enumerate(named)}
-
-
-def by_broker(loads: Sequence[BrokerLoad]) -> Mapping[int, BrokerLoad]:
-    return {load.broker_id: load for load in loads}
-
-
-def _value(loads: Mapping[int, BrokerLoad], broker_id: int, name: str) -> int:
-    """Return 0 for a broker that was not registered then."""
-    return int(getattr(loads[broker_id], name)) if broker_id in loads else 0

@@ -123,7 +123,7 @@ def _with_plan(installation: Installation, notification: Notification) -> Notifi
     except CounterpoiseError as error:
         _LOGGER.warning("the plan of run %s cannot be read: %s", notification.run_id, error)
         return notification
-    what = f"{view.goal}: {view.sentence}."
+    what = f"{view.goal_in_words}: {view.sentence}."
     return replace(notification, lines=(what, *notification.lines))
 
 

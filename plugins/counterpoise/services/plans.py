@@ -18,19 +18,16 @@ from typing import Final, TypedDict
 
 import pyarrow as pa
 
-from counterpoise import access, reporting
+from counterpoise import access
 from counterpoise.approval import people_needed
 from counterpoise.archive import no_moves_report_name
 from counterpoise.errors import InputError, RefusedError, StalePlanError, StoreError
 from counterpoise.installation import Installation
 from counterpoise.kept_empty import check_kept_empty, plan_for
-from counterpoise.model import movement
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
-from counterpoise.model.movement import default_rate, max_moves_at_once
 from counterpoise.model.person import Person
-from counterpoise.model.plan import Move, MoveColumns, MoveReason, RebalancePlan
-from counterpoise.model.plan_view import PlanView
-from counterpoise.model.policy import Action, BalancePolicy, MovementPolicy
+from counterpoise.model.plan import Move, RebalancePlan
+from counterpoise.model.policy import Action, BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.request import RebalanceRequest
 from counterpoise.model.run import RunState, Submission
@@ -50,6 +47,8 @@ from counterpoise.undoing import (
 )
 from counterpoise.units import format_count
 from counterpoise.validation import OVERRIDABLE_RULES, find_violations
+from counterpoise.views.pages import plan_report
+from counterpoise.views.plan import PlanView
 
 _LOGGER = safe_logger(__name__)
 MAX_NEW_BROKERS: Final = 1000
@@ -114,7 +113,7 @@ def _submitted_or_reason(
     if new_plan.is_empty:
         _LOGGER.info("nothing needs to move on %s: %s", new_plan.cluster, new_plan.reason)
         name = no_moves_report_name(new_plan.cluster, new_plan.snapshot_id)
-        installation.archive.write_report(name, reporting.plan_report(PlanView(new_plan)))
+        installation.archive.write_report(name, plan_report(new_plan, PlanView.of(new_plan)))
         return NothingToMove(new_plan.cluster, new_plan.reason, name)
     _check_can_be_approved(installation, new_plan, origin.requested_by)
     return submit(installation, new_plan, origin)
@@ -354,13 +353,7 @@ def preview(
         plan = plan_for(installation, snapshot, rebalance_request)
     finally:
         _PLANNING.release()
-    return Preview(snapshot.observed_at, _view(plan, settings.policy.movement))
-
-
-def _view(plan: RebalancePlan, movement: MovementPolicy) -> PlanView:
-    """Return a plan with the rate that approvers will be offered."""
-    rate = default_rate(plan, movement)
-    return PlanView(plan, rate, max_moves=max_moves_at_once(movement))
+    return Preview(snapshot.observed_at, PlanView.offered(plan, settings.policy.movement))
 
 
 def _newest_snapshot(installation: Installation, cluster: str) -> ClusterSnapshot:
@@ -379,83 +372,3 @@ def _newest_snapshot(installation: Installation, cluster: str) -> ClusterSnapsho
             "makes it, and its page shows it; or use `counterpoise plan`"
         )
     return snapshot
-
-
-# -- The moves of a plan that somebody looks for: by topic, broker or reason, sorted, in pages
-#
-# found = find_moves(plan, MoveSearch(text="orders", sort="topic", page=2))
-# found.moves, found.count, found.pages
-
-
-PAGE_SIZE: Final = 100
-SORTS: Final = ("bytes", "topic", "why")
-
-
-@dataclass(frozen=True, slots=True)
-class MoveSearch:
-    """What somebody looks for; what names nothing that there is finds nothing."""
-
-    text: str = ""  # part of a partition's name, like `orders` or `orders-12`
-    broker: str = ""  # an id: of a replica before or after
-    why: str = ""  # a MoveReason
-    sort: str = SORTS[0]
-    page: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class FoundMoves:
-    moves: tuple[Move, ...]  # of this page
-    count: int  # of all that were found
-    page: int  # from 1, the last one where fewer were asked for
-    pages: int
-
-
-def find_moves(plan: RebalancePlan, search: MoveSearch) -> FoundMoves:
-    """Return one page of the moves that somebody looks for."""
-    moves = plan.columns
-    found = _meant(moves, search)
-    if search.sort != "topic":
-        found.sort(key=moves.copied_bytes.__getitem__, reverse=True)
-    if search.sort == "why":
-        found.sort(key=moves.reasons.__getitem__)
-    pages = max(1, -(-len(found) // PAGE_SIZE))
-    page = min(max(1, search.page), pages)
-    first = (page - 1) * PAGE_SIZE
-    shown = tuple(moves[index] for index in found[first : first + PAGE_SIZE])
-    return FoundMoves(shown, len(found), page, pages)
-
-
-def reasons_in(plan: RebalancePlan) -> tuple[MoveReason, ...]:
-    """Return the reasons that the plan's moves have."""
-    return tuple(sorted(set(plan.columns.reasons)))
-
-
-def _meant(moves: MoveColumns, search: MoveSearch) -> list[int]:
-    """Return the indexes of the moves that somebody looks for, by topic and partition."""
-    found = list(moves.by_name)
-    if text := search.text.strip().lower():
-        names = map("{}-{}".format, moves.topics, moves.partitions)
-        is_named = [text in name.lower() for name in names]
-        found = [index for index in found if is_named[index]]
-    if search.why:
-        found = [index for index in found if moves.reasons[index] == search.why]
-    if broker := search.broker.strip():
-        replicas = zip(moves.replicas_before, moves.replicas_after, strict=True)
-        is_there = [broker in map(str, {*before, *after}) for before, after in replicas]
-        found = [index for index in found if is_there[index]]
-    return found
-
-
-def suggested_rate(installation: Installation, plan: RebalancePlan) -> int | None:
-    """Return the bytes per second that leave room for clients; None where that is not known.
-
-    Raises InputError for a cluster that the settings do not name.
-    """
-    return movement.suggested_rate(plan, installation.cluster(plan.cluster).policy.movement)
-
-
-def plan_picture(plan: RebalancePlan, *, width: int) -> str:
-    """Return brokers before and after in plain text, in lines of at most `width` characters."""
-    from counterpoise import reporting
-
-    return reporting.plan_picture(plan, width=width)

@@ -32,10 +32,8 @@ from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval
 from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
-from counterpoise.model.movement import default_rate, max_moves_at_once
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.plan_view import PlanView
 from counterpoise.model.policy import Action, MovementPolicy
 from counterpoise.model.run import (
     ENDED_BY_PEOPLE,
@@ -66,6 +64,7 @@ from counterpoise.services.viewers import (
 from counterpoise.settings import Settings
 from counterpoise.storage import Store
 from counterpoise.undoing import check_undoable
+from counterpoise.views.plan import PlanView
 
 _PLANS_KEPT: Final = 4
 _VIEWS_KEPT: Final = 8  # of those plans, at different rates
@@ -252,32 +251,29 @@ def plan_to_approve(installation: Installation, run: Run, rate: int | None = Non
 
     Raises CounterpoiseError where the store does not have it.
     """
-    plan = _kept_plan(installation, run)
     cluster = settings_of_pages(installation).clusters.get(run.cluster)
     movement = cluster.policy.movement if cluster else MovementPolicy()
-    shown_rate = default_rate(plan, movement) if rate is None else rate
-    return _kept_view(
-        (installation.locations.store, run.plan_uri, run.fingerprint),
-        shown_rate,
-        max_moves_at_once(movement),
-    )
+    return _kept_view(installation.locations.store, run.plan_uri, run.fingerprint, movement, rate)
 
 
 @lru_cache(maxsize=_VIEWS_KEPT)
-def _kept_view(stored: tuple[str, str, str], rate: int, max_moves: int) -> PlanView:
+def _kept_view(
+    store: str, path: str, fingerprint: str, movement: MovementPolicy, rate: int | None
+) -> PlanView:
     """Return a view whose figures are counted once, however often the page is shown."""
-    return PlanView(_read_plan(*stored), rate, max_moves=max_moves)
+    return PlanView.offered(_read_plan(store, path, fingerprint), movement, rate)
 
 
 def kept_plan(installation: Installation, run: Run) -> RebalancePlan | None:
     """Return the plan of a run; None where the store does not have it, or has another one."""
     try:
-        return _kept_plan(installation, run)
+        return plan_of(installation, run)
     except CounterpoiseError:
         return None
 
 
-def _kept_plan(installation: Installation, run: Run) -> RebalancePlan:
+def plan_of(installation: Installation, run: Run) -> RebalancePlan:
+    """Return the plan of a run. Raises CounterpoiseError where the store does not have it."""
     return _read_plan(installation.locations.store, run.plan_uri, run.fingerprint)
 
 

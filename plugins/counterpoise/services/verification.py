@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from counterpoise import analysis, reporting, verification
+from counterpoise import analysis, verification
 from counterpoise.archive import run_report_name
 from counterpoise.errors import RefusedError, list_complaints
 from counterpoise.installation import Installation
@@ -25,6 +25,7 @@ from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.words import pluralize
 from counterpoise.services.snapshots import fresh_snapshot
 from counterpoise.verification import RemovalVerdict, judge_removal
+from counterpoise.views.pages import run_report
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterReader
@@ -173,7 +174,7 @@ def report_run(installation: Installation, run_id: str) -> str:
         problems=problems,
     )
     name = run_report_name(run.cluster, run_id)
-    return installation.archive.write_report(name, reporting.run_report(report))
+    return installation.archive.write_report(name, run_report(report))
 
 
 def _loads_before(plan: RebalancePlan) -> tuple[BrokerLoad, ...]:

@@ -33,7 +33,6 @@ from counterpoise.services.viewers import Viewer, Viewing
 from counterpoise.settings import ClusterSettings
 from counterpoise.web.airflow_runs import StartInAirflow
 from counterpoise.web.forms import Sent, SentValues, act, form_page
-from counterpoise.web.plans import values_of_plan
 from counterpoise.web.responses import status_of
 from counterpoise.web.started import to_started
 from counterpoise.web.viewers import DAG_ID, CurrentViewer, OpenInstallation
@@ -170,5 +169,5 @@ def _form(
         why_not=why_not,
         profile=profile,
         shown=shown,
-        **(values_of_plan(shown.view) if shown else {}),
+        view=shown.view if shown else None,
     )

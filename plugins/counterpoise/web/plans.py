@@ -13,19 +13,15 @@ from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request, Response
 
-from counterpoise import reporting
 from counterpoise.errors import UnknownNameError
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.plan_view import MOVE_REASON_TEXTS, PlanView, why_in_words
 from counterpoise.model.reassignment import to_reassignment_json
-from counterpoise.model.request import GOAL_TEXTS
 from counterpoise.model.run import Run
-from counterpoise.reporting.plan_page import what_it_does
 from counterpoise.services import runs
-from counterpoise.services.plans import SORTS, FoundMoves, MoveSearch, find_moves, reasons_in
 from counterpoise.services.runs import RunDetails
 from counterpoise.services.viewers import Viewer
 from counterpoise.units import format_rate
+from counterpoise.views.plan import MOVE_SORTS, FoundMoves, MoveSearch, find_moves
 from counterpoise.web.forms import form_token
 from counterpoise.web.responses import base_of, page
 from counterpoise.web.viewers import DAG_ID, CurrentViewer, MayAnswer, OpenInstallation
@@ -72,7 +68,7 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
         text: str = "",
         broker: str = "",
         why: str = "",
-        sort: str = SORTS[0],
+        sort: str = MOVE_SORTS[0],
         number: str = "1",
     ) -> Response:
         search = MoveSearch(text, broker, why, sort, _page_number(number))
@@ -87,7 +83,7 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
             raise UnknownNameError(f"a plan has no file {name!r}")
         with open_installation() as installation:
             run = runs.run_to_view(installation, run_id, viewer)
-            plan = runs.plan_to_approve(installation, run).plan
+            plan = runs.plan_of(installation, run)
         saved_as = f'attachment; filename="{quote(run.run_id)}-{name}"'
         return Response(
             _FILES[name](plan),
@@ -126,20 +122,19 @@ def plan_response(
     if typed == TypedAnswer():
         rate = view.rate_bytes_per_second
         typed = TypedAnswer(rate=format_rate(rate).replace(" ", "") if rate else "")
-    found = find_moves(view.plan, shown.search)
+    found = find_moves(details.plan, shown.search)
     return page(
         request,
         "plan_now.html",
         status=shown.status,
-        **values_of_plan(view),
+        view=view,
         details=details,
         shown=shown,
         typed=typed,
         found=found,
         search=shown.search,
         links=_links(f"{base_of(request)}/runs/{quote(run.run_id)}/plan", shown.search, found),
-        sorts=SORTS,
-        reasons=reasons_in(view.plan),
+        sorts=MOVE_SORTS,
         files=tuple(_FILES),
         may_answer=may_answer,
         why_not_here=why_not_here(details),
@@ -162,20 +157,6 @@ def _without_plan(
         may_answer=may_answer,
         form_token=form_token(viewer),
     )
-
-
-def values_of_plan(view: PlanView) -> dict[str, Any]:
-    """Return what the parts of the template that reports share ask for."""
-    return {
-        "view": view,
-        "plan": view.plan,
-        "tiles": reporting.plan_tiles(view),
-        "pictures": reporting.plan_pictures(view),
-        "goal": GOAL_TEXTS[view.plan.goal],
-        "what_it_does": what_it_does,
-        "why_in_words": why_in_words,
-        "reason_texts": MOVE_REASON_TEXTS,
-    }
 
 
 def _page_number(text: str) -> int:

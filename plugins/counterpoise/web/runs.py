@@ -10,12 +10,12 @@ from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
-from counterpoise.model.plan_view import PlanView
 from counterpoise.model.run import Event
 from counterpoise.reporting.parts import Tile
 from counterpoise.services import runs
 from counterpoise.services.runs import RunDetails
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
+from counterpoise.views.plan import goal_in_words
 from counterpoise.web.requests_of_people import offered_requests
 from counterpoise.web.responses import page
 from counterpoise.web.undo import may_ask_undo
@@ -62,7 +62,7 @@ def title_of(details: RunDetails) -> str:
     """Return `demo: add-brokers 4`; the cluster alone where the plan is not there any more."""
     if details.plan is None:
         return details.run.cluster
-    return f"{details.run.cluster}: {PlanView(details.plan).goal}"
+    return f"{details.run.cluster}: {goal_in_words(details.plan)}"
 
 
 def shown_events(events: tuple[Event, ...]) -> list[Event]:

@@ -1,6 +1,6 @@
 """A plan as text: a picture for terminal and log.
 
-    print(plan_picture(plan, width=76))
+    print(plan_picture(view, width=76))
 
     broker  leaders               replicas
     1       ███████│░░░░          ████████│░░░
@@ -13,12 +13,8 @@ from zero, so that a broker without anything is a gap. They show the shape; tabl
 from collections.abc import Sequence
 from typing import Final
 
-from counterpoise.model.plan import BrokerFigure, RebalancePlan
-from counterpoise.model.plan_view import (
-    BROKERS_SHOWN,
-    MEASURES,
-    Measure,
-)
+from counterpoise.model.plan import BrokerFigure
+from counterpoise.views.plan import BROKERS_SHOWN, Measure, PlanView
 
 STAYS, COMES, GOES, BEST = "█", "▓", "░", "│"
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
@@ -27,14 +23,13 @@ _MIN_BAR, _MAX_BAR = 8, 24
 _BARS_LEGEND: Final = f"{STAYS} stays  {COMES} comes  {GOES} goes  {BEST} best possible"
 
 
-def plan_picture(plan: RebalancePlan, *, width: int) -> str:
+def plan_picture(view: PlanView, *, width: int) -> str:
     """Draw each broker before and after against the best possible, in lines of at most `width`
     characters (60 or more).
 
     Measures that the plan changes nowhere are left out, unless it changes none.
     """
-    figures = plan.figures
-    known = [measure for measure in MEASURES if measure.is_known(figures)]
+    figures, known = view.brokers_before_and_after, view.measures
     if not known:
         return ""
     shown = [m for m in known if any(_changes(figure, m) for figure in figures)] or known
