@@ -253,6 +253,8 @@ def read_plan(path: Path) -> RebalancePlan:
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Print a value as JSON, without `indent` on one line."""
+    """Print a value, or a view, as JSON, without `indent` on one line."""
+    from counterpoise.views import as_document
+
     ascii_only = not is_unicode(sys.stdout)
-    sys.stdout.write(for_json(value, indent=indent, ascii_only=ascii_only) + "\n")
+    sys.stdout.write(for_json(as_document(value), indent=indent, ascii_only=ascii_only) + "\n")

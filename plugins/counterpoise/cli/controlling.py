@@ -9,7 +9,6 @@ from collections.abc import Callable
 from rich.console import Console
 
 from counterpoise import controls
-from counterpoise.cli import tables
 from counterpoise.cli.common import (
     Commands,
     add_json_argument,
@@ -24,6 +23,7 @@ from counterpoise.model.control import CONTROL_EFFECTS, Control, ControlRequest
 from counterpoise.model.words import join_ids
 from counterpoise.services import requests
 from counterpoise.units import format_rate
+from counterpoise.views.run import RecordedRequest
 
 _NEXT_STEP = "the run does so at its next step; `counterpoise status --follow` shows when"
 
@@ -90,7 +90,7 @@ def _request_of_run(arguments: argparse.Namespace, console: Console) -> int:
     line = (
         f"{request.control} of run {run.run_id} requested by {request.person.shown}: {_NEXT_STEP}"
     )
-    print_answer(arguments, console, tables.request_summary(request), line)
+    print_answer(arguments, console, RecordedRequest.of(request), line)
     return 0
 
 
@@ -116,7 +116,7 @@ def _rate(arguments: argparse.Namespace, console: Console) -> int:
         )
     rate = format_rate(request.rate_bytes_per_second or 0)
     line = f"rate {rate} of run {run.run_id} requested by {request.person.shown}: {_NEXT_STEP}"
-    print_answer(arguments, console, tables.request_summary(request), line)
+    print_answer(arguments, console, RecordedRequest.of(request), line)
     return 0
 
 
@@ -152,7 +152,7 @@ def _freeze(arguments: argparse.Namespace, console: Console) -> int:
         # Somebody else's may last longer.
         in_force = next(iter(requests.freezes(installation, [request.cluster])), request)
     line = f"cluster {request.cluster} is {in_force.frozen_in_words}"
-    print_answer(arguments, console, tables.request_summary(request), line)
+    print_answer(arguments, console, RecordedRequest.of(request), line)
     return 0
 
 
@@ -161,7 +161,7 @@ def _unfreeze(arguments: argparse.Namespace, console: Console) -> int:
         by = who()
         request = controls.unfreeze(installation, arguments.cluster, by=by, why=arguments.why)
     line = f"cluster {request.cluster} is no longer frozen"
-    print_answer(arguments, console, tables.request_summary(request), line)
+    print_answer(arguments, console, RecordedRequest.of(request), line)
     return 0
 
 
@@ -175,5 +175,5 @@ def _release(arguments: argparse.Namespace, console: Console) -> int:
     line = (
         f"released on cluster {arguments.cluster}: {brokers}; plans may move replicas there again"
     )
-    print_answer(arguments, console, list(map(tables.request_summary, released)), line)
+    print_answer(arguments, console, list(map(RecordedRequest.of, released)), line)
     return 0

@@ -46,7 +46,6 @@ from counterpoise.services.plans import (
     with_new_brokers,
 )
 from counterpoise.units import parse_rate
-from counterpoise.views import as_document
 from counterpoise.views.plan import PlanView
 
 _NOTHING_TO_MOVE = 1
@@ -296,7 +295,7 @@ def _print_plan(
 ) -> None:
     view = _view(plan, rate)
     if arguments.json:
-        print_json(as_document(view))
+        print_json(view)
     else:
         plans.print_plan(console, plan, view, written_to=written_to)
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from rich.console import Console
 
 from counterpoise import access, controls
-from counterpoise.cli import plans, tables
+from counterpoise.cli import plans
 from counterpoise.cli.common import (
     CLOSED_STATES,
     Commands,
@@ -43,6 +43,8 @@ from counterpoise.model.safe_text import indented
 from counterpoise.model.words import pluralize
 from counterpoise.services import execution, runs, verification
 from counterpoise.units import format_moment
+from counterpoise.views import as_document
+from counterpoise.views.run import RunStatusView
 
 
 def add_commands(commands: Commands) -> None:
@@ -92,7 +94,7 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
         report = verification.report_run(installation, run.run_id)
         status = runs.status_of(installation, run.run_id)
         if arguments.json:
-            print_json(tables.status_summary(status) | {"report": report})
+            print_json(as_document(RunStatusView.of(status)) | {"report": report})
         else:
             plans.print_outcome(console, plan, status, report)
         is_done = status.run.state is RunState.DONE

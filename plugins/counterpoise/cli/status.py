@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 
@@ -26,6 +25,7 @@ from counterpoise.model.safe_text import indented
 from counterpoise.services import requests, runs
 from counterpoise.services.runs import RunStatus
 from counterpoise.units import format_moment, format_rate
+from counterpoise.views.run import RunStatusView
 
 _REFRESH_SECONDS = 1.0
 _MAX_REQUESTS_SHOWN = 10
@@ -68,8 +68,9 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
         clusters = _clusters(installation, arguments.cluster, statuses)
         freezes = requests.freezes(installation, clusters)
         kept_empty = requests.kept_empty(installation, clusters)
+    shown = list(map(RunStatusView.of, statuses))
     if arguments.json:
-        print_json([tables.status_summary(status) for status in statuses])
+        print_json(shown)
         return 0
     for frozen in freezes:
         console.print(
@@ -77,8 +78,8 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
         )
     for kept in kept_empty:
         console.print(f"{kept.cluster}: {kept.kept_empty_in_words}", markup=False, soft_wrap=True)
-    tables.print_runs(console, statuses)
-    if not statuses:
+    tables.print_runs(console, shown)
+    if not shown:
         console.print(_looked_in(installation), markup=False, soft_wrap=True)
     return 0
 
@@ -123,19 +124,19 @@ def follow(installation: Installation, run: Run, console: Console) -> int:
 
 def _follow_as_json(installation: Installation, run: Run, log: Console) -> int:
     """Print the status as a line of JSON whenever it changes; return what `follow` returns."""
-    printed: dict[str, Any] = {}
+    printed: RunStatusView | None = None
 
     def refresh() -> float | None:
         nonlocal printed
-        status = runs.status_of(installation, run.run_id)
-        if (summary := tables.status_summary(status)) != printed:
-            printed = summary
-            print_json(summary, indent=None)
+        shown = RunStatusView.of(runs.status_of(installation, run.run_id))
+        if shown != printed:
+            printed = shown
+            print_json(shown, indent=None)
             sys.stdout.flush()
-        return _REFRESH_SECONDS if status.run.state in UNDER_WAY_STATES else None
+        return _REFRESH_SECONDS if shown.state in UNDER_WAY_STATES else None
 
     repeat(refresh, lambda text: log.print(text, markup=False, soft_wrap=True))
-    return 0 if printed["state"] == str(RunState.DONE) else 1
+    return 0 if printed and printed.state is RunState.DONE else 1
 
 
 def _run_to_follow(installation: Installation, arguments: argparse.Namespace) -> Run:
@@ -164,10 +165,11 @@ def _clusters(
 
 
 def _print_run(status: RunStatus, arguments: argparse.Namespace, console: Console) -> None:
+    shown = RunStatusView.of(status)
     if arguments.json:
-        print_json(tables.status_summary(status))
+        print_json(shown)
         return
-    tables.print_runs(console, (status,))
+    tables.print_runs(console, [shown])
     if status.run_progress:
         console.print(in_words(status.run, status.run_progress), markup=False, soft_wrap=True)
         if status.run.state in OPEN_STATES and status.run_progress.links:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from counterpoise import controls
-from counterpoise.cli import plans, tables
+from counterpoise.cli import plans
 from counterpoise.cli.common import (
     Commands,
     add_cluster_arguments,
@@ -39,6 +39,7 @@ from counterpoise.services import emergency_stop, execution, runs, verification,
 from counterpoise.services.plans import undo_plan as make_undo_plan
 from counterpoise.views import as_document
 from counterpoise.views.plan import PlanView
+from counterpoise.views.run import RecordedRequest, RunStatusView
 
 if TYPE_CHECKING:
     from counterpoise.services.emergency_stop import Stopped
@@ -82,14 +83,14 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
                 f"run {run.run_id} is {run.state}: it was asked to cancel what is in flight and to "
                 "settle. Run the same command again when it has ended; that writes the undo plan"
             )
-            value = {"plan": None, "request": tables.request_summary(request)}
+            value = {"plan": None, "request": RecordedRequest.of(request)}
             print_answer(arguments, console, value, line)
             return 0
         undo_plan = make_undo_plan(installation, run.run_id, rebase=arguments.rebase)
     write_text(arguments.out, undo_plan.to_json(), "plan")
     view = PlanView.of(undo_plan)
     if arguments.json:
-        print_json({"plan": as_document(view), "request": None})
+        print_json({"plan": view, "request": None})
         return 0
     plans.print_plan(console, undo_plan, view, written_to=arguments.out)
     approve = approve_line(arguments, arguments.out)
@@ -122,7 +123,7 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
         if run.state not in UNDER_WAY_STATES:
             status = runs.status_of(installation, run.run_id)
             line = f"run {run.run_id} is {run.state}: there is nothing to settle"
-            print_answer(arguments, console, tables.status_summary(status), line)
+            print_answer(arguments, console, RunStatusView.of(status), line)
             return 0
         controls.check_may(installation, run.cluster, who(), Action.OPERATE)
         _settle_to_the_end(installation, run, console_for_people(arguments, console))
@@ -130,7 +131,7 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
         status = runs.status_of(installation, run.run_id)
         plan = installation.run_and_plan(run.run_id)[1]
     if arguments.json:
-        print_json(tables.status_summary(status) | {"report": report})
+        print_json(as_document(RunStatusView.of(status)) | {"report": report})
     else:
         plans.print_outcome(console, plan, status, report)
     return 1 if status.pending_restores else 0

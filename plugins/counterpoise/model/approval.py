@@ -33,3 +33,8 @@ class Approval:
     def person(self) -> Person:
         """Return who decided."""
         return Person.from_ledger(self.by)
+
+    @property
+    def who(self) -> str:
+        """Return that person's name."""
+        return self.person.shown

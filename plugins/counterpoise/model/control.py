@@ -80,6 +80,11 @@ class ControlRequest:
         return Person.from_ledger(self.by)
 
     @property
+    def who(self) -> str:
+        """Return that person's name."""
+        return self.person.shown
+
+    @property
     def broker_in_words(self) -> str:
         """Return ` broker 7`, with the leading space; "" where it is about no broker."""
         return "" if self.broker_id is None else f" broker {self.broker_id}"

@@ -102,6 +102,10 @@ class Run:
         return Person.from_ledger(self.requested_by)
 
     @property
+    def requester_name(self) -> str:
+        return self.requester.shown
+
+    @property
     def in_words(self) -> str:
         """Return for example `rejected: too large`."""
         return f"{self.state}: {self.reason}" if self.reason else str(self.state)

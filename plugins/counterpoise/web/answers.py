@@ -25,10 +25,10 @@ from counterpoise.services import runs
 from counterpoise.services.runs import RunDetails
 from counterpoise.services.viewers import Viewer
 from counterpoise.units import parse_rate
-from counterpoise.web.api import answer as api_answer
 from counterpoise.web.forms import Sent, SentValues, check_form
 from counterpoise.web.plans import Shown, TypedAnswer, plan_response, why_not_here
 from counterpoise.web.requests_of_people import back_to
+from counterpoise.web.responses import answer as api_answer
 from counterpoise.web.responses import error_page, status_of
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation, check_may_answer
 

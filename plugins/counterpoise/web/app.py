@@ -20,7 +20,6 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from counterpoise.services.viewers import settings_of_pages
 from counterpoise.web.answers import answer_routes
-from counterpoise.web.api import api_routes, cluster_api_routes
 from counterpoise.web.audits import audit_routes
 from counterpoise.web.cluster_requests import cluster_request_routes
 from counterpoise.web.cluster_start import cluster_start_routes
@@ -33,7 +32,6 @@ from counterpoise.web.plans import plan_routes
 from counterpoise.web.reports import report_routes
 from counterpoise.web.requests_of_people import request_routes
 from counterpoise.web.responses import compile_templates, safe_response, unroutable_response
-from counterpoise.web.run_api import run_api_routes
 from counterpoise.web.runs import run_routes
 from counterpoise.web.started import started_routes
 from counterpoise.web.undo import undo_routes
@@ -74,9 +72,6 @@ def build_app(open_installation: OpenInstallation) -> FastAPI:
     for refused in (StarletteHTTPException, RequestValidationError):
         app.add_exception_handler(refused, unroutable_response)
     app.include_router(fleet_routes(open_installation))
-    app.include_router(api_routes(open_installation))
-    app.include_router(cluster_api_routes(open_installation))
-    app.include_router(run_api_routes(open_installation))
     app.include_router(audit_routes(open_installation))
     app.include_router(waiver_routes(open_installation))
     app.include_router(cluster_request_routes(open_installation))

@@ -1,15 +1,18 @@
 """The audit of a cluster: what was found, since when, and what changed."""
 
+import json
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 
+from counterpoise.archive import audit_report_name
 from counterpoise.model.policy import Action
 from counterpoise.reporting.audit_history import finding_traces, rule_rows
 from counterpoise.reporting.audit_page import audit_sections
 from counterpoise.services.audits import audit_points, newest_audit, rule_texts
 from counterpoise.services.viewers import Viewing
-from counterpoise.web.responses import base_of, page
+from counterpoise.views.cluster import AuditPointView
+from counterpoise.web.responses import answer, base_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 
@@ -46,6 +49,21 @@ def audit_routes(open_installation: OpenInstallation) -> APIRouter:
             has_docs=has_docs,
             may_propose=may_propose,
             **sections,
+        )
+
+    @router.get("/api/clusters/{name}/audit")
+    def audit_json(name: str, viewer: CurrentViewer) -> Response:
+        with open_installation() as installation:
+            Viewing.of(installation, viewer).check(name)
+            newest = newest_audit(installation, name)
+            points = audit_points(installation, name)
+            document = audit_report_name(name, suffix="json")
+            text = installation.archive.read_report(document) if newest.report else ""
+        return answer(
+            cluster=name,
+            audit=json.loads(text) if text else None,
+            audit_unreadable=newest.unreadable or None,
+            points=list(map(AuditPointView.of, points)),
         )
 
     return router

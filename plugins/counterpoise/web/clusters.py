@@ -1,5 +1,6 @@
 """One cluster: what it needs, how evenly it is used, its runs, and its settings as read."""
 
+import json
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -7,10 +8,11 @@ from fastapi import APIRouter, Request, Response
 
 from counterpoise.model.finding import AuditReport
 from counterpoise.reporting.audit_page import IN_WORDS, verdict
-from counterpoise.services.fleet import cluster
+from counterpoise.services.fleet import balance_document, cluster
 from counterpoise.services.viewers import Viewing
+from counterpoise.views.cluster import ClusterView
 from counterpoise.web.airflow_links import dag_run_link
-from counterpoise.web.responses import STORED_POLICY, airflow_of, page
+from counterpoise.web.responses import STORED_POLICY, airflow_of, answer, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 _FINDINGS_SHOWN = 5
@@ -40,6 +42,13 @@ def cluster_routes(open_installation: OpenInstallation) -> APIRouter:
         # What lies in the store may send no form, here as there.
         response.headers["Content-Security-Policy"] = STORED_POLICY
         return response
+
+    @router.get("/api/clusters/{name}")
+    def cluster_json(name: str, viewer: CurrentViewer) -> Response:
+        with open_installation() as installation:
+            found = cluster(installation, Viewing.of(installation, viewer), name)
+            balance = balance_document(installation, name)
+        return answer(view=ClusterView.of(found, json.loads(balance) if balance else None))
 
     return router
 

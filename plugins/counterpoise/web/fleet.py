@@ -13,7 +13,8 @@ from counterpoise.model.words import pluralize
 from counterpoise.reporting.fleet_page import fleet_rows, fleet_tiles
 from counterpoise.services.fleet import FleetNow, fleet, open_runs
 from counterpoise.services.viewers import Viewing
-from counterpoise.web.responses import base_of, page
+from counterpoise.views.cluster import FleetView, OpenRunsView
+from counterpoise.web.responses import answer, base_of, page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 Note = tuple[str, str, bool]  # text, link, whether it is urgent
@@ -52,6 +53,18 @@ def fleet_routes(open_installation: OpenInstallation) -> APIRouter:
             ),
             notes=_notes(found, base),
         )
+
+    @router.get("/api/fleet")
+    def fleet_json(viewer: CurrentViewer, search: str = "") -> Response:
+        with open_installation() as installation:
+            found = fleet(installation, Viewing.of(installation, viewer), search=search)
+        return answer(view=FleetView.of(found))
+
+    @router.get("/api/open-runs")
+    def open_runs_json(viewer: CurrentViewer) -> Response:
+        with open_installation() as installation:
+            found = open_runs(installation, Viewing.of(installation, viewer))
+        return answer(view=OpenRunsView.of(found))
 
     return router
 

@@ -13,6 +13,7 @@ from counterpoise.services.ledger_entries import (
     ledger_entries,
 )
 from counterpoise.services.viewers import Viewing
+from counterpoise.web.responses import answer, json_response
 from counterpoise.web.responses import page as drawn_page
 from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
@@ -65,6 +66,19 @@ def ledger_routes(open_installation: OpenInstallation) -> APIRouter:
             kinds=[kind for kind in found.kinds if kind not in _TABLES],
             before=f"?{urlencode(typed | {'page': found.page - 1})}" if found.page > 1 else "",
             after=f"?{urlencode(typed | {'page': found.page + 1})}" if found.has_more else "",
+        )
+
+    @router.get("/api/ledger")
+    def ledger_json(viewer: CurrentViewer, query: Filter, page: PageNumber) -> Response:
+        with open_installation() as installation:
+            viewing = Viewing.of(installation, viewer)
+            found = ledger_entries(installation, viewing, query, page=page)
+        if found.problems:
+            return json_response({"detail": "; ".join(found.problems)}, status=422)
+        return answer(
+            page=found.page,
+            has_more=found.has_more,
+            entries=[asdict(one) | {"by": one.who, "who": one.who} for one in found.entries],
         )
 
     return router

@@ -26,9 +26,10 @@ from counterpoise.model.safe_text import limited
 from counterpoise.services import runs
 from counterpoise.services.runs import RunDetails
 from counterpoise.services.viewers import Viewer, airflow_refusal
-from counterpoise.web.api import answer, request_document
+from counterpoise.views import view_of
+from counterpoise.views.run import RequestView
 from counterpoise.web.forms import Sent, SentValues, act, form_page
-from counterpoise.web.responses import base_of, is_api, status_of
+from counterpoise.web.responses import answer, base_of, is_api, status_of
 from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation
 
 REQUEST_TITLES: Final[Mapping[Control, str]] = {
@@ -122,8 +123,8 @@ def recorded_response(
     if not is_api(request):
         return back_to(request, path)
     first = recorded[0]
-    documents = list(map(request_document, recorded))
-    return answer(cluster=first.cluster, run_id=first.run_id, requests=documents)
+    shown = [view_of(RequestView, one) for one in recorded]
+    return answer(cluster=first.cluster, run_id=first.run_id, requests=shown)
 
 
 def offered_requests(details: RunDetails, *, may_change: bool) -> list[OfferedRequest]:

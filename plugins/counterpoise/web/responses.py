@@ -19,13 +19,16 @@ from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment
+from msgspec import Struct
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from counterpoise.errors import ConfigurationError, InputError, RefusedError, UnknownNameError
 from counterpoise.model.safe_text import for_json, safe_logger
 from counterpoise.reporting.html import environment
 from counterpoise.services.viewers import MayNotViewError, UnknownClusterError
+from counterpoise.views import as_document
 
+FORMAT: Final = "counterpoise-api/1"  # of the JSON API; docs/api.md describes it
 _LOGGER = safe_logger(__name__)
 
 # The pages are shown on the origin of Airflow's login, whose cookie scripts could read. Without
@@ -105,6 +108,12 @@ def json_response(document: Mapping[str, object], *, status: int = 200) -> Respo
     """Return JSON whose text steers no terminal."""
     text = for_json(document) + "\n"
     return Response(text, status_code=status, media_type="application/json")
+
+
+def answer(status: int = 200, /, view: Struct | None = None, **values: object) -> Response:
+    """Return what the JSON API answers: the fields of a view, and further values."""
+    fields = as_document(view) if view else {}
+    return json_response({"format": FORMAT, **fields, **as_document(values)}, status=status)
 
 
 def is_api(request: Request) -> bool:

@@ -16,13 +16,13 @@ from counterpoise.services import runs
 from counterpoise.services.runs import RunDetails
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 from counterpoise.views.plan import goal_in_words
+from counterpoise.views.run import EVENTS_SHOWN, RunDocument
 from counterpoise.web.requests_of_people import offered_requests
-from counterpoise.web.responses import page
+from counterpoise.web.responses import answer, page
 from counterpoise.web.undo import may_ask_undo
 from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation
 
 _REFRESH_SECONDS: Final = 10  # as often as a run observes through Airflow
-EVENTS_SHOWN: Final = 300
 _KEYS_SHOWN: Final = 200
 
 
@@ -54,6 +54,13 @@ def run_routes(open_installation: OpenInstallation) -> APIRouter:
         if details.is_under_way:
             response.headers["Refresh"] = str(_REFRESH_SECONDS)
         return response
+
+    @router.get("/api/runs/{run_id}")
+    def run_json(run_id: str, viewer: CurrentViewer) -> Response:
+        with open_installation() as installation:
+            run = runs.run_to_view(installation, run_id, viewer)
+            details = runs.run_details(installation, run, viewer)
+        return answer(view=RunDocument.of(details))
 
     return router
 

@@ -18,10 +18,9 @@ from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.services.viewers import Viewer, Viewing
 from counterpoise.web.airflow_links import dag_run_path
 from counterpoise.web.airflow_runs import StateInAirflow, has_ended
-from counterpoise.web.api import answer
 from counterpoise.web.forms import form_page
 from counterpoise.web.requests_of_people import back_to
-from counterpoise.web.responses import airflow_of, is_api, page, status_of
+from counterpoise.web.responses import airflow_of, answer, is_api, page, status_of
 from counterpoise.web.viewers import DAG_ID, CurrentViewer, OpenInstallation
 
 _DAGS: Final = (DAG_ID, "kafka_snapshot", "kafka_audit")

@@ -1,0 +1,203 @@
+"""What people see of a run, and of what people request: its state, progress, waits, decisions.
+
+as_document(RunDocument.of(details))     # GET /api/runs/ID
+as_document(RunStatusView.of(status))    # counterpoise status RUN --json
+"""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct, field
+
+from counterpoise.model.approval import Decision
+from counterpoise.model.control import Control, ControlRequest
+from counterpoise.model.run import RunState, TouchedKey
+from counterpoise.model.run_progress import RunProgress
+from counterpoise.views import view_of
+
+if TYPE_CHECKING:
+    from counterpoise.services.fleet import WaitingRun
+    from counterpoise.services.runs import RunDetails, RunStatus
+
+EVENTS_SHOWN = 300
+
+
+class RunView(Struct, frozen=True, kw_only=True):
+    """A run as it is in lists."""
+
+    run_id: str
+    cluster: str
+    state: RunState
+    reason: str
+    requester_name: str = field(name="requested_by")
+    opened_at: datetime
+    closed_at: datetime | None
+    fingerprint: str
+    dag_id: str | None
+    dag_run_id: str | None
+
+
+class WaitingRunView(RunView, frozen=True, kw_only=True):
+    """A run that waits for a yes or a no."""
+
+    waits_seconds: float
+    is_mine: bool  # the viewer may answer
+    may_approve: tuple[str, ...]  # names; (): everybody
+
+    @classmethod
+    def of(cls, waiting: "WaitingRun") -> Self:
+        seconds = waiting.waits_for.total_seconds()
+        return view_of(cls, waiting, waiting.run, waits_seconds=seconds, may_approve=waiting.by)
+
+
+class LinkView(Struct, frozen=True):
+    """One direction of one broker."""
+
+    broker_id: int
+    sends: bool  # else it receives
+    moves: int  # in flight
+    bytes_left: int
+    bytes_per_second: int
+    last_progress_at: datetime
+
+
+class ProgressView(Struct, frozen=True, kw_only=True):
+    """How far a run is, as last observed."""
+
+    observed_at: datetime
+    share: float
+    moves_done: int
+    moves_total: int
+    moves_in_flight: int
+    elections_left: int
+    copied_bytes: int
+    total_bytes: int
+    bytes_per_second: int  # all brokers
+    rate_bytes_per_second: int  # in force, per broker
+    seconds_left: int | None
+    waits_for: str  # "": for nothing but the copies
+    back_off_level: int  # each halves the rate
+    links: tuple[LinkView, ...]
+
+    @classmethod
+    def of(cls, found: RunProgress) -> Self:
+        return view_of(cls, found, found.progress)
+
+
+class WaitView(Struct, frozen=True):
+    """What a run waits for; without a time it ends by itself."""
+
+    what: str
+    since: datetime
+    halts_at: datetime | None
+    goes_on_at: datetime | None  # of a freeze
+
+
+class ApprovalView(Struct, frozen=True):
+    at: datetime
+    decision: Decision
+    who: str = field(name="by")
+    reason: str
+    rate_bytes_per_second: int | None
+    expires_at: datetime | None
+
+
+class RequestView(Struct, frozen=True, kw_only=True):
+    """What somebody requested of a run or of a cluster."""
+
+    at: datetime
+    control: Control
+    who: str = field(name="by")
+    why: str
+    rate_bytes_per_second: int | None
+    broker_id: int | None
+    until: datetime | None
+    done_at: datetime | None
+
+
+class RecordedRequest(RequestView, frozen=True, kw_only=True):
+    """A request, and what it is about: a run, or without one a whole cluster."""
+
+    cluster: str
+    run_id: str | None
+
+    @classmethod
+    def of(cls, request: ControlRequest) -> Self:
+        return view_of(cls, request)
+
+
+class KeyView(Struct, frozen=True):
+    """A config key that a run changed; None: it was not set, or was not read."""
+
+    resource: str
+    key: str
+    before: str | None
+    during: str | None
+    after: str | None
+    restored_at: datetime | None
+
+    @classmethod
+    def of(cls, key: TouchedKey) -> Self:
+        values = (key.before_value, key.during_value, key.after_value)
+        return cls(f"{key.resource.type} {key.resource.name}", key.key, *values, key.restored_at)
+
+
+class EventView(Struct, frozen=True):
+    at: datetime
+    kind: str
+    text: str
+
+
+class RunDocument(RunView, frozen=True, kw_only=True):
+    """A run with all that its page shows."""
+
+    progress: ProgressView | None  # None before the first observation
+    waits: tuple[WaitView, ...]
+    approvals: tuple[ApprovalView, ...]
+    people_needed: int
+    requests: tuple[RequestView, ...]
+    keys: tuple[KeyView, ...]
+    events: tuple[EventView, ...]  # the newest, oldest first
+    reports: tuple[str, ...]
+
+    @classmethod
+    def of(cls, details: "RunDetails") -> Self:
+        found = details.run_progress
+        return view_of(
+            cls,
+            details,
+            details.run,
+            progress=ProgressView.of(found) if found else None,
+            keys=tuple(map(KeyView.of, details.touched)),
+            events=details.events[-EVENTS_SHOWN:],
+        )
+
+
+class RunStatusView(RunView, frozen=True, kw_only=True):
+    """A run as `counterpoise status` lists it."""
+
+    moves_submitted: int
+    moves_done: int
+    decision: Decision | None  # the last one
+    decided_by: str | None
+    rate_bytes_per_second: int | None  # that was approved
+    config_keys_owed: tuple[str, ...]  # that an ended run could not restore yet
+    progress: ProgressView | None
+    requests: tuple[RecordedRequest, ...]
+
+    @classmethod
+    def of(cls, status: "RunStatus") -> Self:
+        approval, found = status.approval, status.run_progress
+        return view_of(
+            cls,
+            status,
+            status.run,
+            decision=approval.decision if approval else None,
+            decided_by=approval.who if approval else None,
+            rate_bytes_per_second=approval.rate_bytes_per_second if approval else None,
+            config_keys_owed=tuple(
+                f"{key.resource.type} {key.resource.name}: {key.key}"
+                for key in status.pending_restores
+            ),
+            progress=ProgressView.of(found) if found else None,
+        )
