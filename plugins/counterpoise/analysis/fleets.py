@@ -24,12 +24,11 @@ from counterpoise.model.fleet_document import (
     FleetDocument,
     FleetEntry,
 )
-from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook
+from counterpoise.model.load import SOON_DAYS, ClusterLoad, Outlook
 from counterpoise.model.request import Goal
 from counterpoise.model.words import pluralize
 from counterpoise.units import format_seconds
 
-SOON_DAYS: Final = 30
 MAX_SHARE_NOT_PREFERRED: Final = 0.1
 MAX_OVER_SHARE: Final = 1.5
 _MAX_MISSED_INTERVALS: Final = 2.5  # times the usual time between two snapshots
@@ -249,7 +248,7 @@ def _uneven(balance: LeaderBalance) -> EntryConcern:
 def _of_load(load: ClusterLoad | None) -> Iterator[EntryConcern]:
     if load is None:
         return
-    soon_full = [disk for disk in load.disks if _is_full_soon(disk)]
+    soon_full = [disk for disk in load.disks if disk.is_full_soon]
     if soon_full:
         first = soon_full[0]
         words = f"broker {first.broker_id}'s disk {first.in_words}"
@@ -263,10 +262,6 @@ def _of_load(load: ClusterLoad | None) -> Iterator[EntryConcern]:
         )
         words = f"broker {busiest.broker_id} takes in {load.leaders.max_over_mean:.1f} × its share"
         yield EntryConcern(Concern.BUSY, words, load.leaders.max_over_mean)
-
-
-def _is_full_soon(disk: DiskForecast) -> bool:
-    return disk.days_left is not None and disk.days_left <= SOON_DAYS
 
 
 def _left_out(left_out: Sequence[LeftOut]) -> Iterator[EntryConcern]:

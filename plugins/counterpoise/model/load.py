@@ -10,8 +10,11 @@ rate is a mean over the time since the snapshot before, and counts for as long a
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from counterpoise.model.evenness import Evenness
+
+SOON_DAYS: Final = 30  # within which a disk that fills up is shown as urgent
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,10 @@ class DiskForecast:
         if not self.total_bytes or self.usable_bytes is None:
             return None
         return min(1.0, max(0.0, 1 - self.usable_bytes / self.total_bytes))
+
+    @property
+    def is_full_soon(self) -> bool:
+        return self.days_left is not None and self.days_left <= SOON_DAYS
 
     @property
     def in_words(self) -> str:

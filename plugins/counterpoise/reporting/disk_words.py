@@ -4,16 +4,9 @@ other_disks(load.disks[20:]) == "12 not within a year, 3 shrinking"
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from counterpoise.model.load import DiskForecast, Outlook
 from counterpoise.units import format_count, format_seconds
-
-_FULL_SOON_DAYS: Final = 30
-
-
-def disk_alerts(disk: DiskForecast) -> bool:
-    return disk.days_left is not None and disk.days_left <= _FULL_SOON_DAYS
 
 
 def other_disks(disks: Sequence[DiskForecast]) -> str:

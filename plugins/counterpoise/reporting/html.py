@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from counterpoise.model.safe_text import one_line, without_control_characters
 from counterpoise.model.words import join_ids
+from counterpoise.reporting import small
 from counterpoise.reporting.parts import drawn
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 
@@ -36,6 +37,7 @@ def environment(*folders: Path) -> Environment:
         keep_trailing_newline=True,
         finalize=_without_control_characters,
     )
+    made.globals["small"] = small
     made.filters |= {
         "bytes": format_bytes,
         "rate": format_rate,

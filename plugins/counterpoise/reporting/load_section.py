@@ -29,7 +29,6 @@ from counterpoise.model.load import (
 from counterpoise.reporting import small
 from counterpoise.reporting.charts import Bar, EventBand, Line, over_time
 from counterpoise.reporting.disk_words import (
-    disk_alerts,
     first_disk_full,
     other_disks,
     why_no_disk_fills,
@@ -150,7 +149,7 @@ def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSect
         racks_in_time=_racks_over_time(load, bands),
         brokers=broker_rows(load),
         disks=tuple(
-            (disk, figures, _disk_picture(disk), disk_alerts(disk))
+            (disk, figures, _disk_picture(disk), disk.is_full_soon)
             for disk, figures in disk_rows(load)
         ),
         other_disks=other_disks(load.disks[DISKS_SHOWN:]),
@@ -239,7 +238,7 @@ def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
             "First disk full",
             first_disk_full(load.disks),
             f"broker {first.broker_id}" if first else why_no_disk_fills(load.disks),
-            first is not None and disk_alerts(first),
+            first is not None and first.is_full_soon,
         ),
     )
 

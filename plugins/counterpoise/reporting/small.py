@@ -13,11 +13,10 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from counterpoise.model.load import DiskForecast, Trace
+from counterpoise.model.load import SOON_DAYS, DiskForecast, Trace
 
 _WIDTH, _HEIGHT, _LEVEL = 120.0, 26.0, 56.0
 _DAY: Final = 86_400.0
-_AHEAD_DAYS: Final = 30.0
 Place = tuple[float, float]
 
 
@@ -83,7 +82,7 @@ def disk(forecast: DiskForecast, *, label: str) -> Markup:
     if used is None or not forecast.total_bytes or forecast.held_bytes is None:
         return Markup("")
     past = forecast.held.seconds / _DAY
-    unit = (_WIDTH - 2) / (past + _AHEAD_DAYS)
+    unit = (_WIDTH - 2) / (past + SOON_DAYS)
 
     def place(day: float, share: float) -> Place:
         return 1 + (past + day) * unit, _HEIGHT - 1 - (_HEIGHT - 4) * min(1.0, max(0.0, share))
@@ -94,13 +93,11 @@ def disk(forecast: DiskForecast, *, label: str) -> Markup:
         else None
         for at, value in zip(forecast.held.at, forecast.held.values, strict=True)
     ]
-    is_soon = forecast.days_left is not None and forecast.days_left <= _AHEAD_DAYS
+    is_soon = forecast.is_full_soon
     full = f'<path d="M0 3H{_WIDTH:g}" style="stroke: var(--muted); stroke-width: 1"/>'
     ahead = ""
     if forecast.bytes_per_day is not None:
-        days = (
-            min(_AHEAD_DAYS, forecast.days_left) if forecast.days_left is not None else _AHEAD_DAYS
-        )
+        days = min(SOON_DAYS, forecast.days_left) if forecast.days_left is not None else SOON_DAYS
         end = place(days, used + days * forecast.bytes_per_day / forecast.total_bytes)
         ahead = _path([place(0, used), end], "alert" if is_soon else "after", dash="3 2")
         ahead += _dot(end, "alert") if is_soon else ""

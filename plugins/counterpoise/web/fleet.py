@@ -10,7 +10,7 @@ from counterpoise.archive import balance_report_name
 from counterpoise.model.run import Run
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
-from counterpoise.reporting.fleet_page import fleet_rows, fleet_tiles
+from counterpoise.reporting.fleet_page import fleet_tiles
 from counterpoise.services.fleet import FleetNow, fleet, open_runs
 from counterpoise.services.viewers import Viewing
 from counterpoise.views.cluster import FleetView, OpenRunsView
@@ -48,9 +48,6 @@ def fleet_routes(open_installation: OpenInstallation) -> APIRouter:
             fleet=found,
             search=search,
             tiles=fleet_tiles(found.entries),
-            rows=fleet_rows(
-                found.entries, link=lambda entry: f"{base}/clusters/{quote(entry.cluster)}"
-            ),
             notes=_notes(found, base),
         )
 
