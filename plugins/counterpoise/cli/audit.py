@@ -106,7 +106,7 @@ def _write(folder: Path, texts: dict[str, str]) -> str:
 
 
 def _print(console: Console, report: AuditReport, page: str) -> None:
-    waived = len(report.findings) - len(report.open)
+    waived = len(report.waived)
     if report.open:
         rows = tables.table("severity", "rule", "subject", "finding", "since")
         for reported in report.open:
@@ -118,9 +118,8 @@ def _print(console: Console, report: AuditReport, page: str) -> None:
     for command in dict.fromkeys(plan.command(report.cluster) for plan in plans):
         console.print(f"a plan would help: {command}", markup=False, soft_wrap=True)
     if report.previous_at:
-        new = sum(reported.is_new for reported in report.open)
         since = format_moment(report.previous_at)
-        console.print(f"since {since}: {new} new, {len(report.resolved)} resolved")
+        console.print(f"since {since}: {len(report.new)} new, {len(report.resolved)} resolved")
     for reason in report.unavailable_data:
         console.print(f"not checked: {reason}", markup=False, soft_wrap=True)
     console.print(
@@ -132,8 +131,7 @@ def _print(console: Console, report: AuditReport, page: str) -> None:
 
 def _row(reported: ReportedFinding, report: AuditReport) -> list[Text]:
     finding = reported.finding
-    is_new = reported.is_new and report.previous_at is not None
-    since = "new" if is_new else f"{reported.first_seen:%Y-%m-%d}"
+    since = "new" if report.has_as_new(reported) else f"{reported.first_seen:%Y-%m-%d}"
     severity = Text(finding.severity, style=_STYLES.get(finding.severity, ""))
     cells = (finding.rule, finding.subject, finding.summary, since)
     return [severity, *(Text(cell) for cell in cells)]

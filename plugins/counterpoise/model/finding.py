@@ -141,6 +141,18 @@ class AuditReport:
         return tuple(reported for reported in self.findings if reported.waived_by is None)
 
     @property
+    def waived(self) -> tuple[ReportedFinding, ...]:
+        return tuple(reported for reported in self.findings if reported.waived_by is not None)
+
+    @property
+    def new(self) -> tuple[ReportedFinding, ...]:
+        """Return what nobody waived and the previous audit did not find; () where there is none."""
+        return tuple(reported for reported in self.open if self.has_as_new(reported))
+
+    def has_as_new(self, reported: ReportedFinding) -> bool:
+        return reported.is_new and self.previous_at is not None
+
+    @property
     def open_counts(self) -> Counter[Severity]:
         """Return the numbers of findings that nobody waived, by severity."""
         return Counter(reported.finding.severity for reported in self.open)

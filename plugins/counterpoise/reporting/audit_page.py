@@ -15,27 +15,28 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 
 from counterpoise.model.finding import (
+    AuditPoint,
     AuditReport,
-    Finding,
     ReportedFinding,
     RuleText,
     WantedPlan,
     to_json,
 )
+from counterpoise.model.load import Trace
 from counterpoise.model.request import CLUSTER_FIELD, CLUSTER_TITLE, FORM_TITLES
 from counterpoise.model.safe_text import for_json
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
 from counterpoise.reporting.html import render, when
-from counterpoise.reporting.parts import Tile
 from counterpoise.reporting.policy_lines import policy_lines
-from counterpoise.units import format_count, format_moment
 
 SEVERITIES: Final = tuple(sorted(Severity, key=lambda severity: -severity.rank))
 IN_WORDS: Final[Mapping[Severity, str]] = {
@@ -52,7 +53,6 @@ _COLOURS: Final[Mapping[Severity, str]] = {
 }
 _URGENT: Final = (Severity.CRITICAL, Severity.WARNING)
 _NO_TEXT: Final = RuleText("", "waivers", "", "", "", "")  # of a rule of another release
-_MAX_SUBJECTS_OPEN: Final = 5  # of a rule; the others are folded
 _DAG_PAGE: Final = "../../../dags/kafka_rebalance"  # from <prefix>/reports/<cluster>/audit.html
 _BAR_WIDTH: Final = 100.0
 _MIN_SEGMENT_WIDTH: Final = 2.0
@@ -70,36 +70,35 @@ class PlanLink:
 
 
 @dataclass(frozen=True, slots=True)
-class FindingView:
-    """One finding as the template draws it."""
-
-    finding: Finding
-    is_new: bool
-    since: str
-    hidden_row_count: int
-    fix: str  # commands to paste; empty: none
-    plan: PlanLink | None
-
-
-@dataclass(frozen=True, slots=True)
 class RuleCard:
     """The findings of one rule that have the same severity."""
 
-    anchor: str
+    rule: str
     severity: Severity
     text: RuleText
-    title: str
-    first: tuple[FindingView, ...]
-    others: tuple[FindingView, ...]
-    policy_lines: str
+    findings: tuple[ReportedFinding, ...]
+
+    @property
+    def anchor(self) -> str:
+        return f"{self.rule}-{self.severity}"
+
+    @property
+    def title(self) -> str:
+        return self.text.title or self.rule
 
     @property
     def is_urgent(self) -> bool:
         return self.severity in _URGENT
 
     @property
-    def findings(self) -> tuple[FindingView, ...]:
-        return (*self.first, *self.others)
+    def since(self) -> datetime:
+        return min(reported.first_seen for reported in self.findings)
+
+    @property
+    def policy_lines(self) -> str:
+        """Return what waives them, or changes the thresholds of the rule."""
+        subjects = [reported.finding.subject for reported in self.findings]
+        return policy_lines(self.rule, subjects, self.text.thresholds)
 
 
 def audit_report(
@@ -125,44 +124,20 @@ def audit_sections(
     is the path of the form that makes a plan; "" for a reader who may not use it, None where there
     is none: then the link opens Airflow's.
     """
-    waived = [reported for reported in report.findings if reported.waived_by is not None]
-    new = [reported for reported in report.open if reported.is_new] if report.previous_at else []
     return {
         "report": report,
         "waive": waive,
         "make_plan": make_plan,
-        "tiles": audit_tiles(report),
         "cards": _cards(report, texts),
         "areas": _areas(report, texts),
         "severities": [(IN_WORDS[severity], _COLOURS[severity]) for severity in SEVERITIES],
         "words": IN_WORDS,
-        "new": new,
-        "waived": waived,
+        "plan_link": partial(_plan_link, report.cluster),
         "titles": {rule_id: text.title for rule_id, text in texts.items()},
         "passed": [texts[rule_id].title for rule_id in report.passed if rule_id in texts],
         "verdict": verdict(report),
         "is_well": report.worst not in _URGENT,
     }
-
-
-def audit_tiles(report: AuditReport) -> tuple[Tile, ...]:
-    """Return the numbers of findings that nobody waived, by severity, and what changed."""
-    counts = report.open_counts
-    new_count = sum(reported.is_new for reported in report.open)
-    waived_count = len(report.findings) - len(report.open)
-    changed, since = "–", "this is the first audit"
-    if report.previous_at:
-        changed = f"{format_count(new_count)}, {format_count(len(report.resolved))}"
-        since = f"since {when(report.previous_at)}"
-    critical_count = counts[Severity.CRITICAL]
-    return (
-        Tile("Critical", format_count(critical_count), "act on these now", critical_count > 0),
-        Tile("Warning", format_count(counts[Severity.WARNING]), "can become a failure"),
-        Tile("Info", format_count(counts[Severity.INFO]), "good to know"),
-        Tile("Not known", format_count(counts[Severity.UNKNOWN]), "data unavailable: not healthy"),
-        Tile("New, resolved", changed, since),
-        Tile("Waived", format_count(waived_count), "known, with a reason"),
-    )
 
 
 def verdict(report: AuditReport) -> str:
@@ -194,42 +169,9 @@ def _cards(report: AuditReport, texts: Mapping[str, RuleText]) -> list[RuleCard]
         key = (reported.finding.severity, reported.finding.rule)
         groups.setdefault(key, []).append(reported)
     return [
-        _card(report, severity, texts.get(rule_id, _NO_TEXT), rule_id, group)
+        RuleCard(rule_id, severity, texts.get(rule_id, _NO_TEXT), tuple(group))
         for (severity, rule_id), group in groups.items()
     ]
-
-
-def _card(
-    report: AuditReport,
-    severity: Severity,
-    text: RuleText,
-    rule_id: str,
-    group: Sequence[ReportedFinding],
-) -> RuleCard:
-    views = tuple(_finding_view(report, reported) for reported in group)
-    subjects = [reported.finding.subject for reported in group]
-    return RuleCard(
-        anchor=f"{rule_id}-{severity}",
-        severity=severity,
-        text=text,
-        title=text.title or rule_id,
-        first=views[:_MAX_SUBJECTS_OPEN],
-        others=views[_MAX_SUBJECTS_OPEN:],
-        policy_lines=policy_lines(rule_id, subjects, text.thresholds),
-    )
-
-
-def _finding_view(report: AuditReport, reported: ReportedFinding) -> FindingView:
-    finding = reported.finding
-    evidence = finding.evidence
-    return FindingView(
-        finding=finding,
-        is_new=reported.is_new and report.previous_at is not None,
-        since=format_moment(reported.first_seen),
-        hidden_row_count=max(0, evidence.total - len(evidence.rows)) if evidence else 0,
-        fix="\n".join(finding.fix),
-        plan=_plan_link(report.cluster, finding.plan) if finding.plan else None,
-    )
 
 
 def _plan_link(cluster: str, plan: WantedPlan) -> PlanLink:
@@ -294,3 +236,23 @@ def _bar(area: str, counts: Counter[Severity], largest: int) -> Markup:
     return Markup(
         f'<svg class="bar" {view_box} role="img" aria-label="{label}">{"".join(segments)}</svg>'
     )
+
+
+# -- how the findings went
+
+
+def finding_traces(points: Sequence[AuditPoint]) -> list[tuple[str, str, Trace]]:
+    """Return the numbers of each severity over the last audits, the worst first, and the label of
+    their chart; none for fewer than two audits.
+    """
+    if len(points) < 2:
+        return []
+    begin = points[0].audited_at
+    seconds = (points[-1].audited_at - begin).total_seconds() or 1.0
+    at = tuple((point.audited_at - begin).total_seconds() / seconds for point in points)
+    traces = []
+    for severity in SEVERITIES:
+        word, counts = IN_WORDS[severity], [point.open_counts.get(severity, 0) for point in points]
+        label = f"Findings, {word}: {counts[0]} at {when(begin)}, {counts[-1]} now"
+        traces.append((word, label, Trace(at, tuple(counts), seconds)))
+    return traces

@@ -13,7 +13,13 @@ from counterpoise.model.safe_text import one_line, without_control_characters
 from counterpoise.model.words import join_ids
 from counterpoise.reporting import small
 from counterpoise.reporting.parts import drawn
-from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
+from counterpoise.units import (
+    format_bytes,
+    format_count,
+    format_moment,
+    format_rate,
+    format_seconds,
+)
 
 
 def render(template: str, **values: object) -> str:
@@ -46,6 +52,7 @@ def environment(*folders: Path) -> Environment:
         "count": format_count,
         "times": times,
         "when": when,
+        "moment": format_moment,
         "ids": join_ids,
         "one_line": one_line,
         "drawn": drawn,

@@ -7,8 +7,7 @@ from fastapi import APIRouter, Request, Response
 
 from counterpoise.archive import audit_report_name
 from counterpoise.model.policy import Action
-from counterpoise.reporting.audit_history import finding_traces, rule_rows
-from counterpoise.reporting.audit_page import audit_sections
+from counterpoise.reporting.audit_page import audit_sections, finding_traces
 from counterpoise.services.audits import audit_points, newest_audit, rule_texts
 from counterpoise.services.viewers import Viewing
 from counterpoise.views.cluster import AuditPointView
@@ -45,7 +44,6 @@ def audit_routes(open_installation: OpenInstallation) -> APIRouter:
             unreadable=newest.unreadable,
             traces=finding_traces(points),
             audit_count=len(points),
-            rules=rule_rows(report, texts) if report else [],
             has_docs=has_docs,
             may_propose=may_propose,
             **sections,
