@@ -50,7 +50,7 @@ WORDS = (
         "observation, observe",
         allowed=r"failed_looks|unthrottled_looks",
     ),
-    Word(r"\bpulses?\b|_pulses?\b|\bpulses?_", "run progress", allowed=r'\bpulses\b|"pulse"'),
+    Word(r"\bpulses?\b|_pulses?\b|\bpulses?_", "run progress", allowed=r"\bpulses\b"),
     Word(
         r"\bbrak(e|es|ed|ing)\b|brake_|_brake",
         "throttle back-off",
