@@ -371,7 +371,7 @@ def test_a_period_that_ended_long_ago_has_all_figures_of_its_end(
     until = TODAY - timedelta(days=200)
     newest = installation.archive.read_report("demo/leader-balance.html")
     period = timedelta(days=100)
-    written = reports.write_balance_report(installation, "demo", period=period, until=until)
+    written = reports.report_balance(installation, "demo", period=period, until=until)
     name = written.name
     assert name == f"demo/leader-balance-{until - EVERY:%Y-%m-%d}"
     assert installation.archive.read_report("demo/leader-balance.html") == newest

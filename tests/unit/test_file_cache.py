@@ -9,7 +9,7 @@ from counterpoise.storage.file_cache import FileCache
 def counted() -> tuple[FileCache[str], list[str]]:
     read: list[str] = []
 
-    def parse(text: str, _where: str) -> str:
+    def parse(text: str, *, where: str) -> str:
         read.append(text)
         return text.upper()
 

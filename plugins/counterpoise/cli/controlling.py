@@ -21,7 +21,6 @@ from counterpoise.cli.common import (
 from counterpoise.installation import open_installation
 from counterpoise.model.control import CONTROL_EFFECTS, Control, ControlRequest
 from counterpoise.model.words import join_ids
-from counterpoise.services import requests
 from counterpoise.units import format_rate
 from counterpoise.views.run import RecordedRequest
 
@@ -150,7 +149,7 @@ def _freeze(arguments: argparse.Namespace, console: Console) -> int:
             why=arguments.why,
         )
         # Somebody else's may last longer.
-        in_force = next(iter(requests.freezes(installation, [request.cluster])), request)
+        in_force = installation.active_requests(request.cluster).frozen or request
     line = f"cluster {request.cluster} is {in_force.frozen_in_words}"
     print_answer(arguments, console, RecordedRequest.of(request), line)
     return 0

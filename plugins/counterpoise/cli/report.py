@@ -63,7 +63,7 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
             fleet = reports.report_fleet(installation)
             page = fleet.page
         else:
-            written = reports.write_balance_report(
+            written = reports.report_balance(
                 installation, arguments.cluster, period=period, until=until
             )
             name = written.name

@@ -66,17 +66,16 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
             return 0
         statuses = runs.newest(installation, cluster=arguments.cluster)
         clusters = _clusters(installation, arguments.cluster, statuses)
-        freezes = requests.freezes(installation, clusters)
-        kept_empty = requests.kept_empty(installation, clusters)
+        in_force = requests.in_force(installation, clusters).values()
     shown = list(map(RunStatusView.of, statuses))
     if arguments.json:
         print_json(shown)
         return 0
-    for frozen in freezes:
+    for frozen in (active.frozen for active in in_force if active.frozen):
         console.print(
             f"cluster {frozen.cluster} is {frozen.frozen_in_words}", markup=False, soft_wrap=True
         )
-    for kept in kept_empty:
+    for kept in (kept for active in in_force for kept in active.kept_empty.values()):
         console.print(f"{kept.cluster}: {kept.kept_empty_in_words}", markup=False, soft_wrap=True)
     tables.print_runs(console, shown)
     if not shown:

@@ -97,6 +97,5 @@ __all__ = [
     "verify",
     "watch_throttles",
     "with_new_brokers",
-    "write_balance_report",
     "write_data_docs",
 ]

@@ -9,11 +9,12 @@ that does not respond at all, or a policy with names that no rule has, fails an 
 changed on the cluster.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +29,6 @@ from counterpoise.history import scheduled_at_of
 from counterpoise.installation import Installation
 from counterpoise.kept_empty import plan_without
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.finding import (
     AuditPoint,
     AuditReport,
@@ -39,7 +39,7 @@ from counterpoise.model.finding import (
     from_json,
     point_from_json,
 )
-from counterpoise.model.load import ClusterLoad
+from counterpoise.model.load import DiskForecast
 from counterpoise.model.policy import AuditPolicy
 from counterpoise.model.provider import profile_of
 from counterpoise.model.request import RebalanceRequest, Scope
@@ -60,8 +60,10 @@ _LOGGER = safe_logger(__name__)
 MAX_POINTS: Final = 60  # of the audits of a cluster over time
 _DISK_FORECAST_PERIOD: Final = timedelta(days=14)
 _DAY: Final = timedelta(days=1)
+_OBSERVED_AT: Final = SERIES.field("observed_at").type
 
 Thresholds = Mapping[str, Mapping[str, int]]
+_Value = TypeVar("_Value")
 
 
 def audit(installation: Installation, cluster: str, scheduled_at: datetime) -> AuditReport:
@@ -135,7 +137,11 @@ def _gather_facts(
     with ExitStack() as stack:
         reader, operator = _connected(installation, cluster, stack)
         snapshot = read_snapshot(reader, installation, cluster, scheduled_at)
-        connectivity = _connectivity(installation, cluster)
+        connectivity = _or_else(
+            None,
+            f"the endpoints of {cluster} are not audited",
+            lambda: installation.check_connectivity(cluster),
+        )
         inspected = inspect(reader, snapshot, operator=operator)
     past = past_facts(installation, snapshot, thresholds)
     return AuditFacts(
@@ -178,12 +184,13 @@ def _connected(
         return reader, None
 
 
-def _connectivity(installation: Installation, cluster: str) -> ConnectivityCheck | None:
+def _or_else(default: _Value, failed: str, read: Callable[[], _Value]) -> _Value:
+    """Return what is read; where that fails, the default, with what has `failed` in the log."""
     try:
-        return installation.check_connectivity(cluster)
+        return read()
     except CounterpoiseError as error:
-        _LOGGER.warning("the endpoints of %s are not audited: %s", cluster, error)
-        return None
+        _LOGGER.warning("%s: %s", failed, error)
+        return default
 
 
 def _run_under_way(installation: Installation, cluster: str) -> str | None:
@@ -203,52 +210,98 @@ def past_facts(
 
     None: it has no snapshot of this cluster id. What cannot be read is left out with a warning.
     """
-    manifests = installation.archive.manifests([snapshot.cluster])
+    archive, cluster = installation.archive, snapshot.cluster
+    manifests = archive.manifests([cluster])
     manifests = manifests.filter(pc.equal(manifests["cluster_id"], snapshot.cluster_id))
     if not manifests.num_rows:
         return None
-    series = _series_of_cluster_id(installation, snapshot)
-    newest_ids, forecast_ids = _analysed_ids(series)
-    topic_load = _result_table(installation, "topic_load", newest_ids)
-    tables = {
-        "topic_load": topic_load,
-        "partition_load": _result_table(installation, "partition_load", newest_ids),
-    }
+    series = _or_else(
+        SERIES.empty_table(),
+        f"the series of {cluster} cannot be read",
+        lambda: view_of(installation, cluster),
+    )
+    is_same_id = pc.fill_null(pc.equal(series["cluster_id"], snapshot.cluster_id), True)
+    series = series.filter(is_same_id)
+    newest_id = {series["snapshot_id"][-1].as_py()} if series.num_rows else set()
+    topic_load = _result_table(installation, "topic_load", newest_id)
+    partition_load = _result_table(installation, "partition_load", newest_id)
     count, min_age = auditing.history_needed(thresholds)
     recent = history.recent_rows(manifests, snapshot, count=count, min_age=min_age)
-    log_dir_load = _log_dir_load(installation, snapshot.cluster, forecast_ids)
-    load = _load(series, {**tables, "log_dir_load": log_dir_load}, snapshot.cluster)
     rows_by_age = history.rows_by_age(manifests, snapshot)
     return PastFacts(
         manifests=manifests,
         series=series,
-        usual_bytes_in=_usual_bytes_in(installation, series, snapshot),
-        recent_snapshots=tuple(_read_snapshots(installation, recent)),
+        usual_bytes_in=_or_else(
+            None,
+            f"the usual rates of {cluster} cannot be read",
+            lambda: _usual_bytes_in(installation, series, snapshot),
+        ),
+        recent_snapshots=tuple(
+            earlier
+            for _, earlier in _readable(
+                recent, lambda row: archive.read_snapshot(cluster, row["snapshot_id"])
+            )
+        ),
         idle_since=idle_since(series, snapshot.idle_broker_ids),
-        disk_forecasts=load.disks if load else (),
-        moving_since=moving_since(snapshot.partitions, _read_partitions(installation, rows_by_age)),
+        disk_forecasts=_disk_forecasts(installation, cluster, series, topic_load, partition_load),
+        moving_since=moving_since(
+            snapshot.partitions,
+            _readable(rows_by_age, lambda row: archive.read_snapshot_table(row, "partitions")),
+        ),
         topic_load=topic_load,
     )
+
+
+def _readable(
+    rows: Iterable[Mapping[str, Any]], read: Callable[[Mapping[str, Any]], _Value]
+) -> Iterator[tuple[datetime, _Value]]:
+    """Yield when each snapshot was made, and what is read of it; without those that cannot be."""
+    for row in rows:
+        failed = f"snapshot {row['snapshot_id']} cannot be read"
+        value = _or_else(None, failed, partial(read, row))
+        if value is not None:
+            yield row["observed_at"], value
 
 
 def _usual_bytes_in(
     installation: Installation, series: pa.Table, snapshot: ClusterSnapshot
 ) -> pa.Array | None:
-    """Return the mean rate of each partition over the last analysed day; None for less than that,
-    and where it cannot be read.
-    """
+    """Return the mean rate of each partition over the last day; None for a shorter history."""
     if not series.num_rows:
         return None
-    newest_at = series["observed_at"][-1].as_py()
-    since = pa.scalar(newest_at - _DAY, SERIES.field("observed_at").type)
-    if not pc.any(pc.less_equal(series["observed_at"], since)).as_py():
-        return None
+    since = pa.scalar(series["observed_at"][-1].as_py() - _DAY, _OBSERVED_AT)
     lately = series.filter(pc.greater(series["observed_at"], since))
-    try:
-        return usual_bytes_in(installation, snapshot, lately["snapshot_id"].unique().to_pylist())
-    except CounterpoiseError as error:
-        _LOGGER.warning("the usual rates of %s cannot be read: %s", snapshot.cluster, error)
+    if lately.num_rows == series.num_rows:
         return None
+    return usual_bytes_in(installation, snapshot, lately["snapshot_id"].unique().to_pylist())
+
+
+def _disk_forecasts(
+    installation: Installation,
+    cluster: str,
+    series: pa.Table,
+    topic_load: pa.Table,
+    partition_load: pa.Table,
+) -> tuple[DiskForecast, ...]:
+    if not series.num_rows:
+        return ()
+    log_dirs = _or_else(
+        LOG_DIR_LOAD.empty_table(),
+        f"the log dirs of {cluster} over time cannot be read",
+        lambda: view_of(installation, cluster, "log_dirs"),
+    )
+    since = series["observed_at"][-1].as_py() - _DISK_FORECAST_PERIOD
+    of_series = pc.is_in(log_dirs["snapshot_id"], value_set=series["snapshot_id"].unique())
+    since_then = pc.greater_equal(log_dirs["observed_at"], pa.scalar(since, _OBSERVED_AT))
+    load = analysis.cluster_load(
+        series,
+        topic_load,
+        partition_load,
+        log_dirs.filter(pc.and_(of_series, since_then)),
+        cluster=cluster,
+        since=since,
+    )
+    return load.disks if load else ()
 
 
 def quarantined_since(
@@ -278,78 +331,12 @@ def quarantined_since(
             yield quarantined
 
 
-def _series_of_cluster_id(installation: Installation, snapshot: ClusterSnapshot) -> pa.Table:
-    try:
-        series = view_of(installation, snapshot.cluster)
-    except CounterpoiseError as error:
-        _LOGGER.warning("the series of %s cannot be read: %s", snapshot.cluster, error)
-        return SERIES.empty_table()
-    is_same_id = pc.fill_null(pc.equal(series["cluster_id"], snapshot.cluster_id), True)
-    return series.filter(is_same_id)
-
-
-def _analysed_ids(series: pa.Table) -> tuple[set[str], set[str]]:
-    """Return the id of the newest analysed snapshot, and the ids that disks are forecast from."""
-    if not series.num_rows:
-        return set(), set()
-    newest_at = series["observed_at"][-1].as_py()
-    since = pa.scalar(newest_at - _DISK_FORECAST_PERIOD, SERIES.field("observed_at").type)
-    lately = series.filter(pc.greater_equal(series["observed_at"], since))
-    return {series["snapshot_id"][-1].as_py()}, set(lately["snapshot_id"].unique().to_pylist())
-
-
 def _result_table(installation: Installation, name: str, snapshot_ids: set[str]) -> pa.Table:
-    try:
-        return installation.results.table(name, snapshot_ids)
-    except CounterpoiseError as error:
-        _LOGGER.warning("the table %s of the analysis cannot be read: %s", name, error)
-        return RESULT_TABLES[name].empty_table()
-
-
-def _log_dir_load(installation: Installation, cluster: str, snapshot_ids: set[str]) -> pa.Table:
-    try:
-        rows = view_of(installation, cluster, "log_dirs")
-    except CounterpoiseError as error:
-        _LOGGER.warning("the log dirs of %s over time cannot be read: %s", cluster, error)
-        return LOG_DIR_LOAD.empty_table()
-    wanted = pa.array(sorted(snapshot_ids), pa.string())
-    return rows.filter(pc.is_in(rows["snapshot_id"], value_set=wanted))
-
-
-def _load(series: pa.Table, tables: Mapping[str, pa.Table], cluster: str) -> ClusterLoad | None:
-    if not series.num_rows:
-        return None
-    since = series["observed_at"][-1].as_py() - _DISK_FORECAST_PERIOD
-    return analysis.cluster_load(
-        series,
-        tables["topic_load"],
-        tables["partition_load"],
-        tables["log_dir_load"],
-        cluster=cluster,
-        since=since,
+    return _or_else(
+        RESULT_TABLES[name].empty_table(),
+        f"the table {name} of the analysis cannot be read",
+        lambda: installation.results.table(name, snapshot_ids),
     )
-
-
-def _read_snapshots(
-    installation: Installation, rows: list[Mapping[str, Any]]
-) -> Iterator[ClusterSnapshot]:
-    for row in rows:
-        try:
-            yield installation.archive.read_snapshot(row["cluster"], row["snapshot_id"])
-        except CounterpoiseError as error:
-            _LOGGER.warning("snapshot %s cannot be read: %s", row["snapshot_id"], error)
-
-
-def _read_partitions(
-    installation: Installation, rows: list[Mapping[str, Any]]
-) -> Iterator[tuple[datetime, pa.Table]]:
-    for row in rows:
-        try:
-            partitions = installation.archive.read_snapshot_table(row, "partitions")
-        except CounterpoiseError as error:
-            _LOGGER.warning("snapshot %s cannot be read: %s", row["snapshot_id"], error)
-        else:
-            yield row["observed_at"], partitions
 
 
 # -- the report
@@ -435,14 +422,6 @@ def rule_texts(policy: AuditPolicy) -> dict[str, RuleText]:
     return auditing.rule_texts(thresholds)
 
 
-def _report(text: str, where: str) -> AuditReport:
-    return from_json(text, where=where)
-
-
-def _point(text: str, where: str) -> AuditPoint:
-    return point_from_json(text, where=where)
-
-
 def _newest_path(cluster: str) -> str:
     return f"reports/{audit_report_name(cluster, suffix='json')}"
 
@@ -451,8 +430,8 @@ def _log_unreadable(error: CounterpoiseError) -> None:
     _LOGGER.warning("an audit is left out: %s", error)
 
 
-_REPORTS: Final = FileCache(_report, max_entries=50)
-_POINTS: Final = FileCache(_point, max_entries=5_000)
+_REPORTS: Final = FileCache(from_json, max_entries=50)
+_POINTS: Final = FileCache(point_from_json, max_entries=5_000)
 
 
 # -- a waiver as a person wants it; nothing is written: it is in force when clusters.yaml has it

@@ -1,7 +1,8 @@
-"""All clusters that somebody may view, as of now, and what waits for a decision.
+"""All clusters that somebody may view, and one of them, as of now; and what waits for a decision.
 
     found = fleet(installation, Viewing.of(installation, viewer), search="orders")
     found.entries[0].worst, found.mine, found.under_way
+    cluster(installation, Viewing.of(installation, viewer), "orders-eu").audit
 
 Figures and charts are those of `reports/fleet.json`, which `kafka_leader_balance` writes after each
 analysis. Snapshots, audits and runs are as of now: clusters that have become overdue, or have
@@ -23,17 +24,16 @@ from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.installation import Installation
 from counterpoise.kafka_admin.connection import shown_settings
 from counterpoise.ledger.overview import LedgerState
-from counterpoise.model.control import ControlRequest, find_active_requests
+from counterpoise.model.control import ControlRequest
 from counterpoise.model.finding import AuditPoint, AuditReport
 from counterpoise.model.fleet_document import FleetDocument, FleetEntry, read_fleet
-from counterpoise.model.grouping import grouped
 from counterpoise.model.policy import Action
 from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Severity
 from counterpoise.reporting.html import body_of
 from counterpoise.services.audits import newest_audit, newest_points
-from counterpoise.services.requests import freezes
+from counterpoise.services.requests import in_force
 from counterpoise.services.runs import people_asked, standing_approvals, why_not_approve
 from counterpoise.services.viewers import Viewing
 from counterpoise.settings import ClusterSettings, PolicyRow, policy_rows
@@ -98,6 +98,7 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
     wanted = search.strip().casefold()
     ordered = analysis.as_of_now(entries, ages, critical)
     now_open = open_runs(installation, viewing)
+    active = in_force(installation, clusters)
     runs_now = {name: state.run for name, state in states.items() if state.run}
     return FleetNow(
         analysed_at=document.as_of if document else None,
@@ -108,32 +109,20 @@ def fleet(installation: Installation, viewing: Viewing, *, search: str = "") -> 
         waiting=now_open.waiting,
         approved=now_open.approved,
         under_way=now_open.under_way,
-        pausable=_pausable(installation, viewing, now_open.under_way),
+        pausable=frozenset(
+            run.run_id
+            for run in now_open.under_way
+            if run.state is RunState.RUNNING
+            and not active[run.cluster].paused
+            and viewing.may(run.cluster, Action.OPERATE)
+        ),
         halted=tuple(run for run in runs_now.values() if run.state is RunState.HALTED),
         waits_for={
             runs_now[name].run_id: state.run_progress.waits_for
             for name, state in states.items()
             if state.run_progress is not None
         },
-        freezes=freezes(installation, clusters),
-    )
-
-
-def _pausable(
-    installation: Installation, viewing: Viewing, under_way: Sequence[Run]
-) -> frozenset[str]:
-    """Return the ids of the runs that move, that nobody has paused, and that the viewer may."""
-    now, requests = installation.ledger.now(), installation.ledger.current_requests()
-    by_run = grouped((request.run_id, request) for request in requests)
-    paused = {
-        run_id for run_id, of_run in by_run.items() if find_active_requests(of_run, now).paused
-    }
-    return frozenset(
-        run.run_id
-        for run in under_way
-        if run.state is RunState.RUNNING
-        and run.run_id not in paused
-        and viewing.may(run.cluster, Action.OPERATE)
+        freezes=tuple(each.frozen for each in active.values() if each.frozen),
     )
 
 
@@ -218,20 +207,10 @@ def _age(
     return min(known, default=None)
 
 
-def _parse(text: str, where: str) -> FleetDocument:
-    return read_fleet(text, where=where)
+_DOCUMENTS: Final = FileCache(read_fleet, max_entries=5)
 
 
-_DOCUMENTS: Final = FileCache(_parse, max_entries=5)
-
-
-# -- One cluster as it is now: what its reports say, its runs, and its settings as they were read
-#
-#     found = cluster(installation, Viewing.of(installation, viewer), "orders-eu")
-#     found.balance, found.audit, found.runs, found.connections, found.policy
-#
-# The balance is the report that `kafka_leader_balance` writes after each analysis: it is not drawn
-# again for a page.
+# -- one cluster
 
 
 _RUNS_SHOWN: Final = 20
@@ -334,7 +313,7 @@ def balance_document(installation: Installation, name: str) -> str | None:
         return None
 
 
-def _body(text: str, _where: str) -> Markup:
+def _body(text: str, *, where: str) -> Markup:
     return body_of(text)
 
 

@@ -86,18 +86,6 @@ def report_balance(
     *,
     period: timedelta = PERIOD,
     until: datetime | None = None,
-) -> str:
-    """Write a cluster's report as HTML and JSON; return the URI of the page."""
-    written = write_balance_report(installation, cluster, period=period, until=until)
-    return installation.archive.report_uri(f"{written.name}.html")
-
-
-def write_balance_report(
-    installation: Installation,
-    cluster: str,
-    *,
-    period: timedelta = PERIOD,
-    until: datetime | None = None,
 ) -> WrittenReport:
     """Write a cluster's report as HTML and JSON; return what it tells.
 

@@ -23,9 +23,9 @@ _READERS: Final = 16  # of a store behind a network at once
 
 
 class FileCache(Generic[Value]):
-    """`parse` gets the text and, for messages, the URI of a file."""
+    """`parse` gets the text and, for messages, the URI of a file as `where`."""
 
-    def __init__(self, parse: Callable[[str, str], Value], *, max_entries: int) -> None:
+    def __init__(self, parse: Callable[..., Value], *, max_entries: int) -> None:
         self._parse = parse
         self._max_entries = max_entries
         self._values: OrderedDict[tuple[str, StoredFile], Value] = OrderedDict()
@@ -46,7 +46,7 @@ class FileCache(Generic[Value]):
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key]
-        value = self._parse(store.read_text(file.path), store.uri(file.path))
+        value = self._parse(store.read_text(file.path), where=store.uri(file.path))
         if file.modified_at is not None:
             self._keep(key, value)
         return value
