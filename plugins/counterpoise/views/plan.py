@@ -41,6 +41,7 @@ from counterpoise.model.policy import MovementPolicy
 from counterpoise.model.request import GOAL_TEXTS, Budget, Goal, Scope
 from counterpoise.model.words import join_ids, list_brokers, pluralize
 from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
+from counterpoise.views import view_of
 
 BROKERS_SHOWN: Final = 20
 MOVES_ON_A_PAGE: Final = 100
@@ -250,31 +251,18 @@ class PlanView(Struct, frozen=True, kw_only=True):
         link_bytes = busiest_link_bytes(plan)
         touched = [f for f in plan.figures if plan.scope.may_touch_broker(f.broker_id)]
         too_low = rate_warning(plan, possible_rate, max_moves) if possible_rate is not None else ""
-        return cls(
-            fingerprint=plan.fingerprint,
-            cluster=plan.cluster,
-            cluster_id=plan.cluster_id,
-            snapshot_id=plan.snapshot_id,
-            policy_digest=plan.policy_digest,
-            goal=plan.goal,
+        return view_of(
+            cls,
+            plan,
             brokers=plan.broker_ids,
-            scope=plan.scope,
-            budget=plan.budget,
-            replication_factor=plan.replication_factor,
-            reason=plan.reason,
             moves=len(plan.moves),
             moves_by_why=_moves_by_why(plan.columns),
             left=plan.deferred,
-            lowers_replication_factor=plan.lowers_replication_factor,
             receives=tuple(sorted(set().union(*plan.columns.adding))),
-            copied_replicas=plan.copied_replicas,
-            copied_bytes=plan.copied_bytes,
-            lower_bound=plan.lower_bound,
             over_lower_bound=OverBound(
                 _over(plan, plan.copied_replicas, plan.lower_bound.replicas),
                 _over(plan, plan.copied_bytes, plan.lower_bound.bytes),
             ),
-            leader_changes=plan.leader_changes,
             bytes_over_busiest_link=link_bytes,
             bytes_across_racks=cross_rack_bytes(plan),
             coordinators=_coordinators(plan.columns),
@@ -285,7 +273,6 @@ class PlanView(Struct, frozen=True, kw_only=True):
             rate_warning=too_low or None,
             limit_warning=limit_warning(plan, rate) or None,
             per_broker={m.field: m.spans(touched) for m in MEASURES if m.is_known(touched)},
-            warnings=plan.warnings,
             brokers_before_and_after=plan.figures,
         )
 

@@ -11,10 +11,8 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 
 from counterpoise.model.run import Event
-from counterpoise.reporting.parts import Tile
 from counterpoise.services import runs
 from counterpoise.services.runs import RunDetails
-from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
 from counterpoise.views.plan import goal_in_words
 from counterpoise.views.run import EVENTS_SHOWN, RunDocument
 from counterpoise.web.requests_of_people import offered_requests
@@ -42,7 +40,6 @@ def run_routes(open_installation: OpenInstallation) -> APIRouter:
             "run_now.html",
             details=details,
             title=title_of(details),
-            tiles=_tiles(details),
             requests=offered_requests(details, may_change=may_change),
             may_ask_undo=may_ask_undo(details, may_change=may_change),
             may_change=may_change,
@@ -75,40 +72,3 @@ def title_of(details: RunDetails) -> str:
 def shown_events(events: tuple[Event, ...]) -> list[Event]:
     """Return the newest events, the newest first."""
     return list(reversed(events[-EVENTS_SHOWN:]))
-
-
-def _tiles(details: RunDetails) -> list[Tile]:
-    run_progress = details.run_progress
-    if run_progress is None:
-        return []
-    progress = run_progress.progress
-    tiles = [
-        Tile(
-            "Bytes copied",
-            format_bytes(progress.copied_bytes),
-            f"of {format_bytes(progress.total_bytes)}",
-        ),
-        Tile(
-            "Partitions done",
-            format_count(progress.moves_done),
-            f"of {format_count(progress.moves_total)}, "
-            f"{format_count(progress.moves_in_flight)} in flight",
-        ),
-    ]
-    if not details.is_under_way:
-        return tiles
-    seconds = run_progress.seconds_left
-    return [
-        *tiles,
-        Tile(
-            "Copied now",
-            format_rate(run_progress.bytes_per_second),
-            f"all brokers together; at most {format_rate(run_progress.rate_bytes_per_second)} each",
-            run_progress.back_off_level > 0,
-        ),
-        Tile(
-            "Time left",
-            "not known" if seconds is None else format_seconds(seconds),
-            "at the rate in force, by the busiest link",
-        ),
-    ]
