@@ -15,7 +15,7 @@ from counterpoise.analysis.daily_sums import busy_partitions
 from counterpoise.analysis.load import cluster_load, typical_bytes_in
 from counterpoise.model.evenness import evenness
 from counterpoise.model.kafka import by_disk, disk_over
-from counterpoise.model.load import ClusterLoad, DiskForecast, Outlook, Rates
+from counterpoise.model.load import BusyPartition, ClusterLoad, DiskForecast, Outlook, Rates
 from counterpoise.model.tables import (
     LOG_DIR_LOAD,
     PARTITION_LOAD,
@@ -23,8 +23,13 @@ from counterpoise.model.tables import (
     TOPIC_LOAD,
     TOPIC_LOAD_DAILY,
 )
-from counterpoise.reporting.load_rows import busy_rows, hot_topic_rows
-from counterpoise.reporting.load_section import about_bounds, load_tiles
+from counterpoise.reporting.html import known_rate
+from counterpoise.reporting.load_section import (
+    about_bounds,
+    load_tiles,
+    share_of_bytes_in,
+    share_of_period,
+)
 from tests.support.loads import log_dirs, partitions, topics
 from tests.support.series import NOON, Broker, rows
 
@@ -139,6 +144,11 @@ def test_a_sum_without_the_rates_of_some_partitions_is_a_lower_bound(partial_hou
     assert loaded(series(brokers(None), copies)).replicated_in.is_at_least
 
 
+def first_busy(load: ClusterLoad) -> BusyPartition:
+    assert load.busy_partitions
+    return load.busy_partitions.partitions[0]
+
+
 @pytest.mark.parametrize(("unknown_hours", "is_often"), [(1, False), (2, False), (3, True)])
 def test_a_share_is_at_most_what_it_says_where_no_rate_of_a_broker_is_known(
     unknown_hours: int, is_often: bool
@@ -153,15 +163,20 @@ def test_a_share_is_at_most_what_it_says_where_no_rate_of_a_broker_is_known(
     tables = (topics(40, [("a", 600, 1, 0), ("b", 600, 1, 0)]), known, NOTHING[2])
     load = loaded(told, *tables)
     load = replace(load, busy_partitions=busy_partitions([known]))
-    _, now, p95, share_now = hot_topic_rows(load)[0]
-    assert (now, p95, share_now) == ("600 B/s", "600 B/s", "≤ 50.0 %")
-    _, mean, highest, share = busy_rows(load)[0]
-    assert (mean, highest) == ("600 B/s", "600 B/s")
-    assert share == ("≤ 50.0 %" if is_often else "50.0 %")
+    hot, busy = load.hot_topics[0], first_busy(load)
+    rates = hot.bytes_in
+    assert known_rate(rates.now, rates.is_at_least) == "600 B/s"
+    assert known_rate(rates.p95, rates.is_period_at_least) == "600 B/s"
+    assert share_of_bytes_in(load, hot.share, rates.is_at_least) == "≤ 50.0 %"
+    both = (busy.mean_bytes_in_per_second, busy.highest_bytes_in_per_second)
+    assert [known_rate(rate, busy.is_at_least) for rate in both] == ["600 B/s"] * 2
+    assert share_of_period(load, busy) == ("≤ 50.0 %" if is_often else "50.0 %")
     assert "a share of the sum is at most (≤)" in about_bounds(load)
     everything = series(brokers(None, None), *[whole] * 40)
     load = replace(loaded(everything, *tables), busy_partitions=busy_partitions([known]))
-    assert hot_topic_rows(load)[0][3] == busy_rows(load)[0][3] == "50.0 %"
+    hot = load.hot_topics[0]
+    assert share_of_bytes_in(load, hot.share, hot.bytes_in.is_at_least) == "50.0 %"
+    assert share_of_period(load, first_busy(load)) == "50.0 %"
     assert about_bounds(load) == ""
 
 

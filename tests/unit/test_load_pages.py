@@ -21,8 +21,7 @@ from counterpoise.reporting import small
 from counterpoise.reporting.balance_document import load_document
 from counterpoise.reporting.fleet_page import fleet_json, fleet_report
 from counterpoise.reporting.html import render
-from counterpoise.reporting.load_rows import DISKS_SHOWN
-from counterpoise.reporting.load_section import about_bounds, load_section
+from counterpoise.reporting.load_section import DISKS_SHOWN, about_bounds, load_section
 from tests.support.loads import loads_of
 from tests.support.report_page import Page
 from tests.support.series import NO_TOPICS, Broker, rows, story
@@ -40,7 +39,7 @@ def made_up(brokers: int = 6, snapshots: int = 60) -> ClusterLoad:
 
 
 def section(load: ClusterLoad) -> str:
-    return render("load_section.html", load=load_section(load))
+    return render("load_section.html", section=load_section(load))
 
 
 def hostile(load: ClusterLoad) -> ClusterLoad:

@@ -49,6 +49,8 @@ def environment(*folders: Path) -> Environment:
         "rate": format_rate,
         "duration": format_seconds,
         "percent": percent,
+        "known_rate": known_rate,
+        "known_bytes": known_bytes,
         "count": format_count,
         "times": times,
         "when": when,
@@ -79,6 +81,15 @@ def _without_control_characters(value: object) -> str:
 def percent(share: float) -> str:
     """Return `4.2 %` of 0.042."""
     return f"{share * 100:.1f} %"
+
+
+def known_rate(rate: float | None, is_at_least: bool = False, unknown: str = "not known") -> str:
+    """Return `2 kB/s`, `≥ 2 kB/s` for a lower bound, or `not known`."""
+    return unknown if rate is None else f"{'≥ ' if is_at_least else ''}{format_rate(rate)}"
+
+
+def known_bytes(size: float | None) -> str:
+    return "not known" if size is None else format_bytes(size)
 
 
 def times(ratio: float) -> str:

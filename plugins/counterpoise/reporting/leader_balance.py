@@ -112,7 +112,7 @@ def leader_balance_report(
         flapping_rows=flapping_rows(balance),
         flapping_topics=flapping_topics(balance.flapping),
         flapping_note=flapping_note(balance),
-        load=load_section(load, event_bands(balance.events)) if load else None,
+        section=load_section(load, event_bands(balance.events)) if load else None,
         racks=_rack_rows(balance, racks),
         broker_heads=[title for title, _, _ in _BROKER_COLUMNS] + [_FAIR_SHARE],
         broker_rows=_coloured_brokers(balance, racks),

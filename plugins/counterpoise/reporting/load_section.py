@@ -1,7 +1,7 @@
 """The part of a cluster's page about load: bytes in per broker, hot topics and partitions, growth,
 and when disks are full.
 
-    render("leader_balance.html", load=load_section(load), ...)
+    render("leader_balance.html", section=load_section(load), ...)
 
 The template includes `load_section.html`.
 """
@@ -13,43 +13,22 @@ from datetime import timedelta
 from itertools import cycle
 from typing import Final
 
-from markupsafe import Markup
-
 from counterpoise.model.load import (
     BrokerTraffic,
     BusyPartition,
+    BusyPartitions,
     ClusterLoad,
     DiskForecast,
-    HotPartition,
-    HotTopic,
-    RackTraffic,
     Rates,
     Trace,
 )
-from counterpoise.reporting import small
 from counterpoise.reporting.charts import Bar, EventBand, Line, over_time
 from counterpoise.reporting.disk_words import (
     first_disk_full,
     other_disks,
     why_no_disk_fills,
 )
-from counterpoise.reporting.html import times
-from counterpoise.reporting.load_rows import (
-    DISKS_SHOWN,
-    broker_rows,
-    busy_rows,
-    disk_rows,
-    growing_rows,
-    hot_topic_rows,
-    is_bound,
-    is_period_share_bound,
-    is_share_bound,
-    known_bytes,
-    known_rate,
-    period_rows,
-    rack_rows,
-    share_of_bytes_in,
-)
+from counterpoise.reporting.html import known_bytes, known_rate, percent, times
 from counterpoise.reporting.parts import (
     Picture,
     Tile,
@@ -61,6 +40,7 @@ from counterpoise.reporting.svg import AFTER, RACK_COLOURS, rack_colour
 from counterpoise.reporting.timelines import LINE_STYLES, Timeline, legend_of
 from counterpoise.units import format_count, format_rate
 
+DISKS_SHOWN: Final = 20
 _BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
 _BROKERS_WITH_RACK_CHART: Final = 60  # of more, the page would become too large with it
 _MUCH_OVER_SHARE: Final = 1.5
@@ -86,75 +66,62 @@ _WHY_UNKNOWN: Final = {
 class LoadSection:
     """What `load_section.html` draws."""
 
-    cluster_load: ClusterLoad
-    tiles: tuple[Tile, ...]
+    load: ClusterLoad
     bars: tuple[tuple[str, Picture], ...]  # title and picture
     shows_median: bool  # where the rates of the latest snapshot are not known
-    unknown_broker_ids: tuple[int, ...]  # live brokers whose rate is not known now
-    unknown: tuple[str, ...]  # why rates of partitions are not known
-    about_bounds: str  # "" where every figure is what came in
     bytes_in: Picture | None  # over time
-    # Each with its share of all bytes in, in words and as a picture.
-    hot_partitions: tuple[tuple[HotPartition, str, Markup], ...]
-    hot_topics: tuple[tuple[HotTopic, str, str, str, Markup], ...]  # now, and 95 %
-    # Of the period: mean, highest, and share.
-    busy_partitions: tuple[tuple[BusyPartition, str, str, str, Markup], ...]
-    growing_topics: tuple[tuple[str, str, str], ...]  # size, and growth per day
-    # Now, and over the period: 50 %, 95 % and highest.
-    period_rows: tuple[tuple[str, str, str], ...]  # from producers, to followers
-    racks: tuple[tuple[RackTraffic, tuple[str, ...]], ...]
     racks_in_time: Timeline | None
-    brokers: tuple[tuple[BrokerTraffic, tuple[str, ...]], ...]  # as leader, as follower
-    # Those shown: used, free, growth per day; whether one is full soon.
-    disks: tuple[tuple[DiskForecast, tuple[str, ...], Markup, bool], ...]
-    other_disks: str
-    broker_table_open: bool
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """Return the main figures, and beside them those of the period before, or of its end."""
+        before = self.load.before
+        return beside(load_tiles(self.load), load_tiles(before) if before else ())
+
+    @property
+    def unknown_broker_ids(self) -> list[int]:
+        """Return the live brokers whose rate is not known now."""
+        brokers = self.load.brokers
+        return [b.broker_id for b in brokers if not b.is_fenced and b.as_leader.now is None]
+
+    @property
+    def unknown(self) -> list[str]:
+        """Return why rates of partitions are not known."""
+        return [
+            f"{format_count(number)}: {_WHY_UNKNOWN.get(why, why)}"
+            for why, number in self.load.unknown
+        ]
+
+    @property
+    def about_bounds(self) -> str:
+        return about_bounds(self.load)
+
+    @property
+    def disks(self) -> tuple[DiskForecast, ...]:
+        return self.load.disks[:DISKS_SHOWN]
+
+    @property
+    def other_disks(self) -> str:
+        return other_disks(self.load.disks[DISKS_SHOWN:])
+
+    @property
+    def has_few_brokers(self) -> bool:
+        return len(self.load.brokers) <= _BROKERS_IN_FULL
+
+    def share_now(self, share: float, is_at_least: bool) -> str:
+        return share_of_bytes_in(self.load, share, is_at_least)
+
+    def share_of_period(self, busy: BusyPartition) -> str:
+        return share_of_period(self.load, busy)
 
 
 def load_section(load: ClusterLoad, bands: Sequence[EventBand] = ()) -> LoadSection:
-    """Return what a page that includes `load_section.html` needs as its value `load`.
+    """Return what a page that includes `load_section.html` needs as its value `section`.
 
     `bands` are the events that are drawn below the chart over time.
     """
-    bars, shows_median = _bars(load)
-    return LoadSection(
-        cluster_load=load,
-        tiles=load_tiles_beside(load),
-        bars=bars,
-        shows_median=shows_median,
-        unknown_broker_ids=tuple(
-            b.broker_id for b in load.brokers if not b.is_fenced and b.as_leader.now is None
-        ),
-        unknown=tuple(
-            f"{format_count(number)}: {_WHY_UNKNOWN.get(why, why)}" for why, number in load.unknown
-        ),
-        about_bounds=about_bounds(load),
-        bytes_in=_bytes_in_over_time(load, bands),
-        hot_partitions=tuple(
-            (hot, share, _share_picture(hot.share, share))
-            for hot in load.hot_partitions
-            for share in [share_of_bytes_in(load, hot.share, hot.is_at_least)]
-        ),
-        hot_topics=tuple(
-            (hot, now, p95, share, _share_picture(hot.share, share))
-            for hot, now, p95, share in hot_topic_rows(load)
-        ),
-        busy_partitions=tuple(
-            (busy, mean, highest, share, _share_picture(busy.share, share))
-            for busy, mean, highest, share in busy_rows(load)
-        ),
-        growing_topics=growing_rows(load),
-        period_rows=period_rows(load),
-        racks=rack_rows(load),
-        racks_in_time=_racks_over_time(load, bands),
-        brokers=broker_rows(load),
-        disks=tuple(
-            (disk, figures, _disk_picture(disk), disk.is_full_soon)
-            for disk, figures in disk_rows(load)
-        ),
-        other_disks=other_disks(load.disks[DISKS_SHOWN:]),
-        broker_table_open=len(load.brokers) <= _BROKERS_IN_FULL,
-    )
+    bytes_in, racks_in_time = _bytes_in_over_time(load, bands), _racks_over_time(load, bands)
+    return LoadSection(load, *_bars(load), bytes_in, racks_in_time)
 
 
 def about_bounds(load: ClusterLoad) -> str:
@@ -188,11 +155,6 @@ def _has_bounds(load: ClusterLoad) -> bool:
 
 def _is_bound(rates: Rates) -> bool:
     return rates.is_at_least or rates.is_period_at_least
-
-
-def load_tiles_beside(load: ClusterLoad) -> tuple[Tile, ...]:
-    """Return the main figures, and beside them those of the period before, or of its end."""
-    return beside(load_tiles(load), load_tiles(load.before) if load.before else ())
 
 
 def load_tiles(load: ClusterLoad) -> tuple[Tile, ...]:
@@ -353,9 +315,38 @@ def _rates_over_time(
     )
 
 
-def _share_picture(share: float, words: str) -> Markup:
-    return Markup() if words == "–" else small.level(share, label=f"{words} of all bytes in")
+# -- Figures that are only bounds
 
 
-def _disk_picture(disk: DiskForecast) -> Markup:
-    return small.disk(disk, label=f"Disk of broker {disk.broker_id}: {disk.in_words}")
+def is_bound(rates: Rates, name: str) -> bool:
+    """Return whether a rate of these is only a lower bound: "now", or one of the period."""
+    return rates.is_at_least if name == "now" else rates.is_period_at_least
+
+
+def share_of_bytes_in(load: ClusterLoad, share: float, is_at_least: bool) -> str:
+    """Return the share of all bytes in: at most so much where the sum is only a lower bound, and
+    `–`, not known, where the rate is one itself.
+    """
+    if is_at_least:
+        return "–"
+    return f"{'≤ ' if is_share_bound(load) else ''}{percent(share)}"
+
+
+def share_of_period(load: ClusterLoad, busy: BusyPartition) -> str:
+    """Return the same over the period."""
+    found = load.busy_partitions
+    if found is None or busy.is_at_least:
+        return "–"
+    return f"{'≤ ' if is_period_share_bound(found, load) else ''}{percent(busy.share)}"
+
+
+def is_period_share_bound(busy: BusyPartitions, load: ClusterLoad) -> bool:
+    """Return whether a share of all bytes in of the period is at most what it says."""
+    return busy.is_at_least or load.bytes_in.is_period_at_least or load.has_unknown_rates
+
+
+def is_share_bound(load: ClusterLoad) -> bool:
+    """Return whether a share of all bytes in now is at most what it says: the sum leaves out what
+    is not known, also where that is all that a broker leads.
+    """
+    return load.bytes_in.is_at_least or load.rates_unknown > 0
