@@ -93,13 +93,10 @@ def _print_balance(
     headings = ("leaders", "not preferred", "preferred", "replicas", "bytes")
     rows = tables.table("broker", "rack", "state", *((heading, "right") for heading in headings))
     for broker in balance.brokers:
-        is_kept_empty = broker.broker_id in balance.kept_empty_ids
-        idle = "kept empty" if is_kept_empty else "idle"
-        state = idle if broker.is_idle else "dead" if broker.is_fenced else "live"
         rows.add_row(
             str(broker.broker_id),
             Text(one_line(broker.rack or "-")),
-            state,
+            balance.state_of(broker),
             format_count(broker.leaders),
             format_count(broker.leaders_not_preferred),
             format_count(broker.preferred_leaders),

@@ -297,6 +297,19 @@ class LeaderBalance:
     def live_brokers(self) -> tuple[BrokerBalance, ...]:
         return tuple(broker for broker in self.brokers if not broker.is_fenced)
 
+    def state_of(self, broker: BrokerBalance) -> str:
+        """Return `live`, `dead`, `idle` or `kept empty`."""
+        if not broker.is_idle:
+            return "dead" if broker.is_fenced else "live"
+        return "kept empty" if broker.broker_id in self.kept_empty_ids else "idle"
+
+    def share_of_leaders(self, broker: BrokerBalance) -> float | None:
+        """Return a broker's leaders as a multiple of the fair share; None for a dead one."""
+        leaders = self.latest.leaders
+        if broker.is_fenced or not leaders.total:
+            return None
+        return broker.leaders * leaders.broker_count / leaders.total
+
     @property
     def idle_broker_ids(self) -> tuple[int, ...]:
         """Return the brokers that wait for replicas."""

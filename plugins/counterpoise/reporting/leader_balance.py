@@ -11,8 +11,6 @@ from counterpoise.model.balance import (
     LeaderBalance,
     LeftOut,
     PlanSize,
-    RackBalance,
-    TopicLeaderSkew,
     WantedRebalance,
 )
 from counterpoise.model.evenness import Evenness
@@ -28,10 +26,7 @@ from counterpoise.reporting.period_rows import (
     churn_rows,
     event_rows,
     flapping_note,
-    flapping_rows,
-    flapping_topics,
     skew_note,
-    skew_rows,
 )
 from counterpoise.reporting.svg import RACK_COLOURS
 from counterpoise.reporting.timelines import (
@@ -40,36 +35,14 @@ from counterpoise.reporting.timelines import (
     heat_sections,
     timelines,
 )
-from counterpoise.units import format_bytes, format_count, format_rate, format_seconds
+from counterpoise.units import format_bytes, format_count
 
-Columns = tuple[tuple[str, str, Unit], ...]  # title, name of the field, how its value is written
-
-# The tables of the page: a new figure is one line here.
-_BROKER_COLUMNS: Final[Columns] = (
-    ("Leaders", "leaders", format_count),
-    ("Not preferred", "leaders_not_preferred", format_count),
-    ("Preferred", "preferred_leaders", format_count),
-    ("Replicas", "replicas", format_count),
-    ("Bytes", "bytes", format_bytes),
-)
-_TOPIC_COLUMNS: Final[Columns] = (
-    ("Partitions", "partition_count", format_count),
-    ("Max leaders", "most_leaders", format_count),
-    ("Min leaders", "fewest_leaders", format_count),
-    ("Size", "size_bytes", format_bytes),
-)
-_RACK_COLUMNS: Final[Columns] = (
-    ("Live brokers", "broker_count", format_count),
-    ("Leaders", "leaders", format_count),
-    ("Replicas", "replicas", format_count),
-    ("Bytes", "bytes", format_bytes),
-)
-_CARDS: Final[Columns] = (
+# Title, name of the field, how its value is written.
+_CARDS: Final[tuple[tuple[str, str, Unit], ...]] = (
     ("Preferred leaders", "preferred_leaders", format_count),
     ("Replicas", "replicas", format_count),
     ("Bytes", "bytes", format_bytes),
 )
-_FAIR_SHARE: Final = "Leaders / fair share"
 _EVENTS_SHOWN: Final = 40
 _LEFT_OUT_SHOWN: Final = 20
 _BROKERS_IN_FULL: Final = 12  # more than that, and the table of all brokers starts folded
@@ -97,7 +70,7 @@ def leader_balance_report(
         wanted=wanted,
         not_proposed=not_proposed,
         command=_plan_command(balance.cluster, wanted) if wanted else "",
-        plan_rows=_plan_size_rows(plan_size),
+        plan_size=plan_size,
         tiles=_tiles_beside(balance),
         before_words=before_words(balance),
         leaders=_leaders(balance, racks),
@@ -107,17 +80,11 @@ def leader_balance_report(
         events=event_rows(balance)[:_EVENTS_SHOWN],
         churn_timeline=churn_timeline(balance),
         churn_rows=churn_rows(balance),
-        skew_rows=skew_rows(balance),
         skew_note=skew_note(balance.topic_skew) if balance.topic_skew else "",
-        flapping_rows=flapping_rows(balance),
-        flapping_topics=flapping_topics(balance.flapping),
         flapping_note=flapping_note(balance),
         section=load_section(load, event_bands(balance.events)) if load else None,
-        racks=_rack_rows(balance, racks),
-        broker_heads=[title for title, _, _ in _BROKER_COLUMNS] + [_FAIR_SHARE],
-        broker_rows=_coloured_brokers(balance, racks),
-        topic_heads=[title for title, _, _ in _TOPIC_COLUMNS],
-        topic_rows=[(topic.topic, _figures(topic, _TOPIC_COLUMNS)) for topic in balance.topics],
+        colours={rack: _css_colour(index) for rack, index in racks.items()},
+        spreads={point.rack: point.leaders.max_minus_min for point in balance.latest.racks},
         broker_table_open=len(balance.brokers) <= _BROKERS_IN_FULL,
         partition_count=sum(broker.preferred_leaders for broker in balance.brokers),
         has_hatching=any(broker.leaders_not_preferred for broker in balance.brokers),
@@ -125,64 +92,6 @@ def leader_balance_report(
         left_out=left_out[-_LEFT_OUT_SHOWN:],
         left_out_count=len(left_out),
     )
-
-
-def _coloured_brokers(
-    balance: LeaderBalance, racks: Mapping[str | None, int | None]
-) -> list[tuple[BrokerBalance, str, list[str]]]:
-    """Return each broker with the colour of its rack, its figures, and its leaders as a multiple of
-    the fair share.
-    """
-    rows = []
-    for broker in balance.brokers:
-        share = _part_of_fair_share(broker, balance)
-        figures = [*_figures(broker, _BROKER_COLUMNS), "–" if share is None else times(share)]
-        rows.append((broker, _css_colour(racks[broker.rack]), figures))
-    return rows
-
-
-def _figures(
-    row: BrokerBalance | TopicLeaderSkew | RackBalance,
-    columns: Columns,
-) -> list[str]:
-    return [write(getattr(row, name)) for _, name, write in columns]
-
-
-def _part_of_fair_share(broker: BrokerBalance, balance: LeaderBalance) -> float | None:
-    """Return a broker's leaders as a multiple of the fair share; None for a dead one."""
-    leaders = balance.latest.leaders
-    if broker.is_fenced or not leaders.total:
-        return None
-    return broker.leaders * leaders.broker_count / leaders.total
-
-
-def _plan_size_rows(size: PlanSize | None) -> list[tuple[str, str]]:
-    """Return what the plan costs; empty where that is not known."""
-    if size is None:
-        return []
-    expected = format_seconds(size.expected_seconds)
-    rate = format_rate(size.rate_bytes_per_second)
-    return [
-        ("Replicas copied", format_count(size.replicas_copied)),
-        ("Bytes copied", format_bytes(size.bytes_copied)),
-        ("Leaders changed", format_count(size.leaders_changed)),
-        ("Expected time", f"{expected} at {rate} per broker"),
-    ]
-
-
-def _rack_rows(
-    balance: LeaderBalance, racks: Mapping[str | None, int | None]
-) -> list[tuple[RackBalance, str, list[str]]]:
-    """Return each rack with its colour and its figures: live brokers, leaders, how evenly its own
-    brokers lead, replicas, bytes.
-    """
-    spreads = {point.rack: point.leaders.max_minus_min for point in balance.latest.racks}
-    rows = []
-    for rack in balance.racks:
-        spread = format_count(spreads[rack.rack]) if rack.rack in spreads else ""
-        figures = _figures(rack, _RACK_COLUMNS)
-        rows.append((rack, _css_colour(racks[rack.rack]), [*figures[:2], spread, *figures[2:]]))
-    return rows
 
 
 def _plan_command(cluster: str, wanted: WantedRebalance) -> str:

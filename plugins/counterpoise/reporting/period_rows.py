@@ -5,13 +5,12 @@ topics that were led unevenly.
 """
 
 from counterpoise.model.balance import (
-    Flapping,
     LeaderBalance,
     TopicSkewOverTime,
 )
 from counterpoise.model.words import pluralize
 from counterpoise.reporting.event_words import event_in_words, how_many
-from counterpoise.reporting.html import percent, when
+from counterpoise.reporting.html import when
 from counterpoise.units import format_count, format_seconds
 
 
@@ -72,22 +71,6 @@ def before_words(balance: LeaderBalance) -> str:
     )
 
 
-def skew_rows(balance: LeaderBalance) -> list[tuple[str, str, str, str]]:
-    """Return the topics that were led most unevenly over the period: mean excess, highest, and the
-    share of the time.
-    """
-    skew = balance.topic_skew
-    return [
-        (
-            topic.topic,
-            f"{topic.mean_excess:.2f}",
-            format_count(topic.max_excess),
-            percent(topic.uneven_share),
-        )
-        for topic in (skew.topics if skew else ())
-    ]
-
-
 def skew_note(skew: TopicSkewOverTime) -> str:
     """Return how many topics were led unevenly, and for how long that is known."""
     return (
@@ -95,18 +78,6 @@ def skew_note(skew: TopicSkewOverTime) -> str:
         "led less evenly than whole partitions allow at some time, also topics that are gone by "
         f"now; known for {format_seconds(skew.seconds)}, in whole days (UTC)."
     )
-
-
-def flapping_rows(balance: LeaderBalance) -> list[tuple[str, str]]:
-    """Return each partition that flaps, with its number of leader elections."""
-    partitions = balance.flapping.partitions if balance.flapping else ()
-    return [(f"{one.topic}-{one.partition}", format_count(one.elections)) for one in partitions]
-
-
-def flapping_topics(flapping: Flapping | None) -> list[tuple[str, str]]:
-    """Return each topic that flaps, with how many of its partitions do."""
-    topics = flapping.topics if flapping else ()
-    return [(topic, pluralize(count, "partition")) for topic, count in topics]
 
 
 def flapping_note(balance: LeaderBalance) -> str:
