@@ -104,10 +104,7 @@ def _print_balance(
             format_bytes(broker.bytes),
         )
     console.print(rows)
-    console.print(
-        f"leaders per live broker: {leaders.minimum} to {leaders.maximum} "
-        f"(max - min {leaders.max_minus_min}, at best {leaders.best_max_minus_min})"
-    )
+    console.print(tables.leaders_in_words(leaders))
     console.print(f"not led by the preferred leader: {latest.share_not_preferred:.1%}")
     if wanted is None:
         console.print("no rebalance is needed")

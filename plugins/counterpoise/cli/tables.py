@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from counterpoise.model.cluster import ClusterSnapshot
-from counterpoise.model.evenness import evenness
+from counterpoise.model.evenness import Evenness, evenness
 from counterpoise.model.safe_text import one_line
 from counterpoise.model.words import pluralize
 from counterpoise.services import snapshots
@@ -58,13 +58,16 @@ def print_snapshot(console: Console, snapshot: ClusterSnapshot, written_to: Path
         markup=False,
     )
     console.print(rows)
-    spread = evenness([load.leaders for load in loads.values()])
-    console.print(
+    console.print(leaders_in_words(evenness([load.leaders for load in loads.values()])))
+    if written_to:
+        console.print(f"written to {written_to}", markup=False)
+
+
+def leaders_in_words(spread: Evenness) -> str:
+    return (
         f"leaders per live broker: {spread.minimum} to {spread.maximum} "
         f"(max - min {spread.max_minus_min}, at best {spread.best_max_minus_min})"
     )
-    if written_to:
-        console.print(f"written to {written_to}", markup=False)
 
 
 def _broker_state(snapshot: ClusterSnapshot, broker_id: int) -> str:

@@ -142,13 +142,13 @@ def audit_sections(
 
 def verdict(report: AuditReport) -> str:
     """Return `2 critical findings, 5 warnings`, without what is waived."""
-    counts = report.open_counts
-    parts = []
-    if counts[Severity.CRITICAL]:
-        parts.append(pluralize(counts[Severity.CRITICAL], "critical finding"))
-    if counts[Severity.WARNING]:
-        parts.append(pluralize(counts[Severity.WARNING], "warning"))
-    return ", ".join(parts) or "Nothing critical, and no warnings"
+    return urgent_in_words(report.open_counts) or "Nothing critical, and no warnings"
+
+
+def urgent_in_words(counts: Mapping[Severity, int]) -> str:
+    words = {Severity.CRITICAL: "critical finding", Severity.WARNING: "warning"}
+    found = [pluralize(counts[one], word) for one, word in words.items() if counts.get(one)]
+    return ", ".join(found)
 
 
 def audit_json(report: AuditReport, texts: Mapping[str, RuleText]) -> str:

@@ -8,8 +8,7 @@ from fastapi.responses import RedirectResponse
 
 from counterpoise.archive import balance_report_name
 from counterpoise.model.run import Run
-from counterpoise.model.severity import Severity
-from counterpoise.model.words import pluralize
+from counterpoise.reporting.audit_page import urgent_in_words
 from counterpoise.reporting.fleet_page import fleet_tiles
 from counterpoise.services.fleet import FleetNow, fleet, open_runs
 from counterpoise.services.viewers import Viewing
@@ -74,18 +73,9 @@ def _notes(found: FleetNow, base: str) -> dict[str, list[Note]]:
             path = f"{base}/reports/{quote(balance_report_name(entry.cluster))}"
             notes[entry.cluster].append(("Balance report", path, False))
     for cluster, audit in found.audits.items():
-        counts = [
-            pluralize(audit.open_counts[severity], word)
-            for severity, word in (
-                (Severity.CRITICAL, "critical finding"),
-                (Severity.WARNING, "warning"),
-            )
-            if audit.open_counts.get(severity)
-        ]
-        if counts:
-            notes[cluster].append(
-                (f"Audit: {', '.join(counts)}", f"{base}/clusters/{quote(cluster)}/audit", False)
-            )
+        if found_now := urgent_in_words(audit.open_counts):
+            path = f"{base}/clusters/{quote(cluster)}/audit"
+            notes[cluster].append((f"Audit: {found_now}", path, False))
     for cluster, path in found.unreadable_audits.items():
         words = f"Findings not known: audit {path} cannot be read"
         notes[cluster].append((words, "", False))
