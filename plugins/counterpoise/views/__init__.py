@@ -17,7 +17,15 @@ View = TypeVar("View", bound=msgspec.Struct)
 
 def as_document(view: object) -> Any:
     """Return a view, or several, as JSON has it but for times, which `for_json` writes."""
-    return msgspec.to_builtins(view, builtin_types=(datetime,))
+    return msgspec.to_builtins(view, builtin_types=(datetime,), enc_hook=_plain)
+
+
+def _plain(value: object) -> str | int | float:
+    """Return what a value is a kind of, as `json.dumps` writes it: a number of numpy, a Markup."""
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def view_of(kind: type[View], *values: object, **given: object) -> View:
