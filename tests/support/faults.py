@@ -208,6 +208,14 @@ class Ground:
         with self.installation() as installation:
             controls.cancel(installation, run["run_id"], by=ALICE, why="test")
 
+    def release_brokers(self) -> None:
+        """Let plans use the brokers again that earlier runs have emptied."""
+        with self.installation() as installation:
+            kept_empty = installation.active_requests("demo").kept_empty
+            if kept_empty:
+                brokers = ",".join(map(str, kept_empty))
+                controls.release(installation, "demo", brokers, by=ALICE, why="test")
+
     def decide(
         self,
         run: PlannedRun,
