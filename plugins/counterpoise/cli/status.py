@@ -24,7 +24,7 @@ from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import indented
 from counterpoise.services import requests, runs
 from counterpoise.services.runs import RunStatus
-from counterpoise.units import format_moment, format_rate
+from counterpoise.units import format_moment
 from counterpoise.views.run import RunStatusView
 
 _REFRESH_SECONDS = 1.0
@@ -185,9 +185,5 @@ def _print_run(status: RunStatus, arguments: argparse.Namespace, console: Consol
 
 
 def _request_in_words(request: ControlRequest) -> str:
-    what = f"{request.control}{request.broker_in_words}"
-    if request.rate_bytes_per_second is not None:
-        what += f" {format_rate(request.rate_bytes_per_second)}"
-    what += request.until_in_words
     requested_at = format_moment(request.at)
-    return f"{requested_at}: {what}, requested by {request.person.shown}: {request.why}"
+    return f"{requested_at}: {request.in_words}, requested by {request.who}: {request.why}"

@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Final
 
 from counterpoise.model.person import Person
-from counterpoise.units import format_moment
+from counterpoise.units import format_moment, format_rate
 
 
 class Control(StrEnum):
@@ -93,6 +93,13 @@ class ControlRequest:
     def until_in_words(self) -> str:
         """Return ` until 2026-01-31 22:00 UTC`, with the leading space; "" without an end."""
         return f" until {format_moment(self.until)}" if self.until else ""
+
+    @property
+    def in_words(self) -> str:
+        """Return `rate 20.0 MB/s`, `freeze until 2026-01-31 22:00 UTC`, `release broker 7`."""
+        rate = self.rate_bytes_per_second
+        at_rate = "" if rate is None else f" {format_rate(rate)}"
+        return f"{self.control}{self.broker_in_words}{at_rate}{self.until_in_words}"
 
     @property
     def frozen_until(self) -> datetime:
