@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from counterpoise.model.safe_text import one_line, without_control_characters
-from counterpoise.model.words import join_ids
+from counterpoise.model.words import join_ids, pluralize
 from counterpoise.reporting import small
 from counterpoise.reporting.parts import drawn
 from counterpoise.units import (
@@ -56,6 +56,7 @@ def environment(*folders: Path) -> Environment:
         "when": when,
         "moment": format_moment,
         "ids": join_ids,
+        "pluralize": pluralize,
         "one_line": one_line,
         "drawn": drawn,
     }

@@ -18,16 +18,10 @@ from counterpoise.model.finding import WantedPlan
 from counterpoise.model.load import ClusterLoad
 from counterpoise.model.words import list_brokers
 from counterpoise.reporting.charts import Bar, Unit, broker_bars
+from counterpoise.reporting.event_words import event_in_words, how_many
 from counterpoise.reporting.html import percent, render, times
 from counterpoise.reporting.load_section import load_section
 from counterpoise.reporting.parts import Picture, Tile, bar_picture, beside, rack_indexes
-from counterpoise.reporting.period_rows import (
-    before_words,
-    churn_rows,
-    event_rows,
-    flapping_note,
-    skew_note,
-)
 from counterpoise.reporting.svg import RACK_COLOURS
 from counterpoise.reporting.timelines import (
     churn_timeline,
@@ -72,16 +66,14 @@ def leader_balance_report(
         command=_plan_command(balance.cluster, wanted) if wanted else "",
         plan_size=plan_size,
         tiles=_tiles_beside(balance),
-        before_words=before_words(balance),
         leaders=_leaders(balance, racks),
         cards=_cards(balance, racks),
         timelines=timelines(balance),
         heat_sections=heat_sections(balance),
-        events=event_rows(balance)[:_EVENTS_SHOWN],
+        events=balance.events[: -_EVENTS_SHOWN - 1 : -1],
+        event_in_words=event_in_words,
+        how_many=how_many,
         churn_timeline=churn_timeline(balance),
-        churn_rows=churn_rows(balance),
-        skew_note=skew_note(balance.topic_skew) if balance.topic_skew else "",
-        flapping_note=flapping_note(balance),
         section=load_section(load, event_bands(balance.events)) if load else None,
         colours={rack: _css_colour(index) for rack, index in racks.items()},
         spreads={point.rack: point.leaders.max_minus_min for point in balance.latest.racks},
