@@ -27,7 +27,6 @@ from typing import Final
 
 from benchmarks.ledger_size import database_bytes, ledger_rows
 from benchmarks.month_events import Event, Kind
-from counterpoise import controls
 from counterpoise.archive import Archive
 from counterpoise.errors import ClusterUnreachableError
 from counterpoise.installation import Installation
@@ -37,9 +36,10 @@ from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.files import StoredFile
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
-from counterpoise.model.run import RunState
+from counterpoise.model.run import VALIDATED, RunState
 from counterpoise.services import (
     analyses,
+    approvals,
     audits,
     execution,
     history_compaction,
@@ -301,7 +301,8 @@ class Month:
         self.events.append(Event(Kind.RUN, self.clock(), name, uneven))
         assert planned is not None, f"nothing to do on {name}"
         run_id, fingerprint = planned["run_id"], planned["fingerprint"]
-        controls.record_decision(
+        self.installation.ledger.journal(run_id).event(VALIDATED, fingerprint)
+        approvals.answer(
             self.installation,
             run_id,
             fingerprint,

@@ -62,7 +62,7 @@ def kafka_rebalance() -> None:
 
     @task(**RETRIES)
     def validate(ti: Any = None) -> None:
-        from counterpoise.pipeline.approving import validate
+        from counterpoise.services.validations import validate
 
         handover.call_stage(validate, ti)
 

@@ -63,6 +63,10 @@ class RefusedError(CounterpoiseError):
     exit_code = 1
 
 
+class MayNotError(RefusedError):
+    """The policy does not let this person do it; whatever was typed, it would be refused."""
+
+
 class NotApprovedError(RefusedError):
     """The ledger holds no granted, unexpired approval of exactly this plan."""
 

@@ -19,7 +19,7 @@ from airflow.sdk.exceptions import (
 )
 from airflow.triggers.base import TriggerEvent
 
-from counterpoise import controls, pipeline
+from counterpoise import controls
 from counterpoise.errors import LedgerError, RefusedError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.approval import Decision
@@ -34,7 +34,7 @@ from counterpoise.orchestration.approval import (
     LedgerApproval,
     LedgerTrigger,
 )
-from counterpoise.services import execution, plans
+from counterpoise.services import approvals, execution, plans
 from tests.simulation.test_roles import PEOPLE, POLICY, rows
 from tests.support import hostile
 from tests.support.decisions import ALICE, CAROL, grant, reject
@@ -231,10 +231,10 @@ def test_a_dag_run_without_a_plan_asks_nobody(installation: Installation) -> Non
 
 def test_a_dag_run_asks_about_one_plan(installation: Installation, run: plans.PlannedRun) -> None:
     """Airflow shows the first question of a task for as long as there is its Dag run."""
-    pipeline.check_plans_first(installation, Task.dag_id, Task.run_id)
+    plans.check_plans_first(installation, Task.dag_id, Task.run_id)
     approve()
     with pytest.raises(RefusedError, match="start a new Dag run"):
-        pipeline.check_plans_first(installation, Task.dag_id, Task.run_id)
+        plans.check_plans_first(installation, Task.dag_id, Task.run_id)
 
 
 # -- how the wait ends
@@ -343,7 +343,8 @@ def test_a_plan_that_needs_two_people_waits_on_after_the_first_yes(
     body = airflow.asked[-1]["body"]
     assert "May answer: bob." in body and "approved by alice; 1 missing." in body
     with pytest.raises(RefusedError, match="alice approved this plan, so another"):
-        grant(installation, run, by="alice")
+        grant(installation, run, by="alice", rate="2MB/s")
+    grant(installation, run, by="alice")  # the same again changes nothing
     assert approve() is not None, "one person is no two"
     assert state_of(installation, run) is RunState.PROPOSED
     grant(installation, run, by="bob")
@@ -467,14 +468,14 @@ def test_people_are_asked_where_the_cluster_was_frozen_meanwhile(
     installation: Installation, airflow: Airflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned(installation, ADD_3)
-    is_for_a_rule = pipeline.is_for_a_rule
+    is_for_a_rule = approvals.is_for_a_rule
 
     def find_and_freeze(*arguments: Any) -> Any:
         found = is_for_a_rule(*arguments)
         controls.freeze(installation, "demo", until="8h", by=ALICE, why="month end")
         return found
 
-    monkeypatch.setattr(pipeline, "is_for_a_rule", find_and_freeze)
+    monkeypatch.setattr(approvals, "is_for_a_rule", find_and_freeze)
     assert approve() is not None
     assert len(airflow.asked) == 1
 

@@ -34,7 +34,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.handover import Wanted, wanted_rebalance
-from counterpoise.services import execution, plans, verification
+from counterpoise.services import approvals, execution, plans, verification
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.decisions import grant
@@ -72,7 +72,7 @@ def answer_in_ledger(answer: Answer, user: str | None, second: str | None) -> No
         if by is None:
             return
         with suppress(InputError, RefusedError):
-            controls.record_decision(
+            approvals.answer(
                 installation,
                 run.run_id,
                 run.fingerprint,

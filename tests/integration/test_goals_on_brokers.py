@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource
 
-from counterpoise import controls, pipeline
+from counterpoise import controls
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
@@ -21,7 +21,7 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
 from counterpoise.model.request import Goal, RebalanceRequest, Scope
 from counterpoise.model.run import RunState
-from counterpoise.services import execution, plans, snapshots, verification
+from counterpoise.services import approvals, execution, plans, snapshots, validations, verification
 from counterpoise.settings import Locations, parse_settings
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics, fill
 from dev.local_processes import wait_until
@@ -122,13 +122,13 @@ def fresh_snapshot(installation: Installation) -> ClusterSnapshot:
 def planned(installation: Installation, rebalance_request: RebalanceRequest) -> plans.PlannedRun:
     run = plans.plan(installation, "demo", rebalance_request, plans.Origin(ALICE))
     assert run is not None
-    pipeline.validate(installation, run["run_id"], run["fingerprint"])
+    validations.validate(installation, run["run_id"], run["fingerprint"])
     return run
 
 
 def approve(installation: Installation, run: plans.PlannedRun, by: str = "alice") -> None:
     words = {"reason": "test", "rate": "50MB/s"}
-    controls.record_decision(
+    approvals.answer(
         installation,
         run["run_id"],
         run["fingerprint"],

@@ -32,7 +32,7 @@ ROOMS: Final = (
     "plugins/counterpoise/execution",
     "plugins/counterpoise/ledger",
     "plugins/counterpoise/validation",
-    "plugins/counterpoise/approval.py",
+    "plugins/counterpoise/services/approvals.py",
     "plugins/counterpoise/access.py",
 )
 _LEFT_OUT: Final = ("/migrations/", "/waits")  # tables, and words

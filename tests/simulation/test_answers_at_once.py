@@ -11,6 +11,7 @@ from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.run import RunState
+from counterpoise.services import approvals
 from counterpoise.services.plans import PlannedRun
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation import test_approval_by_rule as by_rule
@@ -44,7 +45,7 @@ def approve_slowly(installation: Installation, run: PlannedRun) -> None:
 
 
 def reject(installation: Installation, run: PlannedRun) -> None:
-    approve_by(installation, run, ALICE, decision=Decision.REJECTED, rate=None)
+    approve_by(installation, run, ALICE, decision=Decision.REJECTED)
 
 
 @pytest.mark.parametrize(
@@ -72,10 +73,10 @@ def test_a_rule_approves_nothing_that_a_person_has_decided_since_it_was_checked(
 
     monkeypatch.setattr(ruled.ledger, "record_decision", record_late)
     with pytest.raises(RefusedError):
-        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
-    approvals = ruled.ledger.approvals_of(run["run_id"])
-    assert not any(approval.person.is_rule for approval in approvals)
+        approvals.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
+    recorded = ruled.ledger.approvals_of(run["run_id"])
+    assert not any(approval.person.is_rule for approval in recorded)
     assert ruled.ledger.run(run["run_id"]).state is state
-    if not approvals or approvals[-1].decision is Decision.REJECTED:
+    if not recorded or recorded[-1].decision is Decision.REJECTED:
         with pytest.raises((NotApprovedError, RefusedError)):
             by_rule.start(ruled, run)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from counterpoise import controls, pipeline
+from counterpoise import controls
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
-from counterpoise.services import execution, plans, snapshots, verification
+from counterpoise.services import approvals, execution, plans, snapshots, validations, verification
 from counterpoise.services.plans import PlannedRun
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
@@ -81,21 +81,21 @@ def planned(installation: Installation) -> PlannedRun:
 
 def approve_by(installation: Installation, run: PlannedRun, by: Person, **changes: Any) -> None:
     answer = {"decision": Decision.GRANTED, "by": by, "reason": "x", "rate": "20MB/s"} | changes
-    controls.record_decision(installation, run["run_id"], run["fingerprint"], **answer)
+    approvals.answer(installation, run["run_id"], run["fingerprint"], **answer)
 
 
 def approve_by_rule(installation: Installation, run: PlannedRun) -> None:
     """What the task `approve` does where a rule applies."""
-    assert pipeline.is_for_a_rule(installation, run["run_id"])
-    controls.approve_by_rule(installation, run["run_id"], run["fingerprint"])
-    assert pipeline.open_question(installation, run["run_id"]) is None, "nobody is asked"
+    assert approvals.is_for_a_rule(installation, run["run_id"])
+    approvals.approve_by_rule(installation, run["run_id"], run["fingerprint"])
+    assert approvals.open_question(installation, run["run_id"]) is None, "nobody is asked"
 
 
 def check_people_decide(installation: Installation, run: PlannedRun, why: str) -> None:
     """Check that a rule's yes is refused at the record."""
     with pytest.raises(RefusedError, match=why):
-        controls.approve_by_rule(installation, run["run_id"], run["fingerprint"])
-    assert pipeline.open_question(installation, run["run_id"]) is not None
+        approvals.approve_by_rule(installation, run["run_id"], run["fingerprint"])
+    assert approvals.open_question(installation, run["run_id"]) is not None
 
 
 def start(installation: Installation, run: PlannedRun) -> None:
@@ -176,7 +176,7 @@ def test_a_policy_edited_before_or_after_the_approval_decides(
     with pytest.raises(NotApprovedError, match=refused):
         start(edited, run)
     assert mutating_calls(kafka) == set()
-    assert pipeline.open_question(edited, run["run_id"]) is not None, (
+    assert approvals.open_question(edited, run["run_id"]) is not None, (
         "a person is asked after clearing"
     )
 
@@ -192,16 +192,16 @@ def test_a_rule_counts_for_none_of_two_people(
     check_people_decide(under(f"automatic: [{RULE}], two_people_above: 100MB"), run, "two people")
     approve_by_rule(ruled, run)
     edited = under(approval)
-    question = pipeline.open_question(edited, run["run_id"])
+    question = approvals.open_question(edited, run["run_id"])
     assert question is not None
     assert question.plan.lines[-1].endswith("2 people have to approve it; 2 missing.")
     approve_by(edited, run, BOB)
     with pytest.raises(NotApprovedError, match="2 different people have to approve"):
         start(edited, run)
     assert mutating_calls(kafka) == set()
-    assert pipeline.open_question(edited, run["run_id"]) is not None
+    assert approvals.open_question(edited, run["run_id"]) is not None
     approve_by(edited, run, ALICE)
-    assert pipeline.open_question(edited, run["run_id"]) is None
+    assert approvals.open_question(edited, run["run_id"]) is None
     start(edited, run)
 
 
@@ -212,16 +212,16 @@ def test_what_was_not_validated_or_is_frozen_or_was_rejected_is_for_people(
     controls.freeze(ruled, "demo", until="8h", by=ALICE, why="month end")
     check_people_decide(ruled, run, "while demo is frozen")
     controls.unfreeze(ruled, "demo", by=ALICE, why="over")
-    approve_by(ruled, run, BOB, decision=Decision.REJECTED, rate=None)
+    approve_by(ruled, run, BOB, decision=Decision.REJECTED)
     with pytest.raises(RefusedError, match="waits for its first answer"):
-        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
+        approvals.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
     plan = ruled.plan_of(ruled.ledger.run(run["run_id"]))
     again = plans.submit(ruled, plan, plans.Origin(CAROL, *DAG_RUN))
     assert again["run_id"] != run["run_id"]
     with pytest.raises(RefusedError, match="was not validated"):
-        pipeline.is_for_a_rule(ruled, again["run_id"])
+        approvals.is_for_a_rule(ruled, again["run_id"])
     with pytest.raises(RefusedError, match="was not validated"):
-        controls.approve_by_rule(ruled, again["run_id"], run["fingerprint"])
+        approvals.approve_by_rule(ruled, again["run_id"], run["fingerprint"])
     ruled.ledger.journal(again["run_id"]).event("validated", run["fingerprint"])
     check_people_decide(ruled, again, "bob has rejected this plan")
 
@@ -230,7 +230,7 @@ def test_a_rule_does_nothing_but_approve_and_nobody_else_is_one(
     ruled: Installation, run: PlannedRun
 ) -> None:
     with pytest.raises(RefusedError, match="that is for people"):
-        approve_by(ruled, run, SMALL, decision=Decision.REJECTED, rate=None)
+        approve_by(ruled, run, SMALL, decision=Decision.REJECTED)
     with pytest.raises(RefusedError, match="that is for people"):
         controls.freeze(ruled, "demo", until="8h", by=SMALL, why="x")
     plan = ruled.plan_of(ruled.ledger.run(run["run_id"]))
@@ -259,7 +259,7 @@ def test_a_superseded_plan_is_neither_approved_nor_started(
     plans.plan(ruled, "demo", RebalanceRequest(Goal.LEADERS), plans.Origin(ALICE))
     assert ruled.ledger.run(run["run_id"]).state is RunState.SUPERSEDED
     with pytest.raises(RefusedError):
-        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
+        approvals.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
     with pytest.raises(RefusedError, match="superseded"):
         start(ruled, run)
     assert mutating_calls(kafka) == set()
@@ -272,8 +272,8 @@ def test_a_rule_starts_a_run_once(ruled: Installation, run: PlannedRun) -> None:
         change_state(ruled.ledger, run["run_id"], state, "a broker died")
     with pytest.raises(NotApprovedError, match="a rule starts a run once"):
         start(ruled, run)
-    assert not pipeline.is_for_a_rule(ruled, run["run_id"])
-    assert pipeline.open_question(ruled, run["run_id"]) is not None
+    assert not approvals.is_for_a_rule(ruled, run["run_id"])
+    assert approvals.open_question(ruled, run["run_id"]) is not None
     approve_by(ruled, run, ALICE)
     start(ruled, run)
 
@@ -316,11 +316,11 @@ def test_a_plan_that_no_longer_validates_is_approved_by_nobody(
 ) -> None:
     kafka.denied = {"set rates": "CLUSTER_AUTHORIZATION_FAILED"}
     with pytest.raises(RefusedError, match="may not set rates"):
-        pipeline.validate(ruled, run["run_id"], run["fingerprint"])
+        validations.validate(ruled, run["run_id"], run["fingerprint"])
     with pytest.raises(RefusedError, match="was not validated"):
-        pipeline.is_for_a_rule(ruled, run["run_id"])
+        approvals.is_for_a_rule(ruled, run["run_id"])
     with pytest.raises(RefusedError, match="was not validated"):
-        controls.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
+        approvals.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
     kafka.denied = {}
-    pipeline.validate(ruled, run["run_id"], run["fingerprint"])
+    validations.validate(ruled, run["run_id"], run["fingerprint"])
     approve_by_rule(ruled, run)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from counterpoise import controls, pipeline
+from counterpoise import controls
 from counterpoise.errors import ClusterError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.acl import REASSIGN
@@ -24,10 +24,18 @@ from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.installation import failing_for_good
-from counterpoise.services import execution, plans, snapshots, verification
+from counterpoise.services import (
+    approvals,
+    execution,
+    plans,
+    runs,
+    snapshots,
+    validations,
+    verification,
+)
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
-from tests.support.decisions import grant, reject
+from tests.support.decisions import decide, grant, reject
 from tests.support.installations import installation_over, set_clock
 from tests.support.pictures import simulated
 from tests.support.runs import clock_of
@@ -60,7 +68,7 @@ class DagRun:
 
     def go(self) -> None:
         self.states["plan"] = "success"
-        self._task("validate", lambda: pipeline.validate(self.installation, *self._run))
+        self._task("validate", lambda: validations.validate(self.installation, *self._run))
         self.at_step("approve", 0)
         self._task("approve", self._approve)
         self._task("open_run", self._open_run)
@@ -101,10 +109,11 @@ class DagRun:
             self.states[task_id] = "success"
 
     def _approve(self) -> None:
-        question = pipeline.open_question(self.installation, self.run_id)
+        question = approvals.open_question(self.installation, self.run_id)
         if question is not None:
             assert not question.time_left, "a scenario answers, or lets time pass"
-            decide(self.installation, self.run_id, Decision.TIMED_OUT, Person.unknown("nobody"))
+            nobody = Person.unknown("nobody")
+            decide(self.installation, self.run_id, Decision.TIMED_OUT, nobody)
         self._skip_where_ended()
 
     def _open_run(self) -> None:
@@ -113,7 +122,7 @@ class DagRun:
         execution.open_run(self.installation, *self._run)
 
     def _skip_where_ended(self) -> None:
-        if ended := pipeline.ended_by_people(self.installation, self.run_id):
+        if ended := runs.ended_by_people(self.installation, self.run_id):
             raise AirflowSkipException(ended)
 
     def _execute_step(self) -> float | None:
@@ -131,13 +140,6 @@ class DagRun:
         raise AssertionError(f"{task_id} is not over after {MAX_STEPS} steps")
 
 
-def decide(installation: Installation, run_id: str, decision: Decision, by: Person) -> None:
-    fingerprint = installation.ledger.run(run_id).fingerprint
-    controls.record_decision(
-        installation, run_id, fingerprint, decision=decision, by=by, reason="because", rate=None
-    )
-
-
 # -- what happens: at which task and step, and what it does
 
 
@@ -153,7 +155,7 @@ def no(dag_run: DagRun) -> None:
 
 
 def silence(dag_run: DagRun) -> None:
-    pipeline.open_question(dag_run.installation, dag_run.run_id)
+    approvals.open_question(dag_run.installation, dag_run.run_id)
     clock = dag_run.installation.clock
     set_clock(dag_run.installation, lambda: clock() + timedelta(hours=25))
 

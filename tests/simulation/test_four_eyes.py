@@ -301,8 +301,11 @@ def test_one_account_gives_one_yes_and_the_hint_for_the_second_works_as_typed(
     first = shell.type("approve", path, *YES)
     assert "another system user has to approve it too" in first.out
     again = shell.type("approve", path, *YES)
-    assert again.code == 1
-    assert "tester (system user) approved this plan, so another system user has to" in again.err
+    assert again.code == 0, "the same answer again changes nothing"
+    assert "another system user has to approve it too" in again.out
+    other = shell.type("approve", path, "--rate", "2MB/s", "--reason", "faster")
+    assert other.code == 1
+    assert "tester (system user) approved this plan, so another system user has to" in other.err
     assert shell.type("execute", path).code == 1
     second = shell.type(*line_in(first.out, "approve"), user="bob")
     assert second.code == 0, second.err

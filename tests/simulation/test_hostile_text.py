@@ -12,11 +12,11 @@ import yaml
 from rich.console import Console
 
 from counterpoise import installation as installations
-from counterpoise import pipeline
 from counterpoise.cli import repeating
 from counterpoise.installation import Installation
 from counterpoise.model.connectivity import ConnectivityCheck
 from counterpoise.model.plan import RebalancePlan
+from counterpoise.services import approvals
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support import hostile
 from tests.support.audits import BROKER_CONFIGS, connectivity, quorum, snapshot_of
@@ -147,7 +147,7 @@ def test_the_question_to_the_approver_lets_nothing_through(shell: CommandLine) -
         with installations.open_installation() as installation:
             (run,) = installation.ledger.runs()
             installation.ledger.journal(run.run_id).event("validated", run.fingerprint)
-            question = pipeline.open_question(installation, run.run_id)
+            question = approvals.open_question(installation, run.run_id)
     assert question is not None
     body = "\n\n".join(question.plan.lines)
     hostile.check_markdown(body)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import controls, pipeline
+from counterpoise import controls
 from counterpoise.errors import RefusedError, RunConflictError
 from counterpoise.installation import Installation
 from counterpoise.model.acl import REASSIGN
@@ -16,11 +16,12 @@ from counterpoise.model.control import Control
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
-from counterpoise.services import execution, plans, proposals, reports
+from counterpoise.services import execution, plans, proposals, reports, validations
 from counterpoise.settings import parse_settings
 from counterpoise.units import format_moment
 from tests.simulated_kafka.cluster import SimulatedCluster
-from tests.support.decisions import ALICE, BOB
+from tests.support import decisions
+from tests.support.decisions import ALICE, BOB, grant
 from tests.support.hand_analysis import Held, analyse_by_hand
 from tests.support.installations import DEMO, installation_over, set_clock
 from tests.support.pictures import ON_TWO_BROKERS, simulated
@@ -72,15 +73,8 @@ def decide(
     decision: Decision = Decision.REJECTED,
     by: Person = ALICE,
 ) -> None:
-    controls.record_decision(
-        installation,
-        run["run_id"],
-        run["fingerprint"],
-        decision=decision,
-        by=by,
-        reason="later",
-        rate="20MB/s" if decision is Decision.GRANTED else None,
-    )
+    rate = "20MB/s" if decision is Decision.GRANTED else ""
+    decisions.decide(installation, run["run_id"], decision, by, reason="later", rate=rate)
 
 
 def after(installation: Installation, time: timedelta) -> None:
@@ -340,7 +334,7 @@ def test_a_plan_that_its_checks_refused_is_not_made_again_at_once(
     run = asked_for(installation)
     kafka.denied[REASSIGN] = "CLUSTER_AUTHORIZATION_FAILED"
     with pytest.raises(RefusedError, match="must not run"):
-        pipeline.validate(installation, run["run_id"], run["fingerprint"])
+        validations.validate(installation, run["run_id"], run["fingerprint"])
     decide(installation, run, Decision.TIMED_OUT, Person.dag("kafka_rebalance"))
     assert proposed(installation) is None
     after(installation, timedelta(days=8))
@@ -397,13 +391,7 @@ def test_the_end_of_a_run_is_waited_for_by_the_second_and_only_the_end(
         plans.Origin(Person.airflow("alice")),
     )
     assert run is not None
-    yes = {
-        "decision": Decision.GRANTED,
-        "by": Person.airflow("alice"),
-        "reason": "now",
-        "rate": "2MB/s",
-    }
-    controls.record_decision(installation, run["run_id"], run["fingerprint"], **yes)  # type: ignore[arg-type]
+    grant(installation, run, rate="2MB/s")
     execution.open_run(installation, run["run_id"], run["fingerprint"])
     while (
         wait := execution.execute_step(

@@ -5,13 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from counterpoise import controls, pipeline
 from counterpoise.errors import InputError, RefusedError, RunConflictError, StalePlanError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
-from counterpoise.services import execution
+from counterpoise.services import approvals, execution
 from counterpoise.services.plans import PlannedRun
 from tests.simulation import test_approval_by_rule as by_rule
 from tests.simulation.test_approval_by_rule import ALICE, approve_by, planned
@@ -27,7 +26,7 @@ def test_an_answer_to_another_plan_decides_nothing(
 ) -> None:
     answer = {"by": ALICE, "reason": "broker 3", "rate": "20MB/s"}
     with pytest.raises(StalePlanError):
-        controls.record_decision(ruled, run["run_id"], ANOTHER, decision=decision, **answer)
+        approvals.answer(ruled, run["run_id"], ANOTHER, decision=decision, **answer)
     assert ruled.ledger.approvals_of(run["run_id"]) == ()
     assert ruled.ledger.run(run["run_id"]).state is RunState.PROPOSED
 
@@ -35,24 +34,24 @@ def test_an_answer_to_another_plan_decides_nothing(
 def test_a_yes_that_comes_too_late_grants_nothing_and_a_no_counts(
     ruled: Installation, run: PlannedRun
 ) -> None:
-    asked = pipeline.open_question(ruled, run["run_id"])
+    asked = approvals.open_question(ruled, run["run_id"])
     clock = ruled.clock
     assert asked is not None and asked.is_first
     set_clock(ruled, lambda: clock() + timedelta(hours=25))
     with pytest.raises(RefusedError, match="the time to answer about run"):
         approve_by(ruled, run, ALICE)
     assert ruled.ledger.run(run["run_id"]).state is RunState.PROPOSED
-    approve_by(ruled, run, ALICE, decision=Decision.REJECTED, rate=None)
+    approve_by(ruled, run, ALICE, decision=Decision.REJECTED)
     assert ruled.ledger.run(run["run_id"]).state is RunState.REJECTED
 
 
 def test_a_question_that_is_asked_again_waits_no_longer(
     ruled: Installation, run: PlannedRun
 ) -> None:
-    first = pipeline.open_question(ruled, run["run_id"])
+    first = approvals.open_question(ruled, run["run_id"])
     clock = ruled.clock
     set_clock(ruled, lambda: clock() + timedelta(hours=3))
-    again = pipeline.open_question(ruled, run["run_id"])
+    again = approvals.open_question(ruled, run["run_id"])
     assert first is not None and again is not None
     assert (again.until, again.is_first) == (first.until, False)
     assert first.time_left - again.time_left >= timedelta(hours=3)
@@ -62,12 +61,13 @@ def test_silence_is_recorded_only_where_nobody_has_answered_since(
     ruled: Installation, run: PlannedRun
 ) -> None:
     """The yes of the last moment counts."""
-    question = pipeline.open_question(ruled, run["run_id"])
+    question = approvals.open_question(ruled, run["run_id"])
     assert question is not None
     approve_by(ruled, run, ALICE)
-    silence = {"decision": Decision.TIMED_OUT, "rate": None, "seen": question.seen}
+    waits, nobody = ruled.ledger.run(run["run_id"]), Person.unknown("nobody")
+    silence = {"decision": Decision.TIMED_OUT, "reason": "x", "seen": question.seen}
     with pytest.raises(RunConflictError):
-        approve_by(ruled, run, Person.unknown("nobody"), **silence)
+        approvals.end_unanswered(ruled, waits, by=nobody, **silence)  # type: ignore[arg-type]
     assert ruled.ledger.run(run["run_id"]).state is RunState.APPROVED
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import controls
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import open_installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.cluster import TopicPartition
+from counterpoise.services import approvals
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import (
     CommandLine,
@@ -377,7 +377,7 @@ def test_undo_of_a_run_whose_rows_are_deleted_says_so_also_where_somebody_has_an
             "rate": "1MB",
         }
         with pytest.raises(CounterpoiseError):
-            controls.record_decision(opened, run.run_id, run.fingerprint, **answer)
+            approvals.answer(opened, run.run_id, run.fingerprint, **answer)
         (event,) = opened.ledger.journal(run.run_id).events()
     assert event.kind == "answer refused"
     typed, _ = undone(shell, path)

@@ -4,11 +4,11 @@ grant(installation, run, rate="1MB/s")
 reject(installation, run, by="bob", reason="not this week")
 """
 
-from counterpoise import controls
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
-from counterpoise.model.run import Run
+from counterpoise.model.run import VALIDATED, Run, validated_at
+from counterpoise.services import approvals
 from counterpoise.services.plans import PlannedRun
 
 ALICE, BOB, CAROL = map(Person.airflow, ("alice", "bob", "carol"))
@@ -22,7 +22,7 @@ def grant(
     reason: str = "test",
     rate: str = "1MB/s",
 ) -> None:
-    _decide(installation, run, Decision.GRANTED, by, reason, rate)
+    decide(installation, _id(run), Decision.GRANTED, by, reason=reason, rate=rate)
 
 
 def reject(
@@ -32,24 +32,39 @@ def reject(
     by: str | Person = "alice",
     reason: str = "not this week",
 ) -> None:
-    _decide(installation, run, Decision.REJECTED, by, reason, None)
+    decide(installation, _id(run), Decision.REJECTED, by, reason=reason)
 
 
-def _decide(
+def _id(run: Run | PlannedRun) -> str:
+    return run.run_id if isinstance(run, Run) else run["run_id"]
+
+
+def decide(
     installation: Installation,
-    run: Run | PlannedRun,
+    run_id: str,
     decision: Decision,
     by: str | Person,
-    reason: str,
-    rate: str | None,
+    *,
+    reason: str = "test",
+    rate: str = "",
 ) -> None:
-    is_row = isinstance(run, Run)
-    controls.record_decision(
+    """Answer as somebody does by command about a plan; nothing spoke against it. Who is no human
+    ends its wait, as a Dag does.
+    """
+    run, journal = installation.ledger.run(run_id), installation.ledger.journal(run_id)
+    by = by if isinstance(by, Person) else Person.airflow(by)
+    if not by.is_human:
+        approvals.end_unanswered(installation, run, decision=decision, by=by, reason=reason)
+        return
+    if validated_at(run, journal.events()) is None:
+        journal.event(VALIDATED, run.fingerprint)
+    approvals.answer(
         installation,
-        run.run_id if is_row else run["run_id"],
-        run.fingerprint if is_row else run["fingerprint"],
+        run_id,
+        run.fingerprint,
         decision=decision,
-        by=by if isinstance(by, Person) else Person.airflow(by),
+        by=by,
         reason=reason,
         rate=rate,
+        may_renew=True,
     )

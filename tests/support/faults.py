@@ -37,7 +37,6 @@ from counterpoise.kafka_admin.cluster_admin import ClusterAdmin
 from counterpoise.kafka_admin.connection import ConnectionSettings
 from counterpoise.ledger import Ledger
 from counterpoise.model.approval import Decision
-from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import from_reassignment_json
 from counterpoise.model.run import ENDED_STATES, Run, RunState
@@ -46,7 +45,7 @@ from counterpoise.services.plans import PlannedRun
 from counterpoise.settings import Locations, parse_settings
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics
 from dev.local_processes import wait_until
-from tests.support.decisions import ALICE
+from tests.support.decisions import ALICE, decide
 from tests.support.fault_points import (
     CLUSTER_CALLS,
     Points,
@@ -223,18 +222,10 @@ class Ground:
         *,
         by: str = "alice",
         reason: str = "test",
-        rate: str | None = None,
+        rate: str = "",
     ) -> None:
         with self.installation() as installation:
-            controls.record_decision(
-                installation,
-                run["run_id"],
-                run["fingerprint"],
-                decision=decision,
-                by=Person.airflow(by),
-                reason=reason,
-                rate=rate,
-            )
+            decide(installation, run["run_id"], decision, by, reason=reason, rate=rate)
 
     def plan_of(self, run: PlannedRun) -> RebalancePlan:
         return self._installation.archive.read_plan(run["plan_uri"], run["fingerprint"])

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from counterpoise.access import people_to_ask
-from counterpoise.approval import (
+from counterpoise.access import (
     check_granted,
     check_would_count,
     people_needed,
+    people_to_ask,
     standing_approvals,
     why_two_people,
 )

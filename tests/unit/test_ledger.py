@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from counterpoise.approval import check_granted
+from counterpoise.access import check_granted
 from counterpoise.errors import (
     InputError,
     LedgerError,

@@ -30,12 +30,10 @@ from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.document import from_document_text
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.run import Run, RunState
+from counterpoise.model.run import Run
 from counterpoise.model.safe_text import for_json, shell_word, without_control_characters
 from counterpoise.services import plans, runs
 
-# A plan whose latest run is in one of these states needs a new run, or a new plan.
-CLOSED_STATES = (RunState.DONE, RunState.CANCELLED, RunState.REJECTED, RunState.SUPERSEDED)
 # What `add_commands` of each module gets.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 

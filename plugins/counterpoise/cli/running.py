@@ -10,7 +10,6 @@ from rich.console import Console
 from counterpoise import access, controls
 from counterpoise.cli import plans
 from counterpoise.cli.common import (
-    CLOSED_STATES,
     Commands,
     add_json_argument,
     add_plan_command,
@@ -38,7 +37,7 @@ from counterpoise.installation import Installation
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.policy import Action
 from counterpoise.model.request import Goal
-from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState
+from counterpoise.model.run import CLOSED_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import indented
 from counterpoise.model.words import pluralize
 from counterpoise.services import execution, runs, verification

@@ -42,6 +42,7 @@ LOOKED_AFTER_STATES: Final = ENDED_STATES | {RunState.REJECTED}
 ENDED_BY_PEOPLE: Final = frozenset({RunState.CANCELLED, RunState.REJECTED, RunState.SUPERSEDED})
 WAITING_STATES: Final = frozenset({RunState.PROPOSED, RunState.APPROVED})
 OPEN_STATES: Final = WAITING_STATES | UNDER_WAY_STATES
+CLOSED_STATES: Final = ENDED_BY_PEOPLE | {RunState.DONE}  # executed no more
 
 # A run that is RUNNING or SETTLING leaves through SETTLING alone: nothing ends with a throttle left
 # behind. One that has ended settles once more when a move of its own comes late.
@@ -78,6 +79,7 @@ STEP_LOCK_SECONDS: Final = 30
 
 
 # The events of a plan that nothing speaks against, and of one that must not run; the last counts.
+# The text is the fingerprint; after a semicolon, what was left out of the check.
 VALIDATED: Final = "validated"
 NOT_VALIDATED: Final = "not validated"
 MUST_NOT_RUN: Final = "must not run"  # follows NOT_VALIDATED, and says why
@@ -331,13 +333,26 @@ def validated_at(run: Run, events: Sequence[Event]) -> datetime | None:
     return last.at if last is not None and last.kind == VALIDATED else None
 
 
+def left_unchecked(run: Run, events: Sequence[Event]) -> str:
+    """Return what the last check of a plan has left out, in words; "" for nothing."""
+    last = _last_check(run, events)
+    return last.text.partition("; ")[2] if last is not None else ""
+
+
 def is_refused_by_validation(run: Run, events: Sequence[Event]) -> bool:
     """Return whether the last check of rules and data found that the plan must not run."""
     last = _last_check(run, events)
     return last is not None and last.kind == NOT_VALIDATED
 
 
+def why_refused_by_validation(events: Sequence[Event]) -> str:
+    """Return what the last check found; "" where it did not refuse the plan."""
+    found = [event for event in events if event.kind in (NOT_VALIDATED, MUST_NOT_RUN)]
+    return found[-1].text if found and found[-1].kind == MUST_NOT_RUN else ""
+
+
 def _last_check(run: Run, events: Sequence[Event]) -> Event | None:
     kinds = (VALIDATED, NOT_VALIDATED)
-    checks = [event for event in events if event.kind in kinds and event.text == run.fingerprint]
-    return checks[-1] if checks else None
+    checks = [event for event in events if event.kind in kinds]
+    of_plan = [event for event in checks if event.text.partition("; ")[0] == run.fingerprint]
+    return of_plan[-1] if of_plan else None

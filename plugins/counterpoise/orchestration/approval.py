@@ -42,7 +42,7 @@ from counterpoise.orchestration.links import PLAN, RUN, page_url
 
 if TYPE_CHECKING:
     from counterpoise.installation import Installation
-    from counterpoise.pipeline import Question
+    from counterpoise.services.approvals import Question
     from counterpoise.services.plans import PlannedRun
 
 OPTION: Final = "Answered on the plan's page"
@@ -68,17 +68,17 @@ class LedgerApproval(HITLEntryOperator):
 
     def execute(self, context: Any) -> None:
         """End with the ledger's answer; where there is none yet, ask, and wait for it."""
-        from counterpoise import pipeline
+        from counterpoise.services import approvals, runs
 
         with airflow_installation() as installation:
             run = planned_run(installation, context["ti"])
             _approve_by_rule(installation, run)
-            question = pipeline.open_question(installation, run["run_id"])
+            question = approvals.open_question(installation, run["run_id"])
             if question is not None and not question.time_left:
                 _time_out(installation, run, question.seen)
-                question = pipeline.open_question(installation, run["run_id"])
+                question = approvals.open_question(installation, run["run_id"])
             tell_about_run(installation, run["run_id"])
-            ended = pipeline.ended_by_people(installation, run["run_id"])
+            ended = runs.ended_by_people(installation, run["run_id"])
         if question is not None:
             self._ask(context, run, question)
         if ended:
@@ -123,12 +123,12 @@ class LedgerApproval(HITLEntryOperator):
 
 def _approve_by_rule(installation: "Installation", run: "PlannedRun") -> None:
     """Record the yes of a rule of the policy, where one approves the plan."""
-    from counterpoise import controls, pipeline
+    from counterpoise.services import approvals
 
-    if not pipeline.is_for_a_rule(installation, run["run_id"]):
+    if not approvals.is_for_a_rule(installation, run["run_id"]):
         return
     try:
-        approval = controls.approve_by_rule(installation, run["run_id"], run["fingerprint"])
+        approval = approvals.approve_by_rule(installation, run["run_id"], run["fingerprint"])
     except RefusedError as error:
         _LOGGER.info("people decide: %s", error)
         return
@@ -137,17 +137,15 @@ def _approve_by_rule(installation: "Installation", run: "PlannedRun") -> None:
 
 def _time_out(installation: "Installation", run: "PlannedRun", seen: str) -> None:
     """Record that nobody answered in time; somebody may have been faster."""
-    from counterpoise import controls
+    from counterpoise.services import approvals
 
     try:
-        controls.record_decision(
+        approvals.end_unanswered(
             installation,
-            run["run_id"],
-            run["fingerprint"],
+            installation.ledger.run(run["run_id"]),
             decision=Decision.TIMED_OUT,
             by=NOBODY,
             reason="nobody answered in time",
-            rate=None,
             seen=seen,
         )
     except RunConflictError as error:

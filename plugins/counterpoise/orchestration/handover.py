@@ -84,13 +84,12 @@ def plan_wanted(
 
     Raises AirflowFailException, in words of the form, for what cannot be asked for.
     """
-    from counterpoise import pipeline
     from counterpoise.services import plans
 
     all_events = [event for of_asset in events.values() for event in of_asset]
     with airflow_installation() as installation, failing_in_form_words():
         wanted = wanted_rebalance(dag_run, params, all_events)
-        pipeline.check_plans_first(installation, ti.dag_id, ti.run_id)
+        plans.check_plans_first(installation, ti.dag_id, ti.run_id)
         show_cluster(ti, wanted.cluster)
         planned = _planned(installation, wanted, ti)
     if isinstance(planned, plans.NothingToMove):
@@ -160,9 +159,9 @@ def judged_run(installation: "Installation", ti: Any) -> "PlannedRun":
 
 
 def _run_or_none(installation: "Installation", ti: Any) -> "PlannedRun | None":
-    from counterpoise import pipeline
+    from counterpoise.services import plans
 
-    run = pipeline.run_of_dag_run(installation, ti.dag_id, ti.run_id)
+    run = plans.run_of_dag_run(installation, ti.dag_id, ti.run_id)
     if run is not None:
         show_run(ti, run["run_id"])
     return run
@@ -180,15 +179,14 @@ def open_run(ti: Any) -> None:
 
     Each clearing of a task gives it its first try anew; the tries after that are retries.
     """
-    from counterpoise import pipeline
-    from counterpoise.services import execution
+    from counterpoise.services import execution, runs
 
     first_try = ti.max_tries - ti.task.retries + 1
     was_cleared = 1 < ti.try_number == first_try
     with airflow_installation() as installation:
         run = planned_run(installation, ti)
         run_id, fingerprint = run["run_id"], run["fingerprint"]
-        if ended := pipeline.ended_by_people(installation, run_id):
+        if ended := runs.ended_by_people(installation, run_id):
             raise AirflowSkipException(f"run {run_id} is {ended}")
         execution.open_run(installation, run_id, fingerprint, was_cleared=was_cleared)
 
@@ -317,18 +315,10 @@ def _end_waiting_plan(
     """End a plan that waits for an answer, and tell people. Return whether it ended here: not where
     somebody was faster, and it is answered, or superseded.
     """
-    from counterpoise import controls
+    from counterpoise.services import approvals
 
     try:
-        controls.record_decision(
-            installation,
-            run.run_id,
-            run.fingerprint,
-            decision=decision,
-            by=by,
-            reason=reason,
-            rate=None,
-        )
+        approvals.end_unanswered(installation, run, decision=decision, by=by, reason=reason)
     except RunConflictError as error:
         _LOGGER.info("not ended: %s", error)
         return False

@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from counterpoise import access
-from counterpoise.answering import check_approved
-from counterpoise.approval import check_granted
+from counterpoise.access import check_granted
 from counterpoise.errors import NotApprovedError, RefusedError, UnknownOutcomeError
 from counterpoise.execution import Driver, ExecutionOptions, restore_pending
 from counterpoise.execution.back_off import LOWEST_RATE
@@ -28,7 +27,8 @@ from counterpoise.model.provider import profile_of
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey, events_since_halt
 from counterpoise.model.run_progress import RunProgress
 from counterpoise.model.words import join_names
-from counterpoise.pipeline.approving import check_plan_rules
+from counterpoise.services.approvals import check_approved
+from counterpoise.services.validations import check_plan_rules
 
 if TYPE_CHECKING:
     from counterpoise.kafka_admin.cluster_admin import ClusterAdmin, ClusterReader

@@ -17,15 +17,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from counterpoise import access, approval, notifications
+from counterpoise import access, notifications
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.notification import Notification, NotificationEvent, Target
 from counterpoise.model.run import Run, RunState, why_requested
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.notifications import NotificationFacts
-from counterpoise.pipeline.approving import plan_view
 from counterpoise.services.airflow_process import answer_of_airflow, why_no_airflow
+from counterpoise.views.plan import PlanView
 
 _LOGGER = safe_logger(__name__)
 
@@ -119,7 +119,7 @@ def _with_plan(installation: Installation, notification: Notification) -> Notifi
     """Return a question that says what its plan does, before who asks and who may answer."""
     try:
         _, plan = installation.run_and_plan(str(notification.run_id))
-        view = plan_view(installation, plan)
+        view = PlanView.offered(plan, installation.cluster(plan.cluster).policy.movement)
     except CounterpoiseError as error:
         _LOGGER.warning("the plan of run %s cannot be read: %s", notification.run_id, error)
         return notification
@@ -189,7 +189,7 @@ def _who_may_answer(installation: Installation, run: Run) -> str:
     policy, ledger = installation.cluster(run.cluster).policy, installation.ledger
     approvals = ledger.approvals_of(run.run_id)
     needed = 2 if approvals else 1  # it waits although one has approved
-    standing = approval.standing_approvals(policy, run, approvals, ledger.now(), needed=needed)
+    standing = access.standing_approvals(policy, run, approvals, ledger.now(), needed=needed)
     approved_by = [one.person for one in standing]
     try:
         return ", ".join(access.people_to_ask(policy, run.requester, approved_by))

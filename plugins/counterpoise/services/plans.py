@@ -19,7 +19,6 @@ from typing import Final, TypedDict
 import pyarrow as pa
 
 from counterpoise import access
-from counterpoise.approval import people_needed
 from counterpoise.archive import no_moves_report_name
 from counterpoise.errors import InputError, RefusedError, StalePlanError, StoreError
 from counterpoise.installation import Installation
@@ -30,7 +29,7 @@ from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import Action, BalancePolicy
 from counterpoise.model.provider import Provider, profile_of
 from counterpoise.model.request import RebalanceRequest
-from counterpoise.model.run import RunState, Submission
+from counterpoise.model.run import ASKED, RunState, Submission
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.planning import plan_to_reach
 from counterpoise.services.snapshots import (
@@ -124,7 +123,7 @@ def _check_can_be_approved(
 ) -> None:
     """Raise RefusedError for a plan that nobody may approve."""
     policy = installation.cluster(new_plan.cluster).policy
-    needed = people_needed(new_plan, policy.approval)
+    needed = access.people_needed(new_plan, policy.approval)
     access.check_somebody_may_approve(policy, requested_by, needed=needed)
 
 
@@ -141,6 +140,18 @@ def check_says_cluster(plan: RebalancePlan) -> None:
     )
 
 
+def check_may_submit(installation: Installation, plan: RebalancePlan, requested_by: Person) -> None:
+    """Raise RefusedError for somebody who may not propose, for a plan that does not say its
+    cluster, and for one that sends something to a broker that is kept empty.
+    """
+    check_says_cluster(plan)
+    policy = installation.cluster(plan.cluster).policy
+    access.check_may_propose(policy, requested_by)
+    access.check_provider(policy, plan.cluster)
+    installation.check_name(plan)
+    check_kept_empty(installation, plan)
+
+
 def submit(
     installation: Installation,
     plan: RebalancePlan,
@@ -153,15 +164,10 @@ def submit(
 
     Without `may_supersede` it supersedes none, and where one is open, RefusedError says so.
 
-    Raises RunConflictError, and RefusedError for somebody who may not propose, for a plan that does
-    not say its cluster, and for one that sends something to a broker that is kept empty.
+    Raises RunConflictError, and what `check_may_submit` raises.
     """
-    check_says_cluster(plan)
+    check_may_submit(installation, plan, origin.requested_by)
     policy = installation.cluster(plan.cluster).policy
-    access.check_may_propose(policy, origin.requested_by)
-    access.check_provider(policy, plan.cluster)
-    installation.check_name(plan)
-    check_kept_empty(installation, plan)
     supersedes = {RunState.PROPOSED} if may_supersede else set()
     if may_supersede and access.may(policy, origin.requested_by, Action.OPERATE):
         supersedes.add(RunState.APPROVED)
@@ -372,3 +378,26 @@ def _newest_snapshot(installation: Installation, cluster: str) -> ClusterSnapsho
             "makes it, and its page shows it; or use `counterpoise plan`"
         )
     return snapshot
+
+
+# -- by Dag runs
+
+
+def run_of_dag_run(installation: Installation, dag_id: str, dag_run_id: str) -> PlannedRun | None:
+    """Return the run that the plan of a Dag run opened; None where it opened none."""
+    run = installation.ledger.run_of(dag_id, dag_run_id)
+    if run is None:
+        return None
+    return PlannedRun(run_id=run.run_id, plan_uri=run.plan_uri, fingerprint=run.fingerprint)
+
+
+def check_plans_first(installation: Installation, dag_id: str, dag_run_id: str) -> None:
+    """Raise RefusedError where a Dag run has asked somebody about a plan: it makes no other one."""
+    run = installation.ledger.run_of(dag_id, dag_run_id)
+    if run is None:
+        return
+    if any(event.kind == ASKED for event in installation.ledger.journal(run.run_id).events()):
+        raise RefusedError(
+            f"this Dag run has asked about plan {run.fingerprint} (run {run.run_id}), and Airflow "
+            "would show that question for any other plan; start a new Dag run"
+        )

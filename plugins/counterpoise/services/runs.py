@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from counterpoise import access, answering, approval
+from counterpoise import access
 from counterpoise.archive import Archive, plan_report_name, run_report_name
 from counterpoise.errors import CounterpoiseError, RefusedError
 from counterpoise.execution.waits import (
@@ -39,21 +39,21 @@ from counterpoise.model.run import (
     ENDED_BY_PEOPLE,
     ENDED_STATES,
     LOOKED_AFTER_STATES,
-    MUST_NOT_RUN,
-    NOT_VALIDATED,
     UNDER_WAY_STATES,
     WAITING_STATES,
     Event,
     Run,
     RunState,
     TouchedKey,
-    asked_since,
     has_all_events,
     is_refused_by_validation,
+    left_unchecked,
     validated_at,
+    why_refused_by_validation,
     why_requested,
 )
 from counterpoise.model.run_progress import RunProgress
+from counterpoise.services.approvals import asks_people
 from counterpoise.services.viewers import (
     Viewer,
     Viewing,
@@ -152,21 +152,21 @@ class RunDetails:
         return why_requested(self.events)
 
     @property
-    def is_refused_by_validation(self) -> bool:
-        """Return whether the last check of rules and data found that the plan must not run."""
-        return is_refused_by_validation(self.run, self.events)
+    def left_unchecked(self) -> str:
+        """Return what that check has left out, in words; "" for nothing."""
+        return left_unchecked(self.run, self.events)
 
     @property
     def must_not_run(self) -> bool:
         """Return whether the plan of a run that has not started was refused by validation."""
         has_not_started = self.run.state in (RunState.PROPOSED, RunState.REJECTED)
-        return has_not_started and not self.was_started and self.is_refused_by_validation
+        is_refused = is_refused_by_validation(self.run, self.events)
+        return has_not_started and not self.was_started and is_refused
 
     @property
     def why_refused_by_validation(self) -> str:
         """Return what that check found; "" where it did not refuse the plan."""
-        found = [event for event in self.events if event.kind in (NOT_VALIDATED, MUST_NOT_RUN)]
-        return found[-1].text if found and found[-1].kind == MUST_NOT_RUN else ""
+        return why_refused_by_validation(self.events)
 
     @property
     def approved_rate(self) -> int | None:
@@ -176,7 +176,7 @@ class RunDetails:
     @property
     def in_force(self) -> tuple[Approval, ...]:
         """Return the approvals that no later rejection has undone."""
-        return approval.approvals_since_a_no(self.approvals)
+        return access.approvals_since_a_no(self.approvals)
 
 
 def run_to_view(installation: Installation, run_id: str, viewer: Viewer) -> Run:
@@ -201,14 +201,17 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
     cluster = settings.clusters.get(run.cluster)
     limits = cluster.policy.movement if cluster else MovementPolicy()
     rules = cluster.policy.approval if cluster else None
-    people_needed = approval.people_needed(plan, rules) if plan else 1
+    people_needed = access.people_needed(plan, rules) if plan else 1
     standing = standing_approvals(settings, run, approvals, now, people_needed)
     asked = people_asked(settings, run, standing, people_needed)
     return RunDetails(
         run=run,
         plan=plan,
         run_progress=run_progress,
-        waits_for_answer=_waits_for_answer(installation, run, plan, events),
+        # Without a plan, nobody can say whether the yes that it has holds.
+        waits_for_answer=(
+            run.state is RunState.PROPOSED if plan is None else asks_people(installation, run)
+        ),
         waits=_waits(run, run_progress, limits, active.frozen),
         approvals=approvals,
         approved_by=tuple(one.person for one in standing),
@@ -218,7 +221,7 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         events=events,
         reports=_reports(installation, run),
         people_needed=people_needed,
-        why_two_people=approval.why_two_people(plan, rules) if plan else "",
+        why_two_people=access.why_two_people(plan, rules) if plan else "",
         refusals=MappingProxyType(_refusals(settings, run.cluster, viewer.person)),
         who_may=MappingProxyType(_who_may(settings, run.cluster)),
         why_not_approve=why_not_approve(
@@ -234,16 +237,6 @@ def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDeta
         person=viewer.person,
         now=now,
     )
-
-
-def _waits_for_answer(
-    installation: Installation, run: Run, plan: RebalancePlan | None, events: Sequence[Event]
-) -> bool:
-    """Return whether people are asked now: about what has halted, only where a task asks again."""
-    if run.state is RunState.PROPOSED or plan is None:
-        return run.state is RunState.PROPOSED
-    is_asked = run.state is not RunState.HALTED or asked_since(events) is not None
-    return is_asked and answering.waits_for_answer(installation, run)
 
 
 def plan_to_approve(installation: Installation, run: Run, rate: int | None = None) -> PlanView:
@@ -309,7 +302,7 @@ def why_not_approve(
         return f"the settings do not name cluster {run.cluster} any more"
     policy = settings.clusters[run.cluster].policy
     try:
-        approval.check_would_count(policy, run, approvals, now, needed=needed, by=person)
+        access.check_would_count(policy, run, approvals, now, needed=needed, by=person)
     except RefusedError as error:
         return str(error)
     return ""
@@ -322,7 +315,7 @@ def standing_approvals(
     if run.cluster not in settings.clusters:
         return ()
     policy = settings.clusters[run.cluster].policy
-    return approval.standing_approvals(policy, run, approvals, now, needed=needed)
+    return access.standing_approvals(policy, run, approvals, now, needed=needed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,13 +344,11 @@ def people_asked(
 def _may_reject(settings: Settings, run: Run, person: Person) -> bool:
     if run.cluster not in settings.clusters:
         return False
-    policy = settings.clusters[run.cluster].policy
-    is_cancel = run.state is RunState.APPROVED
-    return (
-        access.may(policy, person, Action.APPROVE)
-        or (is_cancel and access.may(policy, person, Action.OPERATE))
-        or person.is_same(run.requester)
-    )
+    try:
+        access.check_may_reject(settings.clusters[run.cluster].policy, run, person)
+    except RefusedError:
+        return False
+    return True
 
 
 def _superseded_by(installation: Installation, run: Run) -> str | None:
@@ -517,3 +508,9 @@ def latest_of_plan(installation: Installation, fingerprint: str) -> Run | None:
     """Return the newest run of a plan."""
     runs_of_plan = installation.ledger.runs(fingerprint=fingerprint)
     return runs_of_plan[0] if runs_of_plan else None
+
+
+def ended_by_people(installation: Installation, run_id: str) -> str:
+    """Return how a run ended that goes on no more, as `rejected: too large`; "" for any other."""
+    run = installation.ledger.run(run_id)
+    return run.in_words if run.state in ENDED_BY_PEOPLE else ""

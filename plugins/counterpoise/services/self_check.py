@@ -26,9 +26,9 @@ from counterpoise.model.provider import profile_of
 from counterpoise.model.self_check import CheckResult, failed, left_out, passed
 from counterpoise.model.severity import Severity
 from counterpoise.model.words import pluralize
-from counterpoise.pipeline.approving import refused_to_operator
 from counterpoise.services.airflow_process import answer_of_airflow, why_no_airflow
 from counterpoise.services.doctor import Examination, examine
+from counterpoise.services.validations import refused_to_operator
 from counterpoise.settings.locations import Address
 from counterpoise.shipped_files import shipped_folder
 from counterpoise.storage import Store, shown_uri, working_copy

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
-from counterpoise import access, controls
+from counterpoise import access
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError
 from counterpoise.model.policy import Action
 from counterpoise.model.provider import ProviderProfile, profile_of
@@ -27,7 +27,7 @@ from counterpoise.model.request import (
     in_form_words,
     read_rebalance_request,
 )
-from counterpoise.model.safe_text import limited, safe_logger
+from counterpoise.model.safe_text import limited, required, safe_logger
 from counterpoise.services.plans import Preview, preview
 from counterpoise.services.viewers import Viewer, Viewing
 from counterpoise.settings import ClusterSettings
@@ -86,7 +86,7 @@ def new_plan_routes(open_installation: OpenInstallation) -> APIRouter:
                 rebalance_request = read_rebalance_request(wanted, word=word)
                 if sent.is_json or typed["do"] == "start":
                     access.check_provider(settings.policy, name)
-                    why = controls.check_reason(sent.text(REASON_FIELD))
+                    why = required(sent.text(REASON_FIELD), "reason")
                     check_brokers_given(rebalance_request.goal, rebalance_request.broker_ids)
                     viewing.check_can_be_approved(name)
                     started = start_dag_run(DAG_ID, {CLUSTER_FIELD: name, **wanted}, why)

@@ -24,7 +24,7 @@ from counterpoise.units import format_rate
 from counterpoise.views.plan import MOVE_SORTS, FoundMoves, MoveSearch, find_moves
 from counterpoise.web.forms import form_token
 from counterpoise.web.responses import base_of, page
-from counterpoise.web.viewers import DAG_ID, CurrentViewer, MayAnswer, OpenInstallation
+from counterpoise.web.viewers import CurrentViewer, MayAnswer, OpenInstallation
 
 _MAX_PAGE_DIGITS: Final = 6
 _FILES: Final[Mapping[str, Callable[[RebalancePlan], str]]] = {
@@ -94,16 +94,6 @@ def plan_routes(open_installation: OpenInstallation) -> APIRouter:
     return router
 
 
-def why_not_here(details: RunDetails) -> str:
-    """Return why a yes cannot be given on the page; "" where it can."""
-    if details.run.dag_id == DAG_ID and details.run.dag_run_id:
-        return ""
-    return (
-        "this plan was proposed on the command line, which also asks the cluster for the "
-        "operator's permissions before a yes: counterpoise approve PLAN"
-    )
-
-
 def plan_response(
     request: Request,
     installation: Any,
@@ -137,7 +127,6 @@ def plan_response(
         sorts=MOVE_SORTS,
         files=tuple(_FILES),
         may_answer=may_answer,
-        why_not_here=why_not_here(details),
         form_token=form_token(viewer),
     )
 

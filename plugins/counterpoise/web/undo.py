@@ -18,6 +18,7 @@ from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.policy import Action
 from counterpoise.model.request import CLUSTER_FIELD, UNDO_FIELD
 from counterpoise.model.run import LOOKED_AFTER_STATES, Run
+from counterpoise.model.safe_text import required
 from counterpoise.services import runs
 from counterpoise.services.runs import RunDetails, why_not_undo
 from counterpoise.services.viewers import airflow_refusal
@@ -66,7 +67,7 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
             if refusal := undo_refusal(details, may_change=True):
                 raise RefusedError(refusal)
             try:
-                why = controls.check_reason(reason)
+                why = required(reason, "reason")
                 if cannot := why_not_undo(installation, details):
                     raise RefusedError(cannot)
                 wanted = {CLUSTER_FIELD: run.cluster, UNDO_FIELD: run.run_id}

@@ -1,7 +1,11 @@
-"""Between plan and approval: rules and data are checked, permissions tried, people asked.
+"""Between plan and answer: rules and data are checked, and the operator's permissions tried.
 
-validate(installation, run["run_id"], run["fingerprint"])
-plan_in_short(installation, run, plan, approved_by=(), needed=1).sentence
+    validate(installation, run["run_id"], run["fingerprint"])       # the task of the Dag
+    propose_plan(installation, plan, alice).run_id                  # of a file, on the command line
+    check_plan_rules(installation, plan)                            # once more, when the run starts
+
+Whoever proposes validates: the ledger notes that nothing speaks against the plan (VALIDATED), and a
+yes asks for no more than that, whoever gives it and wherever.
 """
 
 import tempfile
@@ -10,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from counterpoise import access
 from counterpoise.archive import plan_docs_folder, plan_report_name
 from counterpoise.errors import ClusterError, InputError, RefusedError, StoreError, list_complaints
 from counterpoise.history import HistoryError
@@ -21,15 +24,10 @@ from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.person import Person
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.policy import BalancePolicy
-from counterpoise.model.run import (
-    MUST_NOT_RUN,
-    NOT_VALIDATED,
-    VALIDATED,
-    Run,
-    why_requested,
-)
-from counterpoise.model.safe_text import for_markdown, one_line, safe_logger
+from counterpoise.model.run import MUST_NOT_RUN, NOT_VALIDATED, VALIDATED
+from counterpoise.model.safe_text import one_line, safe_logger
 from counterpoise.model.words import pluralize
+from counterpoise.services.plans import Origin, check_may_submit, submit
 from counterpoise.services.snapshots import checked_snapshot
 from counterpoise.validation import (
     OVERRIDABLE_RULES,
@@ -48,11 +46,11 @@ _LOGGER = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class PlanInShort:
-    """A plan in a sentence, and in lines of Markdown, for whoever may approve it."""
+class Proposal:
+    """The run of a plan that waits, and what its requester is to know."""
 
-    sentence: str  # Moves 134 MB to broker 4 in about 34 s
-    lines: tuple[str, ...]
+    run_id: str
+    warnings: tuple[str, ...]
 
 
 def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
@@ -80,10 +78,7 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
     problems = [
         *(f"{violation.subject}: {violation.message}" for violation in violations),
         *map(str, data_check.grave),
-        *(
-            f"the operator connection may not {operation}: {reason}"
-            for operation, reason in refused_operations.items()
-        ),
+        *_in_words(refused_operations),
     ]
     if problems:
         journal = installation.ledger.journal(run_id)
@@ -98,11 +93,88 @@ def validate(installation: Installation, run_id: str, fingerprint: str) -> None:
     installation.ledger.journal(run_id).event(VALIDATED, fingerprint)
 
 
+def _in_words(refused_operations: Mapping[str, str]) -> list[str]:
+    return [
+        f"the operator connection may not {operation}: {reason}"
+        for operation, reason in refused_operations.items()
+    ]
+
+
 def _first_problems(problems: Sequence[str]) -> str:
     """Return the first problems in one line; the log of the task has all."""
     more = len(problems) - _PROBLEMS_KEPT
     rest = [f"and {more} more"] if more > 0 else []
     return one_line("; ".join([*problems[:_PROBLEMS_KEPT], *rest]))
+
+
+def propose_plan(
+    installation: Installation,
+    plan: RebalancePlan,
+    by: Person,
+    *,
+    try_permissions: bool = True,
+    verb: str = "propose",
+) -> Proposal:
+    """Check a plan by its rules, try the operator's permissions, and open a run that is validated.
+
+    Without `try_permissions` the event says so; where the cluster does not respond either, rules
+    are checked when the run starts.
+
+    Raises RefusedError with all that is wrong, ClusterError where that cannot be known, and what
+    `plans.submit` raises: no run is opened then. `verb` is what somebody typed.
+    """
+    check_may_submit(installation, plan, by)
+    problems, warnings, left_out = [], [], []
+    refused_operations: Mapping[str, str] = {}
+    try:
+        problems += _broken_rules(installation, plan)
+    except ClusterError as error:
+        if try_permissions or not error.retryable:
+            raise _connection_fails(plan, error, verb) from None
+        left_out.append("its rules are checked when the run starts")
+        warnings.append(
+            "the cluster does not respond, and the store has no snapshot of this plan, so its "
+            f"rules are checked when the run starts: {error}"
+        )
+    if try_permissions:
+        try:
+            refused_operations = preflight(installation, plan)
+            warnings += preflight_warnings(installation, plan)
+        except ClusterError as error:
+            raise _connection_fails(plan, error, verb) from None
+    else:
+        left_out.insert(0, "the operator's permissions were not tried (--no-preflight)")
+    _refuse(plan, problems, refused_operations, verb)
+    run = submit(installation, plan, Origin(by))
+    text = "; ".join([plan.fingerprint, *left_out])
+    installation.ledger.journal(run["run_id"]).event(VALIDATED, text)
+    return Proposal(run["run_id"], tuple(warnings))
+
+
+def _refuse(
+    plan: RebalancePlan, problems: Sequence[str], refused: Mapping[str, str], verb: str
+) -> None:
+    """Raise RefusedError where there are problems, or operations that the cluster refuses."""
+    if not (problems or refused):
+        return
+    where = f"plan {plan.fingerprint} must not run"
+    words = list_complaints(where, [*problems, *_in_words(refused)])
+    words += "\nMake a new plan." if problems else ""
+    if refused:
+        words += (
+            f"\nThe cluster refuses {len(refused)} of the operations that the plan needs; nothing "
+            f"was {verb.removesuffix('e')}ed. Give the operator connection the permissions "
+            f"(docs/install.md), or {verb} with --no-preflight"
+        )
+    raise RefusedError(words)
+
+
+def _connection_fails(plan: RebalancePlan, error: ClusterError, verb: str) -> ClusterError:
+    return ClusterError(
+        f"nothing was {verb.removesuffix('e')}ed, since a connection to {plan.cluster} fails: "
+        f"{error}\nPut it right (`counterpoise preflight PLAN` tries the operator's), then {verb} "
+        f"again; or {verb} with --no-preflight if you know that it works when the run starts"
+    )
 
 
 def check_plan_rules(installation: Installation, plan: RebalancePlan) -> None:
@@ -113,6 +185,12 @@ def check_plan_rules(installation: Installation, plan: RebalancePlan) -> None:
     all that is broken, and for a plan that sends something to a broker that is kept empty.
     """
     check_kept_empty(installation, plan)
+    if complaints := _broken_rules(installation, plan):
+        where = f"plan {plan.fingerprint} must not run"
+        raise RefusedError(f"{list_complaints(where, complaints)}\nMake a new plan.")
+
+
+def _broken_rules(installation: Installation, plan: RebalancePlan) -> list[str]:
     policy = installation.cluster(plan.cluster).policy.balance
     try:
         snapshot = installation.archive.read_snapshot(plan.cluster, plan.snapshot_id)
@@ -120,14 +198,11 @@ def check_plan_rules(installation: Installation, plan: RebalancePlan) -> None:
         violations = _violations_now(installation, plan, policy)
     else:
         violations = find_violations(plan, snapshot, policy)
-    complaints = [
+    return [
         f"{violation.subject}: {violation.message}"
         for violation in violations
         if violation.rule not in OVERRIDABLE_RULES or violation.message not in plan.warnings
     ]
-    if complaints:
-        where = f"plan {plan.fingerprint} must not run"
-        raise RefusedError(f"{list_complaints(where, complaints)}\nMake a new plan.")
 
 
 def _violations_now(
@@ -153,7 +228,7 @@ def _write_plan_report(
     docs_folder_name = plan_docs_folder(plan.cluster, run_id).rpartition("/")[2]
     page = plan_report(
         plan,
-        plan_view(installation, plan),
+        PlanView.offered(plan, installation.cluster(plan.cluster).policy.movement),
         violations=tuple(
             f"{violation.rule}: {violation.subject}: {violation.message}"
             for violation in violations
@@ -163,44 +238,6 @@ def _write_plan_report(
         data_checks=f"{docs_folder_name}/index.html",
     )
     installation.archive.write_report(plan_report_name(plan.cluster, run_id), page)
-
-
-def plan_view(installation: Installation, plan: RebalancePlan) -> PlanView:
-    """Return the plan as it is shown before anybody chose a rate."""
-    return PlanView.offered(plan, installation.cluster(plan.cluster).policy.movement)
-
-
-def plan_in_short(
-    installation: Installation,
-    run: Run,
-    plan: RebalancePlan,
-    *,
-    approved_by: Sequence[Person],
-    needed: int,
-) -> PlanInShort:
-    """Return what a plan does, who asked for it, and whose yes is missing."""
-    view = plan_view(installation, plan)
-    policy = installation.cluster(run.cluster).policy
-    why = why_requested(installation.ledger.journal(run.run_id).events())
-    requested = f"Requested by {for_markdown(run.requester.shown)}"
-    try:
-        names = access.people_to_ask(policy, run.requester, approved_by, needed=needed)
-        who = f"May answer: {for_markdown(', '.join(names) or 'everybody whom Airflow lets')}."
-    except RefusedError as error:
-        who = f"Nobody can approve it: {for_markdown(one_line(str(error)))}."
-    if needed > 1:
-        missing = max(0, needed - len(approved_by))
-        names_given = " and ".join(person.shown for person in approved_by)
-        given = f", approved by {for_markdown(names_given)}" if approved_by else ""
-        who += f" {needed} people have to approve it{given}; {missing} missing."
-    return PlanInShort(
-        sentence=view.sentence,
-        lines=(
-            f"Cluster {for_markdown(run.cluster)}, goal {for_markdown(view.goal_in_words)}.",
-            f"{requested}: {for_markdown(why).rstrip('.')}." if why else f"{requested}.",
-            who,
-        ),
-    )
 
 
 def preflight(installation: Installation, plan: RebalancePlan) -> Mapping[str, str]:
