@@ -19,7 +19,6 @@ from airflow.sdk.exceptions import (
 )
 from airflow.triggers.base import TriggerEvent
 
-from counterpoise import controls
 from counterpoise.errors import LedgerError, RefusedError
 from counterpoise.installation import Installation, open_installation
 from counterpoise.model.approval import Decision
@@ -34,7 +33,7 @@ from counterpoise.orchestration.approval import (
     LedgerApproval,
     LedgerTrigger,
 )
-from counterpoise.services import approvals, execution, plans
+from counterpoise.services import approvals, execution, plans, requests
 from tests.simulation.test_roles import PEOPLE, POLICY, rows
 from tests.support import hostile
 from tests.support.decisions import ALICE, CAROL, grant, reject
@@ -472,7 +471,7 @@ def test_people_are_asked_where_the_cluster_was_frozen_meanwhile(
 
     def find_and_freeze(*arguments: Any) -> Any:
         found = is_for_a_rule(*arguments)
-        controls.freeze(installation, "demo", until="8h", by=ALICE, why="month end")
+        requests.freeze(installation, "demo", until="8h", by=ALICE, why="month end")
         return found
 
     monkeypatch.setattr(approvals, "is_for_a_rule", find_and_freeze)

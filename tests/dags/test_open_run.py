@@ -8,13 +8,12 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from counterpoise import controls
 from counterpoise.errors import ClusterUnreachableError, HaltedError
 from counterpoise.installation import Installation
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
-from counterpoise.services import execution, plans
+from counterpoise.services import execution, plans, requests
 from tests.dags.test_approval import planned
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant
@@ -44,7 +43,7 @@ def stopped_elsewhere(
     """Execute the run as the command line does; it stops for trouble, or is cancelled."""
     run_id, fingerprint = run["run_id"], run["fingerprint"]
     with execution.opened_run(installation, run_id, fingerprint):
-        controls.cancel(installation, run_id, by=ALICE, why="month end")
+        requests.cancel(installation, run_id, by=ALICE, why="month end")
     with pytest.raises(HaltedError):
         execution.execute_step(installation, run_id, fingerprint, print)
     if has_trouble:

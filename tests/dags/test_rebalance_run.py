@@ -18,7 +18,6 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
-from counterpoise import controls
 from counterpoise.errors import (
     ClusterError,
     InputError,
@@ -34,7 +33,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
 from counterpoise.orchestration.handover import Wanted, wanted_rebalance
-from counterpoise.services import approvals, execution, plans, verification
+from counterpoise.services import approvals, execution, plans, requests, verification
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulated_kafka.partition import SimulatedPartition
 from tests.support.decisions import grant
@@ -291,7 +290,7 @@ def test_a_run_that_a_person_cancels_is_skipped_settled_and_no_failure(
 
     def cancel_once_it_moves(now: Installation, run_id: str, *more: Any) -> float | None:
         if kafka.list_reassignments() and not now.ledger.requests("demo", run_id):
-            controls.cancel(now, run_id, by=bob, why="month end")
+            requests.cancel(now, run_id, by=bob, why="month end")
         return step(now, run_id, *more)
 
     monkeypatch.setattr(execution, "execute_step", cancel_once_it_moves)

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Final
 from unittest.mock import patch
 
-from counterpoise import controls
 from counterpoise.execution import leftovers
 from counterpoise.installation import Installation
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
@@ -14,7 +13,7 @@ from counterpoise.model.kafka import FOLLOWER_REPLICAS, LEADER_RATE, ConfigChang
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.request import Goal
-from counterpoise.services import execution, snapshots
+from counterpoise.services import execution, requests, snapshots
 from tests.exploration.actors import OVER, Actor
 from tests.exploration.paths import Scenario
 from tests.exploration.promises import History
@@ -98,10 +97,10 @@ def _executor_and_cancel(stage: Stage) -> list[Actor]:
     run_id = executor.run_id
 
     def change_rate(installation: Installation, _: Stage) -> None:
-        controls.change_rate(installation, run_id, "500kB/s", by=BOB, why="too fast")
+        requests.change_rate(installation, run_id, "500kB/s", by=BOB, why="too fast")
 
     def cancel(installation: Installation, _: Stage) -> None:
-        controls.cancel(installation, run_id, by=BOB, why="enough")
+        requests.cancel(installation, run_id, by=BOB, why="enough")
 
     person = Script((("change the rate", 0.0, change_rate), ("cancel", 1.3, cancel)), run_id)
     return _cast(Actor("executor", executor), Actor("person", person, wakes_at=0.8))
@@ -214,7 +213,7 @@ def _begin_with_pending_restores(stage: Stage) -> ClusterSnapshot:
     while part != OVER:
         is_moving = bool(stage.cluster.list_reassignments())
         if is_moving and part == "step":
-            controls.cancel(installation, earlier.run_id, by=BOB, why="enough")
+            requests.cancel(installation, earlier.run_id, by=BOB, why="enough")
         if not is_moving and part == "settle" and not has_lost:
             stage.cluster.lose_response_of_next("alter_configs")
             has_lost = True
@@ -229,7 +228,7 @@ def _undo_after_halt(stage: Stage) -> list[Actor]:
     run_id = executor.run_id
 
     def undo(installation: Installation, _: Stage) -> None:
-        controls.undo(installation, run_id, by=BOB, why="not now")
+        requests.undo(installation, run_id, by=BOB, why="not now")
 
     person = Script((("undo", 0.0, undo),), run_id)
     return _cast(

@@ -11,9 +11,9 @@ from typing import Any, Final
 import pytest
 import sqlalchemy as sa
 
-from counterpoise import controls
 from counterpoise.errors import LedgerError, RefusedError
 from counterpoise.installation import Installation
+from counterpoise.services import requests
 from tests.exploration.actors import OVER
 from tests.exploration.ending import end_everything
 from tests.exploration.points import ExploredTransactions
@@ -80,7 +80,7 @@ def complaints_of(
     while part != OVER and not stage.history.complaints:
         if is_cancelled and stage.cluster.now > CANCELLED_AFTER_SECONDS:
             with suppress(RefusedError):  # it was not opened yet, or has ended
-                controls.cancel(stage.installation(), executor.run_id, by=BOB, why="enough")
+                requests.cancel(stage.installation(), executor.run_id, by=BOB, why="enough")
                 is_cancelled = False
         try:
             part, wait_seconds = executor.act(part, process_of(stage, fault), stage)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from counterpoise import controls
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.run import Run, RunState
+from counterpoise.services import requests
 from dev.local_airflow.api import WAITING_STATES, AirflowApiError
 from dev.local_kafka import TopicSpec
 from dev.local_kafka.load import MB
@@ -168,7 +168,7 @@ def test_a_cancelled_run_ends_well_and_does_not_go_on_because_somebody_clears_a_
     place.answer(page, "approve", rate="50kB/s")  # minutes, in which it can be cancelled
     place.until_state(run, RunState.RUNNING)
     oscar = Person.system("oscar")
-    controls.cancel(place.installation, run.run_id, by=oscar, why="month end")
+    requests.cancel(place.installation, run.run_id, by=oscar, why="month end")
     assert place.end_of(asked) == "success"
     assert place.state_of(run) is RunState.CANCELLED
     assert place.note_of(asked).startswith("cancelled: cancel by oscar")

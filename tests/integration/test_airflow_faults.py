@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import controls
 from counterpoise.installation import Installation, open_installation
 from counterpoise.kafka_admin.cluster_admin import ClusterReader
 from counterpoise.model.kafka import (
@@ -26,7 +25,7 @@ from counterpoise.model.kafka import (
 )
 from counterpoise.model.run import Run, RunState
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.services import runs
+from counterpoise.services import requests, runs
 from dev.local_airflow import AirflowApi, LocalAirflow
 from dev.local_airflow.api import FINAL_RUN_STATES
 from dev.local_kafka import LocalKafka, TopicSpec, brokers_in_racks, create_topics, fill
@@ -217,8 +216,8 @@ def moving(rebalance: Rebalance) -> Rebalance:
 
 def test_requests_are_done_at_the_next_observation(moving: Rebalance) -> None:
     watch = moving.api.trigger(WATCH)
-    controls.change_rate(moving.installation, moving.run.run_id, SLOWER, by=ALICE, why="month end")
-    controls.pause(moving.installation, moving.run.run_id, by=BOB, why="month end")
+    requests.change_rate(moving.installation, moving.run.run_id, SLOWER, by=ALICE, why="month end")
+    requests.pause(moving.installation, moving.run.run_id, by=BOB, why="month end")
     run_progress = moving.until_next_observation()
     assert run_progress.rate_bytes_per_second == 100_000
     moving.until(
@@ -226,7 +225,7 @@ def test_requests_are_done_at_the_next_observation(moving: Rebalance) -> None:
         lambda: "paused by bob: month end" in moving.run_progress.waits_for,
     )
     moving.until("the rate at the broker", lambda: moving.rate_in_force() == "100000")
-    controls.resume(moving.installation, moving.run.run_id, by=BOB, why="it is over")
+    requests.resume(moving.installation, moving.run.run_id, by=BOB, why="it is over")
     assert moving.api.wait_for_run(WATCH, watch, END_TIMEOUT_SECONDS).state == "success"
     assert moving.run.state is RunState.RUNNING, "a watch leaves a run alone that somebody drives"
 
@@ -263,7 +262,7 @@ def test_a_run_marked_as_failed_restores_nothing_before_its_moves_end_and_comple
     assert in_flight
     assert rate == "100000"
     assert moving.state_of("verdict") is None, "nobody judges a run before its end"
-    controls.change_rate(
+    requests.change_rate(
         moving.installation,
         moving.run.run_id,
         FAST,

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from counterpoise import controls
 from counterpoise.kafka_admin.broker_client import BrokerClient
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
+from counterpoise.services import requests
 from counterpoise.services.plans import PlannedRun
 from dev.local_kafka import LocalKafka
 from dev.local_processes import wait_until
@@ -125,7 +125,7 @@ def test_whoever_is_asked_to_cancel_and_restore_freezes(
     run = approved(ground, "stopped", SLOW)
     ground.advance(run, lambda: ground.in_flight(run) == 2, "two moves are under way")
     with ground.installation() as installation:
-        controls.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="test")
+        requests.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="test")
     freezer.points += [
         "alter_reassignments while cancelling",
         "alter_reassignments while restoring",
@@ -158,7 +158,7 @@ def test_a_broker_wakes_with_a_move_in_hand_after_the_run_has_ended(
     )
     (frozen,) = freezer.frozen
     with ground.installation() as installation:
-        controls.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="test")
+        requests.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="test")
     ended = ground.finish(run)
     assert ended.state is RunState.CANCELLED, ground.diagnosis(run)
     kafka.thaw_broker(frozen)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource
 
-from counterpoise import controls
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
@@ -21,7 +20,15 @@ from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import from_reassignment_json, to_reassignment_json
 from counterpoise.model.request import Goal, RebalanceRequest, Scope
 from counterpoise.model.run import RunState
-from counterpoise.services import approvals, execution, plans, snapshots, validations, verification
+from counterpoise.services import (
+    approvals,
+    execution,
+    plans,
+    requests,
+    snapshots,
+    validations,
+    verification,
+)
 from counterpoise.settings import Locations, parse_settings
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics, fill
 from dev.local_processes import wait_until
@@ -88,7 +95,7 @@ def installation(
 def nothing_kept_empty(installation: Installation) -> None:
     """The undo and the removal of a test before have emptied broker 4."""
     for broker_id in installation.active_requests("demo").kept_empty:
-        controls.release(
+        requests.release(
             installation, "demo", str(broker_id), by=Person.airflow("alice"), why="test"
         )
 

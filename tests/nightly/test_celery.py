@@ -9,11 +9,10 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from counterpoise import controls
 from counterpoise.errors import LedgerError
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
-from counterpoise.services import runs
+from counterpoise.services import requests, runs
 from dev.local_airflow.api import FINAL_RUN_STATES, AirflowApiError
 from tests.support import airflow_place
 from tests.support.airflow_machines import S3_SERVER
@@ -100,7 +99,7 @@ def test_whatever_is_killed_the_run_ends_and_moves_nothing_twice(place: Place) -
         kill(place)
     until_it_is_observed(place, dag_run_id)
     (run, *_) = place.installation.ledger.runs(cluster=CLUSTER)
-    controls.change_rate(
+    requests.change_rate(
         place.installation, run.run_id, FAST, by=Person.airflow("alice"), why="to see the end of it"
     )
     assert place.api.wait_for_run(REBALANCE, dag_run_id, WAIT_SECONDS).state == "success"

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from counterpoise import controls
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.run import RunState
-from counterpoise.services import approvals
+from counterpoise.services import approvals, requests
 from counterpoise.services.plans import PlannedRun
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation import test_approval_by_rule as by_rule
@@ -37,7 +36,7 @@ def run_and_halt(installation: Installation, run: PlannedRun) -> None:
 
 
 def freeze(installation: Installation, _run: PlannedRun) -> None:
-    controls.freeze(installation, "demo", until="8h", by=ALICE, why="month end")
+    requests.freeze(installation, "demo", until="8h", by=ALICE, why="month end")
 
 
 def approve_slowly(installation: Installation, run: PlannedRun) -> None:

@@ -7,14 +7,21 @@ from typing import Any
 
 import pytest
 
-from counterpoise import controls
 from counterpoise.errors import NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Decision
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
-from counterpoise.services import approvals, execution, plans, snapshots, validations, verification
+from counterpoise.services import (
+    approvals,
+    execution,
+    plans,
+    requests,
+    snapshots,
+    validations,
+    verification,
+)
 from counterpoise.services.plans import PlannedRun
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
@@ -209,9 +216,9 @@ def test_what_was_not_validated_or_is_frozen_or_was_rejected_is_for_people(
     ruled: Installation,
 ) -> None:
     run = planned(ruled)
-    controls.freeze(ruled, "demo", until="8h", by=ALICE, why="month end")
+    requests.freeze(ruled, "demo", until="8h", by=ALICE, why="month end")
     check_people_decide(ruled, run, "while demo is frozen")
-    controls.unfreeze(ruled, "demo", by=ALICE, why="over")
+    requests.unfreeze(ruled, "demo", by=ALICE, why="over")
     approve_by(ruled, run, BOB, decision=Decision.REJECTED)
     with pytest.raises(RefusedError, match="waits for its first answer"):
         approvals.approve_by_rule(ruled, run["run_id"], run["fingerprint"])
@@ -232,7 +239,7 @@ def test_a_rule_does_nothing_but_approve_and_nobody_else_is_one(
     with pytest.raises(RefusedError, match="that is for people"):
         approve_by(ruled, run, SMALL, decision=Decision.REJECTED)
     with pytest.raises(RefusedError, match="that is for people"):
-        controls.freeze(ruled, "demo", until="8h", by=SMALL, why="x")
+        requests.freeze(ruled, "demo", until="8h", by=SMALL, why="x")
     plan = ruled.plan_of(ruled.ledger.run(run["run_id"]))
     with pytest.raises(RefusedError, match="that is for people"):
         plans.submit(ruled, plan, plans.Origin(SMALL))

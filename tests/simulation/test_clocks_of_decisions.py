@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import controls
 from counterpoise.errors import HaltedError, NotApprovedError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.ledger import Ledger, database_clock
 from counterpoise.model.person import Person
 from counterpoise.model.run import RunState
-from counterpoise.services import execution
+from counterpoise.services import execution, requests
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.simulation.test_what_earlier_runs_left import (  # noqa: F401 - a fixture
     CLUSTERS,
@@ -107,7 +106,7 @@ def test_a_freeze_lasts_for_as_long_as_was_typed(
 ) -> None:
     with machine(0) as worker, machine(ahead) as page:
         run = approved(worker)
-        controls.freeze(page, "demo", until="30m", by=ALICE, why="month end")
+        requests.freeze(page, "demo", until="30m", by=ALICE, why="month end")
         kafka.advance(60 * 29)
         with pytest.raises(RefusedError, match="frozen"):
             execution.open_run(worker, *run_of(run))
@@ -123,7 +122,7 @@ def test_a_pause_lasts_for_as_long_as_the_policy_says(
     with machine(0, PATIENT) as page, machine(ahead, PATIENT) as worker:
         run = approved(page)
         execution.open_run(worker, *run_of(run))
-        controls.pause(page, run["run_id"], by=ALICE, why="a disk is replaced")
+        requests.pause(page, run["run_id"], by=ALICE, why="a disk is replaced")
         execution.execute_step(worker, *run_of(run), print)
         for _ in range(9):
             kafka.advance(60)

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from counterpoise import controls
 from counterpoise.errors import ClusterError, RefusedError
 from counterpoise.installation import Installation
 from counterpoise.model.acl import REASSIGN
@@ -28,6 +27,7 @@ from counterpoise.services import (
     approvals,
     execution,
     plans,
+    requests,
     runs,
     snapshots,
     validations,
@@ -172,17 +172,17 @@ def is_under_way(dag_run: DagRun) -> bool:
 
 def cancel(dag_run: DagRun) -> None:
     if is_under_way(dag_run):
-        controls.cancel(dag_run.installation, dag_run.run_id, by=BOB, why="month end")
+        requests.cancel(dag_run.installation, dag_run.run_id, by=BOB, why="month end")
 
 
 def undo(dag_run: DagRun) -> None:
     if is_under_way(dag_run):
-        controls.undo(dag_run.installation, dag_run.run_id, by=BOB, why="wrong broker")
+        requests.undo(dag_run.installation, dag_run.run_id, by=BOB, why="wrong broker")
 
 
 def pause(dag_run: DagRun) -> None:
     if dag_run.installation.ledger.run(dag_run.run_id).state is RunState.RUNNING:
-        controls.pause(dag_run.installation, dag_run.run_id, by=BOB, why="look first")
+        requests.pause(dag_run.installation, dag_run.run_id, by=BOB, why="look first")
 
 
 def trouble(dag_run: DagRun) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import controls
 from counterpoise.errors import RefusedError, RunConflictError
 from counterpoise.installation import Installation
 from counterpoise.model.acl import REASSIGN
@@ -16,7 +15,7 @@ from counterpoise.model.control import Control
 from counterpoise.model.person import Person
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState
-from counterpoise.services import execution, plans, proposals, reports, validations
+from counterpoise.services import execution, plans, proposals, reports, requests, validations
 from counterpoise.settings import parse_settings
 from counterpoise.units import format_moment
 from tests.simulated_kafka.cluster import SimulatedCluster
@@ -156,7 +155,7 @@ def test_after_a_cancel_nothing_is_proposed_either(
     run = asked_for(installation)
     decide(installation, run, Decision.GRANTED)
     change_state(installation.ledger, run["run_id"], RunState.RUNNING)
-    make = {Control.CANCEL: controls.cancel, Control.UNDO: controls.undo}[control]
+    make = {Control.CANCEL: requests.cancel, Control.UNDO: requests.undo}[control]
     make(installation, run["run_id"], by=BOB, why="wrong night")
     after(installation, timedelta(hours=30))
     for state in (RunState.SETTLING, RunState.CANCELLED):
@@ -309,9 +308,9 @@ def test_a_plan_of_the_analysis_that_waits_is_withdrawn_when_nothing_needs_it(
     analyse_by_hand(installation, held)
     assert proposals.unneeded_proposal(installation, "demo") is None
     run = asked_for(installation)
-    controls.freeze(installation, "demo", until="8h", by=ALICE, why="month end")
+    requests.freeze(installation, "demo", until="8h", by=ALICE, why="month end")
     assert proposals.unneeded_proposal(installation, "demo") is None
-    controls.unfreeze(installation, "demo", by=ALICE, why="over")
+    requests.unfreeze(installation, "demo", by=ALICE, why="over")
     unneeded = proposals.unneeded_proposal(installation, "demo")
     assert unneeded is not None and unneeded[0].run_id == run["run_id"]
     assert unneeded[1].startswith(why)

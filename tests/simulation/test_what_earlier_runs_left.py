@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from counterpoise import controls
 from counterpoise.errors import (
     HaltedError,
     NotApprovedError,
@@ -33,7 +32,7 @@ from counterpoise.model.person import Person
 from counterpoise.model.plan import Move, RebalancePlan
 from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import RunState, TouchedKey
-from counterpoise.services import execution, plans, snapshots, watch
+from counterpoise.services import execution, plans, requests, snapshots, watch
 from counterpoise.services.execution import restore_pending_of
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant, reject
@@ -85,7 +84,7 @@ def approved(
 
 def halted(installation: Installation, kafka: SimulatedCluster, run: plans.PlannedRun) -> None:
     """Stop a run under way, which cancels what is in flight, and settle it."""
-    controls.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="month end")
+    requests.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="month end")
     with pytest.raises(HaltedError):
         execution.execute_step(installation, *run_of(run), print)
     blame_trouble(installation.ledger, run["run_id"])
@@ -553,7 +552,7 @@ def test_a_run_that_is_refused_has_restored_what_earlier_runs_left_and_changed_n
     change_late(kafka, [rate], ConfigOperation.SET)
     assert journal.pending_restores() and own_configs(kafka)
     newer = approved(installation)
-    controls.freeze(installation, "demo", by=Person.airflow("alice"), why="month end", until="2h")
+    requests.freeze(installation, "demo", by=Person.airflow("alice"), why="month end", until="2h")
     calls = len(kafka.calls)
     with pytest.raises(RefusedError, match="is frozen"):
         execution.open_run(installation, *run_of(newer))
@@ -689,7 +688,7 @@ def given_up(
     until_moving(installation, kafka, run)
     with monkeypatch.context() as patch:
         patch.setattr(kafka, "alter_reassignments", no_answer)
-        controls.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="month end")
+        requests.cancel(installation, run["run_id"], by=Person.airflow("alice"), why="month end")
         with pytest.raises(HaltedError):
             execution.execute_step(installation, *run_of(run), print)
         while execution.settle_step(installation, run["run_id"], print) is not None:

@@ -29,7 +29,6 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from counterpoise import controls
 from counterpoise.errors import CounterpoiseError, HaltedError
 from counterpoise.execution import Driver
 from counterpoise.installation import Installation
@@ -40,7 +39,7 @@ from counterpoise.model.approval import Decision
 from counterpoise.model.plan import RebalancePlan
 from counterpoise.model.reassignment import from_reassignment_json
 from counterpoise.model.run import ENDED_STATES, Run, RunState
-from counterpoise.services import execution, plans, snapshots, watch
+from counterpoise.services import execution, plans, requests, snapshots, watch
 from counterpoise.services.plans import PlannedRun
 from counterpoise.settings import Locations, parse_settings
 from dev.local_kafka import LocalKafka, TopicSpec, create_topics
@@ -205,7 +204,7 @@ class Ground:
 
     def cancel(self, run: PlannedRun) -> None:
         with self.installation() as installation:
-            controls.cancel(installation, run["run_id"], by=ALICE, why="test")
+            requests.cancel(installation, run["run_id"], by=ALICE, why="test")
 
     def release_brokers(self) -> None:
         """Let plans use the brokers again that earlier runs have emptied."""
@@ -253,7 +252,7 @@ class Ground:
 
     def change_rate(self, run: PlannedRun, rate: str = FAST) -> None:
         with self.installation() as installation:
-            controls.change_rate(installation, run["run_id"], rate, by=ALICE, why="test")
+            requests.change_rate(installation, run["run_id"], rate, by=ALICE, why="test")
 
     def advance(
         self,

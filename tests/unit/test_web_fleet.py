@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise import controls
 from counterpoise.analysis.fleets import fleet, fleet_entry
 from counterpoise.model.approval import Approval, Decision
 from counterpoise.model.finding import AuditReport, Finding, ReportedFinding
@@ -17,6 +16,7 @@ from counterpoise.model.run import RunState
 from counterpoise.model.severity import Severity
 from counterpoise.reporting.audit_page import audit_json
 from counterpoise.reporting.fleet_page import fleet_json
+from counterpoise.services import requests
 from tests.support import hostile
 from tests.support.pages import NOW, Pages
 from tests.support.runs import change_state
@@ -221,7 +221,7 @@ def test_a_run_that_one_may_pause_is_paused_from_the_fleet(pages: Pages) -> None
     with pages.browser(may_change=False) as browser:
         assert link not in browser.get("/fleet").text
     with pages.installation() as installation:
-        controls.pause(installation, run.run_id, by=ALICE, why="month end")
+        requests.pause(installation, run.run_id, by=ALICE, why="month end")
     with pages.browser() as browser:
         assert link not in browser.get("/fleet").text
 
@@ -242,7 +242,7 @@ def test_halted_runs_and_frozen_clusters_are_listed(pages: Pages) -> None:
             change_state(installation.ledger, run.run_id, state, "")
         change_state(installation.ledger, run.run_id, RunState.HALTED, "broker 3 is dead")
         for cluster in ("quiet", "shut"):
-            controls.freeze(installation, cluster, until="8h", by=ALICE, why=hostile.HOSTILE)
+            requests.freeze(installation, cluster, until="8h", by=ALICE, why=hostile.HOSTILE)
     with pages.browser() as browser:
         page = browser.get("/fleet").text
         api = browser.get("/api/fleet").json()

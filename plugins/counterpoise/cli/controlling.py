@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from counterpoise import controls
 from counterpoise.cli.common import (
     Commands,
     add_json_argument,
@@ -21,6 +20,7 @@ from counterpoise.cli.common import (
 from counterpoise.installation import open_installation
 from counterpoise.model.control import CONTROL_EFFECTS, Control, ControlRequest
 from counterpoise.model.words import join_ids
+from counterpoise.services import requests
 from counterpoise.units import format_rate
 from counterpoise.views.run import RecordedRequest
 
@@ -31,21 +31,21 @@ def add_commands(commands: Commands) -> None:
     _add_run_control(
         commands,
         "pause",
-        controls.pause,
+        requests.pause,
         "a run submits nothing new; what is in flight finishes",
         CONTROL_EFFECTS[Control.PAUSE],
     )
     _add_run_control(
         commands,
         "resume",
-        controls.resume,
+        requests.resume,
         "a paused run goes on",
         CONTROL_EFFECTS[Control.RESUME],
     )
     _add_run_control(
         commands,
         "cancel",
-        controls.cancel,
+        requests.cancel,
         "a run stops: what is in flight is cancelled",
         CONTROL_EFFECTS[Control.CANCEL],
     )
@@ -110,7 +110,7 @@ def _rate(arguments: argparse.Namespace, console: Console) -> int:
     installation, run = installation_for_run(arguments)
     with installation:
         by = who()
-        request = controls.change_rate(
+        request = requests.change_rate(
             installation, run.run_id, arguments.rate, by=by, why=arguments.why
         )
     rate = format_rate(request.rate_bytes_per_second or 0)
@@ -141,7 +141,7 @@ def _add_cluster_control(
 
 def _freeze(arguments: argparse.Namespace, console: Console) -> int:
     with open_installation() as installation:
-        request = controls.freeze(
+        request = requests.freeze(
             installation,
             arguments.cluster,
             until=arguments.until,
@@ -158,7 +158,7 @@ def _freeze(arguments: argparse.Namespace, console: Console) -> int:
 def _unfreeze(arguments: argparse.Namespace, console: Console) -> int:
     with open_installation(may_make_ledger=False) as installation:
         by = who()
-        request = controls.unfreeze(installation, arguments.cluster, by=by, why=arguments.why)
+        request = requests.unfreeze(installation, arguments.cluster, by=by, why=arguments.why)
     line = f"cluster {request.cluster} is no longer frozen"
     print_answer(arguments, console, RecordedRequest.of(request), line)
     return 0
@@ -167,7 +167,7 @@ def _unfreeze(arguments: argparse.Namespace, console: Console) -> int:
 def _release(arguments: argparse.Namespace, console: Console) -> int:
     with open_installation(may_make_ledger=False) as installation:
         by = who()
-        released = controls.release(
+        released = requests.release(
             installation, arguments.cluster, arguments.brokers, by=by, why=arguments.why
         )
     brokers = join_ids([request.broker_id for request in released])

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from counterpoise import access, controls
+from counterpoise import access
 from counterpoise.cli import plans
 from counterpoise.cli.common import (
     Commands,
@@ -40,7 +40,7 @@ from counterpoise.model.request import Goal
 from counterpoise.model.run import CLOSED_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import indented
 from counterpoise.model.words import pluralize
-from counterpoise.services import execution, runs, verification
+from counterpoise.services import execution, requests, runs, verification
 from counterpoise.units import format_moment
 from counterpoise.views import as_document
 from counterpoise.views.run import RunStatusView
@@ -76,7 +76,7 @@ def _execute(arguments: argparse.Namespace, console: Console) -> int:
                 f"plan {plan.fingerprint} was not approved; approve it first "
                 f"(`{approve_line(arguments, arguments.plan)}`)"
             )
-        controls.check_may(installation, run.cluster, who(), Action.OPERATE)
+        requests.check_may(installation, run.cluster, who(), Action.OPERATE)
         if run.state in CLOSED_STATES:
             raise RefusedError(_why_closed(installation, run, arguments))
         progress = console_for_people(arguments, console)

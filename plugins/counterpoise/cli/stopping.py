@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from counterpoise import controls
 from counterpoise.cli import plans
 from counterpoise.cli.common import (
     Commands,
@@ -35,7 +34,7 @@ from counterpoise.model.policy import Action
 from counterpoise.model.run import UNDER_WAY_STATES, Run, RunState, TouchedKey
 from counterpoise.model.safe_text import without_control_characters
 from counterpoise.model.words import join_names, pluralize
-from counterpoise.services import emergency_stop, execution, runs, verification, watch
+from counterpoise.services import emergency_stop, execution, requests, runs, verification, watch
 from counterpoise.services.plans import undo_plan as make_undo_plan
 from counterpoise.views import as_document
 from counterpoise.views.plan import PlanView
@@ -78,7 +77,7 @@ def _undo(arguments: argparse.Namespace, console: Console) -> int:
     with installation:
         if run.state in UNDER_WAY_STATES:
             by = who()
-            request = controls.undo(installation, run.run_id, by=by, why=arguments.why)
+            request = requests.undo(installation, run.run_id, by=by, why=arguments.why)
             line = (
                 f"run {run.run_id} is {run.state}: it was asked to cancel what is in flight and to "
                 "settle. Run the same command again when it has ended; that writes the undo plan"
@@ -125,7 +124,7 @@ def _settle(arguments: argparse.Namespace, console: Console) -> int:
             line = f"run {run.run_id} is {run.state}: there is nothing to settle"
             print_answer(arguments, console, RunStatusView.of(status), line)
             return 0
-        controls.check_may(installation, run.cluster, who(), Action.OPERATE)
+        requests.check_may(installation, run.cluster, who(), Action.OPERATE)
         _settle_to_the_end(installation, run, console_for_people(arguments, console))
         report = verification.report_run(installation, run.run_id)
         status = runs.status_of(installation, run.run_id)

@@ -16,14 +16,13 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from counterpoise import controls
 from counterpoise.errors import InputError, RefusedError, UnknownNameError
 from counterpoise.model.control import CONTROL_EFFECTS, Control, ControlRequest
 from counterpoise.model.person import Person
 from counterpoise.model.policy import Action
 from counterpoise.model.run import Run, RunState
 from counterpoise.model.safe_text import limited
-from counterpoise.services import runs
+from counterpoise.services import requests, runs
 from counterpoise.services.runs import RunDetails
 from counterpoise.services.viewers import Viewer, airflow_refusal
 from counterpoise.views import view_of
@@ -45,10 +44,10 @@ REQUEST_TITLES: Final[Mapping[Control, str]] = {
 # Beside the reason.
 _FIELD: Final = {Control.RATE: "rate", Control.FREEZE: "until", Control.RELEASE: "brokers"}
 _OF_RUN: Final[Mapping[Control, Callable[..., ControlRequest]]] = {
-    Control.PAUSE: controls.pause,
-    Control.RESUME: controls.resume,
-    Control.CANCEL: controls.cancel,
-    Control.UNDO: controls.undo,
+    Control.PAUSE: requests.pause,
+    Control.RESUME: requests.resume,
+    Control.CANCEL: requests.cancel,
+    Control.UNDO: requests.undo,
 }
 _CONTROLS: Final = (*_OF_RUN, Control.RATE, Control.FREEZE, Control.UNFREEZE)  # on a run's page
 
@@ -143,7 +142,7 @@ def offered_requests(details: RunDetails, *, may_change: bool) -> list[OfferedRe
 def refusal(details: RunDetails, control: Control, *, may_change: bool) -> str:
     """Return why the viewer may not request this, and who may; "" where they may.
 
-    A lower rate is for those who operate, a higher one for those who approve: `controls` checks
+    A lower rate is for those who operate, a higher one for those who approve: `requests` checks
     which it is.
     """
     if not may_change:
@@ -193,7 +192,7 @@ def _record(
     if control in _OF_RUN:
         return (_OF_RUN[control](installation, run.run_id, by=by, why=why),)
     if control is Control.RATE:
-        return (controls.change_rate(installation, run.run_id, typed.rate, by=by, why=why),)
+        return (requests.change_rate(installation, run.run_id, typed.rate, by=by, why=why),)
     return record_of_cluster(installation, run.cluster, control, typed, by=by)
 
 
@@ -206,10 +205,10 @@ def record_of_cluster(
     why = limited(typed.reason, "reason")
     if control is Control.FREEZE:
         until = limited(typed.until, "until")
-        return (controls.freeze(installation, cluster, until=until, by=by, why=why),)
+        return (requests.freeze(installation, cluster, until=until, by=by, why=why),)
     if control is Control.RELEASE:
-        return controls.release(installation, cluster, typed.brokers, by=by, why=why)
-    return (controls.unfreeze(installation, cluster, by=by, why=why),)
+        return requests.release(installation, cluster, typed.brokers, by=by, why=why)
+    return (requests.unfreeze(installation, cluster, by=by, why=why),)
 
 
 def _form(

@@ -13,13 +13,12 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 
-from counterpoise import controls
 from counterpoise.errors import InputError, RefusedError
 from counterpoise.model.policy import Action
 from counterpoise.model.request import CLUSTER_FIELD, UNDO_FIELD
 from counterpoise.model.run import LOOKED_AFTER_STATES, Run
 from counterpoise.model.safe_text import required
-from counterpoise.services import runs
+from counterpoise.services import requests, runs
 from counterpoise.services.runs import RunDetails, why_not_undo
 from counterpoise.services.viewers import airflow_refusal
 from counterpoise.web.airflow_runs import StartInAirflow
@@ -75,7 +74,7 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
             except (InputError, RefusedError) as error:
                 about = _about(run)
                 return start_form(request, viewer, _TEMPLATE, about, reason=reason, error=error)
-            controls.note_undo(installation, run.run_id, dag_run_id, by=details.person, why=why)
+            requests.note_undo(installation, run.run_id, dag_run_id, by=details.person, why=why)
         return to_started(request, run.cluster, DAG_ID, dag_run_id)
 
     return router
