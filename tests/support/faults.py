@@ -212,7 +212,7 @@ class Ground:
             kept_empty = installation.active_requests("demo").kept_empty
             if kept_empty:
                 brokers = ",".join(map(str, kept_empty))
-                controls.release(installation, "demo", brokers, by=ALICE, why="test")
+                requests.release(installation, "demo", brokers, by=ALICE, why="test")
 
     def decide(
         self,

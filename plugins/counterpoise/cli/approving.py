@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from counterpoise import access
 from counterpoise.cli import plans, tables
 from counterpoise.cli.common import (
     Commands,
@@ -147,8 +148,9 @@ def _approve(arguments: argparse.Namespace, console: Console) -> int:
             rate=arguments.rate,
             try_permissions=not arguments.no_preflight,
         )
-        missing = approvals.approvals_missing(installation, approval.run_id, plan)
-        because = approvals.why_two_people(installation, plan)
+        run = installation.ledger.run(approval.run_id)
+        missing = approvals.whose_yes_to(installation, run, plan).missing
+        because = access.why_two_people(plan, installation.cluster(plan.cluster).policy.approval)
     plans.print_warnings(people, warnings)
     rate = format_rate(approval.rate_bytes_per_second or 0)
     lines = [

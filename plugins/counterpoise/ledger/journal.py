@@ -70,11 +70,13 @@ class Journal:
         with self._transactions.reading() as connection:
             return self._submissions(connection, connection.execute(query))
 
-    def has_submissions(self) -> bool:
-        """Return whether the run has submitted anything."""
-        query = sa.select(moves.c.run_id).where(moves.c.run_id == self.run_id).limit(1)
+    def submission_counts(self) -> tuple[int, int]:
+        """Return of how many partitions something was submitted, and how many of these are done."""
+        counts = (sa.func.count(), sa.func.count(moves.c.done_at))
+        query = sa.select(*counts).where(moves.c.run_id == self.run_id)
         with self._transactions.reading() as connection:
-            return connection.scalar(query) is not None
+            submitted, done = connection.execute(query).one()
+        return submitted, done
 
     def unfinished_submissions(self) -> dict[TopicPartition, Submission]:
         """Return what was submitted last of each partition that was not observed to be done, or of

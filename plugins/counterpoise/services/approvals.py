@@ -490,25 +490,48 @@ def answer_until(installation: Installation, run: Run) -> datetime | None:
     return since + installation.cluster(run.cluster).policy.approval.wait_for
 
 
-def approved_by(installation: Installation, run: Run, plan: RebalancePlan) -> tuple[Person, ...]:
-    """Return those whose yes to a plan counts now."""
+@dataclass(frozen=True, slots=True)
+class WhoseYes:
+    """Whose yes to a plan counts now, and who may give the one that is missing."""
+
+    given: tuple[Person, ...] = ()
+    needed: int = 1  # people
+    may_give: tuple[str, ...] = ()  # names of the policy; (): everybody, unless `why_nobody`
+    why_nobody: str = ""  # may, of those whom the policy names
+
+    @property
+    def missing(self) -> int:
+        return max(0, self.needed - len(self.given))
+
+
+def whose_yes(
+    policy: ClusterPolicy,
+    run: Run,
+    approvals: Sequence[Approval],
+    now: datetime,
+    *,
+    needed: int | None = None,
+) -> WhoseYes:
+    """Return whose yes a plan has and lacks, of the people `needed`: by default, one more than one
+    that has said yes, since the run waits.
+    """
+    if needed is None:
+        needed = 2 if approvals else 1
+    standing = access.standing_approvals(policy, run, approvals, now, needed=needed)
+    given = tuple(approval.person for approval in standing)
+    try:
+        may_give = access.people_to_ask(policy, run.requester, given, needed=needed)
+    except RefusedError as error:
+        return WhoseYes(given, needed, why_nobody=str(error))
+    return WhoseYes(given, needed, may_give)
+
+
+def whose_yes_to(installation: Installation, run: Run, plan: RebalancePlan) -> WhoseYes:
+    """Return whose yes the plan of a run has and lacks now, as many as it needs."""
     policy, ledger = installation.cluster(run.cluster).policy, installation.ledger
     needed = access.people_needed(plan, policy.approval)
     approvals = ledger.approvals_of(run.run_id)
-    standing = access.standing_approvals(policy, run, approvals, ledger.now(), needed=needed)
-    return tuple(approval.person for approval in standing)
-
-
-def approvals_missing(installation: Installation, run_id: str, plan: RebalancePlan) -> int:
-    """Return how many more people have to say yes before the run may start."""
-    needed = access.people_needed(plan, installation.cluster(plan.cluster).policy.approval)
-    given = approved_by(installation, installation.ledger.run(run_id), plan)
-    return max(0, needed - len(given))
-
-
-def why_two_people(installation: Installation, plan: RebalancePlan) -> str:
-    """Return what of a plan needs two people, in words; "" where one is enough."""
-    return access.why_two_people(plan, installation.cluster(plan.cluster).policy.approval)
+    return whose_yes(policy, run, approvals, ledger.now(), needed=needed)
 
 
 def check_approved(installation: Installation, run: Run, plan: RebalancePlan) -> None:
@@ -544,24 +567,18 @@ def _check_requested_rate(installation: Installation, run: Run, approval: Approv
 
 def _in_short(installation: Installation, run: Run, plan: RebalancePlan) -> PlanInShort:
     """Return what a plan does, who asked for it, and whose yes is missing."""
-    policy = installation.cluster(run.cluster).policy
-    needed, given = (
-        access.people_needed(plan, policy.approval),
-        approved_by(installation, run, plan),
-    )
-    view = PlanView.offered(plan, policy.movement)
+    view = PlanView.offered(plan, installation.cluster(run.cluster).policy.movement)
+    yes = whose_yes_to(installation, run, plan)
     why = why_requested(installation.ledger.journal(run.run_id).events())
     requested = f"Requested by {for_markdown(run.requester.shown)}"
-    try:
-        names = access.people_to_ask(policy, run.requester, given, needed=needed)
-        who = f"May answer: {for_markdown(', '.join(names) or 'everybody whom Airflow lets')}."
-    except RefusedError as error:
-        who = f"Nobody can approve it: {for_markdown(one_line(str(error)))}."
-    if needed > 1:
-        missing = max(0, needed - len(given))
-        names_given = " and ".join(person.shown for person in given)
-        already = f", approved by {for_markdown(names_given)}" if given else ""
-        who += f" {needed} people have to approve it{already}; {missing} missing."
+    names = ", ".join(yes.may_give) or "everybody whom Airflow lets"
+    who = f"May answer: {for_markdown(names)}."
+    if yes.why_nobody:
+        who = f"Nobody can approve it: {for_markdown(one_line(yes.why_nobody))}."
+    if yes.needed > 1:
+        names_given = " and ".join(person.shown for person in yes.given)
+        given = f", approved by {for_markdown(names_given)}" if yes.given else ""
+        who += f" {yes.needed} people have to approve it{given}; {yes.missing} missing."
     return PlanInShort(
         sentence=view.sentence,
         lines=(

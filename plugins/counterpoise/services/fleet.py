@@ -18,7 +18,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from counterpoise import analysis
+from counterpoise import access, analysis
 from counterpoise.archive import audit_report_name, balance_report_name, fleet_report_name
 from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.installation import Installation
@@ -32,10 +32,10 @@ from counterpoise.model.run import OPEN_STATES, UNDER_WAY_STATES, Run, RunState
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.severity import Severity
 from counterpoise.reporting.html import body_of
+from counterpoise.services.approvals import WhoseYes, whose_yes
 from counterpoise.services.audits import newest_audit, newest_points
 from counterpoise.services.requests import in_force
-from counterpoise.services.runs import people_asked, standing_approvals, why_not_approve
-from counterpoise.services.viewers import Viewing
+from counterpoise.services.viewers import Viewing, why_not
 from counterpoise.settings import ClusterSettings, PolicyRow, policy_rows
 from counterpoise.storage.file_cache import FileCache
 
@@ -44,13 +44,12 @@ _LOGGER = safe_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WaitingRun:
-    """A run that waits for a yes or a no; `by` names who may say it, () where everybody may."""
+    """A run that waits for a yes or a no."""
 
     run: Run
     waits_for: timedelta
     is_mine: bool  # the viewer may decide
-    by: tuple[str, ...]
-    why_nobody: str = ""  # may, of those whom the policy names
+    yes: WhoseYes
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +155,21 @@ def waiting_runs(
 
 
 def _waiting(installation: Installation, viewing: Viewing, run: Run, now: datetime) -> WaitingRun:
-    settings = viewing.settings
+    policy = viewing.settings.clusters[run.cluster].policy
     approvals = installation.ledger.approvals_of(run.run_id)
-    needed = 2 if approvals else 1  # it waits although one has approved
-    standing = standing_approvals(settings, run, approvals, now, needed)
-    asked = people_asked(settings, run, standing, needed)
-    may_answer = not why_not_approve(settings, run, viewing.person, approvals, now, needed)
-    is_mine = viewing.viewer.may_change and may_answer
+    yes = whose_yes(policy, run, approvals, now)
+    refusal = why_not(
+        access.check_would_count,
+        policy,
+        run,
+        approvals,
+        now,
+        needed=yes.needed,
+        by=viewing.person,
+    )
+    is_mine = viewing.viewer.may_change and not refusal
     waited_for = max(now - run.opened_at, timedelta(0))
-    return WaitingRun(run, waited_for, is_mine, asked.names, asked.why_nobody)
+    return WaitingRun(run, waited_for, is_mine, yes)
 
 
 def _fleet_document(installation: Installation) -> FleetDocument | None:

@@ -17,14 +17,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from counterpoise import access, notifications
-from counterpoise.errors import CounterpoiseError, InputError, RefusedError
+from counterpoise import notifications
+from counterpoise.errors import CounterpoiseError, InputError
 from counterpoise.installation import Installation
 from counterpoise.model.notification import Notification, NotificationEvent, Target
 from counterpoise.model.run import Run, RunState, why_requested
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.notifications import NotificationFacts
 from counterpoise.services.airflow_process import answer_of_airflow, why_no_airflow
+from counterpoise.services.approvals import whose_yes
 from counterpoise.views.plan import PlanView
 
 _LOGGER = safe_logger(__name__)
@@ -187,11 +188,5 @@ def _facts(installation: Installation, cluster: str) -> NotificationFacts:
 def _who_may_answer(installation: Installation, run: Run) -> str:
     """Return who may still answer, in words; "" where everybody may."""
     policy, ledger = installation.cluster(run.cluster).policy, installation.ledger
-    approvals = ledger.approvals_of(run.run_id)
-    needed = 2 if approvals else 1  # it waits although one has approved
-    standing = access.standing_approvals(policy, run, approvals, ledger.now(), needed=needed)
-    approved_by = [one.person for one in standing]
-    try:
-        return ", ".join(access.people_to_ask(policy, run.requester, approved_by))
-    except RefusedError as error:
-        return f"nobody, since {error}"
+    yes = whose_yes(policy, run, ledger.approvals_of(run.run_id), ledger.now())
+    return f"nobody, since {yes.why_nobody}" if yes.why_nobody else ", ".join(yes.may_give)

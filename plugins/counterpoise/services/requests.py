@@ -46,7 +46,7 @@ def check_may(installation: Installation, cluster: str, person: Person, action: 
 
 def pause(installation: Installation, run_id: str, *, by: Person, why: str) -> ControlRequest:
     """Ask a run to submit nothing new; what is in flight finishes."""
-    run = _run_under_way(installation, run_id, Control.PAUSE)
+    run = _run_under_way(installation, run_id, by, Control.PAUSE)
     if run.state is RunState.SETTLING:
         raise RefusedError(
             f"run {run_id} is settling: it starts nothing new anyway, so there is nothing to pause"
@@ -56,7 +56,7 @@ def pause(installation: Installation, run_id: str, *, by: Person, why: str) -> C
 
 def resume(installation: Installation, run_id: str, *, by: Person, why: str) -> ControlRequest:
     """Ask a paused run to go on."""
-    run = _run_under_way(installation, run_id, Control.RESUME)
+    run = _run_under_way(installation, run_id, by, Control.RESUME)
     if installation.active_requests(run.cluster, run_id).paused is None:
         raise RefusedError(
             f"run {run_id} is not paused; `counterpoise status {run_id}` says what it waits for"
@@ -71,23 +71,21 @@ def change_rate(
 
     More than what was approved is an approval, too.
     """
-    run = _run_under_way(installation, run_id, Control.RATE)
-    plan = installation.plan_of(run)
-    wanted, action = approvals.typed_rate(rate), Action.OPERATE
+    run = _run_under_way(installation, run_id, by, Control.RATE)
+    policy, wanted = installation.cluster(run.cluster).policy, approvals.typed_rate(rate)
     if wanted > _approved_rate(installation, run_id):
-        action = Action.APPROVE
-        approvals.check_grant(installation, plan, by=by, requester=run.requester, rate=rate)
-    check_may(installation, run.cluster, by, action)
-    wanted = approvals.usable_rate(installation, plan, wanted)
+        access.check_may_approve(policy, by, run.requester)
+    else:
+        access.check_may(policy, by, Action.OPERATE)
+    usable = approvals.usable_rate(installation, installation.plan_of(run), wanted)
     return _record(
         installation,
         run.cluster,
         Control.RATE,
         by,
         why,
-        action=action,
         run_id=run_id,
-        rate_bytes_per_second=wanted,
+        rate_bytes_per_second=usable,
     )
 
 
@@ -102,7 +100,7 @@ def _approved_rate(installation: Installation, run_id: str) -> int:
 
 def cancel(installation: Installation, run_id: str, *, by: Person, why: str) -> ControlRequest:
     """Ask a run to cancel what is in flight, to settle and to end as cancelled."""
-    run = _run_under_way(installation, run_id, Control.CANCEL)
+    run = _run_under_way(installation, run_id, by, Control.CANCEL)
     return _record(installation, run.cluster, Control.CANCEL, by, why, run_id=run_id)
 
 
@@ -110,7 +108,7 @@ def undo(installation: Installation, run_id: str, *, by: Person, why: str) -> Co
     """Cancel a run that somebody wants to undo; the undo plan, made after its end, is approved on
     its own.
     """
-    run = _run_under_way(installation, run_id, Control.UNDO)
+    run = _run_under_way(installation, run_id, by, Control.UNDO)
     return _record(installation, run.cluster, Control.UNDO, by, why, run_id=run_id)
 
 
@@ -128,14 +126,14 @@ def freeze(
     installation: Installation, cluster: str, *, until: str, by: Person, why: str
 ) -> ControlRequest:
     """Let no run there start, or submit anything, until then."""
-    installation.cluster(cluster)
+    check_may(installation, cluster, by, Action.OPERATE)
     end = parse_until(until, installation.ledger.now())
     return _record(installation, cluster, Control.FREEZE, by, why, until=end)
 
 
 def unfreeze(installation: Installation, cluster: str, *, by: Person, why: str) -> ControlRequest:
     """End a freeze."""
-    installation.cluster(cluster)
+    check_may(installation, cluster, by, Action.OPERATE)
     if installation.active_requests(cluster).frozen is None:
         raise RefusedError(f"cluster {cluster} is not frozen, so there is no freeze to end")
     return _record(installation, cluster, Control.UNFREEZE, by, why)
@@ -145,7 +143,7 @@ def release(
     installation: Installation, cluster: str, brokers: str, *, by: Person, why: str
 ) -> tuple[ControlRequest, ...]:
     """Let plans move replicas and leaders to brokers like `7,8` again: to all of them, or none."""
-    installation.cluster(cluster)
+    check_may(installation, cluster, by, Action.OPERATE)
     broker_ids = sorted(set(read_broker_ids(limited(brokers, "brokers"), "brokers")))
     kept_empty = installation.active_requests(cluster).kept_empty
     if others := sorted(set(broker_ids) - kept_empty.keys()):
@@ -167,12 +165,10 @@ def _record(
     by: Person,
     why: str,
     *,
-    action: Action = Action.OPERATE,
     run_id: str | None = None,
     **values: Any,
 ) -> ControlRequest:
-    """Record a request, with other `values` of it, of somebody who may do `action`."""
-    check_may(installation, cluster, by, action)
+    """Record a request, with other `values` of it, of somebody who may make it."""
     request = ControlRequest(
         cluster=cluster,
         run_id=run_id,
@@ -185,9 +181,14 @@ def _record(
     return installation.ledger.record_request(request)
 
 
-def _run_under_way(installation: Installation, run_id: str, control: Control) -> Run:
-    """Return a run that is under way; the refusal of another one says what to do instead."""
+def _run_under_way(installation: Installation, run_id: str, by: Person, control: Control) -> Run:
+    """Return a run that is under way, for somebody who may operate its cluster, or change the rate
+    of its runs; the refusal of another one says what to do instead.
+    """
     run = installation.ledger.run(run_id)
+    policy = installation.cluster(run.cluster).policy
+    if not (control is Control.RATE and access.may(policy, by, Action.APPROVE)):
+        access.check_may(policy, by, Action.OPERATE)
     if run.state in UNDER_WAY_STATES:
         return run
     if run.state not in (RunState.PROPOSED, RunState.APPROVED):

@@ -1,21 +1,21 @@
-"""What the pages of a run and of its plan show, and what their reader may do there.
+"""Runs as they are now: what the ledger knows of them, and what a viewer may do with one.
 
-details = run_details(installation, run_id, viewer)
+status_of(installation, run_id).run_progress
+details = run_details(installation, run_to_view(installation, run_id, viewer), viewer)
 details.refusals.get(Action.OPERATE)      # None: may; else a sentence why not, and who may
 
 Plans never change, so the last few are kept, by where they lie and their fingerprint.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import lru_cache
-from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from counterpoise import access
 from counterpoise.archive import Archive, plan_report_name, run_report_name
-from counterpoise.errors import CounterpoiseError, RefusedError
+from counterpoise.errors import CounterpoiseError
 from counterpoise.execution.waits import (
     CANCELLED_BY_OTHERS,
     NO_PROGRESS,
@@ -30,11 +30,10 @@ from counterpoise.execution.waits import (
 from counterpoise.execution.waits_for_cluster import IN_SYNC_AGAIN, is_catching_up
 from counterpoise.installation import Installation
 from counterpoise.model.approval import Approval
-from counterpoise.model.cluster import TopicPartition
 from counterpoise.model.control import ActiveRequests, ControlRequest, find_active_requests
 from counterpoise.model.person import Person
 from counterpoise.model.plan import RebalancePlan
-from counterpoise.model.policy import Action, MovementPolicy
+from counterpoise.model.policy import Action, ClusterPolicy, MovementPolicy
 from counterpoise.model.run import (
     ENDED_BY_PEOPLE,
     ENDED_STATES,
@@ -53,15 +52,15 @@ from counterpoise.model.run import (
     why_requested,
 )
 from counterpoise.model.run_progress import RunProgress
-from counterpoise.services.approvals import asks_people
+from counterpoise.services.approvals import WhoseYes, asks_people, whose_yes
 from counterpoise.services.viewers import (
     Viewer,
     Viewing,
-    policy_refusal,
+    airflow_refusal,
     settings_of_pages,
     who_may,
+    why_not,
 )
-from counterpoise.settings import Settings
 from counterpoise.storage import Store
 from counterpoise.undoing import check_undoable
 from counterpoise.views.plan import PlanView
@@ -83,34 +82,19 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class RunDetails:
-    """A run as its page shows it; the requests are those about the run and its cluster."""
+class RunStatus:
+    """A run as the ledger knows it; the requests are those about the run and its cluster."""
 
     run: Run
-    plan: RebalancePlan | None  # None: the store does not have it any more
-    run_progress: RunProgress | None
-    waits_for_answer: bool  # of people, where they were asked
-    waits: tuple[Waiting, ...]
+    run_progress: RunProgress | None  # as the last step observed it
     approvals: tuple[Approval, ...]  # oldest first
-    approved_by: tuple[Person, ...]  # whose yes counts now
-    requests: tuple[ControlRequest, ...]
+    requests: tuple[ControlRequest, ...]  # oldest first
     active: ActiveRequests
     touched: tuple[TouchedKey, ...]
     events: tuple[Event, ...]
-    reports: tuple[str, ...]  # names of the stored pages: of the run, and of its plan
-    people_needed: int
-    why_two_people: str  # what of the plan needs two; "" where one is enough
-    refusals: Mapping[Action, str]  # why the viewer may not; without those that they may
-    who_may: Mapping[Action, str]  # who may, in words
-    why_not_approve: str  # why the viewer's yes would not count; "" where it would
-    may_reject: bool
-    is_requester: bool  # the viewer, of the plan
-    why_nobody: str  # may approve, of those whom the policy names; "" where somebody may
-    may_approve: tuple[str, ...]  # names of those whose yes is missing; () where everybody may
-    is_requester_excluded: bool  # from those who may approve
-    has_moved: bool  # it has submitted something
-    superseded_by: str | None  # the id of the run of the newer plan
-    person: Person  # the viewer
+    moves_submitted: int
+    moves_done: int
+    has_moved: bool  # the ledger has on record what it submitted
     now: datetime
 
     @property
@@ -125,17 +109,6 @@ class RunDetails:
             return None
         lasting = self.run_progress.conditions_since if self.run_progress else {}
         return None if any(name in lasting for name in Paused(paused).kept_names) else paused
-
-    @property
-    def yes_missing(self) -> int:
-        """Return how many more people have to say yes before the run may start."""
-        missing = max(0, self.people_needed - len(self.approved_by))
-        return max(missing, int(self.waits_for_answer))  # one that was given may hold no more
-
-    @property
-    def may_be_rejected(self) -> bool:
-        """Return whether a no ends the run: it waits for an answer, or has not started."""
-        return self.waits_for_answer or self.run.state in WAITING_STATES
 
     @property
     def was_started(self) -> bool:
@@ -178,6 +151,88 @@ class RunDetails:
         """Return the approvals that no later rejection has undone."""
         return access.approvals_since_a_no(self.approvals)
 
+    @property
+    def approval(self) -> Approval | None:
+        """Return the last decision."""
+        return self.approvals[-1] if self.approvals else None
+
+    @property
+    def pending_restores(self) -> tuple[TouchedKey, ...]:
+        """Return the config keys that an ended run could not restore: their brokers are dead."""
+        if self.run.state not in LOOKED_AFTER_STATES:
+            return ()
+        return tuple(key for key in self.touched if key.restored_at is None)
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetails(RunStatus):
+    """A run as its pages show it: with its plan, and what their viewer may do."""
+
+    viewer: Viewer
+    plan: RebalancePlan | None  # None: the store does not have it any more
+    waits_for_answer: bool  # of people, where they were asked
+    waits: tuple[Waiting, ...]
+    reports: tuple[str, ...]  # names of the stored pages: of the run, and of its plan
+    superseded_by: str | None  # the id of the run of the newer plan
+    yes: WhoseYes
+    why_two_people: str  # what of the plan needs two; "" where one is enough
+    refusals: Mapping[Action, str]  # why the viewer may not; without those that they may
+    who_may: Mapping[Action, str]  # who may, in words
+    why_not_approve: str  # why the viewer's yes would not count; "" where it would
+    may_reject: bool
+    is_requester_excluded: bool  # from those who may approve
+
+    def refusal(self, action: Action, what: str = "") -> str:
+        """Return why the viewer may not do this (`what`), and who may; "" where they may."""
+        if not self.viewer.may_change:
+            return airflow_refusal(self.who_may[action], what or action)
+        return self.refusals.get(action, "")
+
+    @property
+    def is_requester(self) -> bool:
+        """Return whether the viewer requested the plan."""
+        return self.viewer.person.is_same(self.run.requester)
+
+    @property
+    def yes_missing(self) -> int:
+        """Return how many more people have to say yes before the run may start."""
+        # One that was given may hold no more.
+        return max(self.yes.missing, int(self.waits_for_answer))
+
+    @property
+    def may_be_rejected(self) -> bool:
+        """Return whether a no ends the run: it waits for an answer, or has not started."""
+        return self.waits_for_answer or self.run.state in WAITING_STATES
+
+
+def status_of(installation: Installation, run_id: str) -> RunStatus:
+    """Return the status of a run. Raises InputError for an unknown id."""
+    return _status(installation, installation.ledger.run(run_id))
+
+
+def _status(installation: Installation, run: Run) -> RunStatus:
+    ledger, journal = installation.ledger, installation.ledger.journal(run.run_id)
+    run_progress, events, now = journal.run_progress(), journal.events(), ledger.now()
+    requests = ledger.requests(run.cluster, run.run_id)
+    submitted, done = journal.submission_counts()
+    has_moved = submitted > 0
+    may_be_deleted = not has_moved and not has_all_events(events)
+    if may_be_deleted and run_progress is not None:
+        submitted = done = run_progress.progress.moves_done
+    return RunStatus(
+        run=run,
+        run_progress=run_progress,
+        approvals=ledger.approvals_of(run.run_id),
+        requests=requests,
+        active=find_active_requests(requests, now),
+        touched=journal.touched(),
+        events=events,
+        moves_submitted=submitted,
+        moves_done=done,
+        has_moved=has_moved,
+        now=now,
+    )
+
 
 def run_to_view(installation: Installation, run_id: str, viewer: Viewer) -> Run:
     """Return a run. Raises InputError for an unknown id, MayNotViewError where the policy of its
@@ -189,54 +244,57 @@ def run_to_view(installation: Installation, run_id: str, viewer: Viewer) -> Run:
 
 
 def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDetails:
-    """Return all about a run that its page shows."""
-    journal = installation.ledger.journal(run.run_id)
-    run_progress, events = journal.run_progress(), journal.events()
-    requests = installation.ledger.requests(run.cluster, run.run_id)
-    approvals = installation.ledger.approvals_of(run.run_id)
-    now = installation.ledger.now()
-    plan = kept_plan(installation, run)
-    active = find_active_requests(requests, now)
-    settings = settings_of_pages(installation)
-    cluster = settings.clusters.get(run.cluster)
-    limits = cluster.policy.movement if cluster else MovementPolicy()
-    rules = cluster.policy.approval if cluster else None
-    people_needed = access.people_needed(plan, rules) if plan else 1
-    standing = standing_approvals(settings, run, approvals, now, people_needed)
-    asked = people_asked(settings, run, standing, people_needed)
+    """Return all about a run that its pages show."""
+    status, plan = _status(installation, run), kept_plan(installation, run)
+    cluster = settings_of_pages(installation).clusters.get(run.cluster)
+    policy = cluster.policy if cluster else None
     return RunDetails(
-        run=run,
+        **{field.name: getattr(status, field.name) for field in fields(status)},
+        **_rights(policy, status, plan, viewer.person),
+        viewer=viewer,
         plan=plan,
-        run_progress=run_progress,
         # Without a plan, nobody can say whether the yes that it has holds.
         waits_for_answer=(
             run.state is RunState.PROPOSED if plan is None else asks_people(installation, run)
         ),
-        waits=_waits(run, run_progress, limits, active.frozen),
-        approvals=approvals,
-        approved_by=tuple(one.person for one in standing),
-        requests=requests,
-        active=active,
-        touched=journal.touched(),
-        events=events,
+        waits=_waits(status, policy.movement if policy else MovementPolicy()),
         reports=_reports(installation, run),
-        people_needed=people_needed,
-        why_two_people=access.why_two_people(plan, rules) if plan else "",
-        refusals=MappingProxyType(_refusals(settings, run.cluster, viewer.person)),
-        who_may=MappingProxyType(_who_may(settings, run.cluster)),
-        why_not_approve=why_not_approve(
-            settings, run, viewer.person, approvals, now, people_needed
-        ),
-        may_reject=_may_reject(settings, run, viewer.person),
-        is_requester=viewer.person.is_same(run.requester),
-        why_nobody=asked.why_nobody,
-        may_approve=asked.names,
-        has_moved=journal.has_submissions(),
-        is_requester_excluded=cluster is not None and not cluster.policy.requester_may_approve,
         superseded_by=_superseded_by(installation, run),
-        person=viewer.person,
-        now=now,
     )
+
+
+def _rights(
+    policy: ClusterPolicy | None, status: RunStatus, plan: RebalancePlan | None, person: Person
+) -> dict[str, Any]:
+    """Return what of the details is about who may do what; `policy` is None where the settings do
+    not name the cluster any more.
+    """
+    run, approvals = status.run, status.approvals
+    if policy is None:
+        gone = f"the settings do not name cluster {run.cluster} any more"
+        needed = access.people_needed(plan, None) if plan else 1
+        return {
+            "yes": WhoseYes(needed=needed),
+            "why_two_people": access.why_two_people(plan, None) if plan else "",
+            "refusals": dict.fromkeys(Action, gone),
+            "who_may": dict.fromkeys(Action, "nobody"),
+            "why_not_approve": gone,
+            "may_reject": False,
+            "is_requester_excluded": False,
+        }
+    needed = access.people_needed(plan, policy.approval) if plan else 1
+    refusals = {action: why_not(access.check_may, policy, person, action) for action in Action}
+    return {
+        "yes": whose_yes(policy, run, approvals, status.now, needed=needed),
+        "why_two_people": access.why_two_people(plan, policy.approval) if plan else "",
+        "refusals": {action: refusal for action, refusal in refusals.items() if refusal},
+        "who_may": {action: who_may(policy, action) for action in Action},
+        "why_not_approve": why_not(
+            access.check_would_count, policy, run, approvals, status.now, needed=needed, by=person
+        ),
+        "may_reject": not why_not(access.check_may_reject, policy, run, person),
+        "is_requester_excluded": not policy.requester_may_approve,
+    }
 
 
 def plan_to_approve(installation: Installation, run: Run, rate: int | None = None) -> PlanView:
@@ -275,82 +333,6 @@ def _read_plan(store: str, path: str, fingerprint: str) -> RebalancePlan:
     return Archive(Store(store)).read_recorded_plan(path, fingerprint)
 
 
-def _refusals(settings: Settings, cluster: str, person: Person) -> dict[Action, str]:
-    if cluster not in settings.clusters:
-        gone = f"the settings do not name cluster {cluster} any more"
-        return dict.fromkeys(Action, gone)
-    found = {action: policy_refusal(settings, cluster, person, action) for action in Action}
-    return {action: refusal for action, refusal in found.items() if refusal}
-
-
-def _who_may(settings: Settings, cluster: str) -> dict[Action, str]:
-    if cluster not in settings.clusters:
-        return dict.fromkeys(Action, "nobody")
-    return {action: who_may(settings, cluster, action) for action in Action}
-
-
-def why_not_approve(
-    settings: Settings,
-    run: Run,
-    person: Person,
-    approvals: Sequence[Approval],
-    now: datetime,
-    needed: int,
-) -> str:
-    """Return why somebody's yes to a run would not count; "" where it would."""
-    if run.cluster not in settings.clusters:
-        return f"the settings do not name cluster {run.cluster} any more"
-    policy = settings.clusters[run.cluster].policy
-    try:
-        access.check_would_count(policy, run, approvals, now, needed=needed, by=person)
-    except RefusedError as error:
-        return str(error)
-    return ""
-
-
-def standing_approvals(
-    settings: Settings, run: Run, approvals: Sequence[Approval], now: datetime, needed: int
-) -> tuple[Approval, ...]:
-    """Return the approvals that count now; none where the settings do not name the cluster."""
-    if run.cluster not in settings.clusters:
-        return ()
-    policy = settings.clusters[run.cluster].policy
-    return access.standing_approvals(policy, run, approvals, now, needed=needed)
-
-
-@dataclass(frozen=True, slots=True)
-class PeopleAsked:
-    """Who may still approve a plan: () is everybody, unless `why_nobody` says why nobody may."""
-
-    names: tuple[str, ...] = ()
-    why_nobody: str = ""
-
-
-def people_asked(
-    settings: Settings, run: Run, standing: Sequence[Approval], needed: int
-) -> PeopleAsked:
-    """Return whom the policy names for the yes that is missing, of as many as are needed."""
-    if run.cluster not in settings.clusters:
-        return PeopleAsked()
-    policy = settings.clusters[run.cluster].policy
-    approved_by = [one.person for one in standing]
-    try:
-        names = access.people_to_ask(policy, run.requester, approved_by, needed=needed)
-    except RefusedError as error:
-        return PeopleAsked(why_nobody=str(error))
-    return PeopleAsked(names)
-
-
-def _may_reject(settings: Settings, run: Run, person: Person) -> bool:
-    if run.cluster not in settings.clusters:
-        return False
-    try:
-        access.check_may_reject(settings.clusters[run.cluster].policy, run, person)
-    except RefusedError:
-        return False
-    return True
-
-
 def _superseded_by(installation: Installation, run: Run) -> str | None:
     if run.state is not RunState.SUPERSEDED:
         return None
@@ -359,16 +341,12 @@ def _superseded_by(installation: Installation, run: Run) -> str | None:
     return newer[0].run_id if newer else None
 
 
-def _waits(
-    run: Run,
-    run_progress: RunProgress | None,
-    limits: MovementPolicy,
-    freeze: ControlRequest | None,
-) -> tuple[Waiting, ...]:
-    if run_progress is None or run.state not in UNDER_WAY_STATES:
+def _waits(status: RunStatus, limits: MovementPolicy) -> tuple[Waiting, ...]:
+    run_progress = status.run_progress
+    if run_progress is None or not status.is_under_way:
         return ()
     return tuple(
-        _frozen_since(name, since, limits, freeze)
+        _frozen_since(name, since, limits, status.active.frozen)
         if is_freeze(name)
         else Waiting(words_of(name), since, since + patience_of(name, limits))
         for name, since in sorted(run_progress.conditions_since.items())
@@ -398,91 +376,27 @@ def _reports(installation: Installation, run: Run) -> tuple[str, ...]:
     return tuple(name for name in names if store.info(f"reports/{name}") is not None)
 
 
-# -- Whether an ended run can be undone on its page, before anything is started
-#
-# why_not_undo(installation, run_details(installation, run, viewer))      # "": it can
-
-
 def why_not_undo(installation: Installation, details: RunDetails) -> str:
     """Return why no plan can take back what a run moved, or why nobody could approve one that the
     viewer asks for; "" where one can.
     """
-    run, ledger = details.run, installation.ledger
-    if details.plan is None:
+    run, plan, ledger = details.run, details.plan, installation.ledger
+    if plan is None:
         return f"the store does not have the plan of run {run.run_id} any more"
     moved, later = ledger.journal(run.run_id).submissions(), ledger.moved_after(run)
-    try:
-        check_undoable(run, details.plan, moved, later, details.events, rebase=False)
-        _check_undo_can_be_approved(settings_of_pages(installation), details, moved)
-    except RefusedError as error:
-        return str(error)
-    return ""
-
-
-def _check_undo_can_be_approved(
-    settings: Settings, details: RunDetails, moved: Collection[TopicPartition]
-) -> None:
-    """Raise RefusedError where nobody could approve an undo plan that the viewer asks for. It may
-    need more people than is known before it is made; the task that makes it checks that.
-    """
-    cluster = settings.clusters.get(details.run.cluster)
-    if cluster is None or details.plan is None:
-        return
+    refusal = why_not(check_undoable, run, plan, moved, later, details.events, rebase=False)
+    cluster = settings_of_pages(installation).clusters.get(run.cluster)
+    if refusal or cluster is None:
+        return refusal
+    # It may need more people than is known before it is made; the task that makes it checks that.
     gives_up_replicas = any(
         len(move.replicas_before) < len(move.replicas_after)
-        for move in details.plan.moves
+        for move in plan.moves
         if move.topic_partition in moved
     )
-    policy = cluster.policy
-    needed = 2 if gives_up_replicas or policy.approval.critical else 1
-    access.check_somebody_may_approve(policy, details.person, needed=needed)
-
-
-@dataclass(frozen=True, slots=True)
-class RunStatus:
-    """A run with what people want to know of it.
-
-    `run_progress` is what the last step observed, `requests` are those about the run and its
-    cluster, oldest first.
-    """
-
-    run: Run
-    approval: Approval | None
-    moves_done: int
-    moves_submitted: int
-    touched: tuple[TouchedKey, ...]
-    run_progress: RunProgress | None = None
-    requests: tuple[ControlRequest, ...] = ()
-
-    @property
-    def pending_restores(self) -> tuple[TouchedKey, ...]:
-        """Return the config keys that an ended run could not restore: their brokers are dead."""
-        if self.run.state not in LOOKED_AFTER_STATES:
-            return ()
-        return tuple(key for key in self.touched if key.restored_at is None)
-
-
-def status_of(installation: Installation, run_id: str) -> RunStatus:
-    """Return the status of a run. Raises InputError for an unknown id."""
-    run = installation.ledger.run(run_id)
-    journal = installation.ledger.journal(run_id)
-    submissions = journal.submissions().values()
-    run_progress = journal.run_progress()
-    moves_done = sum(submission.done_at is not None for submission in submissions)
-    moves_submitted = len(submissions)
-    may_be_deleted = not submissions and not has_all_events(journal.events())
-    if may_be_deleted and run_progress is not None:
-        moves_done = moves_submitted = run_progress.progress.moves_done
-    approvals = installation.ledger.approvals_of(run_id)
-    return RunStatus(
-        run=run,
-        approval=approvals[-1] if approvals else None,
-        moves_done=moves_done,
-        moves_submitted=moves_submitted,
-        touched=journal.touched(),
-        run_progress=run_progress,
-        requests=installation.ledger.requests(run.cluster, run_id),
-    )
+    needed = 2 if gives_up_replicas or cluster.policy.approval.critical else 1
+    person = details.viewer.person
+    return why_not(access.check_somebody_may_approve, cluster.policy, person, needed=needed)
 
 
 def progress_of(installation: Installation, run_id: str) -> tuple[Run, RunProgress | None]:

@@ -5,15 +5,15 @@ viewing.clusters                              # those whose policy lets the view
 viewing.may("orders-eu", Action.PROPOSE), viewing.check("orders-eu")
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from counterpoise import access
 from counterpoise.errors import RefusedError, UnknownNameError
 from counterpoise.installation import Installation, settings_in
 from counterpoise.model.person import Person
-from counterpoise.model.policy import Action
+from counterpoise.model.policy import Action, ClusterPolicy
 from counterpoise.model.words import join_names
 from counterpoise.settings import ClusterSettings, Settings, read_settings
 
@@ -46,9 +46,8 @@ def settings_of_pages(installation: Installation) -> Settings:
     )
 
 
-def who_may(settings: Settings, cluster: str, action: Action) -> str:
-    """Return who may do something with a cluster of the settings, in words."""
-    policy = settings.clusters[cluster].policy
+def who_may(policy: ClusterPolicy, action: Action) -> str:
+    """Return who may do something with a cluster, in words."""
     return join_names(access.named_entries(policy, action)) or EVERYBODY
 
 
@@ -57,12 +56,10 @@ def airflow_refusal(who: str, what: str) -> str:
     return f"Airflow does not let you change runs; {who} may {what}"
 
 
-def policy_refusal(settings: Settings, cluster: str, person: Person, action: Action) -> str:
-    """Return why the policy of a cluster of the settings lets somebody not do something; "" where
-    it does.
-    """
+def why_not(check: Callable[..., object], *arguments: Any, **options: Any) -> str:
+    """Return why a check refuses; "" where it does not."""
     try:
-        access.check_may(settings.clusters[cluster].policy, person, action)
+        check(*arguments, **options)
     except RefusedError as error:
         return str(error)
     return ""
@@ -87,7 +84,6 @@ class MayNotViewError(RefusedError):
 class Viewing:
     settings: Settings
     viewer: Viewer
-    person: Person
     clusters: tuple[str, ...]  # that the viewer may view, by name
 
     @classmethod
@@ -101,7 +97,11 @@ class Viewing:
             for name, cluster in settings.clusters.items()
             if access.may(cluster.policy, viewer.person, Action.VIEW, roles=viewer.roles)
         )
-        return cls(settings, viewer, viewer.person, tuple(sorted(may_view)))
+        return cls(settings, viewer, tuple(sorted(may_view)))
+
+    @property
+    def person(self) -> Person:
+        return self.viewer.person
 
     def may(self, cluster: str, action: Action) -> bool:
         """Return whether the viewer may do something with a cluster that they may view.
@@ -117,9 +117,10 @@ class Viewing:
         """Return why the viewer may not do something with a cluster that they may view, and who
         may; "" where they may.
         """
+        policy = self.settings.clusters[cluster].policy
         if not self.viewer.may_change:
-            return airflow_refusal(who_may(self.settings, cluster, action), action)
-        return policy_refusal(self.settings, cluster, self.person, action)
+            return airflow_refusal(who_may(policy, action), action)
+        return why_not(access.check_may, policy, self.person, action)
 
     def check(self, cluster: str) -> ClusterSettings:
         """Return the settings of a cluster. Raises UnknownClusterError, MayNotViewError."""

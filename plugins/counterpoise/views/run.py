@@ -47,7 +47,9 @@ class WaitingRunView(RunView, frozen=True, kw_only=True):
     @classmethod
     def of(cls, waiting: "WaitingRun") -> Self:
         seconds = waiting.waits_for.total_seconds()
-        return view_of(cls, waiting, waiting.run, waits_seconds=seconds, may_approve=waiting.by)
+        return view_of(
+            cls, waiting, waiting.run, waits_seconds=seconds, may_approve=waiting.yes.may_give
+        )
 
 
 class LinkView(Struct, frozen=True):
@@ -168,6 +170,7 @@ class RunDocument(RunView, frozen=True, kw_only=True):
             details,
             details.run,
             progress=ProgressView.of(found) if found else None,
+            people_needed=details.yes.needed,
             keys=tuple(map(KeyView.of, details.touched)),
             events=details.events[-EVENTS_SHOWN:],
         )

@@ -24,12 +24,12 @@ from counterpoise.model.run import Run, RunState
 from counterpoise.model.safe_text import limited
 from counterpoise.services import requests, runs
 from counterpoise.services.runs import RunDetails
-from counterpoise.services.viewers import Viewer, airflow_refusal
+from counterpoise.services.viewers import Viewer
 from counterpoise.views import view_of
 from counterpoise.views.run import RequestView
 from counterpoise.web.forms import Sent, SentValues, act, form_page
 from counterpoise.web.responses import answer, base_of, is_api, status_of
-from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 REQUEST_TITLES: Final[Mapping[Control, str]] = {
     Control.PAUSE: "Pause",
@@ -82,14 +82,12 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
     router = APIRouter()
 
     @router.get("/runs/{run_id}/requests/{control}")
-    def ask(
-        request: Request, run_id: str, control: str, viewer: CurrentViewer, may_change: MayChange
-    ) -> Response:
+    def ask(request: Request, run_id: str, control: str, viewer: CurrentViewer) -> Response:
         wanted = _control(control)
         with open_installation() as installation:
             run = runs.run_to_view(installation, run_id, viewer)
             details = runs.run_details(installation, run, viewer)
-        why_not = refusal(details, wanted, may_change=may_change)
+        why_not = refusal(details, wanted)
         return _form(request, viewer, details, wanted, TypedRequest(), why_not=why_not)
 
     @act(router, "/runs/{run_id}/requests/{control}")
@@ -101,7 +99,7 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
         with open_installation() as installation:
             run = runs.run_to_view(installation, run_id, viewer)
             details = runs.run_details(installation, run, viewer)
-            if why_not := refusal(details, wanted, may_change=True):
+            if why_not := refusal(details, wanted):
                 raise RefusedError(why_not)
             try:
                 recorded = _record(installation, details, wanted, typed)
@@ -126,7 +124,7 @@ def recorded_response(
     return answer(cluster=first.cluster, run_id=first.run_id, requests=shown)
 
 
-def offered_requests(details: RunDetails, *, may_change: bool) -> list[OfferedRequest]:
+def offered_requests(details: RunDetails) -> list[OfferedRequest]:
     """Return what the viewer may request and what would do something now."""
     return [
         OfferedRequest(
@@ -135,20 +133,18 @@ def offered_requests(details: RunDetails, *, may_change: bool) -> list[OfferedRe
             f"/runs/{quote(details.run.run_id)}/requests/{control}",
         )
         for control in _CONTROLS
-        if _is_of_use(details, control) and not refusal(details, control, may_change=may_change)
+        if _is_of_use(details, control) and not refusal(details, control)
     ]
 
 
-def refusal(details: RunDetails, control: Control, *, may_change: bool) -> str:
+def refusal(details: RunDetails, control: Control) -> str:
     """Return why the viewer may not request this, and who may; "" where they may.
 
     A lower rate is for those who operate, a higher one for those who approve: `requests` checks
     which it is.
     """
-    if not may_change:
-        return airflow_refusal(details.who_may[Action.OPERATE], control)
     actions = (Action.OPERATE, Action.APPROVE) if control is Control.RATE else (Action.OPERATE,)
-    refusals = [details.refusals.get(action, "") for action in actions]
+    refusals = [details.refusal(action, control) for action in actions]
     return refusals[0] if all(refusals) else ""
 
 
@@ -187,7 +183,7 @@ def _record(
     installation: Any, details: RunDetails, control: Control, typed: TypedRequest
 ) -> tuple[ControlRequest, ...]:
     """Write the request. Raises InputError, RefusedError: nothing was written then."""
-    run, by = details.run, details.person
+    run, by = details.run, details.viewer.person
     why = limited(typed.reason, "reason")
     if control in _OF_RUN:
         return (_OF_RUN[control](installation, run.run_id, by=by, why=why),)

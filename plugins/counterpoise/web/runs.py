@@ -18,7 +18,7 @@ from counterpoise.views.run import EVENTS_SHOWN, RunDocument
 from counterpoise.web.requests_of_people import offered_requests
 from counterpoise.web.responses import answer, page
 from counterpoise.web.undo import may_ask_undo
-from counterpoise.web.viewers import CurrentViewer, MayChange, OpenInstallation
+from counterpoise.web.viewers import CurrentViewer, OpenInstallation
 
 _REFRESH_SECONDS: Final = 10  # as often as a run observes through Airflow
 _KEYS_SHOWN: Final = 200
@@ -29,9 +29,7 @@ def run_routes(open_installation: OpenInstallation) -> APIRouter:
     router = APIRouter()
 
     @router.get("/runs/{run_id}")
-    def run_page(
-        request: Request, run_id: str, viewer: CurrentViewer, may_change: MayChange
-    ) -> Response:
+    def run_page(request: Request, run_id: str, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
             run = runs.run_to_view(installation, run_id, viewer)
             details = runs.run_details(installation, run, viewer)
@@ -40,9 +38,8 @@ def run_routes(open_installation: OpenInstallation) -> APIRouter:
             "run_now.html",
             details=details,
             title=title_of(details),
-            requests=offered_requests(details, may_change=may_change),
-            may_ask_undo=may_ask_undo(details, may_change=may_change),
-            may_change=may_change,
+            requests=offered_requests(details),
+            may_ask_undo=may_ask_undo(details),
             events=shown_events(details.events),
             events_left_out=max(0, len(details.events) - EVENTS_SHOWN),
             keys_shown=_KEYS_SHOWN,

@@ -20,14 +20,12 @@ from counterpoise.model.run import LOOKED_AFTER_STATES, Run
 from counterpoise.model.safe_text import required
 from counterpoise.services import requests, runs
 from counterpoise.services.runs import RunDetails, why_not_undo
-from counterpoise.services.viewers import airflow_refusal
 from counterpoise.web.airflow_runs import StartInAirflow
 from counterpoise.web.forms import SentValues, act
 from counterpoise.web.started import start_form, to_started
 from counterpoise.web.viewers import (
     DAG_ID,
     CurrentViewer,
-    MayChange,
     OpenInstallation,
 )
 
@@ -39,14 +37,12 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
     router = APIRouter()
 
     @router.get("/runs/{run_id}/undo")
-    def ask(
-        request: Request, run_id: str, viewer: CurrentViewer, may_change: MayChange
-    ) -> Response:
+    def ask(request: Request, run_id: str, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
             run = runs.run_to_view(installation, run_id, viewer)
             details = runs.run_details(installation, run, viewer)
             cannot = why_not_undo(installation, details)
-        refusal = undo_refusal(details, may_change=may_change)
+        refusal = details.refusal(Action.PROPOSE)
         status = 403 if refusal else 409 if cannot else 200
         why_not = refusal or cannot
         return start_form(request, viewer, _TEMPLATE, _about(run), status=status, why_not=why_not)
@@ -63,7 +59,7 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
         with open_installation() as installation:
             run = runs.run_to_view(installation, run_id, viewer)
             details = runs.run_details(installation, run, viewer)
-            if refusal := undo_refusal(details, may_change=True):
+            if refusal := details.refusal(Action.PROPOSE):
                 raise RefusedError(refusal)
             try:
                 why = required(reason, "reason")
@@ -74,23 +70,16 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
             except (InputError, RefusedError) as error:
                 about = _about(run)
                 return start_form(request, viewer, _TEMPLATE, about, reason=reason, error=error)
-            requests.note_undo(installation, run.run_id, dag_run_id, by=details.person, why=why)
+            requests.note_undo(installation, run.run_id, dag_run_id, by=viewer.person, why=why)
         return to_started(request, run.cluster, DAG_ID, dag_run_id)
 
     return router
 
 
-def may_ask_undo(details: RunDetails, *, may_change: bool) -> bool:
+def may_ask_undo(details: RunDetails) -> bool:
     """Return whether the page of a run shows the way to its undo plan."""
     has_left_something = details.run.state in LOOKED_AFTER_STATES and details.has_moved
-    return has_left_something and not undo_refusal(details, may_change=may_change)
-
-
-def undo_refusal(details: RunDetails, *, may_change: bool) -> str:
-    """Return why the viewer may not propose an undo plan, and who may; "" where they may."""
-    if not may_change:
-        return airflow_refusal(details.who_may[Action.PROPOSE], Action.PROPOSE)
-    return details.refusals.get(Action.PROPOSE, "")
+    return has_left_something and not details.refusal(Action.PROPOSE)
 
 
 def _about(run: Run) -> dict[str, object]:
