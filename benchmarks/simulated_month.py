@@ -292,14 +292,14 @@ class Month:
                 self._run(name)
 
     def _run(self, name: str) -> None:
-        planned = plans.plan(
+        planned = plans.make(
             self.installation, name, RebalanceRequest(Goal.LEADERS), plans.Origin(_ALICE)
         )
         self._note_snapshot(name, self.clock())
         partitions = self.clusters[name].partitions.values()
         uneven = sum(partition.leader != partition.replicas[0] for partition in partitions)
         self.events.append(Event(Kind.RUN, self.clock(), name, uneven))
-        assert planned is not None, f"nothing to do on {name}"
+        assert not isinstance(planned, plans.NothingToMove), f"nothing to do on {name}"
         run_id, fingerprint = planned["run_id"], planned["fingerprint"]
         self.installation.ledger.journal(run_id).event(VALIDATED, fingerprint)
         approvals.answer(

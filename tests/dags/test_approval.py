@@ -37,6 +37,7 @@ from counterpoise.services import approvals, execution, plans, requests
 from tests.simulation.test_roles import PEOPLE, POLICY, rows
 from tests.support import hostile
 from tests.support.decisions import ALICE, CAROL, grant, reject
+from tests.support.planned_runs import planned_run
 from tests.support.runs import change_state
 
 CLUSTERS = """\
@@ -116,7 +117,7 @@ def planned(
     why: str = "",
 ) -> plans.PlannedRun:
     """What `plan` and `validate` leave behind."""
-    run = plans.plan(
+    run = planned_run(
         installation,
         "demo",
         rebalance_request,
@@ -266,7 +267,7 @@ def test_a_no_or_a_newer_plan_skips_what_follows(
             reject(installation, run, by="bob")
         else:
             leaders = RebalanceRequest(Goal.LEADERS)
-            plans.plan(installation, "demo", leaders, plans.Origin(CAROL))
+            planned_run(installation, "demo", leaders, plans.Origin(CAROL))
 
     assert wait(monkeypatch, approve(), ended) == NEWS
     assert airflow.closed_with == [OPTION]
@@ -492,7 +493,7 @@ def test_tasks_do_what_the_table_of_roles_says(installation: Installation, permi
     person = Person.airflow(PEOPLE[permission])
     may = CELLS["propose a plan, also an undo plan"][permission] == "yes"
     with nullcontext() if may else refused():
-        plans.plan(installation, "demo", ADD_3, plans.Origin(person))
+        planned_run(installation, "demo", ADD_3, plans.Origin(person))
 
 
 def refused() -> AbstractContextManager[Any]:

@@ -26,6 +26,7 @@ from tests.dags.test_approval import CLUSTERS
 from tests.support import hostile
 from tests.support.decisions import grant
 from tests.support.message_servers import MailServer, Webhook
+from tests.support.planned_runs import planned_run
 from tests.support.runs import change_state
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +74,7 @@ def propose(
     *,
     by: Person = Person.airflow("alice"),  # noqa: B008 - it is frozen
 ) -> str:
-    run = plans.plan(
+    run = planned_run(
         installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), plans.Origin(by)
     )
     assert run is not None

@@ -18,6 +18,7 @@ from counterpoise.orchestration.statsd import send_gauges, stat_name
 from counterpoise.orchestration.stepping import StepUntilDone
 from counterpoise.services import metrics, plans
 from tests.dags.test_stepping import Task
+from tests.support.planned_runs import planned_run
 from tests.support.runs import change_state
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +46,7 @@ def test_each_step_of_a_run_sends_its_figures(
     installation: Installation, sent: dict[str, float]
 ) -> None:
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-    run = plans.plan(
+    run = planned_run(
         installation,
         "demo",
         request,

@@ -23,6 +23,7 @@ from counterpoise.orchestration.waiting import WaitTrigger
 from counterpoise.services import execution, plans
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant
+from tests.support.planned_runs import planned_run
 from tests.support.runs import change_state
 
 FIRED = "2026-11-23T12:00:00+00:00"  # with what a trigger resumes a task
@@ -46,7 +47,7 @@ def run(installation: Installation) -> plans.PlannedRun:
     """A run under way of the Dag run manual__1."""
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
     origin = plans.Origin(Person.airflow("alice"), "kafka_rebalance", "manual__1")
-    run = plans.plan(installation, "demo", request, origin)
+    run = planned_run(installation, "demo", request, origin)
     assert run is not None
     for state in (RunState.APPROVED, RunState.RUNNING):
         change_state(installation.ledger, run["run_id"], state)
@@ -120,7 +121,7 @@ def test_progress_is_logged_once_a_minute_and_when_what_is_waited_for_changes(
     now = datetime(2026, 11, 25, 12, tzinfo=UTC)
     installation.clock = lambda: now  # before the ledger is opened: the driver goes by the ledger's
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-    run = plans.plan(installation, "demo", request, plans.Origin(Person.airflow("alice")))
+    run = planned_run(installation, "demo", request, plans.Origin(Person.airflow("alice")))
     assert run is not None
     grant(installation, run, by="bob", reason="x")
     execution.open_run(installation, run["run_id"], run["fingerprint"])

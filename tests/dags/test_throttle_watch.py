@@ -25,6 +25,7 @@ from counterpoise.services import execution, plans
 from counterpoise.services.watch import watch_throttles
 from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import CAROL, grant
+from tests.support.planned_runs import planned_run
 
 ROOT = Path(__file__).parents[2]
 BROKER = ConfigResource(ConfigResourceType.BROKER, "3")
@@ -48,7 +49,7 @@ def silent(_text: str) -> None:
 
 def opened(installation: Installation, rebalance_request: RebalanceRequest) -> plans.PlannedRun:
     """A run that has been approved and opened."""
-    run = plans.plan(installation, "demo", rebalance_request, plans.Origin(CAROL))
+    run = planned_run(installation, "demo", rebalance_request, plans.Origin(CAROL))
     assert run is not None
     grant(installation, run, reason="x", rate="20MB/s")
     execution.open_run(installation, run["run_id"], run["fingerprint"])

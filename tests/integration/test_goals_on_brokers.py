@@ -41,6 +41,7 @@ from tests.support.kafka_facts import (
     placement,
     replicas_per_broker,
 )
+from tests.support.planned_runs import planned_run
 
 MB = 1_000_000
 SECONDS = 120.0
@@ -127,7 +128,7 @@ def fresh_snapshot(installation: Installation) -> ClusterSnapshot:
 
 
 def planned(installation: Installation, rebalance_request: RebalanceRequest) -> plans.PlannedRun:
-    run = plans.plan(installation, "demo", rebalance_request, plans.Origin(ALICE))
+    run = planned_run(installation, "demo", rebalance_request, plans.Origin(ALICE))
     assert run is not None
     validations.validate(installation, run["run_id"], run["fingerprint"])
     return run

@@ -27,6 +27,7 @@ from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.command_line import CommandLine
 from tests.support.installations import installation_over, set_clock
 from tests.support.pictures import simulated
+from tests.support.planned_runs import planned_run
 from tests.support.runs import change_state
 from tests.support.web import browser
 
@@ -75,7 +76,7 @@ def run(ruled: Installation) -> PlannedRun:
 def planned(installation: Installation) -> PlannedRun:
     """What `plan` and `validate` leave behind."""
     snapshots.make(installation, "demo", installation.clock())
-    run = plans.plan(
+    run = planned_run(
         installation,
         "demo",
         ADD_3,
@@ -263,7 +264,7 @@ def test_a_superseded_plan_is_neither_approved_nor_started(
     ruled: Installation, run: PlannedRun, kafka: SimulatedCluster
 ) -> None:
     approve_by_rule(ruled, run)
-    plans.plan(ruled, "demo", RebalanceRequest(Goal.LEADERS), plans.Origin(ALICE))
+    planned_run(ruled, "demo", RebalanceRequest(Goal.LEADERS), plans.Origin(ALICE))
     assert ruled.ledger.run(run["run_id"]).state is RunState.SUPERSEDED
     with pytest.raises(RefusedError):
         approvals.approve_by_rule(ruled, run["run_id"], run["fingerprint"])

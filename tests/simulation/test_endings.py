@@ -38,6 +38,7 @@ from tests.support.command_line import CommandLine
 from tests.support.decisions import decide, grant, reject
 from tests.support.installations import installation_over, set_clock
 from tests.support.pictures import simulated
+from tests.support.planned_runs import planned_run
 from tests.support.runs import clock_of
 from tests.support.web import browser
 
@@ -162,7 +163,7 @@ def silence(dag_run: DagRun) -> None:
 
 def newer_plan(dag_run: DagRun) -> None:
     leaders = RebalanceRequest(Goal.LEADERS)
-    plans.plan(dag_run.installation, "demo", leaders, plans.Origin(ALICE))
+    planned_run(dag_run.installation, "demo", leaders, plans.Origin(ALICE))
 
 
 def is_under_way(dag_run: DagRun) -> bool:
@@ -250,7 +251,7 @@ def test_ledger_page_api_command_and_dag_run_agree_on_the_end(
     snapshots.make(installation, "demo", installation.clock())
     request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
     origin = plans.Origin(ALICE, "kafka_rebalance", "manual__1")
-    run = plans.plan(installation, "demo", request, origin)
+    run = planned_run(installation, "demo", request, origin)
     assert run is not None
     left = [(task, chance.randint(1, 25) if task == "execute" else 0, act) for task, act in acts]
 

@@ -23,6 +23,7 @@ from tests.support.command_line import (
 )
 from tests.support.hand_analysis import analyse_by_hand, held_by
 from tests.support.pictures import simulated
+from tests.support.planned_runs import planned_run
 
 EVEN = "\n".join(f"orders-{n}: {n % 4 + 1} {(n + 1) % 4 + 1} size=10000000" for n in range(12))
 YES = ("--rate", "5MB/s", "--reason", "go on")
@@ -117,7 +118,7 @@ def test_uneven_leaders_of_the_others_are_proposed_and_leave_it_out(
     kafka.elect_preferred_leaders([*led_by_1])
     assert proposed(shell, kafka) == ("leaders", [])
     with analysing(shell) as installation:
-        run = plans.plan(
+        run = planned_run(
             installation,
             "demo",
             RebalanceRequest(Goal.LEADERS),

@@ -24,6 +24,7 @@ from tests.support.decisions import ALICE, BOB, grant
 from tests.support.hand_analysis import Held, analyse_by_hand
 from tests.support.installations import DEMO, installation_over, set_clock
 from tests.support.pictures import ON_TWO_BROKERS, simulated
+from tests.support.planned_runs import planned_run
 from tests.support.runs import change_state
 
 
@@ -61,7 +62,7 @@ def proposed(installation: Installation) -> tuple[str, list[int]] | None:
 def asked_for(
     installation: Installation, request: RebalanceRequest = ADD_3, by: Person = ANALYSIS
 ) -> plans.PlannedRun:
-    run = plans.plan(installation, "demo", request, plans.Origin(by))
+    run = planned_run(installation, "demo", request, plans.Origin(by))
     assert run is not None
     return run
 
@@ -345,10 +346,12 @@ def test_an_older_question_of_the_analysis_does_not_silence_the_idle_broker(
     installation: Installation, kafka: SimulatedCluster
 ) -> None:
     analyse_by_hand(installation, IDLE_BROKER)
-    other = plans.plan(installation, "demo", RebalanceRequest(Goal.LEADERS), plans.Origin(ANALYSIS))
+    other = planned_run(
+        installation, "demo", RebalanceRequest(Goal.LEADERS), plans.Origin(ANALYSIS)
+    )
     assert other is not None
     assert proposals.propose(installation, "demo") is not None
-    newer = plans.plan(
+    newer = planned_run(
         installation, "demo", RebalanceRequest(Goal.ADD_BROKERS, (3,)), plans.Origin(ANALYSIS)
     )
     assert newer is not None
@@ -360,14 +363,14 @@ def test_the_analysis_waits_for_a_plan_that_somebody_asked_for(
 ) -> None:
     analyse_by_hand(installation, IDLE_BROKER)
     leaders = RebalanceRequest(Goal.LEADERS)
-    of_alice = plans.plan(installation, "demo", leaders, plans.Origin(Person.airflow("alice")))
+    of_alice = planned_run(installation, "demo", leaders, plans.Origin(Person.airflow("alice")))
     assert of_alice is not None
     assert proposals.propose(installation, "demo") is None
     idle = RebalanceRequest(Goal.ADD_BROKERS, (3,))
     with pytest.raises(RefusedError, match="which alice asked for, is proposed"):  # asked before
-        plans.plan(installation, "demo", idle, plans.Origin(ANALYSIS))
+        planned_run(installation, "demo", idle, plans.Origin(ANALYSIS))
     assert installation.ledger.run(of_alice["run_id"]).state is RunState.PROPOSED
-    of_bob = plans.plan(installation, "demo", idle, plans.Origin(BOB))
+    of_bob = planned_run(installation, "demo", idle, plans.Origin(BOB))
     assert of_bob is not None
     assert installation.ledger.run(of_alice["run_id"]).state is RunState.SUPERSEDED
 
@@ -383,7 +386,7 @@ def test_the_end_of_a_run_is_waited_for_by_the_second_and_only_the_end(
     waits: dict[int | None, list[float]] = {}
     started = installation.clock()
     set_clock(installation, lambda: started + timedelta(seconds=kafka.now))
-    run = plans.plan(
+    run = planned_run(
         installation,
         "demo",
         RebalanceRequest(Goal.ADD_BROKERS, (3,)),

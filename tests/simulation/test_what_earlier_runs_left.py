@@ -38,6 +38,7 @@ from tests.simulated_kafka.cluster import SimulatedCluster
 from tests.support.decisions import grant, reject
 from tests.support.installations import installation_over
 from tests.support.pictures import simulated
+from tests.support.planned_runs import planned_run
 from tests.support.runs import (
     at_broker,
     blame_trouble,
@@ -76,7 +77,7 @@ def approved(
     snapshots.make(installation, "demo", installation.clock())
     alice = Person.airflow("alice")
     request = RebalanceRequest(goal, (broker_id,))
-    run = plans.plan(installation, "demo", request, plans.Origin(alice))
+    run = planned_run(installation, "demo", request, plans.Origin(alice))
     assert run is not None
     grant(installation, run)
     return run
@@ -306,7 +307,7 @@ def test_the_watch_settles_a_late_move_while_a_newer_plan_waits_for_its_approval
     run = halted_while_moving(installation, kafka)
     snapshots.make(installation, "demo", installation.clock())
     request = RebalanceRequest(Goal.REBALANCE)
-    newer = plans.plan(installation, "demo", request, plans.Origin(Person.airflow("bob")))
+    newer = planned_run(installation, "demo", request, plans.Origin(Person.airflow("bob")))
     assert newer is not None
     partition = late_move(installation, kafka, run).topic_partition
     report = watch.watch_throttles(installation, "demo", print)

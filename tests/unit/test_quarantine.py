@@ -20,6 +20,7 @@ from tests.support.contradictions import name_a_broker_twice
 from tests.support.decisions import ALICE
 from tests.support.installations import DEMO, installation_over
 from tests.support.pictures import simulated
+from tests.support.planned_runs import planned_run
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -204,7 +205,7 @@ def test_nothing_is_planned_on_a_bad_snapshot(
         place.installation() as installation,
         pytest.raises(RefusedError, match="neither analysed nor planned on"),
     ):
-        plans.plan(
+        planned_run(
             installation,
             "demo",
             RebalanceRequest(Goal.REBALANCE),
@@ -214,7 +215,7 @@ def test_nothing_is_planned_on_a_bad_snapshot(
     name_a_broker_twice(place.kafka, "topic00", monkeypatch)
     with place.installation() as installation:
         with pytest.raises(RefusedError, match="counts each broker once"):
-            plans.plan(
+            planned_run(
                 installation,
                 "demo",
                 RebalanceRequest(Goal.REBALANCE),

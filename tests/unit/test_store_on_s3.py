@@ -18,6 +18,7 @@ from tests.support import s3_server
 from tests.support.decisions import ALICE
 from tests.support.installations import installation_over
 from tests.support.pictures import simulated
+from tests.support.planned_runs import planned_run
 from tests.support.s3_server import S3Server, Trouble
 
 SECRET = "s3cr3t"
@@ -82,7 +83,7 @@ def test_snapshots_and_plans_come_through_a_store_that_throttles(
         server.trouble = every_third(s3_server.slow_down, 120)
         snapshots.make(installation, "demo", installation.clock())
         request = RebalanceRequest(Goal.ADD_BROKERS, (3,))
-        planned = plans.plan(installation, "demo", request, plans.Origin(ALICE))
+        planned = planned_run(installation, "demo", request, plans.Origin(ALICE))
         assert planned is not None
         plan = installation.archive.read_plan(planned["plan_uri"], planned["fingerprint"])
         assert plan.moves

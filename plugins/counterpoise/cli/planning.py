@@ -132,7 +132,7 @@ def _snapshot(arguments: argparse.Namespace, console: Console) -> int:
     installation, name = installation_for(arguments)
     with installation:
         if arguments.bootstrap:
-            snapshot = snapshots.fresh_snapshot(installation, name, installation.clock())
+            snapshot = snapshots.fresh_snapshot(installation, name)
         else:
             snapshot = _kept_snapshot(installation, name)
     if arguments.out:
@@ -239,7 +239,7 @@ def _state(
     with installation:
         policy = installation.cluster(name).policy
         if arguments.bootstrap:
-            snapshot = snapshots.checked_snapshot(installation, name, installation.clock())
+            snapshot = snapshots.checked_snapshot(installation, name)
         else:
             snapshot = snapshots.to_plan_on(installation, name)
         return snapshot, policy, installation.active_requests(name).kept_empty

@@ -80,14 +80,6 @@ class NothingToMove:
     report_name: str
 
 
-def plan(
-    installation: Installation, cluster: str, rebalance_request: RebalanceRequest, origin: Origin
-) -> PlannedRun | None:
-    """Return the run that `make` opens; None when nothing needs to move."""
-    planned = make(installation, cluster, rebalance_request, origin)
-    return None if isinstance(planned, NothingToMove) else planned
-
-
 def make(
     installation: Installation, cluster: str, rebalance_request: RebalanceRequest, origin: Origin
 ) -> PlannedRun | NothingToMove:
@@ -222,31 +214,23 @@ def make_undo(
         raise InputError(f"run {run_id} is of cluster {undone.cluster}, not of {cluster}")
     settings = installation.cluster(cluster)
     access.check_may_propose(settings.policy, origin.requested_by)
-    new_plan = _undo_plan(installation, run_id, to_plan_on, rebase=False)
+    new_plan = undo_plan(installation, run_id, make_snapshot=to_plan_on)
     return _submitted_or_reason(installation, new_plan, origin)
 
 
-def undo_plan(installation: Installation, run_id: str, *, rebase: bool = False) -> RebalancePlan:
+def undo_plan(
+    installation: Installation,
+    run_id: str,
+    *,
+    rebase: bool = False,
+    make_snapshot: Callable[[Installation, str], ClusterSnapshot] = checked_snapshot,
+) -> RebalancePlan:
     """Return the plan that takes back what a run moved, to be approved and executed like any other.
 
     Partitions that somebody has moved since, or that cannot go back now, stay where they are, and a
     warning of the plan names them; with `rebase`, so do those that later runs moved. Raises
     RefusedError where that cannot be done, or nothing is left.
     """
-
-    def fresh(installation: Installation, cluster: str) -> ClusterSnapshot:
-        return checked_snapshot(installation, cluster, installation.clock())
-
-    return _undo_plan(installation, run_id, fresh, rebase=rebase)
-
-
-def _undo_plan(
-    installation: Installation,
-    run_id: str,
-    make_snapshot: Callable[[Installation, str], ClusterSnapshot],
-    *,
-    rebase: bool,
-) -> RebalancePlan:
     run, undone_plan = installation.run_and_plan(run_id)
     journal, later = installation.ledger.journal(run_id), installation.ledger.moved_after(run)
     submissions = journal.submissions()

@@ -80,12 +80,13 @@ def keep(installation: Installation, snapshot: ClusterSnapshot) -> None:
 
 
 def fresh_snapshot(
-    installation: Installation, cluster: str, scheduled_at: datetime
+    installation: Installation, cluster: str, scheduled_at: datetime | None = None
 ) -> ClusterSnapshot:
-    """Return a snapshot made now and named by `scheduled_at`; nothing is kept.
+    """Return a snapshot made now and named by `scheduled_at` (default: now); nothing is kept.
 
     Raises ClusterUnreachableError, ClusterError.
     """
+    scheduled_at = scheduled_at or installation.clock()
     with installation.reader(cluster) as reader:
         return read_snapshot(reader, installation, cluster, scheduled_at)
 
@@ -107,14 +108,12 @@ def read_snapshot(
     )
 
 
-def checked_snapshot(
-    installation: Installation, cluster: str, scheduled_at: datetime
-) -> ClusterSnapshot:
+def checked_snapshot(installation: Installation, cluster: str) -> ClusterSnapshot:
     """Return a fresh snapshot that may be planned on; it does not join the history.
 
     Raises BadSnapshotError for one that was quarantined.
     """
-    fresh = fresh_snapshot(installation, cluster, scheduled_at)
+    fresh = fresh_snapshot(installation, cluster)
     check_snapshot(installation, fresh)
     return fresh
 
@@ -333,7 +332,7 @@ _MAX_AGE_OF_RATES: Final = timedelta(days=7)  # every hour of the day and every 
 def to_plan_on(installation: Installation, cluster: str) -> ClusterSnapshot:
     """Return a fresh snapshot with usual rates; it joins the history, since `validate` reads it."""
     previous_id = installation.ledger.last_snapshot_id(cluster)
-    fresh = fresh_snapshot(installation, cluster, installation.clock())
+    fresh = fresh_snapshot(installation, cluster)
     snapshot = _with_rates(installation, fresh, previous_id)
     keep(installation, snapshot)
     return snapshot

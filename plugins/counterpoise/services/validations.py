@@ -209,7 +209,7 @@ def _violations_now(
     installation: Installation, plan: RebalancePlan, policy: BalancePolicy
 ) -> tuple[Violation, ...]:
     """Return the broken rules by a fresh snapshot; its figures are others, and may be so."""
-    fresh = checked_snapshot(installation, plan.cluster, installation.clock())
+    fresh = checked_snapshot(installation, plan.cluster)
     comparable = replace(fresh, snapshot_id=plan.snapshot_id)
     return tuple(
         violation

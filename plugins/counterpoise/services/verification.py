@@ -69,11 +69,11 @@ def _compared(
     A difference counts when a second snapshot has one, too: the metadata of the broker that
     responds may be behind.
     """
-    fresh = fresh_snapshot(installation, plan.cluster, installation.clock())
+    fresh = fresh_snapshot(installation, plan.cluster)
     problems = verification.find_problems(plan, fresh, touched)
     if problems:
         time.sleep(_SECONDS_BETWEEN_OBSERVATIONS)
-        fresh = fresh_snapshot(installation, plan.cluster, installation.clock())
+        fresh = fresh_snapshot(installation, plan.cluster)
         problems = verification.find_problems(plan, fresh, touched)
     return fresh, problems
 
@@ -160,7 +160,7 @@ def report_run(installation: Installation, run_id: str) -> str:
     if run.state is RunState.DONE:
         fresh, problems = _compared(installation, plan, journal.touched())
     else:
-        fresh, problems = fresh_snapshot(installation, run.cluster, installation.clock()), ()
+        fresh, problems = fresh_snapshot(installation, run.cluster), ()
     report = RunReport(
         run=run,
         plan=plan,
