@@ -9,7 +9,7 @@ to take rows from, each with the `snapshot_ids` whose rows to take; `daily` has 
 and for each snapshot the `seconds` that its rates lasted, null where they do not count, and how
 many `live_brokers` there were. The results are in `<WORK>/<table>/output=<number>/`
 (`<table>_daily` for those of a day), one file each: rows by snapshot, those of a snapshot in their
-order. Nothing else is written and nothing is deleted: `pipeline` checks the files and moves them
+order. Nothing else is written and nothing is deleted: the service checks the files and moves them
 into the history.
 
 Limits: an object store needs Hadoop's connector for it among Spark's jars. The rows of one file are

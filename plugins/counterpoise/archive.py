@@ -4,7 +4,7 @@
     archive.write_snapshot(snapshot)             # tables first, the manifest last
     archive.manifests(["orders-eu"])             # of every snapshot, oldest first
 
-Part of the wiring, beside `installation.py`: `pipeline` writes through it, `queries` reads.
+Part of the wiring, beside `installation.py`: services write and read through it.
 """
 
 import json

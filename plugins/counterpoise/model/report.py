@@ -1,4 +1,4 @@
-"""What a run report shows: plain values that `pipeline` gathers from the ledger, the plan and two
+"""What a run report shows: plain values that a service gathers from the ledger, the plan and two
 snapshots.
 
 RunReport(run=run, plan=plan, approval=approval, before=..., after=..., copied_bytes=..., ...)

@@ -2,7 +2,7 @@
 decision.
 
     request = RebalanceRequest(Goal.ADD_BROKERS, (7,))
-    run = plan(installation, "orders-eu", request, Origin(alice))
+    run = make(installation, "orders-eu", request, Origin(alice))      # or NothingToMove
     run["run_id"], run["plan_uri"], run["fingerprint"]
 
     snapshot, new_ids = with_new_brokers(snapshot, 2, rack="c")     # to show a plan, not to run it

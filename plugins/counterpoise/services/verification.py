@@ -155,8 +155,7 @@ def report_run(installation: Installation, run_id: str) -> str:
     run, plan = installation.run_and_plan(run_id)
     journal = installation.ledger.journal(run_id)
     approvals = installation.ledger.approvals_of(run_id)
-    submissions = journal.submissions()
-    done = {name for name, submission in submissions.items() if submission.done_at}
+    done = journal.finished()
     if run.state is RunState.DONE:
         fresh, problems = _compared(installation, plan, journal.touched())
     else:
