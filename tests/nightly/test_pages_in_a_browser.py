@@ -258,7 +258,7 @@ def cancel(place: Place, run: Run, oscar: Visitor) -> None:
 
 def moves_done(place: Place, run: Run) -> int:
     oscar = viewers.Viewer("oscar", ("op",), True)
-    found = runs.run_details(place.installation, run, oscar).run_progress
+    found = runs.run_details(place.installation, run.run_id, oscar).run_progress
     return found.progress.moves_done if found else 0
 
 

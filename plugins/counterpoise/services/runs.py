@@ -1,7 +1,7 @@
 """Runs as they are now: what the ledger knows of them, and what a viewer may do with one.
 
 status_of(installation, run_id).run_progress
-details = run_details(installation, run_to_view(installation, run_id, viewer), viewer)
+details = run_details(installation, run_id, viewer)
 details.refusals.get(Action.OPERATE)      # None: may; else a sentence why not, and who may
 
 Plans never change, so the last few are kept, by where they lie and their fingerprint.
@@ -243,8 +243,9 @@ def run_to_view(installation: Installation, run_id: str, viewer: Viewer) -> Run:
     return run
 
 
-def run_details(installation: Installation, run: Run, viewer: Viewer) -> RunDetails:
-    """Return all about a run that its pages show."""
+def run_details(installation: Installation, run_id: str, viewer: Viewer) -> RunDetails:
+    """Return all about a run that its pages show. Raises what `run_to_view` raises."""
+    run = run_to_view(installation, run_id, viewer)
     status, plan = _status(installation, run), kept_plan(installation, run)
     cluster = settings_of_pages(installation).clusters.get(run.cluster)
     policy = cluster.policy if cluster else None

@@ -74,7 +74,7 @@ def answer_routes(open_installation: OpenInstallation) -> APIRouter:
                 raise
             except (InputError, RefusedError) as error:
                 return error_page(request, status_of(error), str(error))
-            after = runs.run_details(installation, installation.ledger.run(run_id), viewer)
+            after = runs.run_details(installation, run_id, viewer)
         return api_answer(
             run_id=run.run_id,
             fingerprint=approval.fingerprint,

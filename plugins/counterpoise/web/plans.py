@@ -104,7 +104,7 @@ def plan_response(
     may_answer: bool,
 ) -> Response:
     """Return the page of a plan as one person sees it."""
-    details = runs.run_details(installation, run, viewer)
+    details = runs.run_details(installation, run.run_id, viewer)
     if details.plan is None:
         return _without_plan(request, viewer, details, shown, may_answer=may_answer)
     view = runs.plan_to_approve(installation, run, shown.rate_bytes_per_second)

@@ -85,8 +85,7 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
     def ask(request: Request, run_id: str, control: str, viewer: CurrentViewer) -> Response:
         wanted = _control(control)
         with open_installation() as installation:
-            run = runs.run_to_view(installation, run_id, viewer)
-            details = runs.run_details(installation, run, viewer)
+            details = runs.run_details(installation, run_id, viewer)
         why_not = refusal(details, wanted)
         return _form(request, viewer, details, wanted, TypedRequest(), why_not=why_not)
 
@@ -97,8 +96,7 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
         wanted = _control(control)
         typed = TypedRequest.of(sent, wanted)
         with open_installation() as installation:
-            run = runs.run_to_view(installation, run_id, viewer)
-            details = runs.run_details(installation, run, viewer)
+            details = runs.run_details(installation, run_id, viewer)
             if why_not := refusal(details, wanted):
                 raise RefusedError(why_not)
             try:
@@ -108,7 +106,7 @@ def request_routes(open_installation: OpenInstallation) -> APIRouter:
                 return _form(
                     request, viewer, details, wanted, typed, status=status, problem=problem
                 )
-        return recorded_response(request, recorded, f"/runs/{quote(run.run_id)}")
+        return recorded_response(request, recorded, f"/runs/{quote(run_id)}")
 
     return router
 

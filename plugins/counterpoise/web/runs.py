@@ -31,8 +31,7 @@ def run_routes(open_installation: OpenInstallation) -> APIRouter:
     @router.get("/runs/{run_id}")
     def run_page(request: Request, run_id: str, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
-            run = runs.run_to_view(installation, run_id, viewer)
-            details = runs.run_details(installation, run, viewer)
+            details = runs.run_details(installation, run_id, viewer)
         response = page(
             request,
             "run_now.html",
@@ -52,8 +51,7 @@ def run_routes(open_installation: OpenInstallation) -> APIRouter:
     @router.get("/api/runs/{run_id}")
     def run_json(run_id: str, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
-            run = runs.run_to_view(installation, run_id, viewer)
-            details = runs.run_details(installation, run, viewer)
+            details = runs.run_details(installation, run_id, viewer)
         return answer(view=RunDocument.of(details))
 
     return router

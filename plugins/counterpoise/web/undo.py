@@ -39,13 +39,14 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
     @router.get("/runs/{run_id}/undo")
     def ask(request: Request, run_id: str, viewer: CurrentViewer) -> Response:
         with open_installation() as installation:
-            run = runs.run_to_view(installation, run_id, viewer)
-            details = runs.run_details(installation, run, viewer)
+            details = runs.run_details(installation, run_id, viewer)
             cannot = why_not_undo(installation, details)
         refusal = details.refusal(Action.PROPOSE)
         status = 403 if refusal else 409 if cannot else 200
         why_not = refusal or cannot
-        return start_form(request, viewer, _TEMPLATE, _about(run), status=status, why_not=why_not)
+        return start_form(
+            request, viewer, _TEMPLATE, _about(details.run), status=status, why_not=why_not
+        )
 
     @act(router, "/runs/{run_id}/undo")
     def start(
@@ -57,21 +58,20 @@ def undo_routes(open_installation: OpenInstallation) -> APIRouter:
     ) -> Response:
         reason = sent.texts("reason")["reason"]
         with open_installation() as installation:
-            run = runs.run_to_view(installation, run_id, viewer)
-            details = runs.run_details(installation, run, viewer)
+            details = runs.run_details(installation, run_id, viewer)
             if refusal := details.refusal(Action.PROPOSE):
                 raise RefusedError(refusal)
             try:
                 why = required(reason, "reason")
                 if cannot := why_not_undo(installation, details):
                     raise RefusedError(cannot)
-                wanted = {CLUSTER_FIELD: run.cluster, UNDO_FIELD: run.run_id}
+                wanted = {CLUSTER_FIELD: details.run.cluster, UNDO_FIELD: run_id}
                 dag_run_id = start_dag_run(DAG_ID, wanted, why)
             except (InputError, RefusedError) as error:
-                about = _about(run)
+                about = _about(details.run)
                 return start_form(request, viewer, _TEMPLATE, about, reason=reason, error=error)
-            requests.note_undo(installation, run.run_id, dag_run_id, by=viewer.person, why=why)
-        return to_started(request, run.cluster, DAG_ID, dag_run_id)
+            requests.note_undo(installation, run_id, dag_run_id, by=viewer.person, why=why)
+        return to_started(request, details.run.cluster, DAG_ID, dag_run_id)
 
     return router
 
