@@ -230,6 +230,17 @@ def test_what_is_ours_of_a_key_grows_and_its_earlier_value_is_as_it_is_told(
     )
 
 
+def test_what_was_submitted_and_is_done_is_counted_by_partition(ledger: Ledger) -> None:
+    journal = ledger.journal(ledger.propose(PLAN, "p", requested_by="a").run_id)
+    assert journal.submission_counts() == (0, 0)
+    first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    with journal.step() as step:
+        step.submitting({first: (1, 2), second: (1, 2)})
+        step.submitting({first: (2, 1)})
+        step.done([second])
+    assert journal.submission_counts() == (2, 1)
+
+
 def test_rates_of_an_earlier_execution_are_no_longer_ours(ledger: Ledger) -> None:
     journal = ledger.journal(ledger.propose(PLAN, "p", requested_by="a").run_id)
     broker = ConfigResource(ConfigResourceType.BROKER, "4")
