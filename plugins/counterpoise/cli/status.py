@@ -141,7 +141,7 @@ def _follow_as_json(installation: Installation, run: Run, log: Console) -> int:
 def _run_to_follow(installation: Installation, arguments: argparse.Namespace) -> Run:
     if arguments.run_or_plan:
         return find_run(installation, arguments)
-    found = runs.under_way(installation, arguments.cluster)
+    found = installation.ledger.runs(cluster=arguments.cluster, states=UNDER_WAY_STATES)
     if not found:
         raise RefusedError("no run is under way; `counterpoise status` lists the runs")
     if len(found) > 1:

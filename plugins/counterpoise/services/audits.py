@@ -144,6 +144,7 @@ def _gather_facts(
         )
         inspected = inspect(reader, snapshot, operator=operator)
     past = past_facts(installation, snapshot, thresholds)
+    under_way = installation.ledger.runs(cluster=cluster, states=UNDER_WAY_STATES)
     return AuditFacts(
         now=installation.clock(),
         snapshot=snapshot,
@@ -154,7 +155,7 @@ def _gather_facts(
         inspection=inspected,
         past=past,
         quarantined=tuple(quarantined_since(installation, snapshot, past)),
-        active_run_id=_run_under_way(installation, cluster),
+        active_run_id=under_way[0].run_id if under_way else None,
         kept_empty=installation.active_requests(cluster).kept_empty,
     )
 
@@ -191,13 +192,6 @@ def _or_else(default: _Value, failed: str, read: Callable[[], _Value]) -> _Value
     except CounterpoiseError as error:
         _LOGGER.warning("%s: %s", failed, error)
         return default
-
-
-def _run_under_way(installation: Installation, cluster: str) -> str | None:
-    for run in installation.ledger.runs(cluster=cluster):
-        if run.state in UNDER_WAY_STATES:
-            return run.run_id
-    return None
 
 
 # -- the history

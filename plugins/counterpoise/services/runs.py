@@ -405,12 +405,6 @@ def progress_of(installation: Installation, run_id: str) -> tuple[Run, RunProgre
     return installation.ledger.run(run_id), installation.ledger.journal(run_id).run_progress()
 
 
-def under_way(installation: Installation, cluster: str | None = None) -> tuple[Run, ...]:
-    """Return the runs under way, newest first."""
-    runs_of_cluster = installation.ledger.runs(cluster=cluster)
-    return tuple(run for run in runs_of_cluster if run.state in UNDER_WAY_STATES)
-
-
 def newest(
     installation: Installation, *, cluster: str | None = None, limit: int = 20
 ) -> tuple[RunStatus, ...]:

@@ -146,7 +146,7 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
     runs = installation.ledger.runs(cluster=cluster, were_started=True)
     orphaned = [run for run in runs if _is_orphaned(installation, run)]
     settled = [_settle(installation, run, log) for run in orphaned]
-    under_way = _runs_under_way(installation, cluster)
+    under_way = installation.ledger.runs(cluster=cluster, states=UNDER_WAY_STATES)
     with installation.operator(cluster) as admin:
         # Whoever drives a run looks after its keys, and after late moves of others.
         late_runs = [] if under_way else _late_runs(installation, admin, runs)
@@ -173,11 +173,6 @@ def watch_throttles(installation: Installation, cluster: str, log: Log) -> Watch
 def _is_orphaned(installation: Installation, run: Run) -> bool:
     unobserved_for = installation.ledger.journal(run.run_id).unobserved_for()
     return is_orphaned(run, unobserved_for)
-
-
-def _runs_under_way(installation: Installation, cluster: str) -> list[Run]:
-    runs = installation.ledger.runs(cluster=cluster)
-    return [run for run in runs if run.state in UNDER_WAY_STATES]
 
 
 def _describe_under_way(installation: Installation, run: Run) -> str:
