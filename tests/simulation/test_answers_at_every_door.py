@@ -311,5 +311,6 @@ def test_a_plan_may_be_proposed_without_trying_the_permissions(
     assert text.startswith(plan.fingerprint) and "were not tried (--no-preflight)" in text
     with browser(shell.environment, "alice") as alice:
         page = alice.get(f"/runs/{plan.run_id}/plan").text
-    assert "permissions were not tried" in page and 'value="approve"' in page
+    assert "Its rules were checked" in page and "permissions were not tried" in page
+    assert 'value="approve"' in page
     assert door(plan, "alice", **YES)[0] == DONE
