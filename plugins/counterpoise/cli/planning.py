@@ -23,7 +23,6 @@ from counterpoise.cli.common import (
 from counterpoise.cli.output_files import path_argument, write_text
 from counterpoise.errors import InputError
 from counterpoise.installation import Installation, open_installation
-from counterpoise.kept_empty import plan_without
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.control import ControlRequest
 from counterpoise.model.document import to_document
@@ -40,6 +39,7 @@ from counterpoise.model.request import (
     read_rebalance_request,
 )
 from counterpoise.services import snapshots
+from counterpoise.services.kept_empty import plan_without
 from counterpoise.services.plans import (
     MAX_NEW_BROKERS,
     plan_of_assignment,

@@ -27,7 +27,6 @@ from counterpoise.audit.figures import idle_since, moving_since
 from counterpoise.errors import CounterpoiseError, InputError, RefusedError
 from counterpoise.history import scheduled_at_of
 from counterpoise.installation import Installation
-from counterpoise.kept_empty import plan_without
 from counterpoise.model.cluster import ClusterSnapshot
 from counterpoise.model.finding import (
     AuditPoint,
@@ -48,6 +47,7 @@ from counterpoise.model.safe_text import safe_logger
 from counterpoise.model.tables import LOG_DIR_LOAD, RESULT_TABLES, SERIES
 from counterpoise.reporting.policy_lines import policy_lines
 from counterpoise.services.analyses import view_of
+from counterpoise.services.kept_empty import plan_without
 from counterpoise.services.snapshots import read_snapshot, usual_bytes_in
 from counterpoise.snapshot import inspect
 from counterpoise.storage.file_cache import FileCache

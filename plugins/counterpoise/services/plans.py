@@ -22,7 +22,6 @@ from counterpoise import access
 from counterpoise.archive import no_moves_report_name
 from counterpoise.errors import InputError, RefusedError, StalePlanError, StoreError
 from counterpoise.installation import Installation
-from counterpoise.kept_empty import check_kept_empty, plan_for
 from counterpoise.model.cluster import ClusterSnapshot, TopicPartition
 from counterpoise.model.person import Person
 from counterpoise.model.plan import Move, RebalancePlan
@@ -32,6 +31,7 @@ from counterpoise.model.request import RebalanceRequest
 from counterpoise.model.run import ASKED, RunState, Submission
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.planning import plan_to_reach
+from counterpoise.services.kept_empty import check_kept_empty, plan_for
 from counterpoise.services.snapshots import (
     checked_snapshot,
     to_plan_on,

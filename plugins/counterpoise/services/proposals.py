@@ -13,7 +13,6 @@ from typing import Any, Final
 from counterpoise import analysis
 from counterpoise.errors import CounterpoiseError
 from counterpoise.installation import Installation
-from counterpoise.kept_empty import is_of_whole_cluster, plan_for
 from counterpoise.model.approval import Decision
 from counterpoise.model.balance import WantedRebalance
 from counterpoise.model.control import Control
@@ -22,6 +21,7 @@ from counterpoise.model.request import Goal, RebalanceRequest
 from counterpoise.model.run import OPEN_STATES, Run, RunState, is_refused_by_validation
 from counterpoise.model.safe_text import safe_logger
 from counterpoise.services.figures import ClusterAnalysis, cluster_analysis
+from counterpoise.services.kept_empty import is_of_whole_cluster, plan_for
 from counterpoise.units import format_moment
 
 _LOGGER: Final = safe_logger(__name__)

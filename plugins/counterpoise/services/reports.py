@@ -16,7 +16,6 @@ from counterpoise import analysis, history, reporting
 from counterpoise.archive import balance_report_name, fleet_report_name, run_report_name
 from counterpoise.errors import CounterpoiseError, RefusedError, StoreError, list_complaints
 from counterpoise.installation import Installation
-from counterpoise.kept_empty import plan_for
 from counterpoise.model.balance import LeftOut, PlanSize
 from counterpoise.model.files import StoredFile
 from counterpoise.model.fleet_document import ClusterState, FleetEntry
@@ -32,6 +31,7 @@ from counterpoise.services.figures import (
     cluster_analysis,
     with_both_periods,
 )
+from counterpoise.services.kept_empty import plan_for
 from counterpoise.services.proposals import nothing_to_ask, why_nothing_is_proposed
 from counterpoise.services.viewers import Viewing
 

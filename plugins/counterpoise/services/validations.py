@@ -18,7 +18,6 @@ from counterpoise.archive import plan_docs_folder, plan_report_name
 from counterpoise.errors import ClusterError, InputError, RefusedError, StoreError, list_complaints
 from counterpoise.history import HistoryError
 from counterpoise.installation import Installation
-from counterpoise.kept_empty import check_kept_empty
 from counterpoise.model.acl import SET_LISTS, SET_RATE
 from counterpoise.model.kafka import ConfigResource, ConfigResourceType
 from counterpoise.model.person import Person
@@ -27,6 +26,7 @@ from counterpoise.model.policy import BalancePolicy
 from counterpoise.model.run import MUST_NOT_RUN, NOT_VALIDATED, VALIDATED
 from counterpoise.model.safe_text import one_line, safe_logger
 from counterpoise.model.words import pluralize
+from counterpoise.services.kept_empty import check_kept_empty
 from counterpoise.services.plans import Origin, check_may_submit, submit
 from counterpoise.services.snapshots import checked_snapshot
 from counterpoise.validation import (
